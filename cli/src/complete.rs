@@ -171,7 +171,7 @@ fn complete_models(words: &[OsString]) -> Vec<String> {
     project_spaces(words).map(|spaces| list_models(&spaces)).unwrap_or_default()
 }
 
-/// Returns the input names of the directive that is the first valid id among the words.
+/// Finds the first word that is the id of a directive, and returns the names of the directive's inputs.
 fn complete_inputs(words: &[OsString]) -> Vec<String> {
     let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
     let items = Items::new(&world);

@@ -5,7 +5,7 @@ use rye_compiler::diagnostics::closest;
 /// The start of the names of `rye`'s own variables.
 const PREFIX: &str = "RYE_";
 
-/// Names of all variables with the prefix that the program reads.
+/// Names of all environment variables with the prefix `RYE_` that the program reads.
 pub const VARIABLES: [&str; 10] = [
     "RYE_COLOR",
     "RYE_COMPLETE",

@@ -31,8 +31,9 @@ pub fn start_log(global: &Global) -> Result<bool, CommandError> {
     Ok(true)
 }
 
-/// Returns the first word of a filter that is nearly a level, and the level. Without this, the word would name a target
-/// that does not exist.
+/// Returns the first word of a filter that resembles a level without being one, and that level; `None` if there is no
+/// such word. Without this check, the log library would take the word for the name of a target, and the filter would
+/// select nothing.
 fn misspelled_level(filter: &str) -> Option<(&str, String)> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let words = filter.split(',').map(|part| part.rsplit('=').next().unwrap_or(part).trim());

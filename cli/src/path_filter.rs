@@ -45,8 +45,9 @@ fn path_in_project(requested: &Path, real: &Path, project: &Path) -> Result<Stri
     Ok(segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Returns the project's files of the items with the id `requested`, of every kind. Fails if there is no such item:
-/// `error` is the reason why `requested` cannot be opened as a path.
+/// Returns the project's files of the items with the id `requested`, of every kind. Fails if the project has no such
+/// item. `error` is the reason why `requested` cannot be opened as a path, for the message about a text that is not an
+/// id either.
 fn files_of_id(requested: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<String>, CommandError> {
     let shown = requested.display().to_string();
     let unknown = || CommandError::usage(format!("`{shown}` cannot be opened: {error}"));

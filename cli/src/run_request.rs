@@ -113,7 +113,7 @@ impl RunRequestArgs {
         Self { given: Box::new(given), ..self }
     }
 
-    /// Returns the request for a directive; its inputs are `None` if none are given.
+    /// Returns the request for a directive. The inputs in the request are `None` if the command line has no inputs.
     pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<CompileRequest, CommandError> {
         let mut request = CompileRequest::new(directive);
         let model = self.model.clone().or_else(|| std::env::var(MODEL_VARIABLE).ok().filter(|model| !model.is_empty()));

@@ -258,9 +258,9 @@ fn evaluate_function(
     }
 }
 
-/// Updates `witnessed` for the threads of one directive, which starts the first of `threads`. A key is the index of an
-/// assertion that applies to the directive. A value is true if a thread of this directive, or of a directive in an
-/// earlier call, is a witness for the assertion.
+/// Updates `witnessed` for the threads that one directive can lead to; the first of `threads` is the thread of the
+/// directive itself. A key of `witnessed` is the index of an assertion that applies to the directive. The value is true
+/// if one of these threads, or a thread of an earlier call, is a witness for the assertion.
 fn record_witnesses(
     assertions: &Assertions,
     threads: &[PossibleThread],
@@ -317,8 +317,8 @@ fn trace_steps(items: &Items<'_>, thread: &PossibleThread) -> Vec<TraceStep> {
     thread.trace.iter().map(step).collect()
 }
 
-/// Returns the cycle that the last step of a thread's trace closes, beginning with the smallest id of the cycle; `None`
-/// if the directive of the last step occurs only once.
+/// Returns the cycle of directives that the last spawn on the way to a thread closes, beginning with the smallest id of
+/// the cycle; `None` if the directive of this spawn occurs only once on the way.
 fn find_cycle(thread: &PossibleThread) -> Option<Vec<String>> {
     let (own, above) = thread.trace.split_last()?;
     let from = above.iter().rposition(|step| step.directive == own.directive)?;

@@ -30,7 +30,7 @@ use crate::world::ItemKind;
 pub struct Composed {
     pub id: ItemId,
     pub chain: Vec<Arc<Directive>>,
-    /// The `resolve_extends` hook that set the leaf's parent, if any.
+    /// The `resolve_extends` hook that set the directive's extends parent; `None` if no hook did.
     pub route: Option<Route>,
     /// Chain knowledge, root first, each item once, without suppressed items. Knowledge that hooks provide is in
     /// `hooks`.
@@ -114,7 +114,8 @@ pub struct UngrantedProtocol {
 pub struct LimitLayers {
     /// Limits of `agent/resilience`, which all directives share.
     pub defaults: Arc<[LimitSetting<DeclaredOrigin>]>,
-    /// Limits of the chain: for each name the leaf's value, else the nearest ancestor's value.
+    /// Limits of the chain. For each name, the value of the last directive applies, else the value of its nearest
+    /// ancestor that has one.
     pub directive: Vec<LimitSetting<DeclaredOrigin>>,
     /// Limits from `limits.max` of `agent/agent`: upper bounds on limits that files set. Limits that a caller passes
     /// are not bounded.
@@ -252,7 +253,7 @@ fn compose_route(
 }
 
 impl Composed {
-    /// Returns the directive itself: the last link.
+    /// Returns the directive itself: the last link of the chain.
     pub fn leaf(&self) -> Option<&Arc<Directive>> {
         self.chain.last()
     }

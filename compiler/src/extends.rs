@@ -62,8 +62,8 @@ pub fn resolve_chain(
     Some(chain)
 }
 
-/// Rotates a cycle to begin with its smallest id, so that the cycle is equal from every directive at which the walk
-/// starts.
+/// Rotates a cycle to begin with its smallest id, so that the result does not depend on the directive at which the walk
+/// started.
 fn start_at_smallest_id(mut circle: Vec<(ItemId, Span)>) -> Vec<(ItemId, Span)> {
     let smallest = circle.iter().enumerate().min_by(|(_, (a, _)), (_, (b, _))| a.cmp(b)).map_or(0, |(i, _)| i);
     circle.rotate_left(smallest);

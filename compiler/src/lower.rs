@@ -46,7 +46,8 @@ use prompt::{MAX_VALUE_BYTES, ValueBudget};
 /// Smallest output limit, in tokens, that is worth a request (`language.md` 11).
 pub const MIN_OUTPUT_TOKENS: u64 = 1024;
 
-/// A plan with its origins, traces and notes. The plan's settings, manifest and link hashes are still empty.
+/// A plan with its origins, the explanations of its hooks, and its notes. The plan still lacks its settings, its
+/// manifest and the hashes of its chain.
 #[derive(Debug, Clone)]
 pub struct Lowered {
     pub plan: Plan,
@@ -196,7 +197,8 @@ fn remove_omitted(built: &mut Palette, omitted: &[String], origins: &mut Origins
     built.tools.retain(|tool| !is_omitted(tool));
 }
 
-/// Offers the skills that a chat lists, or that a run is granted by name. Returns true if the thread may fetch a skill.
+/// Adds skills to the palette: those that a chat lists, or those that the grants of a run name. Returns true if the
+/// thread may fetch a skill.
 fn offer_skills(
     shared: &LowerContext<'_, '_>,
     capabilities: &Capabilities,
@@ -247,7 +249,7 @@ fn prompt_too_long(composed: &Composed) -> LimitError {
     }
 }
 
-/// Returns the concatenated text if no segment has a placeholder.
+/// Returns the texts of all segments, joined; `None` if a segment is a placeholder.
 fn text_without_placeholders(segments: &[Segment]) -> Option<String> {
     let text = |segment: &Segment| match segment {
         Segment::Text { text } => Some(text.clone()),

@@ -244,7 +244,8 @@ impl<'l> ProviderCatalog<'l> {
         ModelError::Unknown { requested: requested.to_owned(), provider, is_scripted, span, suggestion, known }
     }
 
-    /// Returns the warning about a model that its provider file does not list.
+    /// Returns a warning if the provider file of a model does not list the model; `None` if the file lists the model,
+    /// or if a script replaces the provider.
     pub fn check_unlisted(&self, model: &PlannedModel) -> Option<ModelError> {
         let provider = self.provider(&model.provider)?;
         if provider.wire == SCRIPTED_WIRE || provider.models.iter().any(|listed| listed.id == model.id) {

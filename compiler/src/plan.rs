@@ -96,7 +96,7 @@ impl Plan {
         self.session_limits.unwrap_or(self.limits)
     }
 
-    /// Checks whether a thread of this plan may start another one: by a grant, or by a hook that runs a directive.
+    /// Returns true if a thread of this plan may start another thread: by a grant, or by a hook that runs a directive.
     pub fn can_start_threads(&self) -> bool {
         let runs = |hook: &PlannedHook| {
             matches!(hook.action.call(), Some(HookCall::Execute { item_type: ItemKind::Directive, .. }))

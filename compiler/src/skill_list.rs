@@ -45,8 +45,8 @@ pub struct ListedSkill {
 }
 
 impl SkillList {
-    /// Reads the visible skills of these spaces, highest precedence first, and lists each that fits into the rest of
-    /// the budget. Suppressed skills are neither listed nor dropped.
+    /// Reads the visible skills of these spaces, highest precedence first. Adds each skill that fits into the rest of
+    /// the budget to `listed`, and the others to `dropped`. Suppressed skills are in neither list.
     pub fn read(items: &Items<'_>, spaces: &[Space], tokenizer: Tokenizer, suppressed: &dyn Fn(&str) -> bool) -> Self {
         let budget = max_tokens(items);
         let mut list = Self { text: String::new(), listed: Vec::new(), dropped: Vec::new(), budget };

@@ -153,8 +153,8 @@ fn requirement_of_hook(
     }
 }
 
-/// Lists the project's tools that a plan reaches and that start programs or send requests, and the project's settings of
-/// tools of other spaces.
+/// Returns the trust requirements of the project's tools that a plan reaches and that start programs or send requests,
+/// and of the project's settings for tools of other spaces.
 pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) -> Vec<TrustRequirement> {
     let reached = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let reached = reached.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
@@ -401,8 +401,8 @@ pub(crate) fn estimated_spend(subjects: Vec<Subject>) -> TrustRequirement {
     settings_file(RESILIENCE_FILE, what, subjects)
 }
 
-/// Returns the requirement of a project that selects the provider and the model of threads: prompts and a key go to
-/// that provider, at its prices.
+/// Returns the requirement of a project that selects the provider and the model of threads. The provider receives the
+/// prompts and the user's key, and its prices apply.
 pub(crate) fn model_choice(subjects: Vec<Subject>) -> TrustRequirement {
     let what =
         "selects the provider and the model of directives that name none, and so where prompts go and what they cost";

@@ -153,8 +153,8 @@ impl ItemKind {
         self.folders().len() > 1
     }
 
-    /// Returns the path of the highest precedence among the paths of one id in one space: by folder, then by depth,
-    /// then by name.
+    /// Returns the path that takes precedence among paths that lead to the same id in the same space: the folder
+    /// decides first, then the depth, then the name. `None` if there are no paths.
     pub fn highest<P: AsRef<str>>(self, paths: impl IntoIterator<Item = P>) -> Option<P> {
         paths.into_iter().min_by(|one, other| self.rank(one.as_ref()).cmp(&self.rank(other.as_ref())))
     }
@@ -302,12 +302,12 @@ pub trait World {
     /// Returns all items of a kind, sorted by id, then by space. An id with several files in a space has an entry for
     /// each, sorted by path.
     fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError>;
-    /// Returns true if [`World::candidates`] would return this result again. A caching world compares with the cached
-    /// result and copies nothing.
+    /// Returns true if [`World::candidates`] would now return a result that is equal to `given`. A caching world
+    /// compares `given` with the cached result and copies nothing.
     fn candidates_unchanged(&self, kind: ItemKind, id: &ItemId, given: &Result<Vec<LocatedFile>, WorldError>) -> bool {
         same_candidates(given, &self.candidates(kind, id))
     }
-    /// Returns true if [`World::list`] would return this result again.
+    /// Returns true if [`World::list`] would now return a list that is equal to `given`.
     fn list_unchanged(&self, kind: ItemKind, given: &[Entry]) -> bool {
         self.list(kind).is_ok_and(|list| list == given)
     }

@@ -84,8 +84,8 @@ pub struct PromptDifference {
 /// Returns the reason if the item's file at the time of the message is not available.
 pub type ExpandAgain<'a> = dyn Fn(&AcceptedInput, &str) -> Result<String, String> + 'a;
 
-/// The comparison of the prompts of a session, thread by thread: a message can be accepted in one thread and sent in
-/// the next.
+/// Compares the prompts of a session, one thread after another. The checker keeps the accepted messages from thread to
+/// thread, because a message can be accepted in one thread and sent in the next thread.
 #[derive(Default)]
 pub struct PromptChecker {
     /// The differences of accepted messages that are not sent yet, by the id of the message.
@@ -174,7 +174,8 @@ impl Intake {
         }
     }
 
-    /// Derives an accepted text again from the typed text, and compares the two accepted texts.
+    /// Derives the accepted text of a message again from the typed text, and compares the result with the recorded
+    /// text.
     fn check(self, seq: u64, input: &AcceptedInput, expand: &ExpandAgain<'_>) -> Vec<PromptDifference> {
         let hooks = self.hooks.filter(|run| run.subject.as_deref() == Some(&input.id));
         let command = self.command.filter(|ran| ran.id == input.id);
@@ -204,7 +205,8 @@ impl Intake {
     }
 }
 
-/// Returns the id of the waiting message that a message of this source delivers.
+/// Returns the id of the waiting message that is delivered next with this source; `None` if no message with this source
+/// waits.
 fn delivered_id(state: &ThreadState, source: MessageSource) -> Option<String> {
     let waiting = match source {
         MessageSource::Prompt | MessageSource::Continuation => undelivered_prompt(state),

@@ -214,13 +214,14 @@ impl EngineContext {
         self.check_plan(plan)
     }
 
-    /// Runs the plan check of the options. Blocks.
+    /// Runs the function in [`EngineOptions::plan_check`](crate::engine::EngineOptions::plan_check), if there is one.
+    /// Blocks.
     pub fn check_plan(&self, plan: &Plan) -> Result<(), DriveError> {
         self.plan_check.as_ref().map_or(Ok(()), |check| check(plan).map_err(|reason| DriveError::Refused { reason }))
     }
 
     /// Checks that the given requirements are trusted. Skips tools and MCP servers, which are checked when they are
-    /// called, and scripts that no provider reads.
+    /// called. Skips scripts of models unless the threads of `directive` get their replies from a script.
     pub fn check_requirements(&self, directive: &ItemId, mut all: Vec<TrustRequirement>) -> Result<(), DriveError> {
         all.retain(|one| match one.kind {
             TrustRequirementKind::Tool | TrustRequirementKind::Server => false,

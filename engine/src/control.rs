@@ -100,7 +100,7 @@ impl Incoming {
 }
 
 impl ControlSender {
-    /// From now on, sends every input of all clones to the thread that continues this one.
+    /// From now on, sends every message that this sender or a clone of it gets to the thread that continues this one.
     pub fn redirect(&self, to: &Self) {
         *self.next.write().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
         self.state.wake();

@@ -74,7 +74,7 @@ pub struct EffectStep {
     /// Cancelled when the thread is cancelled after the machine has chosen this effect, even if the effect has not
     /// started yet.
     pub halt: CancellationToken,
-    /// The end of the thread's duration; `None` while the thread waits for an approval.
+    /// The time at which the duration limit of the thread is reached; `None` while the thread waits for an approval.
     pub deadline: Option<Deadline>,
     /// The grant sets of the current prompt, if the prompt narrows the grants of the thread.
     pub narrowed: Option<Arc<[Vec<Grant>]>>,
@@ -85,8 +85,8 @@ pub struct EffectStep {
 pub struct Deadline {
     /// Milliseconds from the start of the effect to the deadline.
     pub remaining_ms: u64,
-    /// The deadline in milliseconds since 1970. A signal of work that was cut at the deadline has this time or a later
-    /// one.
+    /// The deadline in milliseconds since 1970. If work was cut at the deadline, its signal never has an earlier time
+    /// than the deadline.
     pub at: i64,
 }
 
@@ -382,8 +382,8 @@ async fn record_and_check_interrupt(
     })
 }
 
-/// Records the inputs that have already arrived. The caller records the answer to an approval request after them: an
-/// answer among these inputs was sent earlier, so it is the first answer, and only an open request accepts an answer.
+/// Records the inputs that have already arrived. Before the caller records an answer to an approval request, it calls
+/// this function: an answer among the inputs was sent earlier, and only the first recorded answer counts.
 fn record_waiting(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
@@ -437,7 +437,8 @@ async fn discard_messages(driver: &Arc<dyn Driver>, mail: &mut Vec<String>) {
     }
 }
 
-/// Splits an effect on a group into effects that are performed and recorded one by one.
+/// Splits an effect on several calls or children into effects on one call or child, which are performed and recorded
+/// one by one.
 fn split(effect: Effect) -> Vec<Effect> {
     match effect {
         Effect::RunTools(calls) => calls.into_iter().map(|call| Effect::RunTools(vec![call])).collect(),

@@ -18,7 +18,8 @@ pub enum DriveError {
     Stalled { step: String },
     #[error("a task of the thread ended without a result: {0}")]
     Lost(String),
-    /// The store failed in a child that the thread waits for. Recovery covers the thread and the child.
+    /// The store failed in a child that the thread waits for, so the thread stopped too. A recovery of the thread also
+    /// recovers the child.
     #[error("the child `{child}` stopped: {reason}")]
     ChildStopped { child: String, reason: String },
     #[error("the thread or its plan cannot be used: {0}")]

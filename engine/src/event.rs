@@ -86,7 +86,8 @@ pub struct ThreadHead<'e> {
 }
 
 impl<'e> ThreadHead<'e> {
-    /// Finds the data of the head in the first three events of a transcript; later events never contain such data.
+    /// Finds the start of the thread, the plan id and the continued thread, which only the first three events of a
+    /// transcript can contain.
     pub fn of(events: &'e [Event]) -> Self {
         let mut head = Self::default();
         for event in events.iter().take(3) {

@@ -136,9 +136,9 @@ impl Usage {
         Self { output: self.output.max(other.output), ..side }
     }
 
-    /// Returns the usage of a call after a later report. The counts of a report are cumulative, so the larger count
-    /// applies. If the whole input of the later report is at least as large, the later report also determines how many
-    /// of the input tokens were cached.
+    /// Returns the usage of a call after a later report. The counts of a report are cumulative, so each count is the
+    /// larger one of both reports. If the whole input of the later report is not smaller, all input counts are those of
+    /// the later report, which can have corrected how many tokens were cached.
     #[must_use]
     pub fn after(earlier: Option<Self>, later: Self) -> Self {
         let Some(earlier) = earlier else { return later };
@@ -183,7 +183,8 @@ impl StopReason {
         }
     }
 
-    /// Combines two reasons of one reply: a plain end after another reason does not replace that reason.
+    /// Combines two stop reasons of one reply, of which `reason` arrived later. The later reason applies, except that
+    /// `EndTurn` does not replace a different reason.
     pub fn later(before: Option<Self>, reason: Self) -> Self {
         before.filter(|before| reason == Self::EndTurn && *before != Self::EndTurn).unwrap_or(reason)
     }

@@ -109,7 +109,7 @@ impl HookTable {
         Ok(Self { points, awaited, ceilings: plan.limit_ceilings.clone() })
     }
 
-    /// Evaluates every hook of the point and runs the actions of the hooks that fire.
+    /// Evaluates every hook of the hook point and runs the actions of the hooks that fire.
     pub async fn run(&self, run: &HookRun, act: &dyn HookRunner) -> HookPointResult {
         let mode = hook_point::row_of(run.point).mode;
         let mut turn = PointEvaluation {
@@ -227,7 +227,7 @@ enum FiredHook {
     Action(HookAction),
 }
 
-/// The facts and results so far while the hooks of a point are evaluated one after another.
+/// The facts and results so far while the hooks of one hook point are evaluated one after another.
 #[derive(Debug)]
 struct PointEvaluation {
     /// Facts for the next hook. At a point of the mode `Chain`, they include the changes by the earlier hooks.

@@ -46,7 +46,7 @@ pub fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody
 }
 
 /// Returns the next command of the user, or the intake of the next queued message that `input` hooks or an expansion
-/// must process; `None` if neither waits. The driver performs it concurrently with the current effect.
+/// must process; `None` if neither waits. The driver performs the returned effect concurrently with the current effect.
 pub fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     screen::next_intake(plan, state)
 }

@@ -155,7 +155,7 @@ impl DirectiveServer {
 }
 
 impl ClientSide {
-    /// Returns a copy of this client side with a new session.
+    /// Returns a copy of this value with a new session.
     fn for_session(&self) -> Self {
         Self { own: Arc::new(Session::new(Arc::clone(&self.context))), ..self.clone() }
     }

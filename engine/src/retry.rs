@@ -1,5 +1,5 @@
-//! Handling of failed model calls: classification by the table, and the backoff before the next attempt (`engine.md`
-//! 3). Pure: the jitter derives from the thread's recorded seed, so that a replay waits equally long.
+//! Handling of failed model calls: classification by the classification table, and the backoff before the next attempt
+//! (`engine.md` 3). Pure: the jitter derives from the thread's recorded seed, so that a replay waits equally long.
 
 use rye_compiler::plan::Plan;
 use rye_compiler::semantics::classify::{Category, Failure};
@@ -83,7 +83,7 @@ fn failure(error: &CallError, attempt: u32) -> Failure {
     }
 }
 
-/// Returns the classification of a failure that matches no rule of the table.
+/// Returns the classification of a failure that matches no rule of the classification table.
 fn unclassified(error: &CallError) -> FailureClassification {
     let name = if is_script_error(error) { SCRIPT_MISMATCH } else { "unclassified" };
     FailureClassification { name: name.into(), category: Category::Permanent.as_str().into(), retryable: false }

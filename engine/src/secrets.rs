@@ -84,7 +84,8 @@ struct KnownSecrets {
     values: BTreeMap<String, String>,
     /// The values without encoding.
     plain: Needles,
-    /// The values without white space, and in base 64 at every alignment, for [`Stream::compact`].
+    /// The values for a search in [`Stream::compact`]: the values without white space, and their base 64 forms at every
+    /// alignment.
     compact: Needles,
     /// The values in base 16, for [`Stream::hex_digits`].
     hex: Needles,

@@ -83,7 +83,7 @@ impl ThreadInit {
 pub(crate) enum RowsToWrite {
     /// A row and an account. If `durable` is true, the first lines of the transcript are synced.
     Root { durable: bool },
-    /// A row, an account, and the link from the thread that the new thread continues.
+    /// A registry row, an account, and the link from the thread that the new thread continues.
     Linked,
     /// Nothing: the row and the account exist already.
     Existing,
@@ -366,8 +366,8 @@ fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiv
     }
 }
 
-/// Waits until fewer siblings run than the bound allows. Returns `None` without a permit if there is no bound, or as
-/// soon as the thread is cancelled or killed.
+/// Waits until fewer siblings run than the bound allows, and returns a permit to run. `None` if there is no bound, or
+/// as soon as the thread is cancelled or killed.
 async fn acquire_slot(queue: Option<Arc<Semaphore>>, control: &mut ControlReceiver) -> Option<OwnedSemaphorePermit> {
     let queue = queue?;
     tokio::select! {

@@ -83,8 +83,8 @@ pub(crate) fn join_halves(text: &str) -> String {
     joined
 }
 
-/// Replaces the marks in all strings and keys of a value: the marks of two halves by their character, the mark of a
-/// single half by U+FFFD.
+/// Joins surrogate halves in all strings and keys of a value: two marks that follow each other become the character of
+/// the two halves, a single mark becomes U+FFFD.
 pub(crate) fn join_in_value(value: &mut Value) {
     match value {
         Value::String(text) => *text = join_halves(text),
@@ -106,7 +106,7 @@ pub(crate) fn join_in_value(value: &mut Value) {
 ///
 /// # Errors
 ///
-/// The text is not JSON for any other reason.
+/// The text is not JSON, even with the lone surrogate escapes replaced.
 pub(crate) fn parse_lenient(text: &str) -> Result<Value, serde_json::Error> {
     let Some(marked) = mark_lone_halves(text) else { return serde_json::from_str(text) };
     let mut value = serde_json::from_str(&marked)?;

@@ -36,7 +36,7 @@ pub struct Threads {
     registry_error: Option<Arc<StoreError>>,
 }
 
-/// A thread's row and the state of its owner.
+/// A thread's registry row and the state of the process that owns the thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedThread {
     pub row: ThreadRow,

@@ -42,7 +42,7 @@ pub struct Invocation {
     /// The absolute root of the project. Tools act only inside it.
     pub project_root: PathBuf,
     pub thread_id: String,
-    /// The event that the call answers: the point of the hook, or `call` for a call of the model.
+    /// The event that caused the call: the hook point if a hook made the call, or `call` if the model made it.
     pub event: &'static str,
     /// Id of the call, for the record of changes.
     pub call_id: String,

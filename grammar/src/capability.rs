@@ -35,7 +35,8 @@ pub fn parse_item(source: SourceId, text: &str, base: usize) -> Result<Pattern, 
     Ok(Pattern(text.trim().replace('/', ".")))
 }
 
-/// Normalizes a pattern without checking it.
+/// Normalizes the separators and the primary of a pattern: `/` becomes `.`, `search` and `load` become `fetch`. Does
+/// not check the pattern.
 pub fn normalize(text: &str) -> Pattern {
     let mut dotted = text.replace('/', ".");
     for alias in ["rye.search", "rye.load"] {

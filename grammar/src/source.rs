@@ -11,7 +11,7 @@ pub struct Source {
     /// the other spaces.
     pub path: Arc<str>,
     pub text: Arc<str>,
-    /// Computed on first use, because most texts have no diagnostics.
+    /// Byte offsets at which the lines start. Computed on first use, because most texts have no diagnostics.
     line_starts: OnceLock<Arc<[u32]>>,
 }
 

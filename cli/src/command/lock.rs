@@ -20,7 +20,7 @@ use crate::report::{Printer, printable};
 use crate::run_request::{existing_directives, parse_directive_id};
 use crate::workspace::Spaces;
 
-/// The part of a difference that concerns a whole directive.
+/// The value of `what` for a difference that concerns a whole directive.
 const DIRECTIVE: &str = "the directive";
 
 #[derive(Debug, Args)]

@@ -52,8 +52,9 @@ impl<'t> TextFlow<'t> {
         None
     }
 
-    /// Returns true if text of `source` reaches `reader` directly: `source` starts `reader` with a message, or `reader`
-    /// reads the outputs of its child `source`, which does not declassify them.
+    /// Returns true if text of `source` reaches `reader` directly. This is the case if `source` starts `reader` with a
+    /// message. This is also the case if `source` is a child of `reader`, which reads the outputs of its children,
+    /// unless the directive of `source` declassifies its outputs.
     fn sends_text_to(&self, source: &PossibleThread, reader: &PossibleThread) -> bool {
         is_parent(source, reader)
             || (is_parent(reader, source) && !self.declassifying.contains(source.directive.as_str()))

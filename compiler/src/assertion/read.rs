@@ -290,7 +290,8 @@ fn split_argument(text: &str) -> Option<(&str, &str)> {
     Some((argument.trim(), after))
 }
 
-/// Returns two quoted patterns without their quotes, and the text after the closing parenthesis.
+/// Splits the arguments of a function that takes two patterns. Returns both patterns without their quotes, and the text
+/// after the closing parenthesis. `None` if the arguments have another form.
 fn split_patterns(text: &str) -> Option<(&str, &str, &str)> {
     let (from, after) = split_string(text.trim_start()).ok()?;
     let (to, after) = split_string(after.trim_start().strip_prefix(',')?.trim_start()).ok()?;

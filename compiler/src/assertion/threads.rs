@@ -69,7 +69,7 @@ pub struct PossibleThread {
     hooks: BTreeSet<String>,
     needs_approval: bool,
     pub spend: Nanos,
-    /// The grants with hosts.
+    /// The grants that name hosts (`net`).
     pub net: Rc<[NetGrant]>,
     /// The capabilities that the thread's own hooks use. The thread reads the results of these calls.
     hook_calls: Vec<String>,

@@ -22,7 +22,8 @@ const KNOWLEDGE: &str = "rye.fetch.knowledge.*";
 /// Built-in tools that return names or contents of the project's files.
 const READING_BUILTINS: [&str; 8] = ["read", "grep", "glob", "ls", "git_diff", "git_log", "git_show", "git_status"];
 
-/// The tools of a project that can be a part of the trifecta.
+/// The tools of a project that can give a thread one of the three parts of the lethal trifecta: untrusted text from
+/// outside, private data, a channel to send data out.
 pub struct TrifectaTools {
     /// Capabilities of tools that read the project.
     private: Vec<String>,
@@ -64,7 +65,8 @@ impl TrifectaTools {
         all
     }
 
-    /// Returns the reasons why a thread has the trifecta; `None` if a part is missing.
+    /// Returns the reasons why a thread has the lethal trifecta: for each of its three parts, what lets the thread have
+    /// that part. `None` if a part is missing.
     pub fn reasons(&mut self, thread: &PossibleThread, reached: &mut ReachMemo) -> Option<Vec<String>> {
         let key = (thread.sets().to_vec(), thread.net.clone());
         if let Some(known) = self.memo.get(&key) {

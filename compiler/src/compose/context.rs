@@ -44,8 +44,8 @@ impl ContextPosition {
     }
 }
 
-/// Returns every `<suppress>` of the chain, root first, then a suppression for each part that the user omits. Lists no
-/// removed items: composition adds the items that a suppression removes.
+/// Returns every `<suppress>` of the chain, root first, then a suppression for each part that the user omits. The field
+/// `removed` of each is empty: composition fills it with the items that the suppression removes.
 pub fn declared_suppressions(chain: &[Arc<Directive>], omitted: &[String]) -> Vec<Suppression> {
     let mut all: Vec<Suppression> = Vec::new();
     for directive in chain {
@@ -97,8 +97,9 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
     }
 }
 
-/// Leaves out the protocol items that only the standard library declares, if no grant allows their primary: a directive
-/// that extends a standard base and declares permissions of its own gets only the instructions that it can follow.
+/// Leaves out the protocol items that only the standard library declares, if no grant allows their primary. A directive
+/// that extends a base of the standard library and declares permissions of its own then gets only the instructions that
+/// it can follow.
 pub fn remove_ungranted_protocols(items: &Items<'_>, composed: &mut Composed) {
     let Some(permissions) = &composed.permissions else { return };
     let lists = [&composed.system, &composed.before, &composed.after];

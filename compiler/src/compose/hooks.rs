@@ -105,9 +105,9 @@ fn replacement_reason(by: &Arc<HookDecl>) -> String {
     }
 }
 
-/// Returns the reason if a suppression applies to the hook: by the hook's id, or by the id of the knowledge that the
-/// hook fetches. Suppressions apply to hooks at events that collect text, and to the chain's own hooks. At other
-/// events, hooks of other sources guard or steer a run and cannot be suppressed.
+/// Returns the reason if a suppression removes the hook, because it names the hook or the knowledge that the hook
+/// fetches; otherwise `None`. Suppressions apply to hooks at events that collect text, and to the chain's own hooks.
+/// Hooks of other sources guard or steer a run at the other events, so they cannot be suppressed.
 fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
     if suppressions.is_empty() {
         return None;
@@ -158,7 +158,7 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownF
     evaluate_before_run(decl, known, explain)
 }
 
-/// Marks hooks as removed that can never act: at the hook's event only the first matching hook acts, and an earlier
+/// Marks a hook as removed if it can never act, because only the first matching hook acts at its event and an earlier
 /// hook certainly fires.
 fn remove_shadowed(hooks: &mut [ComposedHook]) {
     let mut answered: Option<String> = None;
@@ -228,8 +228,8 @@ impl ComposedHook {
         on.iter().any(|path| matches!(path.split('.').next(), Some("inputs" | "model")))
     }
 
-    /// Marks the hook as removed if an earlier part of the prompt in `brought` already provides the item. Returns true
-    /// in that case.
+    /// Marks the hook as removed if `brought`, which lists the knowledge of the earlier parts of the prompt, already
+    /// contains the item. Returns true if the hook was marked.
     fn mark_provided(&mut self, brought: &[Provided], id: &ItemId) -> bool {
         let Some(earlier) = brought.iter().find(|b| b.id == *id) else { return false };
         let by = earlier.hook.as_ref().map_or("the chain".to_owned(), |hook| format!("the hook `{hook}`"));

@@ -1,4 +1,5 @@
-//! Inheritance along a chain: the leaf's value, else the nearest ancestor's (`language.md` 8, step 6).
+//! Inheritance along an extends chain: the value of the last directive applies, else the value of its nearest ancestor
+//! that has one (`language.md` 8, step 6).
 
 use std::sync::Arc;
 
@@ -36,7 +37,8 @@ pub fn inherit_permissions(chain: &[Arc<Directive>]) -> Option<WithOrigin<Permis
     })
 }
 
-/// Merges fields by name, in root-first order; the declaration nearest to the leaf wins.
+/// Merges fields by name, in the order of the chain, root first. If several directives declare a field, the declaration
+/// that is nearest to the last directive of the chain applies.
 pub fn merge_fields(
     chain: &[Arc<Directive>],
     of: impl Fn(&Directive) -> &IndexMap<String, FieldDecl>,

@@ -10,7 +10,8 @@ use super::{Label, Problem, Severity, did_you_mean, new_label};
 pub enum CapabilityError {
     #[error("`{pattern}` matches no item in any space")]
     MatchesNothing { pattern: String, span: Span, suggestion: Option<String> },
-    /// `example` is a shortest capability that the directive `leaf` grants and its sealed ancestor `base` does not.
+    /// A directive `leaf` that grants more than its sealed ancestor `base`. `example` is a shortest capability that
+    /// only `leaf` grants.
     #[error("`{leaf}` grants more than its base `{base}`: `{pattern}` allows `{example}`")]
     ExceedsBase { leaf: String, base: String, pattern: String, example: String, span: Span, base_span: Span },
     #[error("cannot decide in reasonable time whether `{pattern}` stays within the grants of the base directive")]

@@ -71,7 +71,7 @@ fn intended_word(one: &Diagnostic) -> Option<String> {
     }
 }
 
-/// Returns the word that is reported as missing or unused.
+/// Returns the word that a diagnostic reports as missing or unused; `None` if the diagnostic reports something else.
 fn absent_word(one: &Diagnostic) -> Option<String> {
     match one {
         Diagnostic::Item(ItemError::Missing { what: text, .. } | ItemError::ToolMissing { message: text, .. }) => {

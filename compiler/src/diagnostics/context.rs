@@ -26,7 +26,8 @@ pub enum ContextError {
     /// Knowledge that a continuation loses; `directive` is an example of an affected directive.
     #[error("a continuation of `{directive}` does not inject `{item}` again")]
     NotRestored { hook: String, item: String, directive: String, span: Span },
-    /// `pattern` is a grant of the continuation directive that the continued thread does not have.
+    /// A grant of a continuation directive that the continued thread does not have, so that the continuation does not
+    /// get the grant either. `pattern` is the pattern of the grant.
     #[error("a continuation of `{directive}` is not granted `{pattern}`, although `{continuation}` grants it")]
     ContinuationGrants { directive: String, continuation: String, pattern: String, span: Span, granted: Span },
     /// A placeholder in knowledge that is sent as text; `reason` names the texts in which placeholders are filled in.
@@ -34,7 +35,8 @@ pub enum ContextError {
     Unfilled { text: String, item: String, reason: &'static str, help: &'static str, span: Span },
     #[error("a `resume_ceiling_tokens` of {tokens} does not work for continuations")]
     Ceiling { tokens: u64, because: String, span: Span },
-    /// `directive` is an example of a directive that sends both paragraphs in one request.
+    /// Equal paragraphs that a request contains twice. `directive` is an example of a directive whose requests contain
+    /// both.
     #[error("`{directive}` sends the same {tokens} tokens twice")]
     RepeatedParagraph { tokens: u64, directive: String, first: Span, second: Span },
     /// `part` is the changing part; `when` and `per` state how often `part` changes; `price` is an amount in decimal

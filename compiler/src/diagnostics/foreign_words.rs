@@ -2,7 +2,7 @@
 //! system. These words are looked up before did-you-mean suggestions: the known word that is spelled most like a
 //! foreign word rarely has the meaning of the foreign word.
 
-/// The kind of place of a file where an unknown word was read.
+/// The kind of place in a file where an unknown word was read, such as an event name or a key of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WordPlace {
     Event,
@@ -64,7 +64,7 @@ impl WordPlace {
         P::Setting,
     ];
 
-    /// Returns the name that the table uses for the place.
+    /// Returns the name of this kind of place in the table of foreign words.
     const fn name(self) -> &'static str {
         match self {
             Self::Event => "Event",
@@ -86,7 +86,8 @@ impl WordPlace {
     }
 }
 
-/// Returns the help for a word of another system that was read at a place; `None` if the table has no entry for both.
+/// Returns the help for a word of another system that was read at a kind of place; `None` if the table of foreign words
+/// has no entry for the word at that kind of place.
 pub(super) fn help_for(place: WordPlace, word: &str) -> Option<&'static str> {
     let plain = normalize(word);
     let row = rows().find(|row| row.place == place.name() && row.words.split(' ').any(|known| known == plain))?;

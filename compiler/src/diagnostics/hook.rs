@@ -54,7 +54,8 @@ pub enum HookError {
     /// A text without quotes, which reads as arithmetic with unknown facts: `call.item_id == rye/bash/bash`.
     #[error("the text `{text}` has no quotes")]
     UnquotedText { text: String, span: Span },
-    /// `facts` are the facts of the event; `is_placeholder` is true for `${…}` in a text.
+    /// A condition or a placeholder reads a fact that the event does not have. `facts` are the facts of the event;
+    /// `is_placeholder` is true if a placeholder `${…}` reads the fact.
     #[error("`{event}` has no fact `{path}`")]
     UnknownFact {
         path: String,
@@ -69,7 +70,7 @@ pub enum HookError {
     WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
-    /// The condition is true only at a token count of several times the limit `tokens`.
+    /// The condition is true only if the thread has used several times as many tokens as the limit `tokens` allows.
     #[error("the hook `{id}` fires only if one turn takes several times the limit of `tokens`")]
     PastLimit { id: String, span: Span },
     /// The hook fires only for directives of the standard library or the user space; `directive` is the first such

@@ -13,7 +13,8 @@ pub enum InterfaceError {
     /// A hook of a hook file reads an input that no directive declares.
     #[error("no directive has an input `{name}`")]
     UndeclaredInput { name: String, span: Span, suggestion: Option<String>, declared: Vec<String> },
-    /// `what` is `input` or `output`; `found` and `expected` are types.
+    /// An input or output whose type differs from the type that the directive `base` of the chain declares. `what` is
+    /// `input` or `output`; `found` and `expected` are types.
     #[error("the {what} `{name}` is of the type `{found}`, but `{base}` declares `{expected}`")]
     Retyped {
         what: &'static str,
@@ -44,8 +45,8 @@ pub enum InterfaceError {
     /// `continuation` continues threads of `directive`, and requires an input that `directive` does not declare.
     #[error("the input `{name}` of the continuation directive `{continuation}` has no value")]
     ContinuationInput { name: String, directive: String, continuation: String, declared: Span, used: Span },
-    /// A hook on `directive_return` reads an output that `directive` does not declare; `None` if no directive declares
-    /// the output.
+    /// A hook on `directive_return` reads an output that `directive` does not declare. `directive` is `None` if no
+    /// directive declares the output.
     #[error("{} output `{name}`", directive.as_ref().map_or("no directive has an".to_owned(), |d| format!("`{d}` has no")))]
     UnknownOutput {
         name: String,

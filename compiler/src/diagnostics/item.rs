@@ -63,7 +63,8 @@ pub enum ItemError {
     ScriptParameter { read: String, why: String, help: String, span: Span },
     #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]
     ShellSyntax { word: String, program: String, span: Span },
-    /// `own_item` is the only item that may use the built-in tool, if it is reserved for an item.
+    /// A built-in tool that the engine does not have, or that only the item `own_item` may use. `own_item` is `None` if
+    /// the engine does not have the tool.
     #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" for items other than `{i}`")).unwrap_or_default())]
     UnknownBuiltin { name: String, own_item: Option<String>, suggestion: Option<String>, span: Span },
     #[error("`{path}` cannot be read: {reason}")]
@@ -124,7 +125,8 @@ pub enum ItemError {
     InvalidFrontMatter { kind: ItemKind, reason: String, help: Option<String>, span: Span },
 }
 
-/// Returns the text after the first path: the number of the other files and the verb.
+/// Returns the part of the message after the first path: the number of the other files, then the verb (` and 2 other
+/// files are`).
 fn count_others(others: &[String]) -> String {
     match others.len() {
         0 => " is".to_owned(),

@@ -155,8 +155,8 @@ impl miette::Diagnostic for Report {
 }
 
 impl SourceCode for Report {
-    /// Returns the lines around a span. A span over two files is out of bounds, so the renderer shows the files
-    /// separately.
+    /// Returns the lines around a span. A span that begins in one file and ends in another is out of bounds; the
+    /// renderer then shows each file separately.
     fn read_span<'a>(
         &'a self,
         span: &SourceSpan,

@@ -40,7 +40,8 @@ pub enum SpawnError {
         asked_span: Option<Span>,
         above: Option<(String, Span)>,
     },
-    /// `above` is the directive whose `depth` does not allow the child to start.
+    /// A directive that starts a child at a depth that an ancestor does not allow. `above` is the ancestor whose
+    /// `depth` is used up.
     #[error("`{parent}` starts `{child}`, but the `depth` of `{above}` is used up when `{above}` starts `{parent}`")]
     TooDeep { parent: String, child: String, above: String, span: Span, limit_span: Option<Span> },
     /// A directive whose named children together exceed its limit. `limit` is `spawns` or `spend`; `requested` is the

@@ -110,7 +110,7 @@ pub struct HookFiles {
     pub infra: Vec<Arc<HookDecl>>,
     /// All hooks, in the order for a directive without hooks of its own.
     pub line: OrderedHooks,
-    /// The hooks that can set the route of a directive without hooks of its own, in evaluation order.
+    /// The hooks that can set the route of a directive that declares no hooks itself, in evaluation order.
     pub routing: Vec<Arc<HookDecl>>,
 }
 

@@ -80,7 +80,7 @@ impl<'t> FrontMatter<'t> {
         self.metadata.as_ref()?.get(key).filter(|node| !matches!(node.kind, Kind::Null))
     }
 
-    /// Returns a string, or the source text of another value, such as `[file]`.
+    /// Returns the text of a string node, or the source text of a node of another type, such as `[file]`.
     fn raw(&self, node: &Node) -> String {
         let written = || self.text.get(node.span.range()).unwrap_or_default().trim().to_owned();
         node.as_str().map_or_else(written, str::to_owned)

@@ -124,7 +124,7 @@ struct ExcludingHooks {
     by_ending: Vec<(TextEnding, usize)>,
 }
 
-/// The last bytes of a required text: the condition of a hook requires that a directive's id contains the text.
+/// The last bytes of a text that a directive's id must contain for the condition of a hook to be true.
 type TextEnding = [u8; 4];
 
 impl OrderedHooks {

@@ -64,7 +64,7 @@ pub fn read_text(found: &mut Diagnostics, element: &Element, known_attributes: &
     element.text()
 }
 
-/// Returns the first child of that name; every further child of that name is reported.
+/// Returns the first child with this name; `None` if there is none. Reports every further child with this name.
 pub fn single_child<'e>(found: &mut Diagnostics, element: &'e Element, name: &str) -> Option<&'e Element> {
     let mut all = element.elements().filter(|e| e.name.node == name);
     let first = all.next()?;

@@ -17,8 +17,8 @@ pub struct HookTrace {
     pub place: Option<SourcePlace>,
 }
 
-/// Returns the hooks of the plan in evaluation order, each with its trace.
-/// `commands` are the commands of a chat.
+/// Returns the hooks of the plan in evaluation order, each with the explanation of its verdict. `commands` are the
+/// commands of a chat, in the form of hooks.
 pub fn lower(
     frame: &PlanTimeFacts<'_>,
     commands: &[ComposedHook],

@@ -90,8 +90,8 @@ fn first_prompt() -> Layer {
     Layer::new("prompt", LayerKind::Prompt, vec![Segment::Pending { pending, why }])
 }
 
-/// Returns the layer that lists the skills; `None` if no skill is listed. `fetches_skills` selects the introduction:
-/// read with `rye_fetch`, or as files.
+/// Returns the layer that lists the skills; `None` if no skill is listed. The introduction of the list tells the model
+/// to read a skill with `rye_fetch` if `fetches_skills` is true, else as a file.
 fn skills_layer(skills: &SkillList, fetches_skills: bool) -> Option<Layer> {
     let segments = vec![Segment::Text { text: skills.text_for(fetches_skills) }];
     (!skills.text.is_empty()).then(|| Layer::new("skills", LayerKind::Skills, segments))

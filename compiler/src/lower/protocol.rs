@@ -14,9 +14,9 @@ use crate::world::ItemKind;
 
 const BASE_PREFIX: &str = "rye/agent/core/base";
 
-/// Warns about a primary that the context describes by a protocol item but no grant allows, and about a primary that
-/// a grant allows but no protocol item describes. Skips chains without permissions, and chains that neither extend a
-/// standard base nor provide a protocol item.
+/// Warns about a primary that a protocol item in the context describes but no grant allows, and about a primary that a
+/// grant allows but no protocol item describes. Skips chains without permissions. Also skips chains that neither extend
+/// a base of the standard library (`rye/agent/core/base…`) nor provide a protocol item.
 pub fn check(shared: &LowerContext<'_, '_>, composed: &Composed, diagnostics: &mut Diagnostics) {
     let Some(permissions) = &composed.permissions else { return };
     let allowed = |primary: Primary| {
@@ -69,8 +69,8 @@ fn is_protocol_item(item: &ContextItem) -> bool {
     item.id.as_str().starts_with(PROTOCOL_PREFIX)
 }
 
-/// Returns the span of the declaration that is nearer to the leaf, because this declaration caused the mismatch. `None`
-/// if the declaration has no span.
+/// Returns the span of the declaration whose directive comes later in the chain, because this declaration caused the
+/// mismatch. `None` if the declaration has no span.
 fn nearer_span(composed: &Composed, a: &DeclaredOrigin, b: &DeclaredOrigin) -> Option<Span> {
     let depth = |origin: &DeclaredOrigin| match &origin.by {
         OriginKind::Directive(id) => composed.chain.iter().position(|link| link.id() == id),

@@ -67,7 +67,8 @@ impl PlannedModel {
         head.saturating_add(sum)
     }
 
-    /// Returns the size of a definition in the form that a request to this model contains. The bound includes the name.
+    /// Returns the token count and the upper bound of a definition in the form that a request to this model contains.
+    /// Only the bound includes the name of the tool.
     pub fn definition_size(&self, tool: &PaletteTool) -> TextSize {
         let sent = self.wire_tool(tool);
         let schema = sent.parameters.as_deref().map(ToString::to_string).unwrap_or_default();

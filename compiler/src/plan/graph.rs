@@ -14,7 +14,8 @@ pub use build::{GraphNeeds, GraphPart, build_call_graph, build_graph};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Node {
     Start,
-    /// Hooks of a point whose answers can change the successor. Observing points have no node.
+    /// The hooks of a hook point whose result can change the next node. Hook points at which hooks only observe have no
+    /// node.
     Hooks(HookPoint),
     /// Processes control messages: cancel, steer, follow-up.
     Inbox,

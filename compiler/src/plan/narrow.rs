@@ -6,7 +6,8 @@ use super::Grant;
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Coverage, Witness, covers, covers_all, witness};
 
-/// The parts of some grants that lie within a set of patterns.
+/// The result of [`narrow_grants`]: the parts of the grants that lie within the patterns, and the patterns that
+/// contribute no part.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NarrowedGrants {
     pub grants: Vec<Grant>,

@@ -20,7 +20,7 @@ pub struct Origin {
 /// The kind of declaration that a part of a plan comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OriginKind {
-    /// A link of the chain.
+    /// A directive of the extends chain.
     Directive(ItemId),
     Hook(String),
     /// A settings file: `agent/resilience`.
@@ -48,7 +48,7 @@ pub enum OriginCause {
     OutputsDeclared,
     /// The tool instructions of a model without native tool calls.
     TextToolCalls { model: String },
-    /// The snippet and the guidelines of a tool.
+    /// The text that a tool adds to the system prompt: its one-line snippet and its guidelines.
     ToolGuidance { tool: ItemId, tokens: u64 },
     /// The text of the directive itself.
     Body,

@@ -42,7 +42,7 @@ pub struct RunSettings {
     /// The share of the context window above which a thread continues in a new one, in billionths:
     /// `continuation.trigger_threshold`.
     pub continuation_threshold: u64,
-    /// Tokens of recent messages that a continuation starts with: `continuation.resume_ceiling_tokens`.
+    /// Maximum tokens of the recent messages that a continuation starts with: `continuation.resume_ceiling_tokens`.
     pub resume_ceiling_tokens: u64,
     /// The limits of a whole chat: `session_limits`.
     pub session_limits: SessionLimits,

@@ -111,7 +111,8 @@ enum Consumed {
     Call,
     /// A message of the inbox, sent by another process or the user.
     Message,
-    /// Headroom below the parent's limit, or an approval. A raise that changes nothing does not count.
+    /// Headroom below the parent's limit, which a raise of the limit consumes, or an approval by a person. A raise that
+    /// changes nothing takes no such edge.
     Limit,
 }
 
@@ -156,7 +157,7 @@ fn find_cycles(graph: &DiGraphMap<Node, ()>) -> Vec<Vec<Node>> {
     found
 }
 
-/// Checks that the gate dominates the tools, and that every further call passes the gate again.
+/// Checks that every path to the tools passes the gate, and that each further call passes the gate again.
 fn check_gated(graph: &Graph) -> Vec<PlanError> {
     let whole = digraph(graph, |_, _| true);
     let around = digraph(graph, |node, _| node != Node::Gate);
@@ -172,7 +173,7 @@ fn check_gated(graph: &Graph) -> Vec<PlanError> {
     paths.into_iter().map(|path| PlanError::Ungated { path: names(path) }).collect()
 }
 
-/// Returns a shortest path of at least one edge, both ends included.
+/// Returns a shortest path of at least one edge, including both ends; `None` if there is no path.
 fn shortest_path(graph: &DiGraphMap<Node, ()>, from: Node, to: Node) -> Option<Vec<Node>> {
     let mut came: BTreeMap<Node, Node> = BTreeMap::new();
     let mut queue = VecDeque::from([from]);

@@ -16,9 +16,11 @@ pub struct CacheStep {
     pub shared: u64,
     /// Number of tokens of the whole opening: palette, system prompt and first message.
     pub of: u64,
-    /// The part that ends the shared prefix; `None` if the whole opening is shared.
+    /// The part that ends the shared prefix; `None` if the prefix is the whole opening (palette, system prompt and
+    /// first message).
     pub ends_at: Option<PrefixEnd>,
-    /// Cost of the opening if the shared prefix is read from the cache; `None` if the model has no price.
+    /// Cost of the opening (palette, system prompt and first message) if the shared prefix is read from the cache;
+    /// `None` if the model has no price.
     pub cost: Option<Nanos>,
     /// Cost of the opening (palette, system prompt and first message) if nothing is read from a cache; `None` if the
     /// model has no price.
@@ -140,7 +142,7 @@ impl CacheMapper<'_> {
         CacheStep { request, shared, of, ends_at, cost, uncached }
     }
 
-    /// Returns the tokens of the opening as a model counts them.
+    /// Returns the tokens of the palette, the system prompt and the first message, as a model counts them.
     fn opening(&self, model: &PlannedModel) -> u64 {
         let by = model.counted_by;
         let texts = by.count(&self.system.text).saturating_add(by.count(&self.message.text));
@@ -192,7 +194,8 @@ impl CacheMapper<'_> {
         }
     }
 
-    /// Returns the end of the prefix that all threads of the plan share; `None` if they share the whole opening.
+    /// Returns the end of the prefix that all threads of the plan share; `None` if they share the whole palette, system
+    /// prompt and first message.
     fn thread_end(&self) -> Option<(Cut, PrefixEnd)> {
         let is_changed = |root: &str| ChangeFrequency::of_fact(root) != ChangeFrequency::Never;
         let system = self.first_change(self.system, &is_changed).map(|(offset, end)| (Cut::System(offset), end));

@@ -91,8 +91,8 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the difference, in tokens, between the upper bound of a turn's reply and results and the size that the
-    /// forecast assumes for them. The bound of the next prompt includes the difference, because the provider has not
+    /// Returns the number of tokens by which the upper bound on a turn's reply and results exceeds the size that the
+    /// forecast assumes for them. The bound on the next prompt includes this difference, because the provider has not
     /// yet reported the usage of the turn.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
@@ -227,8 +227,8 @@ impl Plan {
         u64::try_from(self.settings.values().max_result_bytes).unwrap_or(u64::MAX)
     }
 
-    /// Returns the tokens that every turn of a thread repeats: palette, system prompt and first message, or without the
-    /// first message if a hook changes the start of the messages.
+    /// Returns the tokens that every turn of a thread sends unchanged: palette, system prompt and first message. The
+    /// first message does not count if a hook changes the start of the messages.
     fn per_thread(&self, first: &RequestTokens) -> u64 {
         match self.hook_before_messages() {
             Some(_) => first.palette.saturating_add(first.system),

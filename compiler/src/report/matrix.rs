@@ -1,6 +1,6 @@
-//! The matrix of contexts that a directive can run in. The inputs are split by the conditions that read them, the
-//! compiler plans each combination, and combinations with equal plans form one context. Conditions on the inputs state
-//! which calls have a context.
+//! The matrix of contexts that a directive can run in. The inputs are split by the conditions that read them, and the
+//! compiler plans each combination. Combinations with equal plans form one context. Each context states, as conditions
+//! on the inputs, which calls run in it.
 
 mod cells;
 mod predicates;
@@ -29,7 +29,7 @@ use cells::{CellBox, ReadLiterals};
 use predicates::{Predicate, SplitInputs, add_predicate, input_name};
 use region::describe_region;
 
-/// Largest number of combinations that are planned.
+/// Maximum number of combinations of input values for which plans are compiled.
 pub const MAX_COMBINATIONS: usize = 4_096;
 
 /// The contexts of a directive: the different plans that the directive has for different inputs.

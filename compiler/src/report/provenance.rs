@@ -89,7 +89,7 @@ pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationS
 }
 
 /// Returns the steps that explain the declaration of an origin: the verdict of the hook that declares it, or the links
-/// between the declaring directive and the leaf. Empty for other declarations.
+/// from the declaring directive to the last directive of the chain. Empty for other declarations.
 fn derive_declaration(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let OriginCause::Declared(kind) = &origin.cause else { return Vec::new() };
     match kind {
@@ -99,7 +99,8 @@ fn derive_declaration(compilation: &Compilation, origin: &Origin) -> Vec<Derivat
     }
 }
 
-/// Returns the steps that put a directive into the chain: each child down to the leaf, with its `extends` line.
+/// Returns the steps that put a directive into the extends chain: one step for each directive that follows it in the
+/// chain, with the `extends` line of that directive.
 fn derive_chain(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     let chain = &compilation.plan.chain;
     let Some(at) = chain.iter().position(|link| link.id.as_str() == id) else { return Vec::new() };
@@ -140,7 +141,8 @@ fn derive_hook(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     steps
 }
 
-/// Returns the grant that offers a tool, and the declaration of the grant.
+/// Returns two steps: the grant that offers a tool, and the declaration of this grant. Empty if no grant offers the
+/// tool.
 fn derive_tool(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let OriginCause::Grant(pattern) = &origin.cause else { return Vec::new() };
     let Some(grant) = compilation.origins.get(&format!("capability.{pattern}")) else { return Vec::new() };

@@ -22,7 +22,7 @@ pub enum Primary {
 impl Primary {
     pub const ALL: [Self; 3] = [Self::Execute, Self::Fetch, Self::Sign];
 
-    /// Parses a primary; `search` and `load` are aliases of `fetch`.
+    /// Parses a primary; `search` and `load` are aliases of `fetch`. `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "execute" => Some(Self::Execute),
@@ -191,12 +191,13 @@ pub struct CapabilityDecision {
     pub by: Option<String>,
     /// The requested capability.
     pub capability: String,
-    /// The position in the spawn chain of the thread without a matching pattern: 0 is the thread itself, 1 its spawn
-    /// parent.
+    /// The thread of the spawn chain that has no matching pattern, as its position: 0 is the thread itself, 1 its spawn
+    /// parent. `None` if the call is allowed.
     pub denied_by: Option<usize>,
 }
 
-/// Decides if every link of the spawn chain, leaf first, allows the action. An empty chain allows nothing.
+/// Decides whether every thread of the spawn chain allows the action. The chain starts with the thread itself. An empty
+/// chain allows nothing.
 pub fn authorize(chain: &[CapabilitySet], request: &CapabilityRequest<'_>) -> CapabilityDecision {
     authorize_links(chain, request, CapabilitySet::first_match)
 }

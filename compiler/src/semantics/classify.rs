@@ -68,7 +68,8 @@ pub struct Classification {
 }
 
 impl Failure {
-    /// Returns the facts for the table's conditions: `stage status headers error.{type,code,message} attempt`.
+    /// Returns the facts that the conditions of the classification table can read: `stage status headers
+    /// error.{type,code,message} attempt`.
     pub fn to_facts(&self) -> Facts {
         let text = |value: &Option<String>| value.clone().map_or(Value::Null, Value::String);
         let mut headers = Map::new();

@@ -1,6 +1,6 @@
 //! Exact conversion of decimal text to scaled integers: money and delays never pass through floats.
 
-/// The treatment of digits beyond the scale.
+/// The treatment of decimal digits for which the scaled integer has no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtraDigits {
     /// Returns an error if one of the digits is not zero: for text that an author wrote.

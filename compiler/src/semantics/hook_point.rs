@@ -119,7 +119,7 @@ const fn object(name: &'static str, fields: &'static [HookFact]) -> HookFact {
     HookFact { name, shape: FactShape::Fields(fields) }
 }
 
-/// The facts of every point.
+/// The facts that every hook point has.
 pub const COMMON_FACTS: &[HookFact] = &[text("thread_id"), text("directive"), text("category"), text("model")];
 
 const INPUTS: HookFact = HookFact { name: "inputs", shape: FactShape::Inputs };
@@ -307,12 +307,12 @@ pub fn row_of(point: HookPoint) -> &'static HookPointRow {
     HOOK_POINTS.iter().find(|p| p.point == point).unwrap_or(FIRST)
 }
 
-/// Returns the point that an `event:` names.
+/// Returns the hook point with the name that the key `event` of a hook contains; `None` if there is no such point.
 pub fn by_name(name: &str) -> Option<&'static HookPointRow> {
     HOOK_POINTS.iter().find(|p| p.name == name)
 }
 
-/// Returns every event name, in the table's order.
+/// Returns every event name, in the order of the table of hook points.
 pub fn event_names() -> Vec<&'static str> {
     HOOK_POINTS.iter().map(|p| p.name).collect()
 }
@@ -324,7 +324,7 @@ impl HookPointRow {
         self.point >= HookPoint::CognitionIn
     }
 
-    /// Returns true if a root name is a fact of this point.
+    /// Returns true if a root name is a fact of this hook point.
     pub fn has_fact(&self, root: &str) -> bool {
         self.all_facts().any(|f| f.name == root)
     }

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 
 use crate::hook::HookSource;
 
-/// The properties of a hook that determine its order. Candidates are in source order: user, directive (leaf first),
-/// built-in, project, infrastructure.
+/// The properties of a hook that determine its place in the evaluation order. A list of candidates is ordered by
+/// source: hooks of the user, of the extends chain (the directive itself first), built-in hooks, hooks of the project,
+/// infrastructure hooks.
 #[derive(Debug, Clone, Copy)]
 pub struct HookCandidate<'h> {
     pub id: &'h str,
@@ -16,7 +17,7 @@ pub struct HookCandidate<'h> {
     pub enabled: bool,
 }
 
-/// The position of a candidate in the evaluation order.
+/// The position of a hook in the evaluation order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HookPlace {
     /// Index into the candidates.
@@ -48,7 +49,7 @@ pub fn default_layer(source: &HookSource) -> f64 {
 /// The layer of hooks that always run and never answer.
 pub const INFRASTRUCTURE_LAYER: f64 = 4.0;
 
-/// Returns the position of each candidate, sorted in evaluation order. Removed candidates are included, with the
+/// Returns the position of each hook in `candidates`, sorted in evaluation order. Removed hooks are included, with the
 /// reason.
 pub fn order_hooks(candidates: &[HookCandidate<'_>]) -> Vec<HookPlace> {
     let named = HooksById::new(candidates);
@@ -111,9 +112,9 @@ impl<'h> HooksById<'h> {
         self.built_in.get(hook.id).copied()
     }
 
-    /// Returns the index of the hook that replaces a candidate; `None` if no hook does. A project's hook replaces a
-    /// built-in hook, or a user's hook that itself replaces a built-in hook. Otherwise, a user's hook replaces a
-    /// built-in hook.
+    /// Returns the index of the hook that replaces a candidate; `None` if no hook replaces it. A hook of the project
+    /// replaces a built-in hook, and a user's hook that itself replaces a built-in hook. A user's hook replaces a
+    /// built-in hook that no hook of the project replaces.
     fn replacement(&self, hook: &HookCandidate<'_>) -> Option<usize> {
         let project = || self.project.get(hook.id).copied();
         match hook.source {

@@ -136,7 +136,8 @@ impl Limits {
         }
     }
 
-    /// Returns these limits as a parent's settings, all with the same source.
+    /// Converts these limits of a parent thread to limit settings. Every setting has the source `source`. The limit
+    /// `output` is left out, because it does not bound children.
     pub fn to_settings<S: Clone>(&self, source: &S) -> Vec<LimitSetting<S>> {
         LimitName::ALL
             .into_iter()
@@ -164,7 +165,7 @@ pub enum LimitValue {
     Json(Value),
     /// Decimal text from an attribute or a flag, parsed exactly.
     Text(String),
-    /// The value that a limit has in the parent thread, in nano-dollars for `spend`.
+    /// A number: the value that the limit has in the parent thread, in nano-dollars for `spend`.
     Kept(u64),
 }
 
@@ -436,7 +437,8 @@ pub fn first_exceeded(limits: &Limits, cost: &Cost) -> Option<Exceeded> {
     })
 }
 
-/// Returns the limit that forbids another child: `spawns` if `spawned` children reach it, else `depth` if it is 0.
+/// Returns the limit that forbids another child: `spawns` if the thread has `spawned` children already and the limit is
+/// not higher, else `depth` if that limit is 0. `None` if another child is allowed.
 pub fn spawn_limit_exceeded(limits: &Limits, spawned: u64) -> Option<Exceeded> {
     if spawned >= limits.spawns {
         return Some(Exceeded::new(LimitName::Spawns, Value::from(spawned), Value::from(limits.spawns)));

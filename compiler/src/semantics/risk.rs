@@ -38,7 +38,7 @@ impl Tier {
         }
     }
 
-    /// Returns the policy of a tier that the table does not list.
+    /// Returns the policy of a tier that the risk table does not list.
     fn default_policy(self) -> Policy {
         match self {
             Self::Safe | Self::Write => Policy::Allow,
@@ -75,7 +75,7 @@ impl Policy {
 pub struct Risk {
     pub tier: Tier,
     pub policy: Policy,
-    /// The pattern of the table that decided; `None` if no pattern matches.
+    /// The pattern of the risk table that decided; `None` if no pattern matches.
     pub pattern: Option<String>,
 }
 
@@ -254,16 +254,17 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Returns true if comparing prefixes is enough to classify a grant `prefix*`, without an automaton: every rule is
-    /// a prefix or a single capability, and there are fewer rules than characters that can follow a prefix. So few
-    /// rules cannot cover a prefix with one rule for each next character.
+    /// Returns true if comparing prefixes is enough to classify a grant `prefix*`, without an automaton. This is the
+    /// case if every rule is a prefix or a single capability, and if there are fewer rules than characters that can
+    /// follow a prefix: the rules are then too few to cover a prefix by having one rule for each next character.
     fn has_only_prefix_rules(&self) -> bool {
         self.rules.len() < ALPHABET_SIZE
             && self.rules.iter().all(|rule| PatternReach::from_rule(&rule.normal).is_some())
     }
 
-    /// Returns the risk that [`RiskTable::classify_grant`] returns for the grant `prefix*`, if all rules are prefixes
-    /// or single capabilities.
+    /// Classifies the grant `prefix*` by comparing prefixes, with the same result as [`RiskTable::classify_grant`]. The
+    /// caller guarantees that every rule is a prefix or a single capability. `by_text` is the rule for the text of the
+    /// grant.
     fn classify_reach(&self, by_text: Option<&RiskRule>, grant: &PatternReach<'_>) -> Risk {
         let rules: Vec<(&RiskRule, PatternReach<'_>)> =
             self.rules.iter().filter_map(|rule| Some((rule, PatternReach::from_rule(&rule.normal)?))).collect();
@@ -344,8 +345,8 @@ impl<'p> PatternReach<'p> {
         inside_an_id.then_some(Self { literal, is_prefix: true })
     }
 
-    /// Returns the reach of a rule whose pattern has no wildcard, or one `*` at its end; `None` for other patterns. The
-    /// `*` of a rule, in contrast to the `*` of a grant, may come before the id begins.
+    /// Returns the reach of a rule whose pattern has no wildcard, or a single `*` at its end; `None` for other
+    /// patterns. In a rule, this `*` may also stand before the id: `rye.execute.*`.
     fn from_rule(pattern: &'p str) -> Option<Self> {
         let (literal, is_prefix) = match pattern.strip_suffix('*') {
             Some(literal) => (literal, true),

@@ -24,7 +24,8 @@ pub enum Type {
 }
 
 impl Type {
-    /// Returns the declared type with this name: `string`, `integer`, `number`, `boolean`, `array` or `object`.
+    /// Returns the declared type with this name: `string`, `integer`, `number`, `boolean`, `array` or `object`; `None`
+    /// for any other name.
     pub fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "string" => Self::String,

@@ -39,7 +39,7 @@ pub struct FillValues<'a> {
     pub parameters: &'a Map<String, Value>,
     /// Values of the names in [`RUNTIME_NAMES`].
     pub runtime: &'a BTreeMap<&'static str, String>,
-    /// The declared variables that are set.
+    /// The environment variables that the tool declares and that are set, with their values.
     pub environment: &'a BTreeMap<String, String>,
 }
 

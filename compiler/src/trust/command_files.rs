@@ -1,6 +1,6 @@
 //! The project files that a command names (`docs/decisions/0029`): paths in its arguments, in the texts that it passes
-//! to a shell, and in the values that fill its placeholders. A word that is complete only when the command runs counts
-//! as the folder at its start.
+//! to a shell, and in the values that fill its placeholders. Some words are complete only when the command runs. Such a
+//! word counts as the folder that its known start names.
 
 mod shell_words;
 
@@ -190,7 +190,7 @@ const IMPLIED_FILES: [(&str, &[&str]); 8] = [
 #[derive(Debug, Clone, Copy)]
 pub struct CallValues<'a> {
     pub parameters: &'a Map<String, Value>,
-    /// The declared variables that are set.
+    /// The environment variables that the tool declares and that are set, with their values.
     pub environment: &'a BTreeMap<String, String>,
 }
 
@@ -383,9 +383,9 @@ fn is_closed_reader(words: &[String]) -> bool {
         && !words.iter().any(|word| word.contains([VALUE_START, EXPANSION]))
 }
 
-/// Returns a flag for each word, true if the command may execute the file that the word names: the program itself, and
-/// the words behind a launcher, up to the first path or text. Words behind the text of `sh -c` are parameters of that
-/// text.
+/// Returns one flag for each word: true if the command may execute the file that the word names. True for the program
+/// itself, and after a launcher (a program that executes the file that its argument names) for the words up to the
+/// first path or text. The words after the text of `sh -c` are only parameters of that text.
 fn launched_words(words: &[String]) -> Vec<bool> {
     let (mut launches, mut has_text, mut before) = (false, false, "");
     let mut states = Vec::with_capacity(words.len());

@@ -351,8 +351,8 @@ pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
     is_of_user(items, kind, &id).then(|| one_line(&format!("fetches {} `{id}` of your user space", kind.as_str())))
 }
 
-/// Returns the requirement of a thread of this plan whose model, or whose hook `hook`, gets an item of the user space.
-/// `None` if the user's own files request the item.
+/// Returns the trust requirement of a thread whose model gets items of the user space or, if `hook` is set, of a hook
+/// that gets such items. `None` if no file of the project requests the items.
 pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustRequirement> {
     let what = "reaches items of your user space";
     let Some(hook) = hook else {

@@ -1,5 +1,6 @@
-//! Checks of the calls that a body tells the model to make: `rye_execute(item_id="…")` and its peers, and tools by
-//! their palette names. The item must exist and the directive must be granted the call (`language.md` 9 and 10).
+//! Checks of the calls that a body tells the model to make: calls of primaries such as `rye_execute(item_id="…")`, and
+//! calls of tools by their palette names. The item must exist and the directive must be granted the call (`language.md`
+//! 9 and 10).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -357,8 +358,8 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
     check_granted(composed, call.primary, call.kind, &id, span, found);
 }
 
-/// Returns true if a text that is not a valid id was written as an id. A placeholder such as `{input:x}`, `<id>` or
-/// `...` was not.
+/// Returns true if a text that is not a valid id was meant as an id. Returns false for a placeholder, such as
+/// `{input:x}`, `<id>` or `...`.
 fn is_literal_id(text: &str) -> bool {
     let is_id_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     text.chars().all(is_id_char) && text.contains(|c: char| c.is_ascii_alphanumeric())
@@ -411,7 +412,7 @@ fn body_span(leaf: &Directive, at: usize, length: usize) -> Span {
     Span::new(body.source, start, start + length)
 }
 
-/// Reports literal URLs and paths in calls of built-in tools that the grants do not allow.
+/// Reports calls of built-in tools with a literal URL or path that the grants do not allow.
 fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mut Diagnostics) {
     let ToolKind::Builtin { name } = &tool.spec.kind else { return };
     for argument in &call.arguments {

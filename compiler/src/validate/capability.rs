@@ -1,5 +1,6 @@
-//! Checks of grants: patterns that match nothing, exceed the grants of the base, or have a risk (`language.md` 9).
-//! Match results are memoized by pattern, because many directives have equal grants.
+//! Checks of grants: patterns that match nothing, that exceed the grants of a base (an ancestor with sealed
+//! permissions), or that have a risk (`language.md` 9). Match results are memoized by pattern, because many directives
+//! have equal grants.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,8 +31,8 @@ pub struct PatternMatcher {
     reaches: HashMap<String, PatternMatch>,
     /// Capability groups; `None` until a pattern matches nothing, because only suggestions need them.
     groups: Option<Vec<CapabilityGroup>>,
-    /// Memo of whether the grants of a base cover a pattern. The key is the span of the base's `<permissions>`, and the
-    /// pattern.
+    /// Memo of whether the grants of a base (an ancestor with sealed `<permissions>`) cover a pattern. The key is the
+    /// span of the base's `<permissions>`, and the pattern.
     covered: HashMap<(Span, String), Coverage>,
 }
 
@@ -50,8 +51,8 @@ impl PatternMemo {
     }
 }
 
-/// The result of matching a pattern against all items: some item matches, or none does and a similar pattern may be
-/// suggested.
+/// The result of matching a pattern against all items: the pattern matches an item, or it matches none and a similar
+/// pattern may be suggested.
 #[derive(Clone, PartialEq, Eq)]
 enum PatternMatch {
     Reaches,
@@ -97,8 +98,8 @@ impl PatternMatcher {
         }
     }
 
-    /// Reports grants of the leaf beyond the grants of the nearest ancestor that seals its `<permissions>`. The
-    /// permissions of ancestors without a seal are only defaults, so the leaf may exceed them.
+    /// Reports grants of the last directive of the chain that its nearest ancestor with sealed `<permissions>` does not
+    /// grant. The permissions of ancestors without a seal are only defaults, so the directive may grant more.
     pub fn check_against_base(&mut self, composed: &Composed, found: &mut Diagnostics) {
         let mut links = composed.chain.iter().rev();
         let Some(leaf) = links.next() else { return };
@@ -249,7 +250,8 @@ impl PatternMatcher {
         near.map(|near| format!("{rye}.{primary}.{kind}.{near}{rest}"))
     }
 
-    /// Suggests the capability of an item if only the dotted id of the item is written: `rye.bash.bash`.
+    /// Returns the capability of an item if a pattern consists only of the item's dotted id, such as `rye.bash.bash`;
+    /// `None` if no item has the id.
     fn suggest_with_primary(&mut self, items: &Items<'_>, id: &str) -> Option<String> {
         const HEADS: [&str; 3] = ["rye.execute.tool", "rye.execute.directive", "rye.fetch.knowledge"];
         let own = id.strip_prefix("rye.").unwrap_or(id);
@@ -294,9 +296,9 @@ fn check_acknowledgements(shared: &LowerContext<'_, '_>, permissions: &Permissio
     }
 }
 
-/// Reports each path of `write` that cannot be granted as a folder. Also reports two grants that reach a program
-/// although the sandbox of programs cannot apply them as written. Granted hosts open the whole network to the program.
-/// A grant of the project's folder allows the program to change existing entries there, but not to create entries.
+/// Reports each path of `write` that cannot be granted as a folder. Also reports grants that the sandbox of a program
+/// cannot apply as they are written: granted hosts open the whole network to the program, and a grant of the project's
+/// folder allows the program to change existing entries there, but not to create entries.
 fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
     for path in &grant.write {
         if let Some(why) = write_path_error(path) {
@@ -412,7 +414,8 @@ fn matches_exports(glob: &Glob, pattern: &str, head: &str) -> bool {
     inside.is_some_and(|inside| inside.starts_with(&exports)) || glob.matches(&format!("{head}.{exports}x"))
 }
 
-/// The part of a pattern after `head.`, if its only wildcard is one `*` at the end.
+/// The part of a pattern after the prefix `head` and a dot. A pattern with wildcards has such a part only if its only
+/// wildcard is one `*` at the end.
 enum PatternTail<'p> {
     Exact(&'p str),
     Prefix(&'p str),
@@ -435,8 +438,9 @@ fn is_compatible_with_head(pattern: &str, head: &str) -> bool {
     literal.get(..common) == head.get(..common)
 }
 
-/// Returns true in the common cases in which `base` covers a pattern and no automaton is needed to prove it: `base`
-/// grants the same pattern, or grants `prefix*` where the literal start of the pattern begins with `prefix`.
+/// Returns true in the common cases in which it is obvious that the grants of `base` cover a pattern, so that no
+/// automaton has to prove it: `base` grants the same pattern, or grants `prefix*` where the literal start of the
+/// pattern begins with `prefix`.
 pub(super) fn is_trivially_covered(base: &Permissions, pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     base.grants.iter().any(|grant| {

@@ -57,7 +57,8 @@ impl ContinuationSettings {
         }
     }
 
-    /// Returns the usable tokens of a window, rounded down.
+    /// Returns the number of tokens of a context window up to which a thread does not yet continue in a new thread,
+    /// rounded down.
     fn usable_tokens(&self, window: u64) -> u64 {
         #[expect(
             clippy::cast_precision_loss,
@@ -71,8 +72,8 @@ impl ContinuationSettings {
 }
 
 impl LostKnowledge {
-    /// Records the knowledge that a directive would lose. Directives whose token limit is reached before the window is
-    /// full never continue, and are skipped.
+    /// Records the knowledge that a continuation of the directive would lose. Skips a directive whose token limit is
+    /// reached before the context window is full, because its threads never continue.
     pub fn add(&mut self, composed: &Composed, limits: &Limits, model: &PlannedModel, settings: &ContinuationSettings) {
         if self.window.as_ref().is_none_or(|(window, _)| model.context_window < *window) {
             self.window = Some((model.context_window, model.id.clone()));

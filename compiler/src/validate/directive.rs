@@ -5,7 +5,7 @@ use crate::diagnostics::{ContextError, Diagnostics, InterfaceError, ItemError};
 use crate::item::Items;
 use crate::world::ItemKind;
 
-/// Checks the leaf of a composition.
+/// Checks what the last directive of the composed chain declares: hooks, limits, inputs, continuation and context.
 pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     for hook in &leaf.hooks {

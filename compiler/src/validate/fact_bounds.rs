@@ -69,7 +69,7 @@ pub struct MatchingCalls(RefCell<CallsByHook>);
 
 type CallsByHook = BTreeMap<(Span, CallFact), Rc<[String]>>;
 
-/// A fact that names a call.
+/// A fact that identifies the called tool: `call.item_id` or `call.name`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CallFact {
     ItemId,
@@ -134,10 +134,10 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(number_up_to(if path.to_string() == "tokens_used" { window * MAX_USAGE_RATIO } else { window }, true))
     }
 
-    /// Returns the bound that a limit implies for a fact; a hook that raises the limit raises the bound. `None` if no
-    /// limit bounds the fact, or if a hook may let the thread continue beyond the limit. Counts of tokens have a bound
-    /// only if `is_usual` is true: the bound assumes that no turn uses several times the token limit. The attempts of a
-    /// turn have no common maximum, and a cut attempt counts with the bytes of its prompt.
+    /// Returns the bound that a limit implies for a fact, raised if a hook raises the limit. `None` if no limit bounds
+    /// the fact, or if a hook may let the thread continue beyond the limit. Counts of tokens have a bound only if
+    /// `is_usual` is true, because the bound assumes that no turn uses several times the token limit. In general no
+    /// such bound exists: a turn can have any number of attempts, and each cut attempt counts the bytes of its prompt.
     fn limited(&self, fact: &str, is_usual: bool) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,

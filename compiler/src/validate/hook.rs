@@ -140,8 +140,8 @@ fn collect_paths<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
     }
 }
 
-/// Checks that the fact that a condition (or a placeholder, if `is_placeholder` is true) reads exists at this point.
-/// `own` is the directive that declares the hook, if one does.
+/// Checks that a fact exists at this hook point. A condition reads the fact, or a placeholder if `is_placeholder` is
+/// true. `own` is the directive that declares the hook, if a directive declares it.
 fn check_fact(
     path: &Path,
     span: Span,
@@ -180,8 +180,8 @@ fn check_fact(
     }
 }
 
-/// Returns the name of the declared output that a path reads at this point; `None` for other paths. Only the event
-/// `directive_return` has outputs.
+/// Returns the name of the declared output that a path reads at this hook point; `None` for other paths. Only the hook
+/// point `directive_return` has outputs.
 fn output_name<'p>(point: &HookPointRow, path: &'p Path) -> Option<&'p str> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), ..]

@@ -391,8 +391,8 @@ fn implies(hook: &HookDecl, other: &HookDecl) -> bool {
     }
 }
 
-/// Explains why a hook fires for no directive. `bound` is the one kind of bound that prevents the hook from firing;
-/// `None` if the condition alone does.
+/// Explains why a hook fires for no directive. `bound` states what prevents the hook from firing, such as limits or
+/// grants; `None` if the condition alone prevents it.
 fn describe_bound(bound: Option<BoundCause>) -> String {
     match bound {
         None => "its condition is false for every directive there is",
@@ -462,7 +462,7 @@ fn false_part(point: &HookPointRow, condition: &Expr) -> Option<(Span, Condition
     })
 }
 
-/// Returns true if a firing hook prevents later hooks from running, by the mode of its event.
+/// Returns true if later hooks do not run after this hook has fired. The mode of the hook's event determines this.
 fn prevents_later_hooks(hook: &HookDecl) -> bool {
     let Some(action) = hook.action.as_ref().map(|a| &a.node) else { return false };
     match hook_point::row_of(hook.event).mode {

@@ -89,8 +89,8 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the pattern that an author meant by a pattern with the delimiters of another language, with its flags:
-/// `(?i)rm -rf` for `/rm -rf/i`. `None` if there are no delimiters.
+/// Converts a pattern with the delimiters and flags of another language to a pattern of this language: `/rm -rf/i` to
+/// `(?i)rm -rf`. `None` if the pattern has no delimiters.
 fn without_delimiters(pattern: &str) -> Option<String> {
     let (inside, flags) = pattern.strip_prefix('/')?.rsplit_once('/')?;
     let is_flags = (1..=3).contains(&flags.len()) && flags.bytes().all(|b| b"gimsu".contains(&b));

@@ -56,7 +56,7 @@ pub(super) struct CheckCache {
     pub fuel: Fuel,
 }
 
-/// Memos of the analyses that need all units together.
+/// Memos of the analyses that need the results of all items together.
 #[derive(Default)]
 pub(super) struct ProjectAnalyses {
     pub mentions: knowledge_use::KnowledgeMentions,
@@ -64,8 +64,8 @@ pub(super) struct ProjectAnalyses {
 }
 
 impl CheckCache {
-    /// Drops invalidated results, and adds the patterns that now match other items to `changes`. Returns the cache
-    /// with the remaining results, and a matcher that knows the match results of the previous check.
+    /// Drops invalidated results. Extends `changes` by the patterns that no longer match the same items. Returns the
+    /// cache with the remaining results, and a matcher that knows the match results of the previous check.
     pub fn invalidate(
         mut self,
         items: &Items<'_>,
@@ -123,7 +123,7 @@ pub(super) type Unit = (ItemKind, ItemId);
 /// again.
 #[derive(Default)]
 pub(super) struct UnitReports {
-    /// The lists of items for which the chunks were made; `None` before the first check.
+    /// The lists of items that were split into the chunks in `blocks`; `None` before the first check.
     lists: Option<UnitLists>,
     blocks: Vec<Chunk>,
     pub unnamed: knowledge_use::UnreferencedKnowledge,
@@ -187,7 +187,7 @@ impl UnitReports {
         self.blocks.iter().filter_map(|block| block.merged.as_ref()).any(|whole| whole.reads.contains(read))
     }
 
-    /// Splits the units into chunks if the lists changed; if the units are the same, the chunks stay.
+    /// Splits the units into new chunks if the units differ from those of the last check. Otherwise, the chunks stay.
     fn split_into_chunks(&mut self, lists: &UnitLists) {
         let units: Vec<(ItemKind, &ItemId)> = units(lists).collect();
         let before = self.blocks.iter().flat_map(|block| &block.reports).map(|((kind, id), _)| (*kind, id));
@@ -250,7 +250,7 @@ pub(super) fn is_project_item(list: &[Entry], id: &ItemId) -> bool {
     list.get(at).is_some_and(|entry| entry.id == *id && entry.space == Space::Project)
 }
 
-/// The kinds of units, in checking order.
+/// The kinds of items that are checked on their own, in checking order.
 pub(super) const UNIT_KINDS: [ItemKind; 5] =
     [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool, ItemKind::Prompt, ItemKind::Skill];
 

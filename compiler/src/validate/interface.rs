@@ -227,8 +227,8 @@ fn read_inputs(hook: &HookDecl) -> Vec<(&str, Span)> {
         .collect()
 }
 
-/// Reports inputs and outputs of the leaf whose type differs from the ancestor's declaration: the ancestor's hooks and
-/// callers rely on the declared type.
+/// Reports inputs and outputs of the last directive of the chain whose type differs from the declaration of an
+/// ancestor: the hooks and the callers of the ancestor rely on the declared type.
 pub fn check_retyped(composed: &Composed, found: &mut Diagnostics) {
     let Some((leaf, ancestors)) = composed.chain.split_last() else { return };
     let pairs = [("input", &leaf.inputs), ("output", &leaf.outputs)];

@@ -23,7 +23,7 @@ pub struct MistypedPlaceholder<'t> {
     pub input: Option<&'t str>,
 }
 
-/// Reports mistyped placeholders of the leaf's own body.
+/// Reports mistyped placeholders in the body of the last directive of the chain.
 pub fn check(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     for one in find_mistyped(leaf, &|name| composed.inputs.contains_key(name)) {

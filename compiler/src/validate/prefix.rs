@@ -25,8 +25,8 @@ use super::incremental::Merge;
 /// the cached first message only while the cache of an earlier thread lasts.
 const MIN_STABLE_TOKENS: u64 = 1_024;
 
-/// The change frequencies of the texts that hooks provide, by the text and the hook point. The directives of a project
-/// share most of these texts.
+/// A memo: how often the text that a hook provides changes, by the span of the text and the hook point. The directives
+/// of a project share most of these texts.
 #[derive(Debug, Default)]
 pub struct TextFrequencies(RefCell<BTreeMap<(Span, HookPoint), ChangeFrequency>>);
 
@@ -70,8 +70,8 @@ impl CachePrefixChecks {
         found.extend(self.reported.into_values());
     }
 
-    /// Checks the system prompt for a part that changes per thread and precedes constant parts, because the cache
-    /// outlives a thread.
+    /// Reports a part of the system prompt that changes per thread and precedes constant parts. The provider's cache
+    /// outlives a thread, so the next thread could read the constant parts from the cache if they came first.
     fn check_system_prompt(&mut self, composed: &Composed, model: &PlannedModel, frequencies: &TextFrequencies) {
         let at = |position: Position| {
             let at = move |hook: &&ComposedHook| {
@@ -97,8 +97,9 @@ impl CachePrefixChecks {
         }
     }
 
-    /// Checks for hooks that insert text with facts that change per turn before the messages, or that replace the
-    /// system prompt with such a text, because everything after the text is not cached.
+    /// Reports hooks that make the prefix of every request change: hooks that insert a text before the messages, or
+    /// replace the system prompt, if the text contains a fact that changes in each turn. The provider caches nothing
+    /// after such a text.
     fn check_messages(&mut self, composed: &Composed, model: &PlannedModel) {
         let by = model.counted_by;
         let body = composed.leaf().map_or(0, |leaf| leaf.body_size(by).tokens);
@@ -125,8 +126,8 @@ impl CachePrefixChecks {
         }
     }
 
-    /// Checks the first message for a text of a hook or an input that differs between threads and precedes long
-    /// constant parts.
+    /// Reports a hook or an input whose text differs between threads and stands before long constant parts of the first
+    /// message. The provider then cannot cache these constant parts across threads.
     fn check_first_message(&mut self, composed: &Composed, model: &PlannedModel, frequencies: &TextFrequencies) {
         let is_brought = |hook: &&ComposedHook| hook.is_live() && hook.decl.event == HookPoint::ThreadStarted;
         let at = |position: Position| {

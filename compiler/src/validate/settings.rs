@@ -25,8 +25,8 @@ use schema::{FILES, MAX_SECONDS, RENAMED_KEYS, SettingField, SettingShape};
 
 /// Number of nano-units in a unit.
 const BILLIONTHS: u64 = 1_000_000_000;
-/// The settings file that is checked in each space separately: its limits of all spaces bound a run, so that a value of
-/// one space does not hide the value of another.
+/// The settings file that is checked in each space separately. The limits of all spaces bound a run, so the value of
+/// one space must be checked even if another space has a value for the same key.
 const LAYERED_FILE: &str = "agent/agent";
 /// The settings file of chats.
 const CHAT_FILE: &str = "agent/chat";

@@ -40,7 +40,7 @@ pub struct SpawnEdge {
     pub by: SpawnSource,
 }
 
-/// The source of a spawn.
+/// The part of a directive that starts a child: a hook, a call in the body, or a grant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SpawnSource {
     /// A hook. `grants` are the patterns that the child gets from the hook. `certain` is true if the hook always fires,
@@ -186,16 +186,17 @@ impl SpawnRoute {
         self.chain.iter().rev().find_map(|link| link.permissions.as_ref())
     }
 
-    /// Returns the span of the limit `name` in the chain: in the link that sets the limit and is nearest to the leaf.
-    /// `None` if no link sets the limit.
+    /// Returns the span of the limit `name` in the chain. If several directives of the chain set the limit, returns the
+    /// span in the last of them, which is nearest to the directive itself. `None` if no directive of the chain sets the
+    /// limit.
     fn limit_span(&self, name: &str) -> Option<Span> {
         let limits = self.chain.iter().rev().flat_map(|link| &link.limits);
         limits.filter(|limit| limit.name.node == name).map(|limit| limit.name.span.join(limit.value.span)).next()
     }
 }
 
-/// Returns a spawn for each directive that a grant of the leaf names by its full id, except directives that `starts`
-/// already contains.
+/// Returns a spawn for each directive that the directive's own grants name by its full id, except directives that
+/// `starts` already contains.
 fn granted_spawns(composed: &Composed, starts: &[SpawnEdge]) -> Vec<SpawnEdge> {
     let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return Vec::new() };
     let named = permissions.grants.iter().filter_map(|grant| {

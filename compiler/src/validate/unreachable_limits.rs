@@ -51,7 +51,7 @@ pub fn check_child_grants(composed: &Composed, audit: &LowerSummary, starts: boo
     }
 }
 
-/// Reports unreachable limits that the leaf itself declares.
+/// Reports unreachable limits that the last directive of the chain itself declares.
 pub fn check(composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
     let reachable = ReachableLimits { composed, audit };

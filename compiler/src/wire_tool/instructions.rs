@@ -10,7 +10,7 @@ use crate::plan::{PaletteTool, Plan, PlannedModel, ToolUse};
 /// The tags around a tool call in the text of a model.
 pub const CALL_START: &str = "<tool_call>";
 pub const CALL_END: &str = "</tool_call>";
-/// Start of a tool result; a model that writes this tag invents the text that follows.
+/// Start of a tool result in a request. If a model itself writes this start, the text that follows is invented.
 pub const RESULT_START: &str = "<tool_result";
 /// Id of the layer. No item has this id, because ids contain no spaces.
 pub const LAYER_ID: &str = "tool instructions";
@@ -22,7 +22,8 @@ pub fn instructions_layer(model: &PlannedModel, palette: &[PaletteTool]) -> Opti
     Some(Layer::new(LAYER_ID, LayerKind::Tools, vec![Segment::Text { text }]))
 }
 
-/// Returns the text of the layer that [`instructions_layer`] returns.
+/// Returns the text of the layer with the instructions for tools; `None` if the model has native tool use or the
+/// palette is empty.
 pub fn instructions_text(model: &PlannedModel, palette: &[PaletteTool]) -> Option<String> {
     (model.tool_use == ToolUse::TextParsed && !palette.is_empty()).then(|| render(palette))
 }

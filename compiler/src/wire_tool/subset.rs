@@ -82,7 +82,8 @@ struct SubsetConverter<'v> {
     references: Vec<String>,
 }
 
-/// A schema without references and `allOf` at its top, or the name of the definition where recursion ends.
+/// A schema whose top level has no references and no `allOf`; or, where a recursion is cut, the name of the definition
+/// with its types.
 enum FlatSchema {
     Map(Map<String, Value>, Vec<String>),
     Cut { name: String, types: Vec<String> },
@@ -467,7 +468,7 @@ fn or_null(schema: Value) -> Value {
     Value::Object(map)
 }
 
-/// Returns the first of a schema's alternatives; its description applies to all alternatives.
+/// Returns the first alternative of a schema. A description in this alternative applies to all alternatives.
 fn first_alternative(map: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
     map.get_mut("anyOf")?.as_array_mut()?.first_mut()?.as_object_mut()
 }

@@ -65,7 +65,7 @@ impl From<RunResult> for TaskEnd {
 }
 
 impl TaskEnd {
-    /// Returns the result, for a thread that waits for the ended thread.
+    /// Returns the result of the ended thread to a thread that waits for it. Fails if the store failed.
     pub fn into_result(self) -> Result<RunResult, DriveError> {
         match self.store_failure {
             Some(reason) => Err(DriveError::ChildStopped { child: self.result.thread_id, reason }),

@@ -65,8 +65,8 @@ pub struct EmbeddedDriver {
     /// The data of the event `opened` with the grant sets of the current prompt, if the prompt narrows the grants of
     /// the thread.
     narrowed: Mutex<Option<Arc<Opened>>>,
-    /// The time of the last update of the registry row of a served session, in milliseconds since 1970, and true if a
-    /// call was made since then.
+    /// The time of the last update of the registry row of a session that serves an MCP client, in milliseconds since
+    /// 1970, and true if the client has made a call since then.
     row_update: Mutex<(i64, bool)>,
 }
 

@@ -92,7 +92,7 @@ pub enum ThreadOrigin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBound {
     pub plan_id: String,
-    /// The observing hook points at which the plan has a live hook: a hook that a run has to evaluate.
+    /// The hook points at which hooks only observe an event, if the plan has a hook there that a run has to evaluate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observes: Vec<HookPoint>,
     /// True if the plan is a chat.
@@ -260,7 +260,7 @@ fn is_zero(amount: &u64) -> bool {
     *amount == 0
 }
 
-/// The evaluation of the hooks of a point: every verdict with its operands, and the resulting answer.
+/// The evaluation of the hooks of one hook point: every verdict with its operands, and the resulting answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookPointRun {
     pub point: HookPoint,
@@ -298,7 +298,7 @@ pub enum HookVerdict {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum HookOutcome {
-    /// No hook of the point changes anything.
+    /// No hook of the hook point changes anything.
     #[default]
     None,
     /// At collecting points: the hooks whose layers are included, and the texts of execute hooks by hook id.

@@ -55,7 +55,8 @@ pub enum Criticality {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// Before the next side effect: the event is the intent of that effect, or a fact that cannot be derived again.
+    /// Before the next side effect, because the event states the intent of that effect or a fact that cannot be derived
+    /// again.
     Barrier,
     /// At the next barrier: after a crash, the event can be derived again from the registry or the state.
     Lazy,
@@ -67,7 +68,7 @@ pub enum Durability {
 pub enum EventReader {
     /// The machine, which folds the event into the state with `apply`: resume and recovery depend on the event.
     Machine,
-    /// The conversation that a continuation, handoff or export takes over.
+    /// The conversation with the model, which a continuation, a handoff or an export builds from the events.
     Conversation,
     /// The repair of the registry and the ledger from transcripts.
     Repair,

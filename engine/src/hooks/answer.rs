@@ -1,5 +1,5 @@
-//! Conversion of fired hooks into the answer of their point: actions are applied, and the results of execute hooks are
-//! parsed as actions.
+//! Conversion of fired hooks into the answer of their hook point: actions are applied, and the results of execute hooks
+//! are parsed as actions.
 
 use rye_compiler::hook::{HookAction, HookPoint, Position};
 use rye_compiler::semantics::hook_point::{self, ActionName};
@@ -12,7 +12,7 @@ use crate::event::{ContextOperation, HookOutcome};
 use crate::message::Message;
 use crate::thread::Status;
 
-/// Action fields that are text even if a placeholder filled them with another type.
+/// Action fields that are text, even if a placeholder filled the field with a value of another type.
 const TEXT_FIELDS: [&str; 8] = ["item_id", "text", "append", "reason", "error", "status", "custom_type", "limit"];
 
 /// Converts the values of the [`TEXT_FIELDS`] of an action to strings, because a placeholder may have filled a field
@@ -33,7 +33,8 @@ pub(super) fn result_text(content: &Value) -> String {
     inline_text(content).into_owned()
 }
 
-/// Parses the result of an execute hook: an action of the point if the JSON of the result names one, else text.
+/// Parses the result of an execute hook. If the result is JSON with an action that the hook point allows, returns the
+/// action; otherwise returns the result as text.
 pub(super) fn parse_result(point: HookPoint, content: &Value) -> FiredHook {
     let answer = match content {
         Value::String(text) => serde_json::from_str(text.trim()).unwrap_or(Value::Null),
@@ -99,7 +100,7 @@ fn raised_limit_value(limit: &str, value: &Value) -> Result<u64, String> {
     parse_limit_value(name, &text.unwrap_or_else(|| LimitValue::Json(value.clone())))
 }
 
-/// Applies a fired hook to the answer of its point.
+/// Applies the result of a fired hook to the answer of the hook point.
 pub(super) fn apply_fired(turn: &mut PointEvaluation, point: HookPoint, hook: &ReadyHook, fired: FiredHook) {
     match fired {
         FiredHook::Layer => collect(turn, &hook.hook.id, None),
@@ -213,7 +214,8 @@ fn change_context(turn: &mut PointEvaluation, operation: ContextOperation) -> Ho
     HookOutcome::Context { operations }
 }
 
-/// Merges a change into the changes by the earlier hooks of the point.
+/// Merges a change of the result into the changes that earlier hooks of this point have made. The later change of a
+/// field replaces the earlier one.
 fn modify_subject(
     turn: &mut PointEvaluation,
     content: Option<Value>,

@@ -174,7 +174,7 @@ fn bound_retries(plan: &Plan, state: &ThreadState, run: &mut HookPointRun) {
     }
 }
 
-/// Returns the observing points at which the plan has a live hook.
+/// Returns the hook points that observe recorded events and at which the plan has a live hook.
 fn observed_points(plan: &Plan) -> Vec<HookPoint> {
     use HookPoint as P;
     let points = [

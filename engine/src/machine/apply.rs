@@ -377,7 +377,7 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
     state.cost.outstanding = state.cost.outstanding.saturating_add(ended.cost.outstanding);
 }
 
-/// Starts a call of a group, or the spawn of the call's child.
+/// Starts a call of a group of calls, or the creation of the child thread for the call.
 fn begin(state: &mut ThreadState, index: usize, group_end: usize, phase: CallPhase, ts: i64) {
     enter_group(state, index, group_end);
     state.position = RunPosition::At(Node::Tools);

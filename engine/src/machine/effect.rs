@@ -35,8 +35,8 @@ pub enum Effect {
         id: String,
         call: Box<Allowed<Dispatch>>,
     },
-    /// Children to create for one group of calls. Creating a child again returns the existing child. The driver answers
-    /// with one signal for all children.
+    /// Children to create for one group of calls, which run in parallel. Creating a child again returns the existing
+    /// child. The driver answers with one signal for all children.
     Spawn(Vec<Allowed<Box<SpawnChild>>>),
     /// Children to wait for. The driver answers with a signal for each child.
     Await(Vec<AwaitedChild>),
@@ -112,8 +112,8 @@ pub struct Reservation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookRun {
     pub point: HookPoint,
-    /// The subject of the hooks: the index of a call, the number of an event at an observing point, or the id of a
-    /// message (`resume` for the message of a resumed thread). `None` at a point without a subject.
+    /// The subject of the hooks: the index of a call, the number of an event if the hooks only observe the event, or
+    /// the id of a message (`resume` for the message of a resumed thread). `None` at a point without a subject.
     pub subject: Option<String>,
     pub facts: Map<String, Value>,
     /// The current turn.
@@ -149,7 +149,8 @@ pub struct HookBounds {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpawnChild {
     pub child: ChildIntended,
-    /// Number of children of the same group still to be created, including this one. They share the available spend.
+    /// Number of children of the same group of calls still to be created, including this one. They share the available
+    /// spend.
     pub siblings: u64,
     /// Worst-case cost of one more turn of the parent, in nano-dollars. The children cannot reserve this amount.
     pub turn_reserve: u64,
@@ -175,8 +176,8 @@ impl fmt::Display for StepKey {
 }
 
 impl Effect {
-    /// Returns the key of this effect; for a group, the key of its first member. `events` is the number of events
-    /// folded so far. It distinguishes effects that have no number of their own.
+    /// Returns the key of this effect; for an effect on several calls or children, the key of the first. `events` is
+    /// the number of events folded so far. It distinguishes effects that have no number of their own.
     pub fn key(&self, events: u64) -> StepKey {
         StepKey(match self {
             Self::Record => format!("record.{events}"),

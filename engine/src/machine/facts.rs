@@ -10,7 +10,7 @@ use super::{prompt, request};
 use crate::message::{ContentBlock, Message, text_of};
 use crate::thread::dollars;
 
-/// Returns the facts of a point. At a point that is about a call, `subject` is the index of the call.
+/// Returns the facts of a hook point. If the hook point is about a call, `subject` is the index of the call.
 pub(super) fn point_facts(
     plan: &Plan,
     state: &ThreadState,
@@ -193,7 +193,8 @@ fn indexed(subject: Option<&str>) -> usize {
     subject.and_then(|s| s.parse().ok()).unwrap_or(usize::MAX)
 }
 
-/// Returns the call as a fact that includes the item on which the call acts; null if there is no such call.
+/// Returns the call `subject` as the value of a fact, with the item that the call acts on; null if the reply has no
+/// call with this index.
 fn call(plan: &Plan, state: &ThreadState, subject: Option<&str>) -> Value {
     let Some(call) = state.calls.list.get(indexed(subject)) else { return Value::Null };
     call_fact(&call.call, item_of(plan, &call.call.name, &call.call.input))

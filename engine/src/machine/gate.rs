@@ -263,8 +263,10 @@ pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &st
 /// Maximum duration of a command of the user.
 const MAX_COMMAND_MS: u64 = 600_000;
 
-/// Authorizes the action of a hook: by its declaration if the item id is static, by the hook's grants, or by the grants
-/// of the thread and its ancestors. `id_is_static` is true if the id in the plan has no placeholders.
+/// Authorizes the action of a hook. The declaration of the hook authorizes an action whose item id is static; if a
+/// directive declares the hook, this applies to fetch actions only. The grants of a hook that a settings file declares
+/// also authorize an action. In all other cases, the thread and each of its ancestors need a grant. `id_is_static` is
+/// true if the id in the plan has no placeholders.
 ///
 /// # Errors
 ///
@@ -325,8 +327,8 @@ pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<St
     )
 }
 
-/// Returns the folders that bound the writes of a file tool with this capability: one list for each thread of the spawn
-/// chain that bounds the writes.
+/// Returns the folders that bound the writes of a file tool with this capability. The result has one list for each
+/// thread of the spawn chain whose matching grants all name folders.
 pub(crate) fn write_bounds(grants: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     needs::write_bounds(grants, capability)
 }
@@ -378,8 +380,8 @@ enum CallGroupKind {
     Children,
 }
 
-/// Returns the kind of group that a call may join; `None` if the call always runs alone. The kind only affects the
-/// order of calls; it authorizes nothing.
+/// Returns the kind of parallel group that a call may join; `None` if the call always runs alone. The kind only affects
+/// the order of calls; it authorizes nothing.
 fn group_kind(plan: &Plan, name: &str, input: &Value) -> Option<CallGroupKind> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let tools = |yes: bool| yes.then_some(CallGroupKind::Tools);

@@ -135,8 +135,8 @@ fn command_of<'p, 't>(
     plan.hooks.iter().find(is_command).map(|hook| (hook, name, args))
 }
 
-/// Returns the events of a command that has run: the answer, and a message if the model gets the answer. Returns no
-/// events for a withdrawn command.
+/// Returns the events of a typed command whose hook has run: the answer of the command, and a message if the model gets
+/// the answer. Returns no events if the user has withdrawn the command.
 pub(super) fn command_events(
     plan: &Plan,
     state: &ThreadState,

@@ -40,7 +40,7 @@ pub enum Fact {
     ModelReplied(Box<Reply>),
     ModelFailed(Box<CallError>),
     ToolFinished(Box<ToolFinished>),
-    /// The results of spawning the children of a group.
+    /// The results of creating the child threads of one group of calls.
     Spawned(Vec<SpawnResult>),
     /// A child ended; `answer` is the result for a call that waited for the child.
     ChildEnded {
@@ -98,7 +98,7 @@ pub struct HookChild {
     pub cost: Cost,
 }
 
-/// The guarded answer to a call of the reply.
+/// The answer to a call of the reply, after the guard of tool results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolFinished {
     pub index: usize,

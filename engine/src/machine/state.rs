@@ -93,7 +93,7 @@ pub struct ThreadState {
     pub is_prompt_too_long: bool,
     /// Hook points that run once per thread and have run.
     pub hook_points_run: BTreeSet<HookPoint>,
-    /// Events whose observing hooks have not run yet.
+    /// Events that wait for the hooks that observe them.
     pub observations: VecDeque<Observation>,
     /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,
@@ -107,9 +107,9 @@ pub struct ThreadState {
 /// The position of the run in the plan's graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunPosition {
-    /// In a step.
+    /// The step of this node has not ended.
     At(Node),
-    /// After a step with this outcome. The graph determines the successor.
+    /// The step of this node has ended with this outcome. The graph determines the next node.
     After(Node, Outcome),
 }
 
@@ -118,7 +118,7 @@ pub enum RunPosition {
 pub struct OwnedTime {
     /// The time of the first event, in milliseconds since 1970.
     pub started_at: i64,
-    /// Owned milliseconds before `since`.
+    /// Milliseconds of owned time before `since`.
     pub before: i64,
     pub since: i64,
     /// The time of the last event, in milliseconds since 1970.
@@ -169,7 +169,7 @@ impl OwnedTime {
 pub struct Conversation {
     /// The system prompt; `None` until it is recorded.
     pub system: Option<Arc<str>>,
-    /// A replacement of the system prompt, valid for the current prompt and the messages that follow up on it.
+    /// A replacement of the system prompt, valid until the current prompt and its follow-up messages have ended.
     pub system_now: Option<Arc<str>>,
     pub messages: Vec<SharedMessage>,
     /// True if `messages[0]` is the thread's own first prompt, which stays constant.
@@ -299,7 +299,7 @@ pub struct AcceptedReturn {
     pub error: Option<String>,
 }
 
-/// An event that waits for the hooks of its point. These hooks only observe the event.
+/// An event that waits until the hooks of its hook point have run. These hooks only observe the event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     pub point: HookPoint,
@@ -368,7 +368,7 @@ impl ThreadState {
         plan.model.fallback.as_deref().filter(|_| self.on_fallback).unwrap_or(&plan.model)
     }
 
-    /// Returns the number of the current turn, or of the next one, from 1.
+    /// Returns the number of the current turn, from 1; between two turns, the number of the next turn.
     pub fn turn(&self) -> u64 {
         self.attempt.as_ref().map_or(self.cost.turns + 1, |a| a.turn)
     }
@@ -463,7 +463,8 @@ impl ThreadState {
         matches!(self.conversation.messages.last().map(|last| &**last), Some(Message::Assistant { .. }))
     }
 
-    /// Returns the reason why the last reply is incomplete; `None` if the reply is complete, or does not end the turns.
+    /// Returns the reason why the last reply is incomplete. `None` if the reply is complete, or if a tool call or a
+    /// message follows its text, so that another turn follows.
     pub fn reply_defect(&self) -> Option<ReplyDefect> {
         let stop = self.stop_reason.as_ref().filter(|_| self.ends_with_reply() && self.calls.list.is_empty())?;
         match stop {

@@ -63,8 +63,8 @@ fn interrupted_compaction() -> LimitHit {
     }
 }
 
-/// Returns the outcome that a recorded step has now: while a user message waits, a reply without calls does not end the
-/// turns.
+/// Returns the outcome that a recorded step has now. While a user message waits, the outcome of a reply without calls
+/// is `Queued`, so that the reply does not end the turns.
 pub(super) fn current_outcome(state: &ThreadState, node: Node, outcome: Outcome) -> Outcome {
     let text = matches!(node, Node::Model | Node::Hooks(HookPoint::AfterStep)) && outcome == Outcome::Text;
     if text && state.waiting_message().is_some() { Outcome::Queued } else { outcome }
@@ -156,7 +156,7 @@ pub(super) fn is_ending(state: &ThreadState) -> bool {
     state.mailbox.killed || state.mailbox.cancelled || state.stop.is_some()
 }
 
-/// Returns true if the plan has a hook at this point that a run has to evaluate.
+/// Returns true if the plan has a hook at this hook point that a run has to evaluate.
 pub(super) fn has_hooks(plan: &Plan, point: HookPoint) -> bool {
     plan.hooks.iter().any(|hook| hook.event == point && hook.is_live())
 }
@@ -307,7 +307,7 @@ fn request_approval(walk: &WalkContext<'_>, origin: ApprovalOrigin) -> StepResul
     }
 }
 
-/// Converts the answer of a point's hooks to the outcome of the step.
+/// Converts the answer of the hooks of a hook point to the outcome of the step.
 pub(super) fn outcome_of(answer: &HookOutcome) -> Outcome {
     match answer {
         HookOutcome::None

@@ -78,8 +78,8 @@ impl Connections {
         Self { max, tasks: JoinSet::new(), open: BTreeMap::new() }
     }
 
-    /// Serves a new connection. At the maximum, closes the connection that has waited the longest for a request; if all
-    /// answer requests, waits until one of them ends.
+    /// Serves a new connection. If the maximum number of connections is open, first closes the connection that has
+    /// waited the longest for a request. If all connections are answering a request, waits until a connection ends.
     pub async fn serve<F>(&mut self, connection: impl FnOnce(Arc<ConnectionUse>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,

@@ -101,7 +101,7 @@ impl AccessToken {
 /// The MCP server on a loopback port.
 struct HttpServer {
     token: AccessToken,
-    /// The origins of this server.
+    /// The values of the header `Origin` that this server accepts: its own addresses.
     origins: [String; 3],
     service: StreamableHttpService<ClientSide, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,

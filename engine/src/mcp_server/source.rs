@@ -73,7 +73,7 @@ impl CallSlot {
 /// The calls of an MCP client for one thread: the queued calls, and the call that the thread runs now.
 pub(super) struct CallSource {
     state: tokio::sync::Mutex<SourceState>,
-    /// The slot of the call that the thread runs now.
+    /// The call that the thread runs now.
     current: Mutex<Option<Arc<CallSlot>>>,
 }
 
@@ -222,8 +222,8 @@ impl SessionTable {
     }
 }
 
-/// The providers of a server's engine. Threads of the served directive get their replies from clients, all other
-/// threads from `behind`.
+/// The providers of a server's engine. Threads of the served directive get their replies from clients. All other
+/// threads get their replies from the providers in `fallback`.
 pub struct ClientProviders {
     directive: String,
     pub(super) table: Arc<SessionTable>,

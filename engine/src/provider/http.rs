@@ -224,8 +224,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the error of a successful response that is a document instead of a stream: an error body, or a page of a
-    /// proxy. Any other JSON document may be a whole reply or the start of one, so its cost is unknown.
+    /// Returns the error of a successful response that is a document instead of a stream. An error body costs nothing
+    /// unless it shows a reply or its cost, and an HTML page of a proxy costs nothing. Any other document may be a
+    /// whole reply or the start of one, so its cost is unknown.
     fn document_error(&self, sent: u64, headers: &HeaderMap, body: &[u8]) -> CallError {
         let text = String::from_utf8_lossy(body);
         let cut = Some(CutStream { sent, received: length(body.len()) });
@@ -468,8 +469,8 @@ fn retry_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     kept
 }
 
-/// Returns the `retryDelay` in the details of an error, in seconds without the unit: `7.5` for
-/// `{"error": {"details": [{"retryDelay": "7.5s"}]}}`.
+/// Returns the `retryDelay` in the details of an error, in seconds without the unit: `7.5` for `{"error": {"details":
+/// [{"retryDelay": "7.5s"}]}}`. `None` if there is no valid delay.
 fn requested_delay(value: &Value) -> Option<String> {
     let details = value.get(0).unwrap_or(value).pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s'))?;

@@ -150,8 +150,8 @@ fn item(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-/// Returns true if an item can be sent back. A reasoning item without encrypted content exists only on the server, and
-/// `store` is off.
+/// Returns true if an item can be sent back. A reasoning item without encrypted content cannot: it is only a reference
+/// to data on the server, and requests do not let the server store data (`store` is false).
 fn can_return(item: &Value) -> bool {
     !is_reasoning(item) || item.get("encrypted_content").is_some_and(Value::is_string)
 }

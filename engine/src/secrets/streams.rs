@@ -11,17 +11,17 @@ pub const MAX_ROUNDS: usize = 3;
 pub enum EscapeKind {
     /// All kinds at once, for a text that is encoded within another.
     Any,
-    /// `\u00e9`, `\x2f`, `\057`, `\"`, `\n`.
+    /// Escapes that start with a backslash: `\u00e9`, `\x2f`, `\057`, `\"`, `\n`.
     Backslash,
-    /// `%2F`.
+    /// Percent encoding, as in URLs: `%2F`.
     Percent,
     /// References of HTML, such as `&amp;`.
     Entity,
 }
 
 impl EscapeKind {
-    /// All kinds. Each is tried alone: a value that itself contains escapes of one kind is found only if that kind is
-    /// not decoded.
+    /// All kinds of escapes. A search decodes the text with each kind separately. A value that itself contains escapes
+    /// of a kind is found only if that kind is not decoded.
     pub const ALL: [Self; 4] = [Self::Any, Self::Backslash, Self::Percent, Self::Entity];
 
     fn begins_with(self, byte: u8) -> bool {
@@ -49,8 +49,8 @@ impl Stream {
         Self { bytes: text.as_bytes().to_vec(), places: (0..text.len()).map(|at| (at, at + 1)).collect() }
     }
 
-    /// Returns the range of the original text that a range of the form represents; `None` if the range is empty or lies
-    /// outside of the form.
+    /// Returns the range of the original text that a range of this form of the text represents; `None` if the given
+    /// range is empty or lies outside of the form.
     pub fn range(&self, found: &Range<usize>) -> Option<Range<usize>> {
         let (start, _) = self.places.get(found.start)?;
         let (_, end) = self.places.get(found.end.checked_sub(1)?)?;
@@ -71,7 +71,7 @@ impl Stream {
         out
     }
 
-    /// Decodes one round of escapes.
+    /// Decodes all escapes of this kind once. The result may contain escapes again.
     pub fn decoded(&self, kind: EscapeKind) -> Self {
         let mut out = Self::default();
         let mut at = 0;

@@ -89,10 +89,11 @@ pub(super) struct ChildPlan {
     pub call: Option<Box<ToolCall>>,
 }
 
-/// A group of children with plans and thread ids.
+/// The children of one group of calls, with their plans and thread ids.
 struct PlannedChildren {
     children: Vec<IdentifiedChild>,
-    /// The results of the requests that need no start.
+    /// The results of the requests for which no child is started here: the child has started before, or the request is
+    /// refused.
     results: Vec<(u64, Result<CreatedChild, ChildRefusal>)>,
     /// Guards that keep other tasks of this process from recovering the children before they run. Control messages for
     /// these children wait until then.
@@ -103,7 +104,7 @@ struct PlannedChildren {
 pub(super) struct IdentifiedChild {
     pub spawn: u64,
     pub id: ThreadId,
-    /// True if a row exists because the parent's process crashed before the child started.
+    /// True if the child already has a registry row because the parent's process crashed before the child started.
     pub known: bool,
     pub planned: ChildPlan,
 }
@@ -444,8 +445,8 @@ impl EngineContext {
         blocking(name).await
     }
 
-    /// Starts a child that has no transcript. The start parameters come from the child's row and plan and from the
-    /// parent's transcript. Returns `None` if no call started the child.
+    /// Starts a child that has no transcript. The start parameters come from the child's registry row and plan and from
+    /// the parent's transcript. Returns `None` if no call started the child.
     pub(super) async fn restart_child(
         self: &Arc<Self>,
         row: ThreadRow,
@@ -500,7 +501,8 @@ fn request(parent: &EmbeddedDriver, limits: PlanLimits, start: ChildStart) -> Co
     }
 }
 
-/// Builds a child's start parameters from its parent's launch, its plan and its reservation.
+/// Builds the start parameters of a child from the event `opened` of its parent, from the plan of the child, and from
+/// the money reserved for the child.
 fn child_init(
     above: &Opened,
     link: ParentLink,

@@ -22,7 +22,7 @@ const MAX_ATTEMPTS: usize = 3;
 struct Descendant {
     row: ThreadRow,
     liveness: Liveness,
-    /// The number of its spawn.
+    /// The spawn number of the descendant.
     spawn: u64,
 }
 
@@ -32,8 +32,8 @@ impl Descendant {
         (FIRST_OUTSIDE_SPAWN..FIRST_HOOK_SPAWN).contains(&self.spawn)
     }
 
-    /// Returns true if the transcript of the parent does not name the descendant before its end: a command or a hook
-    /// started it.
+    /// Returns true if the transcript of the parent names this descendant only after the descendant has ended, because
+    /// a command or a hook started the descendant.
     fn is_unrecorded(&self) -> bool {
         self.spawn >= FIRST_OUTSIDE_SPAWN
     }

@@ -23,7 +23,8 @@ use crate::thread::Status;
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
-/// A thread that another one continues, up to the event after which the other one starts.
+/// The part of a thread from which another thread continues: the events up to the event after which the other thread
+/// starts.
 struct ContinuedThread {
     events: Vec<Event>,
     /// The plan of the thread that starts after a handoff; `None` for a resume, fork or replan.
@@ -72,7 +73,8 @@ impl EngineContext {
         }
     }
 
-    /// Returns the row of a thread, or of the last thread that continues it because its context was full.
+    /// Returns the row of a thread. If the thread was continued because its context was full, returns the row of its
+    /// last continuation instead.
     async fn last_row(&self, thread: &ThreadId) -> Result<ThreadRow, DriveError> {
         let mut next = thread.clone();
         for _ in 0..MAX_CHAIN_THREADS {

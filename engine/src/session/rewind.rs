@@ -114,10 +114,8 @@ pub fn plan_rewind(
     Ok(Some(FileRewind { files: paths.into_iter().map(of_path).collect(), not_undone }))
 }
 
-/// Restores and removes the files that are still as the last write left them. Returns the files with their new states.
-///
-/// # Errors
-/// The project cannot be opened. A file that cannot be written is [`RewindState::Unavailable`].
+/// Restores the contents that each file had before the prompt, and removes files that did not exist then. Leaves a file
+/// unchanged if the file has changed since the last recorded write. Returns the files with their new states.
 pub fn restore_files(objects: &Objects, project: &Path, rewind: FileRewind) -> Result<FileRewind, StoreError> {
     let files = open_project(project).map_err(|error| unreadable(project, &error))?;
     let restored = rewind.files.into_iter().map(|mut file| {

@@ -36,8 +36,8 @@ pub(crate) enum TranscriptTrust {
     Signed,
     /// The user accepted the transcript, although no key of the user signed it.
     Accepted,
-    /// The user has no key, and a temporary key signed the transcript, so that anyone could have written it. The plan
-    /// bounds the thread.
+    /// The user has no key, and a temporary key signed the transcript, so that anyone could have written it. The thread
+    /// may continue only if its plan grants no more than its directive currently declares.
     Bounded,
 }
 

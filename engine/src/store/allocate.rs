@@ -22,8 +22,8 @@ pub struct ThreadIds {
     /// Folders above the thread folders, such as the folder of a directive's category. This process has synced their
     /// names, so it need not sync them again.
     synced: Mutex<BTreeSet<PathBuf>>,
-    /// The directive, the second and the number of the last allocated id. The next number for the same directive and
-    /// second is the one after it.
+    /// The last allocated id: its directive, the second in which it was allocated, and its number. The next id for the
+    /// same directive in the same second gets the following number.
     last: Mutex<Option<(ItemId, u64, u64)>>,
 }
 

@@ -59,7 +59,7 @@ pub enum StoreError {
     )]
     RebuildFailed { source: Box<Self> },
 
-    /// The registry can be rebuilt only while no process uses it.
+    /// The registry cannot be rebuilt now, because `count` processes use it.
     #[error("the thread registry cannot be rebuilt while {count} running process(es) use it; end them first")]
     InUse { count: usize },
 }

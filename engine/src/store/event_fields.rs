@@ -30,7 +30,7 @@ fn no_object() -> Error {
     Error::custom("an event is an object")
 }
 
-/// Implements the methods of a serializer for values that are not objects.
+/// Implements the serializer's methods for values that are not objects: each method fails.
 macro_rules! refuse {
     ($($method:ident($($kind:ty),*);)*) => {
         $(fn $method(self, $(_: $kind),*) -> Result<(), Error> {

@@ -103,7 +103,8 @@ impl Objects {
         Ok(id)
     }
 
-    /// Returns the id of the contents that are stored under this id, read in parts.
+    /// Returns the hash of the contents that are stored under `id`. The hash differs from `id` if the contents were
+    /// altered. Reads the contents in parts.
     fn hash_stored(&self, id: &ObjectId) -> io::Result<ObjectId> {
         let (path, mut hash, mut at) = (final_path(id), Sha256::new(), 0);
         loop {

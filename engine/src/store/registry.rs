@@ -88,7 +88,8 @@ impl WriteStreak {
         }
     }
 
-    /// Returns true if this process may write without a pause.
+    /// Returns true if this process may write now: its uninterrupted series of writes has not lasted longer than
+    /// `MAX_HOLD`.
     fn may_continue(&mut self) -> bool {
         let now = Instant::now();
         if self.ended.is_none_or(|ended| now.duration_since(ended) > POLL_INTERVAL) {
@@ -328,7 +329,7 @@ impl Registry {
 }
 
 impl Drop for Registry {
-    /// Closes the database. The database then reads its file once more, which may fail.
+    /// Closes the database. The database then reads its file once more; an error of this read is ignored.
     fn drop(&mut self) {
         let database = self.database.take();
         // Drop cannot report errors; earlier calls have reported damaged bytes.

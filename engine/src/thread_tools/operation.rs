@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::thread_id::ThreadId;
 
-/// A parsed operation.
+/// An operation of the tool for threads, with its parsed parameters.
 #[derive(Debug, Clone)]
 pub enum ThreadsToolRequest {
     Wait { threads: Vec<ThreadId>, timeout: Option<Duration> },

@@ -289,7 +289,8 @@ impl ProjectFiles {
         stack.pop().map_or_else(|| self.root.try_clone(), |l| Ok(l.0))
     }
 
-    /// Refuses a folder that is `.ai`, `.git`, the state, keys or trust records under another name.
+    /// Refuses a folder that is reached under another name but is `.ai`, `.git`, or a folder with the state, keys or
+    /// trust records.
     fn reject_alias(&self, at: &ProjectPath, stat: &Stat) -> Result<(), FileAccessError> {
         let inode = Inode::of(stat);
         let name = at.0.last().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();

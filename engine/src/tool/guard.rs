@@ -82,7 +82,8 @@ pub fn guard_result(
     Ok(GuardedResult { content, is_error, details, bytes, sha256, object: Some(object) })
 }
 
-/// Returns the text of a result without its envelope and signature line.
+/// Returns the text of a result without the envelope (the object that `unwrap_envelope` removes) and without the
+/// signature line.
 fn result_text(content: &Value) -> String {
     match unwrap_envelope(content) {
         Value::String(text) => without_signature(text).to_owned(),

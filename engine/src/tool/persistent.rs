@@ -91,7 +91,8 @@ impl std::fmt::Debug for PersistentProcesses {
 }
 
 impl PersistentProcesses {
-    /// Creates the set of processes of a thread, whose messages the handler `pushes` accepts.
+    /// Creates the set of the persistent processes of a thread. The handler `pushes` accepts the messages that these
+    /// processes submit.
     pub fn with_pushes(pushes: PushHandler) -> Self {
         Self { pushes: Some(pushes), ..Self::default() }
     }

@@ -17,10 +17,10 @@ type Identity = (u64, u64);
 /// Files that tools must not reach under any name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct ProtectedFiles {
-    /// The `.ai/` folders of every candidate of the user space.
+    /// The `.ai/` folders of every folder that can be the user space.
     pub user_folders: BTreeSet<Identity>,
-    /// Identities of the folders with keys and trust records, of the user and of the project, and of the files inside
-    /// them.
+    /// Identities of the user's and the project's folders with keys and trust records, and of the files in these
+    /// folders.
     pub secrets: BTreeSet<Identity>,
 }
 
@@ -34,7 +34,7 @@ enum Watched {
     Entries,
 }
 
-/// The watched state of a path when it was read.
+/// The watched state of a path at the time when the path was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PathVersion {
     identity: Identity,

@@ -39,8 +39,9 @@ const OPERATOR_SYNONYMS: &[(&str, &str)] = &[
     ("present defined", "exists"),
 ];
 
-/// Returns the word that an unknown word means: by a synonym, or by one slip in a longer word. One slip in a short word
-/// leads to another word with another meaning (`neq` and `eq`), and such a condition would hold for the wrong calls.
+/// Returns the known word that an unknown word probably means: a synonym, or a longer word with one typing error. In
+/// short words no typing errors are assumed, because a single error leads to another word (`neq` and `eq`), and such a
+/// condition would hold for the wrong calls.
 fn meant_word<'w>(word: &str, words: &[&'w str], synonyms: &[(&str, &'w str)]) -> Option<&'w str> {
     const MIN_LENGTH: usize = 4;
     let lower = word.to_ascii_lowercase();

@@ -1,5 +1,5 @@
-//! Parses templates: a byte scan finds each opening, and pest parses the placeholder. Text without placeholders never
-//! reaches the parser.
+//! Parses templates: a byte scan finds the start of each placeholder, and pest parses the placeholder. Text without
+//! placeholders never reaches the parser.
 
 use pest::Parser;
 use pest::error::InputLocation;
@@ -248,8 +248,8 @@ fn read_placeholder(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Op
     Some(Placeholder { path: path?, fallback, raw: raw.to_owned(), span })
 }
 
-/// Returns the placeholder at `open`, if it is well-formed. The byte scan stops at the first invalid character, so a
-/// text full of openings takes linear time.
+/// Returns the placeholder whose `${` is at `open`, if the placeholder is well-formed. The search for the end stops at
+/// the first byte that cannot belong to a placeholder, so a text with many `${` takes linear time.
 fn parse_placeholder(source: SourceId, text: &str, base: usize, open: usize) -> Option<Placeholder> {
     let end = placeholder_end(text.as_bytes(), open)?;
     let pair = TemplateParser::parse(Rule::placeholder, text.get(open..end)?).ok()?.next()?;

@@ -547,7 +547,7 @@ impl<'t> TreeBuilder<'t> {
     }
 
     /// Reports the names `a:b` of an element and its attributes if neither the element nor an element around it
-    /// declares `xmlns:a`.
+    /// declares `xmlns:a`, or if the part before or after the colon is not a name.
     fn check_prefixes(&mut self, element: &Element) {
         let names = std::iter::once(&element.name).chain(element.attributes.iter().map(|a| &a.name));
         let mut errors = Vec::new();

@@ -114,7 +114,7 @@ impl<'t> TagScanner<'t> {
     }
 
     /// Returns the offset of the next `<`, at which a new tag may start after an error. The text up to that offset is
-    /// not parsed for further attributes.
+    /// not parsed for further attributes. `None` if no `<` follows.
     fn next_tag_offset(&self) -> Option<usize> {
         self.rest().find('<').map(|at| self.at + at)
     }

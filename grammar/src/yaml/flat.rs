@@ -5,7 +5,8 @@ use super::node::SpanConverter;
 use crate::data::{Entry, Kind, Node};
 use crate::span::Spanned;
 
-/// Maximum number of entries. Each key is compared with all keys before it.
+/// Maximum number of entries of a mapping. The bound limits the time of the search for repeated keys, which compares
+/// each key with all keys before it.
 const MAX_ENTRIES: usize = 32;
 
 /// Words in lower case that YAML, or one of its older versions, reads as a value other than text.
@@ -46,7 +47,7 @@ fn is_plain_key(key: &str) -> bool {
         && !is_resolved_word(key)
 }
 
-/// Returns the text between double quotes if it has no escapes.
+/// Returns the text between double quotes; `None` if the text is not quoted, is empty or contains an escape.
 fn quoted_text(written: &str) -> Option<&str> {
     let inside = written.strip_prefix('"')?.strip_suffix('"')?;
     let is_literal = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');

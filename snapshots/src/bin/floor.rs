@@ -1,8 +1,8 @@
-//! I/O baseline for benchmarks: the minimal cost of the same work, so that results can be stated as multiples of this
-//! cost.
+//! I/O baseline for benchmarks: the minimal cost of the I/O that a benchmarked command needs, so that results can be
+//! stated as multiples of this cost.
 //!
-//! `floor DIR`: reads every file of a project under `.ai/`, validates UTF-8 and hashes it, as a checker must.
-//! `floor DIR TURNS`: for each tool turn, appends and syncs two lines and commits one row, as a run must.
+//! `floor DIR`: reads every file of a project under `.ai/`, validates UTF-8 and hashes it, as a checker must. `floor
+//! DIR TURNS`: for each tool turn, appends and syncs two lines and commits one row, as a run must.
 
 use std::error::Error;
 use std::fs::{self, OpenOptions};

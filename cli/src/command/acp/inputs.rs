@@ -72,7 +72,8 @@ pub async fn request(
     Ok(given)
 }
 
-/// Returns the form field of an input. The protocol has no fields for lists and objects, whose text is JSON.
+/// Returns the form field of an input. The protocol has no field types for lists and objects, so the user types such a
+/// value as JSON into a text field.
 fn property(name: &str, field: &InterfaceField) -> ElicitationPropertySchema {
     let about = (!field.description.is_empty()).then(|| field.description.clone());
     let title = Some(name.to_owned());

@@ -218,7 +218,7 @@ pub fn agent_text(text: &str) -> SessionUpdate {
     SessionUpdate::AgentMessageChunk(ContentChunk::new(text_block(text)))
 }
 
-/// Converts a call that waits for its execution.
+/// Converts a call to the form of the protocol, with the status of a call that has not started.
 pub fn tool_call(call: &message::ToolCall) -> ToolCall {
     let paths = ["path", "file", "file_path", "to", "from"];
     let locations =

@@ -136,7 +136,8 @@ impl OpenSession {
     /// Sets a configuration option. Returns all options.
     ///
     /// # Errors
-    /// There is no such option or value, or the value allows more than the current one and the user declines it.
+    /// There is no such option or value. Or the value allows more than the current value, and the user declines the
+    /// change.
     pub async fn set_option(
         &self,
         id: &str,

@@ -65,8 +65,8 @@ impl WaitingQuestions {
         None
     }
 
-    /// Records the `approval_asked` event of an approval request. Returns the question of the same request if the
-    /// question has already arrived; otherwise, the event waits for the question.
+    /// Handles the event `approval_asked` of an approval request. If the question to the client has already arrived,
+    /// removes the question and returns it. Otherwise stores the event, so that the question finds it.
     fn event(&mut self, thread: &ThreadId, what: &str) -> Option<Question> {
         let is_same = |question: &Question| question.thread == *thread && question.what == what;
         if let Some(at) = self.questions.iter().position(is_same) {

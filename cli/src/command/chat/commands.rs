@@ -95,7 +95,8 @@ impl TypedText {
     }
 }
 
-/// Splits the treatment of children that still run from the end of a command's arguments.
+/// Splits the last argument of a command from the others if it states the treatment of children that still run (`wait`
+/// or `cancel`). Returns all arguments and `None` if the last argument states anything else.
 fn split_children(rest: &str) -> (&str, Option<LeftChildren>) {
     let (before, last) = rest.rsplit_once(char::is_whitespace).unwrap_or(("", rest));
     match LeftChildren::parse(last) {

@@ -23,7 +23,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 /// The folder of a user's files of the chats in one project.
 #[derive(Debug, Clone, Default)]
 pub struct ChatFolder {
-    /// `None` if there is no user space: nothing is stored.
+    /// Path of the folder; `None` if there is no user space, so that nothing is stored.
     path: Option<PathBuf>,
 }
 

@@ -28,7 +28,7 @@ pub enum KeyAction {
     Undo,
     Redo,
     ClearToLineStart,
-    /// Shows pasted texts in full; if the text has none, shows the whole output of the last call.
+    /// Shows pasted texts in full. If the typed text contains no pasted text, shows the whole output of the last call.
     ShowWhole,
     /// Shows or hides the thoughts of the model.
     Thoughts,

@@ -122,8 +122,8 @@ impl MarkdownStream {
         }
     }
 
-    /// Emits the rows of a block that were not emitted yet, except for the last `held` rows, which may still change.
-    /// `usize::MAX` stands for a finished block, of which all rows are emitted.
+    /// Emits the rows of a block that were not emitted yet, except for the last `held` rows, which may still change. If
+    /// `held` is `usize::MAX`, the block is finished and all of its rows are emitted.
     fn emit(&mut self, block: &str, held: usize, rows: &mut Vec<Row>) {
         let rendered = render_block(block, self.width);
         let count = if held == usize::MAX { rendered.len() } else { rendered.len().saturating_sub(held) };
@@ -284,7 +284,7 @@ struct BlockRenderer {
     /// The open lists, each with its next number if it is numbered.
     lists: Vec<Option<u64>>,
     quotes: usize,
-    /// The marker of a list item that starts with the next text.
+    /// The list marker to write before the next text, if that text starts a list item.
     marker: Option<String>,
     is_code: bool,
     links: Vec<String>,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rye_compiler::compile::Compilation;
 use rye_engine::thread_id::ThreadId;
 
-/// The start of the next session.
+/// The session that follows the current one.
 #[derive(Debug)]
 pub enum NextStart {
     /// A new session with the same directive.

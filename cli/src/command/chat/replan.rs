@@ -40,7 +40,7 @@ pub const CONFIRM_HINT: &str = "repeat the request with `confirm` set to true";
 /// The difference that a user requests between a session's plan and its next plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRequest {
-    /// No difference other than changed files.
+    /// No change on request: the plan changes only where its files have changed.
     Reload,
     /// Another model: a tier or the id of a model.
     Model(String),
@@ -77,8 +77,8 @@ pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<
     }
 }
 
-/// Compiles the plan of a session from the current files. The second value is true if the files lead to the plan of the
-/// session.
+/// Compiles the plan of a session from the current files. The second value is true if the result is the plan that the
+/// session has, and false if the files have changed the plan.
 pub fn compile_current(spaces: &Spaces, live: &LiveState) -> Result<(Compilation, bool), String> {
     let world = spaces.open().map_err(|error| error.to_string())?;
     if let Some(compilation) = compile_session(&world, live) {

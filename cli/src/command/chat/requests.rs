@@ -316,8 +316,9 @@ impl RequestHandler {
         Ok(Some(data))
     }
 
-    /// Closes the session, records its successor, and returns the data of the response. `children` is the treatment of
-    /// children that still run; if children run, it must be set. Fails while a prompt runs.
+    /// Closes the session, records the session that follows it, and returns the data of the response. `children` is the
+    /// treatment of asynchronous children that still run, and must be set if there are such children. Fails while a
+    /// prompt runs.
     async fn switch_session(&self, next: NextStart, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let Some(chosen) = &self.next else { return Err("this interface cannot open another session".to_owned()) };
         let live = self.control.started_state().await;

@@ -16,7 +16,7 @@ pub enum RewindFiles {
     /// Leaves the files as they are.
     #[default]
     Keep,
-    /// Lists the files and changes nothing, the conversation included.
+    /// Lists the files, and changes neither the files nor the conversation.
     Preview,
     /// Restores the files that have not changed since the last recorded write, then continues from the state before the
     /// prompt.

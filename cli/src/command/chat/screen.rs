@@ -192,7 +192,7 @@ impl<W: Write> Screen<W> {
         self.out.flush()
     }
 
-    /// Removes the viewport, so that other output can follow.
+    /// Removes the viewport (the repainted rows at the end of the output), so that other output can follow.
     ///
     /// # Errors
     /// The terminal was closed.

@@ -118,7 +118,7 @@ pub struct ChatTerminal {
     may_leave: bool,
     /// An open question that a key answers.
     question: Option<KeyQuestion>,
-    /// True if the last key requested a wider mode.
+    /// True if the last key requested a mode that allows more.
     may_widen: bool,
     hint: Option<&'static str>,
     is_dirty: bool,

@@ -97,7 +97,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
     Ok(Exit::Success)
 }
 
-/// A token to serve with, and true if the user chose it.
+/// The access token of the server. `is_chosen` is true if the user chose the token.
 struct ServeToken {
     token: AccessToken,
     is_chosen: bool,

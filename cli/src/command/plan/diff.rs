@@ -113,7 +113,7 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
     Ok(if found.widened { Exit::PermissionsWidened } else { Exit::Success })
 }
 
-/// A comparison of two trees with inputs other than the defaults: a route or a hook may hold for them only.
+/// A comparison of two trees with inputs other than the defaults. Some routes and hooks apply only with such inputs.
 struct OtherInputs<'a> {
     old: &'a dyn World,
     new: &'a dyn World,
@@ -124,7 +124,8 @@ struct OtherInputs<'a> {
 enum OtherComparison {
     /// No inputs lead to a change that the comparison with the default inputs does not show.
     Same,
-    /// With these inputs, the plan is wider, or it changed at all. `inputs` is JSON.
+    /// With these inputs, the new plan is wider. If no inputs make the new plan wider, it differs in another way with
+    /// these inputs. `inputs` is JSON.
     Changed { inputs: String, diff: Box<PlanDiff> },
     /// The contexts of a side are not known, for the given reason.
     Unknown(String),
@@ -247,8 +248,8 @@ fn open<'w>(
     })
 }
 
-/// Returns true if every side can be planned with the defaults of its inputs. Otherwise the inputs of both sides are
-/// unknown, so that no difference comes from the inputs alone.
+/// Returns true if the defaults of the inputs suffice to plan every side. If they do not, the caller plans both sides
+/// with unknown inputs, so that no difference comes from the inputs alone.
 fn has_default_inputs(
     sides: &[&ComparedSide],
     worlds: &[SideWorld<'_>],

@@ -38,12 +38,12 @@ impl CommandShape {
         Some(Self(shape))
     }
 
-    /// Returns the shape of commands that the user approved for a project.
+    /// Returns the first words of the commands that the user approved for a project.
     pub fn of_approved(approved: &ApprovedCommands) -> Self {
         Self(approved.starts_with.clone())
     }
 
-    /// Returns the commands with this shape, as an approval of calls with a capability.
+    /// Returns the approval of all calls with this capability whose command starts with these words.
     pub fn approve(&self, capability: &str) -> ApprovedCommands {
         ApprovedCommands { capability: capability.to_owned(), starts_with: self.0.clone() }
     }
@@ -64,7 +64,8 @@ impl std::fmt::Display for CommandShape {
     }
 }
 
-/// Returns the words of a simple command line.
+/// Returns the words of the command line in the arguments of a call. `None` if there is no command line, or if it is
+/// not a simple command.
 fn simple_words(input: &Value) -> Option<Vec<&str>> {
     let command = input.get(COMMAND)?.as_str()?;
     let is_simple = !command.contains(|c: char| SPECIAL.contains(c) || (c.is_control() && c != '\t'));

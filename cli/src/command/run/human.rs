@@ -143,7 +143,8 @@ impl HumanRenderer {
         }
     }
 
-    /// Creates the renderer of a chat whose output is captured for its terminal.
+    /// Creates the renderer of a chat in a terminal. The output is captured, so that the terminal of the chat can print
+    /// it.
     pub fn captured(report: &Printer, events: bool) -> Self {
         Self { out: Stdout::captured(), progress: None, ..Self::new(report, events, true) }
     }

@@ -47,7 +47,8 @@ pub fn apply_run_settings(world: &dyn World, spaces: &Spaces) -> Result<(), Comm
 }
 
 /// Fails if a settings file of the project or the user has an error, with the first error that `rye check` prints. A
-/// compilation reports these errors too; a stored plan, a server and a session of an editor start without one.
+/// compilation reports these errors too, but a stored plan, a server and a session of an editor start without a
+/// compilation.
 fn require_valid_settings(world: &dyn World) -> Result<(), CommandError> {
     let (errors, sources) = run_settings_errors(world);
     let Some(first) = errors.iter().next() else { return Ok(()) };

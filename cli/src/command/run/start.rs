@@ -42,7 +42,7 @@ use crate::report::{Printer, printable};
 use crate::runtime;
 use crate::workspace::Spaces;
 
-/// The thread to start.
+/// The way in which a command starts a thread.
 pub enum ThreadStart {
     Fresh {
         compilation: Box<Compilation>,

@@ -125,7 +125,7 @@ async fn next_line(input: &mut Option<ChatInput>) -> Option<String> {
     }
 }
 
-/// Returns the exit code of a closed session.
+/// Returns the exit code of a closed session, which is that of its last prompt.
 fn exit_of_last_prompt(engine: &Engine, result: &RunResult) -> Exit {
     let events = ThreadId::parse(&result.thread_id).ok().and_then(|id| engine.threads().transcript(&id).ok());
     events.map_or(Exit::Failed, |events| exit_of_session(&events))

@@ -305,7 +305,7 @@ fn format_cost_cell(cost: &Cost) -> String {
     }
 }
 
-/// Formats the directive of a thread, with the tool for an asynchronous tool call.
+/// Formats the directive of a thread. If the thread runs an asynchronous tool call, the name of the tool follows.
 fn format_directive(row: &ThreadRow) -> String {
     row.tool.as_ref().map_or_else(|| row.directive.clone(), |tool| format!("{} › {tool}", row.directive))
 }

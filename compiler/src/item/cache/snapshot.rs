@@ -1,6 +1,6 @@
 //! The item cache between two compilations: items that were read, and the dependencies of every result computed from
-//! them. Restoring a snapshot compares the lists of the world and every file that was read with their earlier state,
-//! except for files that the world reports as unchanged.
+//! them. To restore a snapshot, the current lists of the world and the current content of every file in the snapshot
+//! are compared with the snapshot, except for files that the world reports as unchanged.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -11,7 +11,7 @@ use rye_grammar::{ItemId, SourceId};
 use super::{Cache, FaultSource, HOOK_CONFIG_IDS, Items, SharedResults};
 use crate::world::{Entry, ItemKind, LocatedFile, World, WorldError, WorldState};
 
-/// A dependency of a result. Settings are not in the list, because every result depends on the settings.
+/// A dependency of a result. There is no variant for settings, because every result depends on the settings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Dependency {
     /// The content of an item, or its absence.
@@ -293,7 +293,7 @@ fn differing_ids(before: &[Entry], now: &[Entry]) -> BTreeSet<ItemId> {
     }
 }
 
-/// Removes an item from the cache, except from the hooks of hook files.
+/// Removes an item from the cache. Hooks that were read from hook files stay.
 fn evict(cache: &Cache, log: &DependencyLog, kind: ItemKind, id: &ItemId) {
     match kind {
         ItemKind::Directive => {

@@ -109,7 +109,8 @@ fn read_primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, foun
     }
 }
 
-/// Returns the value of an attribute that holds the pattern of an element without a text: `<tool name="t"/>`.
+/// Returns the attribute value that was probably meant as the pattern of an element without a text: `t` in `<tool
+/// name="t"/>`. `None` if the element has content, or has neither a `name` nor an `id`.
 fn misplaced_pattern<'e>(element: &'e Element, text: &str) -> Option<&'e Spanned<String>> {
     let is_empty = text.trim().is_empty() && element.elements().next().is_none();
     ["name", "id"].into_iter().find_map(|name| element.attribute(name)).filter(|_| is_empty)

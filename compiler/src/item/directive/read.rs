@@ -139,7 +139,7 @@ impl<'e> MetadataSections<'e> {
     }
 }
 
-/// Checks the attribute `name`. Returns the span at which labels for this directive point.
+/// Checks the attribute `name`. Returns the span that diagnostics about the directive as a whole mark.
 fn read_name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
     let Some(name) = root.attribute("name") else {
         found.push(ItemError::Missing {

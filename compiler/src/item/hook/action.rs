@@ -336,7 +336,8 @@ impl ActionReader<'_> {
         }
     }
 
-    /// Checks literal messages: each is a mapping with a known `kind`.
+    /// Checks the messages that an action contains literally: each is a mapping with a known `kind`. Placeholders for
+    /// messages are not checked.
     fn check_messages(&mut self) {
         let Some(node) = self.get("messages") else { return };
         match &node.kind {

@@ -1,4 +1,4 @@
-//! The arguments of a typed call.
+//! Splits the text after `/name` in a message of the user into the arguments of the call.
 
 /// Splits the text after the first word of a call into arguments, by the quoting of a shell: single quotes keep
 /// everything, double quotes keep white space, a backslash keeps the next character. A quote that is never closed is
@@ -41,8 +41,8 @@ fn single_quoted(text: &str) -> Option<(String, &str)> {
     text.split_once('\'').map(|(inside, behind)| (inside.to_owned(), behind))
 }
 
-/// Splits `text`, which follows an opening double quote, at the closing double quote, as [`single_quoted`] does for
-/// single quotes. A backslash escapes `"`, `\`, `$` and a backtick.
+/// Splits `text`, which follows an opening double quote, at the closing double quote. Returns the quoted text, in which
+/// a backslash escapes `"`, `\`, `$` and a backtick, and the rest after the quote. `None` if no quote closes the text.
 fn double_quoted(text: &str) -> Option<(String, &str)> {
     let mut inside = String::new();
     let mut chars = text.char_indices().peekable();

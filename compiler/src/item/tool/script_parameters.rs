@@ -138,8 +138,9 @@ struct ShellRead {
     help: String,
 }
 
-/// Returns the first place where a shell script reads an argument, or a variable with the bare name of a parameter.
-/// Scripts with functions or `set --` have arguments of their own, so nothing is reported about `$1` there.
+/// Returns the first place where a shell script reads an argument, or a variable with the bare name of a parameter;
+/// `None` if there is no such place. In a script with functions or `set --`, `$1` is an argument of the script's own,
+/// so it is not reported.
 fn shell_read(text: &str, declared: &[&str]) -> Option<ShellRead> {
     let sets_arguments =
         text.contains("()") || text.lines().any(|line| line.contains("set --") || line.contains("function "));

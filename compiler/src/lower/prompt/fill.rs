@@ -167,7 +167,7 @@ fn push_text(segments: &mut Vec<Segment>, more: &str) {
     }
 }
 
-/// Escapes an attribute value; a hook's id may still contain a template.
+/// Escapes a text for an attribute value. The id of a hook needs this, because it may contain a template.
 fn escape_attribute(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
 }

@@ -82,14 +82,14 @@ impl GraphBuilder<'_> {
         self.edges.insert(node, edges.iter().copied().collect());
     }
 
-    /// Adds the edges of a hook point if the directive has live hooks there.
+    /// Adds the node of a hook point with its edges, if the directive has hooks there that a run has to evaluate.
     fn add_hooks(&mut self, point: HookPoint, edges: &[(Outcome, Node)]) {
         if self.needs.points.contains(&point) {
             self.add(Node::Hooks(point), edges);
         }
     }
 
-    /// Returns the node of a hook point if the directive has live hooks there, else `otherwise`.
+    /// Returns the node of a hook point if the directive has hooks there that a run has to evaluate, else `otherwise`.
     fn hooks_or(&self, point: HookPoint, otherwise: Node) -> Node {
         if self.needs.points.contains(&point) { Node::Hooks(point) } else { otherwise }
     }

@@ -103,7 +103,7 @@ fn is_unbounded_file_tool(plan: &PlanReport, pattern: &str) -> bool {
     unbounded.map(capability_of).any(|capability| capability == pattern)
 }
 
-/// Compares the grants of live hooks that `own`, the thread's own set, does not cover.
+/// Compares the grants of hooks that a run has to evaluate. Leaves out grants that `own`, the thread's own set, covers.
 fn compare_hook_grants(
     from: Option<&PlanReport>,
     to: &PlanReport,

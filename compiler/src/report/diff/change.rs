@@ -38,7 +38,7 @@ impl Direction {
         matches!(self, Self::Widened | Self::Unknown)
     }
 
-    /// Returns the direction of a changed upper bound.
+    /// Returns the direction of a changed upper bound: widened if the bound is higher than before, else narrowed.
     pub fn of_bound<T: PartialOrd>(before: &T, after: &T) -> Self {
         if after > before { Self::Widened } else { Self::Narrowed }
     }
@@ -107,19 +107,22 @@ impl<'a> DiffSides<'a> {
         Self { before, after, old: Items::new(before.world), new: Items::new(after.world) }
     }
 
-    /// Returns the source of a part in the new plan, else in the old one, else the directive's file.
+    /// Returns the source location of a part: in the new plan, else in the old plan, else the first line of the
+    /// directive's file.
     pub fn origin(&self, key: &str) -> Option<SourceReport> {
         let of = |tree: &DiffSide<'_>| tree.compilation.origins.get(key).and_then(|origin| origin.place.clone());
         let place = of(&self.after).or_else(|| of(&self.before));
         place.as_ref().map(SourceReport::from).or_else(|| self.directive())
     }
 
-    /// Returns the first line of the directive's file, in the new files, else in the old ones.
+    /// Returns the location of the directive: the first line of its file on the new side or, if that side has no such
+    /// file, on the old side.
     pub fn directive(&self) -> Option<SourceReport> {
         self.file(ItemKind::Directive, &self.after.compilation.plan.directive)
     }
 
-    /// Returns the first line of an item's file, in the new files, else in the old ones.
+    /// Returns the place of the first line of an item's file. The file is searched in the new files, then in the old
+    /// files.
     pub fn file(&self, kind: ItemKind, id: &ItemId) -> Option<SourceReport> {
         let of = |tree: &DiffSide<'_>| {
             let found = tree.world.candidates(kind, id).ok()?.into_iter().next()?;

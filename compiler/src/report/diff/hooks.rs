@@ -97,7 +97,7 @@ fn is_replacement(one: &PlannedHook, other: &PlannedHook) -> bool {
     same && one.event == other.event
 }
 
-/// A live hook with its condition.
+/// A hook that a run has to evaluate, with its condition.
 struct LiveHook<'p> {
     hook: &'p PlannedHook,
     /// The compiled condition; `None` if the condition cannot be parsed.
@@ -187,9 +187,10 @@ pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> 
     compilation.trust_requirements.iter().any(of_hook)
 }
 
-/// Returns the direction and the reason for an effect that no hook of the old plan had; `None` if the old plan had the
-/// effect. `answer` states whether the hook's condition implies the condition of a hook of the old plan.
-/// `needs_new_trust` is true if the old plan did not require trust in the hook (decision 0105).
+/// Returns the direction and the reason of the change if `hook` acts in a case in which no hook of the old plan acted;
+/// `None` if a hook of the old plan acted in all of these cases. `answer` states whether the condition of `hook`
+/// implies the condition of such a hook. `needs_new_trust` is true if only the new plan requires trust in `hook`
+/// (decision 0105).
 fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -214,9 +215,9 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
     })
 }
 
-/// Returns the direction and the reason for an effect that no hook of the new plan has; `None` if the new plan has the
-/// effect. `answer` states whether the hook's condition implies the condition of a hook of the new plan. `kept` is true
-/// if the new plan has a hook with this id.
+/// Returns the direction and the reason of the change if no hook of the new plan acts in all cases in which `hook`
+/// acted; `None` if a hook of the new plan does. `answer` states whether the condition of `hook` implies the condition
+/// of such a hook. `kept` is true if the new plan has a hook with this id.
 fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -315,7 +316,8 @@ fn add_finding(
     });
 }
 
-/// Returns the domain of a fact if it is the same in both plans; otherwise the fact stays unconstrained.
+/// Returns the values that a fact can have in both plans. If the values differ between the plans or are unknown, the
+/// fact may have any value.
 fn possible_values(
     event: HookPoint,
     path: &Path,

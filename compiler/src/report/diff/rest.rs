@@ -117,9 +117,9 @@ fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     }
 }
 
-/// Compares the prices of the model `joining` with the prices of `set`, which is a model with its fallback. Returns the
-/// direction in which the spend changes if a thread that uses `set` may also use `joining`: neutral if a model of `set`
-/// has the same provider and is not cheaper.
+/// Compares the prices of `joining` with the prices of the model `set` and its fallback. Returns the direction in which
+/// the spend changes if a thread that uses `set` may also use `joining`. The direction is neutral if `set` or its
+/// fallback has the same provider and is not cheaper.
 fn compare_with_set(joining: &PlannedModel, set: &PlannedModel) -> Direction {
     let known = [Some(set), set.fallback.as_deref()];
     let of_provider = known.into_iter().flatten().filter(|model| model.provider == joining.provider);

@@ -94,7 +94,7 @@ pub fn parameter_types(trees: &DiffSides<'_>) -> BTreeMap<String, BTreeSet<&'sta
     found
 }
 
-/// Returns a tool's file without its signature line.
+/// Returns the contents of a tool's file without the signature line; `None` if the file cannot be read.
 fn unsigned_text(world: &dyn World, id: &ItemId) -> Option<Arc<[u8]>> {
     let found = world.candidates(ItemKind::Tool, id).ok()?.into_iter().next()?;
     let end = found.bytes.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -240,12 +240,12 @@ fn compare_keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> 
     })
 }
 
-/// Returns the values of a list keyword.
+/// Returns the elements of a keyword's value; `None` if the value is missing or not a list.
 fn list(value: Option<&Value>) -> Option<&Vec<Value>> {
     value.and_then(Value::as_array)
 }
 
-/// Returns narrowed if `outer` contains every value of `inner`, else widened.
+/// Compares two lists of allowed values. Returns narrowed if `outer` contains every value of `inner`, else widened.
 fn compare_lists(inner: &[Value], outer: &[Value]) -> Direction {
     if inner.iter().all(|value| outer.contains(value)) { Direction::Narrowed } else { Direction::Widened }
 }

@@ -42,8 +42,8 @@ pub struct Partition {
 enum ValueSet {
     Absent,
     Point(Value),
-    /// The values between two neighboring values that conditions name, of an input that is compared by order; `None`
-    /// means no bound on that side.
+    /// The values between two neighboring values that conditions name. Only an input that is compared by order has such
+    /// cells. `None` means no bound on that side.
     Between(Option<Value>, Option<Value>),
     /// All values that no condition names exactly and that contain the same parts (substrings, elements or keys). Each
     /// entry is true if the values contain the part with the same index in `parts`.
@@ -146,7 +146,8 @@ fn number_cells(points: Vec<f64>, whole: bool) -> Vec<(ValueSet, Value)> {
     cells
 }
 
-/// Converts a number to its shortest JSON form: `3`, not `3.0`.
+/// Converts a number to its shortest JSON form: `3`, not `3.0`. `None` if JSON has no form for the number, as for
+/// infinity.
 pub fn to_json(number: f64) -> Option<Value> {
     let written = number.to_string();
     written.parse::<i64>().map(Value::from).ok().or_else(|| Number::from_f64(number).map(Value::Number))
@@ -285,9 +286,9 @@ impl Partition {
         })
     }
 
-    /// Returns the text of a condition that describes the chosen cells, without the cell of an absent input. The second
-    /// value is true if the condition also holds where the input is absent. With `may_exclude`, the condition of an
-    /// input with a list of values may name the values that are not chosen, if they are fewer than the chosen ones.
+    /// Returns a condition that describes the chosen cells, without the cell for an absent input, and true if the
+    /// condition also holds for an absent input. With `may_exclude`, the condition of an input with a list of possible
+    /// values may name the values that are not chosen, if they are fewer than the chosen values.
     fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
         let points = |is_in: bool| -> Vec<&Value> {
             let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {

@@ -20,10 +20,10 @@ const MAX_CANDIDATES: usize = 120;
 const MAX_TRIES: usize = 20_000;
 /// Maximum number of predicates of one component.
 const MAX_PREDICATES: usize = 8;
-/// Greatest length of a text (in characters) or list (in elements) that is tried for an atom about a length.
+/// Greatest length of a text (in characters) or list (in elements) that is tried for an atom that compares a length.
 const MAX_LENGTH: u64 = 2_000;
 
-/// An atom of a condition that reads only inputs.
+/// An atom of a condition (a part that `all`, `any` and `not` combine) that reads only inputs.
 #[derive(Debug, Clone)]
 pub struct Predicate {
     atom: Condition,
@@ -166,8 +166,8 @@ impl SplitInputs<'_> {
     }
 
     /// Restricts the box `into` to a state of a component: to the cell of each input, and to the result of each
-    /// predicate. If the cell of every input holds a single value, these values determine the predicates, so the box
-    /// allows both results of each predicate.
+    /// predicate. If the cell of every input holds a single value, the box is not restricted to results of predicates,
+    /// because these values already determine the results.
     fn boxed(&self, component: &Component, state: &[usize], into: &mut CellBox) {
         let is_single = component
             .inputs
@@ -205,9 +205,9 @@ impl SplitInputs<'_> {
         combined
     }
 
-    /// Returns boxes that together contain every state for which no tried values of the inputs are known. A state whose
-    /// input cells hold a single value each is left out: those values were tried and determine the predicates, so a
-    /// state with the same cells and other results of the predicates is impossible.
+    /// Returns boxes that together contain every state for which no values of the inputs were found. The result omits a
+    /// state if each of its input cells holds a single value: these values were tried and determine the results of all
+    /// predicates, so the inputs cannot lead to any other results.
     pub fn unexamined(&self, components: &[Component]) -> Vec<CellBox> {
         let mut boxes = Vec::new();
         for component in components.iter().filter(|component| !component.predicates.is_empty()) {

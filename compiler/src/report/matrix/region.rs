@@ -1,12 +1,13 @@
-//! Regions: sets of combinations of input values. A region is described by a list of conditions; for each combination,
-//! at most one of them holds.
+//! Regions: sets of combinations of input values. A region is described by a list of conditions. A combination lies in
+//! the region if one of the conditions holds for it; two conditions never hold for the same combination.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cells::CellBox;
 use super::predicates::SplitInputs;
 
-/// Returns conditions that together hold for exactly these boxes. For each combination, at most one condition holds.
+/// Returns conditions that together describe the region of these boxes. For each combination of input values in a box,
+/// exactly one of the conditions holds; for every other combination, none holds.
 pub fn describe_region(split: &SplitInputs<'_>, boxes: Vec<CellBox>) -> Vec<String> {
     let count = split.partitions.len().saturating_add(split.predicates.len());
     let order: Vec<usize> = (0..count).collect();
@@ -17,7 +18,8 @@ pub fn describe_region(split: &SplitInputs<'_>, boxes: Vec<CellBox>) -> Vec<Stri
     boxes.iter().map(|one| describe_box(split, one)).collect()
 }
 
-/// Merges boxes that differ in one dimension only, dimension by dimension, until nothing changes.
+/// Merges boxes that differ in only one dimension (the cells of one input, or the results of one predicate), dimension
+/// by dimension, until nothing changes.
 fn merge_boxes(mut boxes: Vec<CellBox>, order: &[usize]) -> Vec<CellBox> {
     loop {
         let before = boxes.len();

@@ -103,7 +103,7 @@ fn write_section(out: &mut String, title: &str, inside: impl FnOnce(&mut String)
     out.push_str("</section>\n");
 }
 
-/// Renders the summary, and the access with all names.
+/// Renders the summary of the plan, and below it the full lists of names of what the plan may access.
 fn write_opening(out: &mut String, summary: &PlanSummary) {
     write_section(out, "Summary", |out| {
         out.push_str("<dl>");

@@ -23,7 +23,7 @@ pub struct PromptOutput {
     pub directive: String,
     /// The system prompt, with a marker such as `${thread_id}` for every placeholder.
     pub system: String,
-    /// The first message, with the same markers.
+    /// The first message, with markers as in `system`.
     pub first_message: String,
     /// The tool definitions in the form of the model's wire; empty if the system prompt contains them.
     pub tools: Vec<SentTool>,

@@ -51,8 +51,8 @@ impl From<&ToolSandbox> for SandboxReport {
     }
 }
 
-/// Describes what a live hook may start or raise, and whether that needs trust; `None` if the hook is not live, or
-/// starts and raises nothing.
+/// Describes what a hook may start or raise, and whether that needs trust. `None` if no run evaluates the hook, or if
+/// the hook starts and raises nothing.
 pub fn describe_starts(hook: &PlannedHook) -> Option<String> {
     if !hook.is_live() {
         return None;

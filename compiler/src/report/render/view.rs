@@ -22,7 +22,7 @@ pub struct LayerView {
     pub offset: usize,
     pub bytes: usize,
     pub tokens: u64,
-    /// The hook, link or body that added the layer.
+    /// The hook, the directive of the chain or the body that added the layer.
     pub via: String,
     pub place: Option<SourcePlace>,
 }
@@ -49,8 +49,9 @@ pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView,
     (system, first, continued)
 }
 
-/// Joins every layer that may be sent to the text of one message, as [`crate::plan::Prompt::render_opening`] does.
-/// `seen` holds the ids of the knowledge that earlier messages contain; the knowledge of this message is added.
+/// Joins all layers that may be part of one message, in the form in which [`crate::plan::Prompt::render_opening`] joins
+/// them. `seen` holds the ids of the knowledge that earlier messages contain; the function adds the knowledge of this
+/// message.
 fn view_message<'l>(
     layers: &'l [Layer],
     origins: &Origins,

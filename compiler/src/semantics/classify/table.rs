@@ -74,7 +74,7 @@ impl ClassifyTable {
         Ok(Self { rules, fallback })
     }
 
-    /// Classifies a failure. If no rule matches, the table's default applies.
+    /// Classifies a failure. If no rule matches, returns the default of the classification table.
     pub fn classify(&self, failure: &Failure) -> Classification {
         let facts = failure.to_facts();
         let kind = self

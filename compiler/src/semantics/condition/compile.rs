@@ -91,7 +91,8 @@ impl Compiler<'_> {
         op
     }
 
-    /// Reports a path whose declared type has no text and no elements.
+    /// Reports a path whose declared type is a number or a boolean, because a value of such a type contains neither
+    /// text nor elements to search.
     fn check_searchable(&mut self, left: &Expr, fault: &str, help: &str) {
         if let ExprKind::Path(path) = &left.kind
             && let Some(known) = (self.types)(path)
@@ -121,7 +122,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Returns the type of an expression if it is known: literals, declared inputs and declared facts.
+    /// Returns the type of an expression if it is known before the evaluation: for literals, lists, declared inputs and
+    /// declared facts. `None` for any other expression.
     fn known_type(&self, expr: &Expr) -> Option<Type> {
         match &expr.kind {
             ExprKind::Literal(value) => Some(Type::of(value)),

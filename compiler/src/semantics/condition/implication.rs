@@ -21,7 +21,7 @@ pub enum Implication {
     Fails {
         example: String,
     },
-    /// Neither result could be proved.
+    /// Neither [`Self::Holds`] nor [`Self::Fails`] could be proved.
     Unproved,
 }
 
@@ -34,8 +34,8 @@ pub struct PathValues {
 
 /// Maximum number of assignments; beyond it the result is `Unproved`.
 const MAX_ASSIGNMENTS: usize = 1 << 16;
-/// Maximum number of substrings with which comparisons of one path are made. If there are more, each of these
-/// comparisons is assumed to be true or false whatever the path's value is.
+/// Maximum number of substrings with which comparisons of one path are made. If there are more, the values of the path
+/// are not enumerated: each of these comparisons then counts as true or false independently of the others.
 const MAX_PARTS: usize = 8;
 /// The largest magnitude up to which every number type distinguishes integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -185,8 +185,8 @@ fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom
     }))
 }
 
-/// Returns the path of a comparison with a literal; `None` for an order of texts, which enumerated values cannot
-/// decide.
+/// Returns the path of a comparison with a literal. `None` if no list of values decides the comparison, such as an
+/// order of texts, or a test for a part of the literal text.
 fn compared_path(node: &CompiledNode) -> Option<&Path> {
     let (op, path, first, value) = parts_of(node)?;
     let has_text = matches!(value, Value::String(_));
@@ -201,7 +201,7 @@ fn compared_path(node: &CompiledNode) -> Option<&Path> {
 }
 
 /// Returns the parts of a comparison between a path and a literal: the operator, the path, a flag that is true if the
-/// path is the left operand, and the literal.
+/// path is the left operand, and the literal. `None` for any other node.
 fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
     let CompiledNode::Compare { op, left, right } = node else { return None };
     match (left.as_ref(), right.as_ref()) {

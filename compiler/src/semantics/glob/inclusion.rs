@@ -75,7 +75,8 @@ const HEADS: [&str; 9] = [
 /// A position in the text of a well-formed capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CapabilityPosition {
-    /// The text so far is a part of a head; the number is the node of [`TRIE`] that it leads to.
+    /// The text so far is the start of an entry of [`HEADS`]; the number is the node of [`TRIE`] to which the text
+    /// leads.
     Head(u32),
     /// After a dot: a segment character must follow.
     SegmentStart,
@@ -84,9 +85,9 @@ enum CapabilityPosition {
 
 struct TrieNode {
     edges: Vec<(char, u32)>,
-    /// True if the path from the root of the trie to this node spells an entry of [`HEADS`].
+    /// True if the characters from the root of the trie to this node form an entry of [`HEADS`].
     head: bool,
-    /// True if the head that ends at this node is a capability by itself, without a further segment:
+    /// True if this node ends an entry of [`HEADS`] that is a capability by itself, without a further segment:
     /// `rye.fetch.<type>`.
     query: bool,
 }
@@ -199,7 +200,7 @@ struct InclusionSearch<'a> {
     excluded: &'a [Glob],
     characters: Vec<char>,
     states: Vec<SearchState>,
-    /// The steps so far, of [`MAX_STEPS`].
+    /// Number of steps so far, at most [`MAX_STEPS`].
     steps: usize,
     seen: HashSet<Vec<u32>>,
     queue: VecDeque<usize>,

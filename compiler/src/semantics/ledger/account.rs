@@ -108,7 +108,7 @@ impl Account {
         self.children
     }
 
-    /// Returns the amount that the live children hold together.
+    /// Returns the sum of the amounts that the live children hold.
     pub fn children_hold(&self) -> Nanos {
         self.children_hold
     }
@@ -193,7 +193,7 @@ impl Account {
         self.children_hold = self.children_hold.saturating_add(held);
     }
 
-    /// Removes a live child that holds `held`.
+    /// Removes a live child that holds the amount `held`.
     pub(super) fn remove_child(&mut self, held: Nanos) {
         self.children = self.children.saturating_sub(1);
         self.children_hold = self.children_hold.saturating_sub(held);

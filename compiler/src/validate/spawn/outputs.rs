@@ -17,7 +17,7 @@ static OUTPUT_READ: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .ok()
 });
 
-/// File extensions: `outputs.json` is a file name, not an output.
+/// File extensions. A name with one of them, such as `outputs.json`, is the name of a file and not of an output.
 const EXTENSIONS: [&str; 9] = ["csv", "html", "json", "log", "md", "toml", "txt", "yaml", "yml"];
 
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
@@ -60,7 +60,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
 }
 
 /// Returns every output of a child that the body of the route's directive reads, with its span. Empty if the text of
-/// the body differs from the text in the file, so that positions in the body are no positions in the file.
+/// the body differs from the text in the file, because the spans in the file are then unknown.
 fn read_outputs(link: &SpawnRoute) -> Vec<(String, Span)> {
     let (Some(leaf), Some(read)) = (link.chain.last(), OUTPUT_READ.as_ref()) else { return Vec::new() };
     let body = &leaf.body;

@@ -1,5 +1,6 @@
-//! All children that a directive names, taken together: more children than `spawns` allows, or a larger total `spend`
-//! than the parent has. Also limits of a child that its parent's limit always lowers (`language.md` 11).
+//! Checks of all children that a directive names, taken together: the number of children against the limit `spawns`,
+//! and their total `spend` against the `spend` of the parent. Also reports limits of a child that have no effect,
+//! because a limit of the parent is always lower (`language.md` 11).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -74,7 +75,7 @@ fn check_together(
     }
 }
 
-/// Reports a duration of the child that has no effect, because the parent ends first.
+/// Reports a duration limit of the child that has no effect, because the parent ends first.
 fn check_clipped(
     graph: &SpawnGraph<'_>,
     node: &SpawnNode<'_>,

@@ -25,7 +25,7 @@ use crate::tool::cancellation::CancellationToken;
 /// The runner of the hook actions of one point, for one thread.
 pub(super) struct EmbeddedHookRunner<'a> {
     thread: &'a EmbeddedDriver,
-    /// The values of the thread's store, including writes by earlier hooks of the point.
+    /// The values of the thread's store, including writes by earlier hooks of the same hook point.
     store: Mutex<BTreeMap<String, Value>>,
     kept: Mutex<Vec<StateSet>>,
     /// Cancelled when the thread is cancelled after the hooks started.
@@ -48,7 +48,8 @@ impl<'a> EmbeddedHookRunner<'a> {
         }
     }
 
-    /// Returns the remaining duration of the thread in milliseconds, which earlier hooks of the point may have reduced.
+    /// Returns the rest of the thread's duration limit in milliseconds. Earlier hooks of the same hook point may have
+    /// used part of it.
     fn remaining_ms(&self) -> u64 {
         let used = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.remaining_ms.saturating_sub(used)
@@ -59,7 +60,7 @@ impl<'a> EmbeddedHookRunner<'a> {
         self.remaining_ms() == 0
     }
 
-    /// Returns the writes to the store and removes them from the runner.
+    /// Removes the recorded writes to the thread's state from the runner and returns them.
     pub fn take_writes(&self) -> Vec<StateSet> {
         std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner))
     }

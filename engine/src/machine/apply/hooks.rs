@@ -1,4 +1,4 @@
-//! Changes of the thread state by the hooks of a point.
+//! Changes of the thread state by the hooks of a hook point.
 
 use std::sync::Arc;
 
@@ -148,8 +148,9 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
     outcome_of(&run.answer)
 }
 
-/// Returns true if a handoff at a limit lets the work go on. The continuation inherits the limits, so a used-up limit would
-/// stop it at once. Money that cannot pay for the next call can still pay for a shorter prompt.
+/// Returns true if a handoff lets the thread continue its work although a limit is reached. The continuation inherits
+/// the limits, so most limits would stop it at once. The exception is money that does not pay for the next model call:
+/// it can still pay for a shorter prompt.
 fn can_hand_off_at_limit(state: &ThreadState) -> bool {
     state.cost.turns > 0 && state.limit.as_ref().is_some_and(|hit| hit.at == Node::Model)
 }
@@ -171,7 +172,7 @@ fn screened(state: &mut ThreadState, run: &HookPointRun) {
     }
 }
 
-/// Excludes all replies so far from the result of the thread.
+/// Excludes all replies so far from the result of the thread, because a hook refused the last of them.
 fn deny_replies(state: &mut ThreadState) {
     state.conversation.cut_text.clear();
     state.conversation.denied = state.conversation.messages.len();

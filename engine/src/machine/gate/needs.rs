@@ -26,8 +26,9 @@ pub(super) fn granted_items(
     list
 }
 
-/// Returns the folders that bound the writes of a file tool: one list for each thread of the spawn chain whose matching
-/// grants all name folders. A written path must lie in a folder of every list.
+/// Returns the folders that bound the writes of a file tool. For each thread of the spawn chain, the result holds the
+/// folders of its grants that match `capability`, unless one of these grants names no folder. A written path must lie
+/// in a folder of every list.
 pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     let bound = |set: &Vec<Grant>| {
         let matches = |grant: &&Grant| pattern_matches(&grant.pattern, capability);

@@ -21,8 +21,9 @@ pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u6
     known.unwrap_or_else(|| bound_whole(plan, model, state)).saturating_add(prompt)
 }
 
-/// Bounds the request by the provider's count of the last request. `None` if that count does not cover a prefix of the
-/// request: the context was edited or compacted, or another model counted.
+/// Returns an upper bound on the input tokens of the next request, from the provider's count for the last request and a
+/// bound on the messages since then. `None` if the counted request is not a prefix of the next one: the context was
+/// edited or compacted, or another model counted.
 fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Option<u64> {
     let conversation = &state.conversation;
     let measured =

@@ -36,7 +36,7 @@ fn in_group<'a>(
     state.calls.list.iter().enumerate().filter(move |(index, _)| group.contains(index))
 }
 
-/// Runs the `tool_call` hooks of every call in the group.
+/// Runs the `tool_call` hooks of every call in the current group.
 pub(super) fn before_gate(walk: &WalkContext<'_>) -> StepResult {
     if !walk.state.mailbox.steering.is_empty() {
         return StepResult::Finished(Outcome::Pass);
@@ -77,8 +77,8 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(answers)
 }
 
-/// Returns the approval request for the first waiting call of the group that needs an approval; `None` if no call needs
-/// one.
+/// Returns the approval request for the first waiting call of the current group that needs an approval; `None` if no
+/// call needs an approval.
 pub(super) fn call_to_approve(walk: &WalkContext<'_>) -> Option<CallToApprove> {
     let state = walk.state;
     let request = |index| match gate::authorize(walk.plan, state, index) {
@@ -233,7 +233,8 @@ fn state_op_events(
     }
 }
 
-/// Runs the hooks on the results of the group, then continues with the next group, or with the end of the calls.
+/// Runs the hooks on the results of the current group of calls. Then continues with the next group, or with the end of
+/// the calls.
 pub(super) fn guard(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     let fresh = group(walk);

@@ -209,7 +209,7 @@ impl AnthropicDecoder {
         delta
     }
 
-    /// Returns the key of the newest block with an index.
+    /// Returns the key of the newest block that has the given index.
     fn key_of(&self, index: u64) -> Option<(u64, usize)> {
         self.blocks.range((index, 0)..=(index, usize::MAX)).next_back().map(|(key, _)| *key)
     }
@@ -228,8 +228,9 @@ impl AnthropicDecoder {
         self.apply_delta(index, kind, text.to_owned())
     }
 
-    /// Appends a piece to the block with an index, or to the last block if the event has no index. A piece that does not
-    /// fit to its block is named as unread.
+    /// Appends a piece to the block with this index, or to the last block if the event has no index. Returns the delta
+    /// to display; `None` if nothing of the piece is displayed. If the kind of the piece does not fit the block, the
+    /// piece is ignored and its kind is named as unread.
     fn apply_delta(&mut self, index: Option<u64>, kind: &str, more: String) -> Option<Delta> {
         let key = match index {
             Some(index) => self.key_of(index).unwrap_or((index, 0)),

@@ -137,7 +137,7 @@ impl GeminiDecoder {
         }
     }
 
-    /// Reads the first candidate; others are named as unread.
+    /// Reads the first candidate. Further candidates are ignored, and the reply names them as unread.
     fn read_candidates(&mut self, value: &Value) -> Vec<Delta> {
         let candidates = value.get("candidates").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let first = |candidate: &&Value| candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;

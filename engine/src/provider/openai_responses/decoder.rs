@@ -257,8 +257,8 @@ impl ResponsesDecoder {
         Vec::new()
     }
 
-    /// Names an item as unread if its whole form differs from the streamed pieces. The streamed pieces count: they have
-    /// been displayed.
+    /// Reports an item as unread if the whole item differs from the pieces that were streamed before. The reply then
+    /// consists of the pieces, because they have been displayed already.
     fn report_difference(&mut self, index: u64, item: &Value) {
         let streamed = self.items.get(&index);
         let differs = match (streamed, OpenItem::start(item)) {

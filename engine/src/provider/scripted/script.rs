@@ -17,7 +17,7 @@ pub struct Script {
     /// Steps of directives without a branch of their own.
     #[serde(default)]
     pub steps: Vec<ScriptStep>,
-    /// Branches by the directive's full id.
+    /// The branches of the script: the steps for the threads of a directive, by the full id of the directive.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub threads: IndexMap<String, Vec<ScriptStep>>,
 }
@@ -311,9 +311,9 @@ impl Script {
         self.step(&branch, turn, cue.attempt)
     }
 
-    /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. The faults before a
-    /// reply are the results of its first attempts; every later attempt gets the reply. `None` if the script has no
-    /// step left.
+    /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. The faults that
+    /// precede a reply in the script are the results of the first attempts of that reply; every later attempt gets the
+    /// reply. `None` if the script has no step left.
     pub fn step(&self, directive: &str, turn: u32, attempt: u32) -> Option<&ScriptStep> {
         let steps = self.threads.get(directive).unwrap_or(&self.steps);
         let mut replies = 0;

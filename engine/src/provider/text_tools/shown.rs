@@ -64,7 +64,8 @@ impl CallFilter {
         true
     }
 
-    /// Returns true if the line must be held back: it is part of a call, or may become the start of one.
+    /// Returns true if the line must be held back: it is part of a call, it may become the first line of a call, or it
+    /// is white space after a call.
     fn may_belong_to_call(&self) -> bool {
         let line_start = self.line.trim_start();
         let may_begin = !self.line.ends_with('\n') && CALL_START.starts_with(line_start);

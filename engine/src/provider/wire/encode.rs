@@ -31,7 +31,7 @@ pub(in crate::provider) struct EncodedGroup {
 }
 
 impl EncodedGroup {
-    /// Creates a group each of whose items is an entry of the wire's list.
+    /// Creates a group without JSON around its items, so that each item is an entry of the wire's list.
     pub fn of_entries(items: Vec<EncodedItems>) -> Self {
         Self { front: "", items, back: "" }
     }
@@ -53,7 +53,7 @@ impl EncodedGroup {
     }
 }
 
-/// Returns the JSON of `fields`, with the groups in place of the value of the field that `list` names.
+/// Returns the JSON of `fields`, in which the items of `groups` are the value of the field named `list`.
 pub(in crate::provider) fn encode_body(fields: &Map<String, Value>, list: &str, groups: &[EncodedGroup]) -> Vec<u8> {
     let (mut front, mut back) = (vec![b'{'], Vec::new());
     let mut part = &mut front;

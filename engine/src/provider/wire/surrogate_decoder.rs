@@ -1,6 +1,6 @@
 //! Events with lone surrogate escapes (`"\ud83d"`), which JSON parsers refuse: a server may split a character outside
 //! the basic plane over two events. The two halves are joined; a single half becomes U+FFFD. Repeated keys of usage
-//! reports are merged here too, because they also concern the text of an event and no wire.
+//! reports are merged here too, because that also works on the text of an event and is equal for all wires.
 
 use super::repeated_keys::merge_repeated_keys;
 use super::{ReplyDecoder, UnreadKinds};
@@ -17,7 +17,8 @@ pub struct SurrogateDecoder<D> {
     repaired: bool,
     /// The first surrogate of a character, if it ended the last displayed piece.
     pending: Option<u32>,
-    /// The keys that were repeated in usage reports, for the list of unread kinds in the reply.
+    /// The names of fields that a usage report contained more than once. The reply lists these names together with the
+    /// kinds of events and content that the decoder does not know.
     repeated_keys: UnreadKinds,
 }
 

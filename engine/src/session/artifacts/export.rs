@@ -17,7 +17,8 @@ const MAX_RESULT_BYTES: usize = 4 * 1024;
 /// end. The text of a single message that exceeds one half is cut.
 const MAX_CONVERSATION_BYTES: usize = 1024 * 1024;
 
-/// The text of an export in three parts: a result can have many megabytes, so it is not copied.
+/// The text of an export in three parts. The parts are not joined, because the result can have many megabytes and must
+/// not be copied.
 pub(super) struct ExportText {
     head: String,
     result: SharedText,

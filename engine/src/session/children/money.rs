@@ -15,7 +15,7 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 impl EngineContext {
-    /// Commits the rows and the reservations of the children. Returns one result for each child, in order.
+    /// Commits the registry rows and the reservations of the children. Returns one result for each child, in order.
     pub(super) async fn reserve_for_children(
         self: &Arc<Self>,
         parent: &SpawningThread,

@@ -19,7 +19,8 @@ use crate::thread::Status;
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
-/// The data of a thread that starts children. The start outlives an effect of the thread, so it borrows nothing.
+/// The data of a thread that starts children. The start of a child can last longer than the effect that requested the
+/// start, so this data is owned, not borrowed.
 pub(super) struct SpawningThread {
     pub id: ThreadId,
     /// The data of the event `opened`, with the grant sets of the current prompt.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     pub appends: u64,
-    /// Files synced.
+    /// Number of `sync` calls for files.
     pub syncs: u64,
     /// Folders synced.
     pub dir_syncs: u64,

@@ -97,7 +97,7 @@ impl RealDisk {
         written.files.insert(path.to_path_buf(), OpenFile { file, age, is_synced: false });
     }
 
-    /// Returns true if a name still refers to an open file.
+    /// Returns true if the name `path` still refers to the open file `file`.
     fn has_name(&self, path: &Path, file: &std::fs::File) -> io::Result<bool> {
         let named = match self.root.metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

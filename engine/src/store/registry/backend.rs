@@ -1,5 +1,5 @@
-//! Database backends other than a shared file: memory, for creating a new registry, and [`Disk`], for disks without
-//! shared files. With the latter, tests crash the simulated disk between any two writes of the database.
+//! Database backends other than a shared file: memory, for creating a new registry, and a [`Disk`], for disks without
+//! shared files. With the backend on a [`Disk`], tests crash the simulated disk between any two writes of the database.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,8 @@ use redb::StorageBackend;
 use crate::store::StoreError;
 use crate::store::disk::Disk;
 
-/// A backend that does the database's I/O through [`Disk`], for one process and one opening.
+/// A backend that does the I/O of the database through [`Disk`]. Each opening of the database has a backend of its own,
+/// and only one process uses it.
 #[derive(Debug)]
 pub struct DiskBackend {
     disk: Arc<dyn Disk>,

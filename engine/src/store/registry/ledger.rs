@@ -117,14 +117,14 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("raise.{spend}")), operation }
     }
 
-    /// Creates the step that frees the rest of the reservation of a suspended thread. `synced` is the length of its
-    /// transcript, which names the suspension.
+    /// Creates the step that frees the rest of the reservation of a suspended thread. `synced` is the number of durable
+    /// events of the thread's transcript, and distinguishes this suspension from the thread's other suspensions.
     pub fn suspend(thread: &ThreadId, synced: u64) -> Self {
         let operation = Operation::Suspend { thread: thread.to_string() };
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("suspend.{synced}")), operation }
     }
 
-    /// Creates the step that reserves the rest of a suspended thread again.
+    /// Creates the step for a suspended thread that proceeds: its account again occupies its whole reservation.
     pub fn reopen(thread: &ThreadId, synced: u64) -> Self {
         let operation = Operation::Reopen { thread: thread.to_string() };
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("reopen.{synced}")), operation }

@@ -30,7 +30,7 @@ pub fn has_abort_handler() -> bool {
     ABORT_HANDLER.get().is_some()
 }
 
-/// The innermost database operation on a thread that [`catch_panics`] guards.
+/// The innermost database operation on this thread that runs under the guard of [`catch_panics`].
 #[derive(Debug, Clone, Copy)]
 struct GuardedCall {
     doing: &'static str,

@@ -37,7 +37,8 @@ pub struct RepairReport {
     pub threads: usize,
     /// Threads whose transcripts cannot be read; the new registry omits them.
     pub unreadable: Vec<(ThreadId, StoreError)>,
-    /// Threads below an account that no transcript records, so that no account above them counts their spend.
+    /// Threads whose parent has no account, because no transcript records the parent. No account of an ancestor counts
+    /// their spend.
     pub refused: Vec<(ThreadId, Refusal)>,
     /// The replaced registry, relative to the project; `None` if there was none.
     pub previous: Option<PathBuf>,
@@ -170,8 +171,8 @@ pub fn fold_row(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
     fold::fold(thread, events).map(|folded| folded.row)
 }
 
-/// Folds a thread's events into the amount that it took over from the thread that it continues, in nano-dollars. `None`
-/// if it has an account of its own.
+/// Returns the nano-dollars that a thread took over from the thread that it continues, according to its events. `None`
+/// if the thread has an account of its own.
 pub(crate) fn fold_handed_over(thread: &ThreadId, events: &[Event]) -> Option<u64> {
     fold::fold(thread, events).filter(|folded| folded.can_take_over).map(|folded| folded.opened.1)
 }
@@ -223,7 +224,7 @@ fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
 struct Handoffs(BTreeMap<ThreadId, ThreadId>);
 
 impl Handoffs {
-    /// Finds the first thread that continues each thread with the status `continued`.
+    /// For each thread with the status `continued`, finds the first thread that continues it.
     fn find(folds: &BTreeMap<ThreadId, FoldedThread>) -> Self {
         let has_handed_over =
             |thread: &ThreadId| folds.get(thread).is_some_and(|folded| folded.row.status == Status::Continued);
@@ -251,7 +252,7 @@ impl Handoffs {
         }
     }
 
-    /// Returns the continuation of a thread, with the amount that it took over, in nano-dollars.
+    /// Returns the continuation of a thread, and the amount in nano-dollars that the continuation took over.
     fn of<'f>(
         &self,
         thread: &ThreadId,
@@ -267,8 +268,9 @@ impl Handoffs {
     }
 }
 
-/// Counts the descendants of each thread. A child and its continuations count as one descendant. A descendant counts for
-/// its parent. Above its parent, a descendant that started after a handoff counts for the continuation.
+/// Counts the descendants of each thread. A child and its continuations count as one descendant. A descendant counts
+/// for its parent and for every thread above the parent. If a thread above the parent was handed off before the
+/// descendant started, the descendant counts for the continuation instead.
 fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>, handoffs: &Handoffs) {
     let spawned = folds.values().filter(|folded| !handoffs.has_taken_over(folded));
     let spawned: Vec<(ThreadId, i64)> =

@@ -136,8 +136,8 @@ pub fn remove_stale_marks(disk: &dyn Disk) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Keeps other processes from opening the registry for writing until the value is dropped: they wait for the lock of the
-/// mark of this boot.
+/// A guard: until it is dropped, other processes cannot open the registry for writing. The guard holds the lock of this
+/// boot's mark, and the other processes wait for this lock.
 pub struct WritersExcluded {
     disk: Arc<dyn Disk>,
     path: PathBuf,

@@ -112,8 +112,8 @@ pub fn read_after(
     scan(&path, &bytes, ScanStart { count: last.seq + 1, hash: last.hash, length }, 0)
 }
 
-/// The position at which a scan starts: the number of events before it, the hash of the last of these events, and the
-/// offset at which its line ends.
+/// The position at which a scan starts: the number of events before the position, the hash of the last of these events,
+/// and the offset at which the line of that event ends.
 #[derive(Clone, Copy)]
 struct ScanStart {
     count: u64,

@@ -105,8 +105,8 @@ impl Verifier<'_> {
         self.check_head(path, fields, view, over.is_some());
     }
 
-    /// Checks the line number and hash in the snapshot, which name the last line of the transcript when the snapshot
-    /// was written.
+    /// Checks the line number and the hash in `thread.json`. They name the line of the transcript that was the last one
+    /// when `thread.json` was written.
     fn check_head(&mut self, path: &Path, fields: &Map<String, Value>, view: &TranscriptView<'_>, over: bool) {
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let hash = fields.get("transcript").and_then(|head| head.get("h")).and_then(Value::as_str);

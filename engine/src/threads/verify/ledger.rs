@@ -35,7 +35,7 @@ struct ThreadMoney {
 }
 
 impl Threads {
-    /// Reads the money of a tree; `None` if a thread of it runs, was interrupted or cannot be read.
+    /// Reads the money of a tree of threads; `None` if a thread of the tree runs, was interrupted or cannot be read.
     pub(super) fn tree_money(&self, root: &ThreadId, rows: &[ThreadRow]) -> Result<Option<TreeMoney>, StoreError> {
         let Some(registry) = &self.registry else { return Ok(None) };
         let mut threads = BTreeMap::new();
@@ -52,8 +52,8 @@ impl Threads {
         Ok(Some(TreeMoney { threads }))
     }
 
-    /// Returns the amount that the continuation of a thread took over, 0 without a continuation after a handoff; `None`
-    /// if the amount is unknown.
+    /// Returns the nano-dollars that the continuation of a thread took over after a handoff; 0 if there is no such
+    /// continuation, `None` if the amount is unknown.
     fn handed_over(&self, row: &ThreadRow, rows: &[ThreadRow]) -> Result<Option<u64>, StoreError> {
         if row.status != Status::Continued {
             return Ok(Some(0));
@@ -123,7 +123,7 @@ impl TreeMoney {
 }
 
 impl Verifier<'_> {
-    /// Compares the row and the account of the thread with the transcripts of its tree.
+    /// Compares the thread's registry row and account with the transcripts of the thread's tree.
     pub(super) fn check_ledger(&mut self, money: &TreeMoney) {
         let Some(thread) = money.threads.get(self.thread) else { return };
         let path = Path::new(layout::REGISTRY);

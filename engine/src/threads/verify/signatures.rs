@@ -98,7 +98,8 @@ impl<'t> SignatureChecker<'t> {
         self.accept_signature(Some(name.to_owned()), whose)
     }
 
-    /// Records a valid signature and returns its kind. Fails if a temporary key signed after a trusted key had signed.
+    /// Records a valid signature and returns the kind of its key. Fails if a temporary key signed after a trusted key
+    /// had signed.
     fn accept_signature(&mut self, name: Option<String>, whose: KeyKind) -> Result<KeyKind, String> {
         if self.best > Some(whose) {
             return Err("it was signed with a temporary key after a trusted key had signed".into());

@@ -142,7 +142,8 @@ fn not_found_message(bytes: &[u8], old: &str, path: &str) -> String {
     }
 }
 
-/// Returns the similarity of two lines, 0 to 100: the common prefix and suffix relative to the longer line.
+/// Returns the similarity of two lines, 0 to 100: the share of the longer line that the common prefix and the common
+/// suffix cover.
 fn similarity_percent(a: &str, b: &str) -> usize {
     if a == b {
         return 100;

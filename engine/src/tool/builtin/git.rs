@@ -222,8 +222,8 @@ fn hardening_options(names: &str) -> Result<Vec<OsString>, ToolFailure> {
     Ok(options)
 }
 
-/// Returns an environment in which git ignores the configuration of the user and the system, and variables that select
-/// another repository.
+/// Returns the environment of git. In this environment, git ignores the configuration of the user and the system, and
+/// uses the repository at `root`.
 fn environment(root: &Path) -> Vec<(OsString, OsString)> {
     let fixed = [
         ("GIT_CONFIG_NOSYSTEM", "1"),

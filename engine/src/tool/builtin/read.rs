@@ -93,7 +93,8 @@ pub fn run(project: &ProjectFiles, parameters: &ReadParameters, stop: &StopCondi
     Ok(page.answer(first, more, total))
 }
 
-/// Reads one line, keeping at most [`MAX_BUFFERED_LINE_BYTES`] bytes of it. Returns its full length in bytes; 0 at the end.
+/// Reads one line, and keeps at most [`MAX_BUFFERED_LINE_BYTES`] of its bytes in `line`; none if `skip` is true.
+/// Returns the full length of the line in bytes; 0 at the end of the file.
 fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::io::Result<u64> {
     line.clear();
     let mut length = 0;

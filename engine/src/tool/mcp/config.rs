@@ -177,8 +177,8 @@ impl McpServer {
         words
     }
 
-    /// Returns the openings that the grants of the server's tools must name: the host of its URL, or the openings of
-    /// its program.
+    /// Returns the folders, hosts and paths that the server may use, which the grants of its tools must name: the host
+    /// of the URL, or the openings of the sandbox in which the program runs.
     pub fn required_openings(&self) -> SandboxOpenings {
         match &self.transport {
             McpTransport::Http { url, .. } => {

@@ -46,8 +46,8 @@ pub(super) struct LineProcess {
     lines: mpsc::Receiver<Result<Map<String, Value>, String>>,
     log: StderrTail,
     reader: AbortHandle,
-    /// A line that is written before the first call, together with the call. `None` if there is no such line, or once
-    /// it is written.
+    /// A line that is sent together with the line of the first call, before that line. `None` if there is no such line,
+    /// or after it was sent.
     first_line: Option<Vec<u8>>,
     _held: ProgramHandle,
 }
@@ -87,8 +87,8 @@ impl LineFailure {
 }
 
 impl LineProcess {
-    /// Starts a program. The first line is sent with the first call. With `pushes`, the program may submit messages;
-    /// `pushes` contains the handler of the messages and the number of the current prompt.
+    /// Starts a program. `first_line` is sent together with the line of the first call. With `pushes`, the program may
+    /// submit messages; `pushes` contains the handler of the messages and the number of the current prompt.
     pub fn start(
         program: &LongLivedProgram,
         first_line: Option<&Value>,

@@ -69,7 +69,8 @@ fn directive_text(text: &str) -> Result<ItemText, SyntaxError> {
     })
 }
 
-/// Finds the first element with this name directly below the root, else inside `<metadata>`.
+/// Returns the first element with this name directly below the root, else the first one directly below `<metadata>`;
+/// `None` if there is no such element.
 fn find_element<'e>(root: &'e Element, name: &str) -> Option<&'e Element> {
     let below = root.elements().find(|e| e.name.node == name);
     below.or_else(|| {

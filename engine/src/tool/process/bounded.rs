@@ -11,7 +11,7 @@ pub struct BoundedOutput {
     total: u64,
 }
 
-/// The kept output of a program.
+/// The output of a program. Of a long output, only the start and the end are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CollectedOutput {
     /// The output. If bytes were dropped, a line in the middle names their number.

@@ -11,8 +11,8 @@ use tokio::process::ChildStdin;
 /// A write in progress; dropping it closes the input.
 pub(super) type InputWrite = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Starts writing the input: through the helper's pipe, preceded by its length in eight bytes, or else directly to the
-/// program.
+/// Starts writing the input of a program. If a helper process runs the program, writes to the pipe of the helper, with
+/// the length of the input in eight bytes before the input. Otherwise writes to the program directly.
 pub(super) fn write_input(
     owner: Option<PipeWriter>,
     own: Option<ChildStdin>,

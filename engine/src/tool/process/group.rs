@@ -10,7 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::descendants::ProcessTable;
 
-/// Time that the helper has to end every process, before its owner kills them.
+/// Time that the helper process (`supervise.rs`) has to end every process of its program. After this time, the owner of
+/// the group kills them.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Interval between two checks whether a helper has ended.
@@ -79,8 +80,9 @@ impl ProcessGroup {
         }
     }
 
-    /// Ends the group: through the helper, which also finds processes that left the group, else with `SIGKILL`. Returns
-    /// true if the helper was notified, so that the group may live a moment longer.
+    /// Ends the group. If a helper process runs the program, notifies the helper, which also ends processes that left
+    /// the group, and returns true: the group may then live a moment longer. Otherwise kills the group with `SIGKILL`
+    /// and returns false.
     pub(super) fn end(&mut self) -> bool {
         self.owner = None;
         let helped = self.has_helper && self.leader_lives;
@@ -89,7 +91,8 @@ impl ProcessGroup {
         helped
     }
 
-    /// Kills the group. If there is a helper, kills all of its descendants first.
+    /// Kills the group. If a helper process (`supervise.rs`) runs the program, kills all descendants of the helper
+    /// first.
     pub(super) fn kill(&self) {
         match self.pid {
             Some(pid) if self.has_helper && self.leader_lives => kill_helper_tree(pid),
@@ -98,7 +101,8 @@ impl ProcessGroup {
     }
 }
 
-/// Kills the descendants of a helper, then the helper and its group.
+/// Kills a helper process (`supervise.rs`) and everything below it: first its descendants, then the helper and its
+/// group.
 fn kill_helper_tree(helper: Pid) {
     if let Ok(mut table) = ProcessTable::open_for(helper) {
         table.end_all();

@@ -1,7 +1,7 @@
 //! The sandbox of a tool's program: the files that it may read and write, and network access. The process applies the
-//! sandbox to itself before it executes the program (`language.md` 9, `docs/explanation/security.md`). It uses kernel
-//! features that need no privileges: Landlock, a system call filter and resource limits. If the kernel lacks a feature,
-//! the sandbox is weaker, and [`detect_support`] reports it.
+//! sandbox to itself before it executes the program (`language.md` 9, `docs/explanation/security.md`). The sandbox uses
+//! kernel features that need no privileges: Landlock, a system call filter and resource limits. If the kernel lacks a
+//! feature, the sandbox is weaker, and [`detect_support`] reports the missing feature.
 
 #[cfg(target_os = "linux")]
 pub(super) mod bubblewrap;

@@ -19,15 +19,15 @@ impl ChatTerminal {
         }
     }
 
-    /// Returns to the keys of the request. The text stays in the editor.
+    /// Lets keys answer the approval request again instead of editing the text. The text stays in the editor.
     pub(super) fn close_text(&mut self) {
         if std::mem::take(&mut self.is_text_open) {
             self.hint = None;
         }
     }
 
-    /// Performs the action of a key in the text. No key sends the text, because a message would end the request without
-    /// an answer.
+    /// Performs the action of a key in the text. No key sends the text as a message, because a message would close the
+    /// approval request without an answer.
     pub(super) fn text_key(&mut self, key: KeyEvent, action: KeyAction) {
         if matches!(action, KeyAction::Send | KeyAction::Interrupt) {
             return self.close_text();

@@ -25,8 +25,8 @@ impl ChatTerminal {
         self.hint = Some(HINT);
     }
 
-    /// Restores the earlier text of the editor and discards the text that was typed for the refusal. Does nothing while
-    /// a message waits for the record of the refusal.
+    /// Restores the text that the editor held before the refusal, and discards the typed message. Does nothing if the
+    /// message is finished and only waits until the refusal is recorded.
     pub(super) fn end_refusal(&mut self) {
         if let Some(refusal) = self.refusal.take_if(|refusal| refusal.message.is_none()) {
             self.editor.set_text(&refusal.draft);

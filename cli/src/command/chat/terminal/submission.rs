@@ -21,7 +21,8 @@ pub(super) struct PendingMessage {
     delivery: Delivery,
 }
 
-/// Returns the command that opens each closed session, newest first.
+/// Returns an entry for each closed session, newest first: the command that opens the session, with date and title as a
+/// note.
 fn session_entries(data: &Value) -> Vec<Entry> {
     let entry = |session: &Value| {
         let thread = session.get("thread_id")?.as_str()?;
@@ -116,8 +117,9 @@ impl ChatTerminal {
         }
     }
 
-    /// Opens a list of the closed sessions or of the prompts, whose entries are commands. Prints the prompts too,
-    /// because their threads are not in the list. Returns true if the list replaces the printed answer.
+    /// Opens a list whose entries are commands: the closed sessions after `/resume`, or the prompts after `/tree`.
+    /// Opens no list if the editor contains text. Returns true if the list replaces the printed answer. The prompts are
+    /// printed as well, because the list does not show their threads.
     fn offer_list(&mut self, response: &ChatResponse) -> bool {
         let Some(data) = response.data.as_ref().filter(|_| self.editor.is_empty()) else { return false };
         let entries = match response.command {

@@ -1,4 +1,4 @@
-//! The receipt of a compaction: a summary replaced the conversation.
+//! The output for a compaction: the note that a summary has replaced the conversation, and the summary with its cost.
 
 use std::collections::BTreeSet;
 

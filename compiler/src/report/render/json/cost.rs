@@ -53,8 +53,9 @@ pub struct ForecastReport {
 /// A request that can follow an earlier one, and the prefix that a provider reads from its cache.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheStepReport {
-    /// `turn`, `prompt`, `continuation`, `thread` or `fallback`: the next turn, the next prompt of a chat, the first
-    /// request of a continuation or of another thread of this plan, the same request to the fallback.
+    /// The later request: `turn` for the next turn, `prompt` for the next prompt of a chat, `continuation` for the
+    /// first request of a continuation, `thread` for the first request of another thread of this plan, `fallback` for
+    /// the same request to the fallback.
     pub request: String,
     /// Number of tokens at the start that are equal in both requests.
     pub shared: u64,

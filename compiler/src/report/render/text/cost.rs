@@ -8,7 +8,7 @@ use crate::report::cache_map::{CacheStep, NextRequest};
 use crate::report::forecast::{self, RunEstimate, StopReason};
 use crate::report::run_bounds::{CostBound, ThreadBound, ThreadBoundOrigin, TurnBounds, WorstCase};
 
-/// Renders the first request, then whole runs.
+/// Renders the tokens and costs of the first request, then those of whole runs.
 pub fn render(out: &mut String, compilation: &Compilation, system: &MessageView, first: &MessageView) {
     let plan = &compilation.plan;
     let weight = plan.count_request_tokens(&system.text, &first.text);

@@ -48,8 +48,8 @@ struct RegistryFold {
     row: ThreadRow,
     children: BTreeMap<u64, RecordedChild>,
     steps: Vec<LedgerStep>,
-    /// The spend and spawn limits with all requested raises. The ledger applies a raise when it reserves the next
-    /// attempt.
+    /// The spend limit in nano-dollars and the spawn limit, both with every raise that was requested. The ledger
+    /// applies a raise only when it reserves the next attempt.
     limits: (u64, u64),
     /// The highest values to which the spend and spawn limits can be raised.
     ceiling: (u64, u64),
@@ -240,7 +240,8 @@ impl RegistryFold {
         self.has_ended = false;
     }
 
-    /// Reserves the worst case of an attempt. The same commit applies raised limits.
+    /// Reserves the worst case of an attempt. In a run, first applies the limits that were raised before, because the
+    /// commit that reserves also applies them.
     fn issue(&mut self, (turn, attempt): (u64, u32), amount: u64) {
         if self.is_raised && !self.is_chat {
             (self.reserved, self.row.spawns) = (self.limits.0, Some(self.limits.1));

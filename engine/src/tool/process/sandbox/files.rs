@@ -462,7 +462,8 @@ pub fn is_repository(fd: &OwnedFd) -> bool {
     has("HEAD") && ((has("objects") && has("refs")) || has("commondir"))
 }
 
-/// Opens a handle for rules; `None` if the path does not exist or is not accessible.
+/// Opens a path as a handle that a Landlock rule can refer to; `None` if the path does not exist or is not accessible.
+/// `more` are additional flags.
 pub fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<OwnedFd>> {
     use rustix::io::Errno;
     match rustix::fs::openat(folder, name, OFlags::PATH | OFlags::CLOEXEC | more, Mode::empty()) {

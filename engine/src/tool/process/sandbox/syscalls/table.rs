@@ -27,8 +27,8 @@ pub struct SyscallClass {
     pub calls: &'static [(&'static str, i64, i64)],
 }
 
-/// Returns the numbers of the system call `name` on x86-64 and in the generic table; `None` if the table does not
-/// contain the call.
+/// Returns the number of the system call `name` on x86-64, then its number on the architectures that use the generic
+/// numbers of the kernel. `None` if no [`SyscallClass`] contains the call.
 pub fn find(name: &str) -> Option<(i64, i64)> {
     let mut calls = CLASSES.iter().flat_map(|class| class.calls);
     calls.find(|(found, ..)| *found == name).map(|(_, x86_64, generic)| (*x86_64, *generic))
