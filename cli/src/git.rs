@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, ItemKind, MapWorld, Space, World};
+use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, ItemKind, MCP_JSON, MapWorld, Space, World};
 
 use crate::CommandError;
 
@@ -14,7 +14,7 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Maximum total size of a revision's files, in bytes.
 const MAX_REVISION_BYTES: u64 = 512 << 20;
 
-/// The item files and the context files of a revision, by path relative to the project's folder.
+/// The item files, `.mcp.json` and the context files of a revision, by path relative to the project's folder.
 pub struct Revision {
     /// The id of the commit.
     pub commit: String,
@@ -47,8 +47,12 @@ impl Revision {
         }
         let prefix = git_output_text(project, &["rev-parse", "--show-prefix"]).map_err(CommandError::failed)?;
         let prefix = prefix.trim_end_matches('\n');
-        let folders: Vec<String> =
-            ItemKind::ALL.iter().flat_map(|kind| kind.folders()).map(|folder| format!("{prefix}{folder}")).collect();
+        let folders: Vec<String> = ItemKind::ALL
+            .iter()
+            .flat_map(|kind| kind.folders())
+            .chain([&MCP_JSON])
+            .map(|path| format!("{prefix}{path}"))
+            .collect();
         let arguments = ["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", &commit, "--"];
         let arguments: Vec<&str> = arguments.into_iter().chain(folders.iter().map(String::as_str)).collect();
         // A path with wildcards is taken literally.
@@ -102,11 +106,11 @@ fn context_objects(project: &Path, commit: &str, prefix: &str) -> Result<Vec<(St
     Ok(folders.iter().enumerate().filter_map(highest).collect())
 }
 
-/// Returns path and object of a line of `ls-tree` if the line is an item in a regular file, else `None`.
+/// Returns path and object of a line of `ls-tree` if the line is an item in a regular file or `.mcp.json`, else `None`.
 fn parse_tree_line(line: &[u8], prefix: &str) -> Option<(String, String)> {
     let (path, object) = parse_file_line(line)?;
     let path = path.strip_prefix(prefix)?;
-    ItemKind::of_path(path).is_some().then(|| (path.to_owned(), object.to_owned()))
+    (path == MCP_JSON || ItemKind::of_path(path).is_some()).then(|| (path.to_owned(), object.to_owned()))
 }
 
 /// Parses a line `mode type object\tpath`. Returns path and object if the line is a regular file, else `None`. Links are

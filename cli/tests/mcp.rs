@@ -191,6 +191,70 @@ fn a_run_calls_a_tool_of_a_server() {
     assert!(other.stdout.contains("changed since its tools were listed"), "{}", other.stdout);
 }
 
+/// Writes a directive that is granted the tools of the server, and commits the project after a lock.
+fn grant_and_lock(place: &TestProject) {
+    place.write(
+        ".ai/directives/math.md",
+        "# Math\n\n```xml\n<directive name=\"math\" version=\"1.0.0\">\n<metadata>\n\
+         <permissions><execute><tool>mcp.my_math.*</tool></execute></permissions>\n</metadata>\n</directive>\n```\n\nDouble it.\n",
+    );
+    place.run_ok(&["lock"]);
+    for args in [
+        &["init", "-q"][..],
+        &["add", "-A", "-f", ".ai/directives", ".ai/tools", ".mcp.json", ".ai/lock.json"],
+        &["-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-q", "-m", "a"],
+    ] {
+        let done = std::process::Command::new("git").args(args).current_dir(place.project()).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+#[test]
+fn changed_or_removed_server_is_reported_by_check_plan_diff_and_lock() {
+    let Some(place) = place() else { return };
+    place.run_ok(&["trust"]);
+    place.run_ok(&["mcp", "refresh"]);
+    grant_and_lock(&place);
+    assert_eq!(place.json(&["check"]).0, Some(0));
+    assert_eq!(place.rye(&["lock", "--check"]).code, Some(0));
+    assert!(place.run_ok(&["plan", "math"]).contains("mcp_my_math_double_it"));
+    let server = |settings: &str| format!(r#"{{"mcpServers": {{"my math": {{{settings}}}}}}}"#);
+    for (settings, why) in [
+        (
+            server(r#""command": "python3", "args": ["-u", "server.py"]"#),
+            "the settings of the MCP server `my_math` changed",
+        ),
+        (server(r#""command": "python3", "args": ["server.py"], "sandbox": "none""#), "the settings of the MCP server"),
+        (server(r#""command": "python3", "args": ["server.py"], "env": {"A": "b"}"#), "the settings of the MCP server"),
+        (server(r#""command": "python3", "args": ["server.py"], "disabled": true"#), "no MCP server `my_math`"),
+        (r#"{"mcpServers": {}}"#.to_owned(), "no MCP server `my_math` is configured"),
+    ] {
+        place.write(".mcp.json", &settings);
+        let checked = place.rye(&["check", "--format", "plain"]);
+        assert!(
+            checked.stderr.contains(why) || checked.stdout.contains(why),
+            "{settings}: {}{}",
+            checked.stdout,
+            checked.stderr
+        );
+        assert_eq!(place.rye(&["check", "--deny-warnings"]).code, Some(1), "{settings}");
+        let plan = place.run_ok(&["plan", "math"]);
+        assert!(plan.contains("every call is refused") && plan.contains(why), "{plan}");
+        let palette = &place.json(&["plan", "math"]).1["palette"];
+        assert!(!palette.to_string().contains("mcp_my_math_double_it"), "{palette}");
+        let diff = place.run_ok(&["plan", "math", "--diff", "HEAD"]);
+        assert!(diff.contains("every call of its tools is refused") && diff.contains(why), "{diff}");
+        let lock = place.rye(&["lock", "--check"]);
+        assert!(lock.code == Some(5) && lock.stdout.contains("tool"), "{}{}", lock.stdout, lock.stderr);
+    }
+    // A timeout refuses no call.
+    place.write(".mcp.json", &server(r#""command": "python3", "args": ["server.py"], "timeout_seconds": 9"#));
+    let checked = place.rye(&["check", "--format", "plain"]);
+    let shown = format!("{}{}", checked.stdout, checked.stderr);
+    assert!(shown.contains("the timeout of the MCP server `my_math` is 9 s"), "{shown}");
+    assert!(place.run_ok(&["plan", "math"]).contains("mcp_my_math_double_it"));
+}
+
 fn call(id: u64, name: &str, input: &serde_json::Value) -> serde_json::Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": input}})
 }

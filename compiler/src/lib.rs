@@ -17,6 +17,7 @@ pub mod input_schema;
 pub mod item;
 pub mod item_graph;
 pub mod lower;
+pub mod mcp_servers;
 pub mod model;
 pub mod palette;
 pub mod plan;

@@ -314,6 +314,7 @@ fn lower_palette(
 ) -> Palette {
     let built = shared.palette(composed, capabilities);
     diagnostics.append(built.diagnostics.clone());
+    built.report_refused(shared.items, diagnostics);
     let built = built.palette.clone();
     for (name, pattern) in &built.grants {
         let grant = pattern.as_ref().and_then(|p| origins.get(&format!("capability.{p}")));

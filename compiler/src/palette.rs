@@ -210,7 +210,7 @@ fn add_native_tools(
         let (tokens, bytes) = (*tokens, *bytes);
         let span = place(&reached.grant);
         let mut drop = |because: String| {
-            palette.dropped.push(DroppedTool { item_id: id.clone(), tokens, bytes, because });
+            palette.dropped.push(DroppedTool { item_id: id.clone(), tokens, bytes, because, refused: false });
         };
         if name.len() > MAX_TOOL_NAME_BYTES {
             drop(format!("its name has {} characters; providers accept at most {MAX_TOOL_NAME_BYTES}", name.len()));

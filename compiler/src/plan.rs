@@ -171,6 +171,9 @@ pub struct DroppedTool {
     pub tokens: u64,
     pub bytes: u64,
     pub because: String,
+    /// True if every call of the tool is refused; false if `rye_execute` can still call it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refused: bool,
 }
 
 /// The directive's own capability set, before it is combined with the spawn chain.

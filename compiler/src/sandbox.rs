@@ -187,10 +187,24 @@ impl std::fmt::Display for ToolSandbox {
 mod tests {
     use crate::compile::tests::compile_without_inputs;
     use crate::compile::tests::world::stdlib_world;
+    use crate::item::Items;
+    use crate::mcp_servers::read_servers;
+    use crate::world::MapWorld;
 
-    fn server(sandbox: &str) -> String {
+    const SERVERS: &str =
+        "servers:\n  s: { command: [z], needs: { write: [notes/] } }\n  t: { command: [z], sandbox: none }\n";
+
+    /// Returns the file of a server's tool, which fits the settings of the server.
+    fn server_tool(name: &str) -> String {
+        let world = MapWorld::new().project(".ai/config/mcp.yaml", SERVERS);
+        let server = read_servers(&Items::new(&world)).unwrap().remove(name).unwrap();
         format!(
-            "description: d\nkind: mcp\nserver: s\ntool: t\nsha256: x\nserver_sha256: y\nruns: z\nsandbox: {sandbox}\n"
+            "description: d\nkind: mcp\nserver: {name}\ntool: t\nsha256: x\nserver_sha256: {}\nruns: {}\nsandbox: {}\n\
+             needs: {{write: {:?}}}\n",
+            server.transport_sha256(),
+            server.describe(),
+            server.isolation().as_str(),
+            server.required_openings().write,
         )
     }
 
@@ -205,8 +219,9 @@ mod tests {
             .project(".ai/directives/a.md", directive)
             .project(".ai/tools/mine.yaml", "description: d\nkind: command\ncommand: [ls]\n")
             .project(".ai/tools/asks.yaml", "description: d\nkind: http\nurl: https://a.test/\n")
-            .project(".ai/tools/mcp/s/a.yaml", server("process\nneeds: {write: [notes/]}"))
-            .project(".ai/tools/mcp/s/b.yaml", server("none"));
+            .project(".ai/config/mcp.yaml", SERVERS)
+            .project(".ai/tools/mcp/s/a.yaml", server_tool("s"))
+            .project(".ai/tools/mcp/t/b.yaml", server_tool("t"));
         let compilation = compile_without_inputs(&world, "a");
         let mut lines: Vec<String> =
             compilation.sandboxes.iter().map(|sandbox| format!("{}: {sandbox}", sandbox.name)).collect();
@@ -216,7 +231,7 @@ mod tests {
             [
                 "asks: requests of the engine, only to a.test",
                 "mcp_s_a: a process; reads the project, writes notes/ of it; no network",
-                "mcp_s_b: NO SANDBOX: a server's program with all of your rights",
+                "mcp_t_b: NO SANDBOX: a server's program with all of your rights",
                 "mine: a process; reads the project, writes existing files of it; no network",
                 "rye_bash_bash: a process; reads the project, writes out/, src of it; the WHOLE network, because example.test is granted",
                 "rye_execute: the engine itself",

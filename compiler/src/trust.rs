@@ -14,6 +14,7 @@ use crate::diagnostics::sanitize;
 use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
 use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
+use crate::mcp_servers::escape_non_ascii;
 use crate::model::PRICES;
 use crate::plan::{Grant, Plan, PlannedModel, SourcePlace, hex};
 use crate::sandbox::disguises_built_in;
@@ -433,12 +434,6 @@ fn host_after_user_info(text: &str) -> Option<&str> {
     let (_, behind) = text.split_once("://")?;
     let authority = behind.split(['/', '?', '#', '\\', '"']).next()?;
     authority.rsplit_once('@').map(|(_, host)| host)
-}
-
-/// Escapes the non-ASCII characters of an address, which can look like the characters of a known name.
-pub fn escape_non_ascii(address: &str) -> String {
-    let spelt = |c: char| if c.is_ascii() { c.to_string() } else { c.escape_unicode().to_string() };
-    address.chars().map(spelt).collect()
 }
 
 /// Formats a text on one line without control characters. A long text is truncated and its length is stated.

@@ -49,6 +49,7 @@ use crate::hook::HookSource;
 use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
 use crate::lower::cache::{LowerCache, LowerContext};
 use crate::lower::try_lower;
+use crate::mcp_servers;
 use crate::plan::Tokenizer;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Fuel;
@@ -342,6 +343,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             hook::call(self.items, hook, &mut self.found);
             hook::check_call_parameters(self.items, hook, &mut self.found);
         }
+        mcp_servers::check_servers(self.items, &mut self.found);
         self.shadowed = hook_use::check_shadowed_hooks(files, &mut self.found);
         hook_value::check_removals(files, &mut self.found);
         // Also checks assertions, so that every error `rye assert` would report is found early.

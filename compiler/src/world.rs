@@ -68,6 +68,9 @@ pub struct ContextFile {
     pub bytes: Arc<[u8]>,
 }
 
+/// The file in the project's root that configures MCP servers, in the format of other clients.
+pub const MCP_JSON: &str = ".mcp.json";
+
 /// Name of the file that makes a folder a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
 
@@ -330,6 +333,9 @@ pub trait World {
     /// Returns the context files, outermost first: the user's, then those from the root of the git repository to the
     /// project.
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError>;
+    /// Returns the content of the project's `.mcp.json`; `None` if there is none. Implementations follow no link to
+    /// it. Plans do not record the file.
+    fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError>;
     /// Returns a file in the folder of a skill; `None` if there is none. Implementations follow no link out of the
     /// folder. Plans do not record these files. The default implementation has no files.
     fn read_skill_file(&self, _skill: &LocatedFile, _path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {
@@ -386,6 +392,9 @@ impl<W: World + ?Sized> World for &W {
     }
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
         (**self).context_files()
+    }
+    fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError> {
+        (**self).mcp_json()
     }
     fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {
         (**self).read_skill_file(skill, path)

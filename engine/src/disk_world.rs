@@ -22,7 +22,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, MetadataExt, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 use rye_compiler::world::{
-    ContextFile, Entry, ItemKind, LocatedFile, SkillPath, Space, UnrecognizedFile, World, WorldError,
+    ContextFile, Entry, ItemKind, LocatedFile, MCP_JSON, SkillPath, Space, UnrecognizedFile, World, WorldError,
 };
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
@@ -349,6 +349,20 @@ impl World for DiskWorld {
         }
         found.sort();
         Ok(found)
+    }
+
+    fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError> {
+        let Some((_, dir)) = self.spaces.iter().find(|(space, _)| *space == Space::Project) else { return Ok(None) };
+        let unreadable = |reason: &str| WorldError::Unreadable { path: MCP_JSON.to_owned(), reason: reason.to_owned() };
+        match dir.symlink_metadata(MCP_JSON) {
+            Ok(metadata) if !metadata.is_file() => return Err(unreadable("it is not a regular file")),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(open_error(Space::Project, MCP_JSON, &error)),
+        }
+        let Some((bytes, metadata)) = read_file(Space::Project, dir, MCP_JSON)? else { return Ok(None) };
+        self.refuse_secret(Space::Project, MCP_JSON, &metadata)?;
+        Ok(Some(bytes.into()))
     }
 
     fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {

@@ -123,7 +123,7 @@ fn run_check(
     let mut report = check(world, &selection);
     #[cfg(feature = "mcp")]
     if selection == Selection::All
-        && let Err(error) = rye_engine::tool::mcp::config::read_servers(&spaces.project, &Items::new(world))
+        && let Err(error) = rye_engine::tool::mcp::config::read_servers(&Items::new(world))
     {
         let span = error.place.map(|place| {
             let source = report.sources.add(Source::new(place.path, place.text));

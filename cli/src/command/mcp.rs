@@ -87,16 +87,14 @@ pub struct McpChanges {
 pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = Spaces::find(global.project.as_deref())?;
     let world = spaces.open()?;
-    let configured = || {
-        config::read_servers(&spaces.project, &Items::new(&world))
-            .map_err(|error| CommandError::failed(error.with_line()))
-    };
+    let configured =
+        || config::read_servers(&Items::new(&world)).map_err(|error| CommandError::failed(error.with_line()));
     match &args.command {
         McpCommand::List => list(&spaces.project, &configured()?, report),
         McpCommand::Refresh { servers, dry_run } => {
             spaces.print_project(report);
             let wanted = select_servers(&configured()?, servers)?;
-            let starts: Vec<TrustRequirement> = wanted.iter().filter_map(McpServer::trust_requirement).collect();
+            let starts: Vec<TrustRequirement> = wanted.iter().filter_map(config::trust_requirement).collect();
             trust::require_trust(&starts, false, &world, &spaces, report)?;
             sandbox::apply_run_settings(&world, &spaces)?;
             let exit = refresh_items(&spaces.project, &wanted, *dry_run, report)?;

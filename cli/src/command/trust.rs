@@ -147,21 +147,20 @@ pub fn trust_requirements(world: &dyn World, spaces: &Spaces) -> Vec<TrustRequir
     let mut all = requirements_of_workspace(world);
     let is_there = |path: &str| spaces.project.join(path).symlink_metadata().is_ok();
     all.retain(|one| one.kind != TrustRequirementKind::Script || is_there(&one.name));
-    all.extend(server_requirements(world, spaces));
+    all.extend(server_requirements(world));
     all
 }
 
 /// Returns the requirements of the project's MCP servers; none if the settings cannot be read, which is reported when a
 /// server is used.
 #[cfg(feature = "mcp")]
-fn server_requirements(world: &dyn World, spaces: &Spaces) -> Vec<TrustRequirement> {
-    let configured =
-        rye_engine::tool::mcp::config::read_servers(&spaces.project, &rye_compiler::item::Items::new(world));
-    configured.unwrap_or_default().values().filter_map(rye_engine::tool::mcp::McpServer::trust_requirement).collect()
+fn server_requirements(world: &dyn World) -> Vec<TrustRequirement> {
+    let configured = rye_engine::tool::mcp::config::read_servers(&rye_compiler::item::Items::new(world));
+    configured.unwrap_or_default().values().filter_map(rye_engine::tool::mcp::config::trust_requirement).collect()
 }
 
 #[cfg(not(feature = "mcp"))]
-fn server_requirements(_: &dyn World, _: &Spaces) -> Vec<TrustRequirement> {
+fn server_requirements(_: &dyn World) -> Vec<TrustRequirement> {
     Vec::new()
 }
 
@@ -258,7 +257,7 @@ pub fn require_trust(
     // A tool of a server requires trust in the server.
     let belongs =
         |server: &TrustRequirement| planned.iter().any(|one| one.name.starts_with(&format!("mcp/{}/", server.name)));
-    let servers: Vec<TrustRequirement> = server_requirements(world, spaces).into_iter().filter(belongs).collect();
+    let servers: Vec<TrustRequirement> = server_requirements(world).into_iter().filter(belongs).collect();
     planned.extend(servers);
     if now.missing(&planned)?.is_empty() {
         return Ok(());

@@ -25,7 +25,7 @@ macro_rules! codes {
 codes! {
     "compiler" "capability": "acknowledges-nothing" "blocked" "dead-grant" "exceeds-base" "matches-nothing" "only-what-is-there"
         "opens-nothing" "outside-grant" "too-complex" "unacknowledged" "ungranted-call" "whole-network";
-    "compiler" "config": "asserts-nothing" "changes-nothing" "implausible" "invalid" "never-matches" "unknown-file";
+    "compiler" "config": "asserts-nothing" "changes-nothing" "implausible" "invalid" "never-matches" "stale-server" "unknown-file";
     "compiler" "context": "continuation-grants" "duplicate" "file-too-long" "not-restored" "repeated-paragraph"
         "resume-ceiling" "suppressed-and-declared" "suppresses-nothing" "unfilled-placeholder" "unknown-item" "unreached" "volatile-prefix";
     "compiler" "extends": "cycle" "too-deep" "unknown";

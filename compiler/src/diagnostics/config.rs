@@ -19,6 +19,10 @@ pub enum ConfigError {
     /// An error in the files that configure MCP servers; `why` is the message of their reader.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String, span: Option<Span> },
+    /// Tool files that do not fit the settings of their MCP server. `why` is the difference, as a clause; `tools` is the
+    /// number of tools.
+    #[error("{}: {why}", refused_tools(*tools, first, *is_refused))]
+    StaleServer { why: String, tools: usize, first: String, is_refused: bool, help: String, span: Span },
     /// An assertion that can never fail; `why` is the reason, as a clause.
     #[error("the assertion `{id}` can never fail: {why}")]
     AssertsNothing { id: String, why: String, span: Span },
@@ -41,6 +45,17 @@ fn key_prefix(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("`{key}` in ") }
 }
 
+/// Returns the part of a message that describes the tools of a server.
+fn refused_tools(tools: usize, first: &str, is_refused: bool) -> String {
+    let what = if is_refused { "every call" } else { "the timeout" };
+    match tools {
+        1 => format!("{what} of `{first}` is {}", if is_refused { "refused" } else { "outdated" }),
+        _ => {
+            format!("{what} of {tools} tools such as `{first}` is {}", if is_refused { "refused" } else { "outdated" })
+        }
+    }
+}
+
 impl Problem for ConfigError {
     fn code(&self) -> &'static str {
         match self {
@@ -49,6 +64,7 @@ impl Problem for ConfigError {
             Self::ChangesNothing { .. } => "config::changes-nothing",
             Self::Implausible { .. } => "config::implausible",
             Self::NeverMatches { .. } => "config::never-matches",
+            Self::StaleServer { .. } => "config::stale-server",
             Self::AssertsNothing { .. } | Self::UnknownGate { .. } => "config::asserts-nothing",
         }
     }
@@ -62,6 +78,7 @@ impl Problem for ConfigError {
             Self::UnknownFile { suggestion: None, .. }
             | Self::ChangesNothing { .. }
             | Self::AssertsNothing { .. }
+            | Self::StaleServer { .. }
             | Self::Implausible { .. }
             | Self::NeverMatches { .. }
             | Self::UnknownGate { .. } => Severity::Warning,
@@ -86,7 +103,7 @@ impl Problem for ConfigError {
                 Some("`rye explain config::unknown-file` lists the settings files; tool settings belong in a folder of their own".into())
             }),
             Self::Refused { why, .. } => Some(why.clone()),
-            Self::Implausible { help, .. } => Some(help.clone()),
+            Self::Implausible { help, .. } | Self::StaleServer { help, .. } => Some(help.clone()),
             Self::NeverMatches { .. } => Some("correct the condition, or remove the rule".to_owned()),
             Self::AssertsNothing { .. } => Some("correct the assertion, or remove it".to_owned()),
             Self::UnknownGate { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
@@ -112,6 +129,7 @@ impl Problem for ConfigError {
             Self::UnknownFile { .. } => Vec::new(),
             Self::Servers { span, .. } => span.iter().map(|s| new_label(*s, "not a usable server")).collect(),
             Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],
+            Self::StaleServer { span, .. } => vec![new_label(*span, "written by `rye mcp refresh`")],
             Self::Implausible { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::NeverMatches { span, .. } => {
                 vec![new_label(*span, "no failure that reaches this rule meets the condition")]

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use crate::primary::{Primary, possible_primaries};
-use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, hex};
+use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError, hex};
 pub(crate) use parse::HOOK_LISTS;
 use parse::{broken_signature, parse_directive, parse_knowledge, read_hook_file, world_error};
 use snapshot::DependencyLog;
@@ -284,6 +284,18 @@ impl<'w> Items<'w> {
             found.push(world_error(ItemKind::Knowledge, error));
             Vec::new()
         })
+    }
+
+    /// Returns the content of the project's `.mcp.json`; `None` if there is none.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError> {
+        let read = self.world.mcp_json();
+        if let Some(log) = &self.log {
+            log.record_mcp_json(&read);
+        }
+        read
     }
 
     /// Returns the entries of a kind in all spaces, sorted by id, then by space.

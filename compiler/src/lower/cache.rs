@@ -13,12 +13,14 @@ use serde_json::Value;
 use crate::compose::Composed;
 use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, PlanError, closest};
 use crate::item::{Dependencies, Dependency, Invalidation, Items, ModelRequest};
+use crate::mcp_servers::{ConfiguredServers, ServerDrift, report_drift};
 use crate::model::{self, ModelOverride, ModelSettings, ProviderCatalog};
 use crate::palette::{self, OpeningSize, Palette, PreloadSettings, SizedTool, ToolIndex};
 use crate::plan::graph::{Graph, GraphNeeds, build_graph};
 use crate::plan::verify::verify_graph;
-use crate::plan::{Capabilities, PaletteTool, PlanSettings, PlannedModel, TextSize, Tokenizer, ToolUse};
+use crate::plan::{Capabilities, DroppedTool, PaletteTool, PlanSettings, PlannedModel, TextSize, Tokenizer, ToolUse};
 use crate::semantics::risk::{Risk, RiskTable};
+use crate::tool_spec::{ToolKind, ToolSpec};
 use crate::wire_tool::SchemaDialect;
 use crate::world::{ItemKind, Space};
 
@@ -34,6 +36,8 @@ pub struct PaletteEntry {
     /// Tools that do not fit the token budget, with their tokens. Each tool is reported once for each `<permissions>`
     /// element.
     heavy: Vec<(String, u64)>,
+    /// Tools that are left out, because the settings of their MCP server refuse every call.
+    refused: Vec<(ItemId, ServerDrift)>,
     /// The reads that the palette depends on.
     reads: Dependencies,
     /// Sizes of all tool definitions together, by the form of the definitions and the tokenizer.
@@ -57,6 +61,11 @@ fn definition_form(model: &PlannedModel) -> DefinitionForm {
 const MAX_SHARED_MODELS: usize = 32;
 
 impl PaletteEntry {
+    /// Reports each MCP server whose settings refuse every call of the granted tools, once.
+    pub fn report_refused(&self, items: &Items<'_>, found: &mut Diagnostics) {
+        report_drift(items, &self.refused, found);
+    }
+
     /// Returns true if every check has the same result with both palettes.
     fn is_equivalent(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.available().is_estimate();
@@ -115,6 +124,7 @@ pub struct LowerContext<'i, 'w> {
     risk: OnceCell<RiskTable>,
     preload: OnceCell<PreloadSettings>,
     frozen: OnceCell<PlanSettings>,
+    servers: OnceCell<ConfiguredServers>,
     risks: RefCell<BTreeMap<String, Risk>>,
     /// Memo of the models that were resolved, by request. Most directives of a project have one of a few requests.
     models: RefCell<Vec<(Option<ModelRequest>, Rc<PlannedModel>)>>,
@@ -141,6 +151,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             risk: OnceCell::new(),
             preload: OnceCell::new(),
             frozen: OnceCell::new(),
+            servers: OnceCell::new(),
             risks: RefCell::default(),
             models: RefCell::default(),
             definitions: RefCell::default(),
@@ -386,14 +397,25 @@ impl<'i, 'w> LowerContext<'i, 'w> {
 
     fn build_palette(&self, patterns: Option<&[String]>, place: &dyn Fn(&str) -> Option<Span>) -> PaletteEntry {
         let mut diagnostics = Diagnostics::new();
-        let (palette, reads) = self.items.tracked(|| {
+        let mut refused = Vec::new();
+        let (mut palette, reads) = self.items.tracked(|| {
             let preload = self.preload();
             let primaries = palette::granted_primaries(patterns, |pattern| self.items.possible_primaries(pattern));
             let granted = patterns.filter(|_| preload.enabled);
             let reached = granted.map_or_else(Vec::new, |patterns| self.tools().reached(patterns));
             // A tool that cannot be read was already reported by the parser.
-            let reached: Vec<_> =
+            let mut reached: Vec<_> =
                 reached.into_iter().filter_map(|r| self.sized_tool(&r.id).map(|tool| (r, tool))).collect();
+            reached.retain(|(reached, tool)| match self.server_drift(&tool.tool.spec) {
+                Some(drift) if drift.refuses_calls() => {
+                    let because = drift.to_string();
+                    let (tokens, bytes) = (tool.tokens, tool.bytes);
+                    let dropped = DroppedTool { item_id: reached.id.clone(), tokens, bytes, because, refused: true };
+                    refused.push((dropped, drift));
+                    false
+                }
+                _ => true,
+            });
             palette::build(&primaries, &reached, preload, place, &mut diagnostics)
         });
         let heavy = palette
@@ -401,7 +423,17 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             .iter()
             .filter(|d| d.tokens > 0 && palette::tool_name(&d.item_id).len() <= palette::MAX_TOOL_NAME_BYTES);
         let heavy = heavy.map(|d| (d.item_id.to_string(), d.tokens)).collect();
-        PaletteEntry { palette, diagnostics, heavy, reads, openings: RefCell::default() }
+        palette.dropped.extend(refused.iter().map(|(dropped, _)| dropped.clone()));
+        let refused = refused.into_iter().map(|(dropped, drift)| (dropped.item_id, drift)).collect();
+        PaletteEntry { palette, diagnostics, heavy, refused, reads, openings: RefCell::default() }
+    }
+
+    /// Compares a tool with the settings of its MCP server, which are read for the first tool of a server.
+    fn server_drift(&self, spec: &ToolSpec) -> Option<ServerDrift> {
+        if !matches!(spec.kind, ToolKind::Mcp { .. }) {
+            return None;
+        }
+        self.servers.get_or_init(|| ConfiguredServers::read(self.items)).drift_of(spec)
     }
 
     /// Returns true if a span is in a file of the project or the user.

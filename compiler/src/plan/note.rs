@@ -27,6 +27,8 @@ pub enum OmissionReason {
     ConditionFalse,
     Removed,
     DroppedForSize,
+    /// A tool whose calls are all refused.
+    Refused,
 }
 
 impl OmissionReason {
@@ -49,6 +51,7 @@ impl OmissionReason {
             Self::ConditionFalse => "condition_false",
             Self::Removed => "removed",
             Self::DroppedForSize => "dropped_for_size",
+            Self::Refused => "refused",
         }
     }
 }

@@ -81,7 +81,7 @@ pub fn collect_access(world: &dyn World, plan: &Plan) -> Result<PlanAccess, Worl
 /// the tools of the hooks that a run evaluates.
 fn reachable_tools(plan: &Plan) -> BTreeSet<ItemId> {
     let palette = plan.palette.iter().filter_map(|tool| tool.item_id.clone());
-    let dropped = plan.dropped_tools.iter().map(|tool| tool.item_id.clone());
+    let dropped = plan.dropped_tools.iter().filter(|tool| !tool.refused).map(|tool| tool.item_id.clone());
     let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).filter_map(|hook| match hook.action.call() {
         Some(HookCall::Execute { item_type: ItemKind::Tool, item_id, .. }) => ItemId::parse(item_id).ok(),
         Some(HookCall::Execute { .. } | HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => None,

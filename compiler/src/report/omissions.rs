@@ -1,6 +1,7 @@
 //! Token estimates for omitted items. A plan does not contain the estimates, so they cannot change its hash.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
@@ -29,7 +30,7 @@ impl OmittedTokens {
                 }
                 OmissionReason::ConditionFalse | OmissionReason::Removed => of_hook(&items, compilation, &one.id),
                 OmissionReason::Shadowed => shadowed_tokens(world, compilation, &one),
-                OmissionReason::DroppedForSize => None,
+                OmissionReason::DroppedForSize | OmissionReason::Refused => None,
             });
             if let Some(tokens) = tokens {
                 omitted_tokens.insert((one.why.as_str(), one.id), tokens);
@@ -101,6 +102,10 @@ impl World for OneSpace<'_> {
 
     fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
         self.world.context_files()
+    }
+
+    fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError> {
+        self.world.mcp_json()
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -171,7 +171,8 @@ pub fn list_omissions(compilation: &Compilation) -> Vec<Omission> {
     }
     for tool in &compilation.plan.dropped_tools {
         let (id, text) = (tool.item_id.to_string(), tool.because.clone());
-        all.push(Omission { why: OmissionReason::DroppedForSize, id, text, tokens: Some(tool.tokens), place: None });
+        let why = if tool.refused { OmissionReason::Refused } else { OmissionReason::DroppedForSize };
+        all.push(Omission { why, id, text, tokens: Some(tool.tokens), place: None });
     }
     all
 }

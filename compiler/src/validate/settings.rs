@@ -63,7 +63,8 @@ impl ReportedPlaces {
             | ConfigError::Implausible { .. }
             | ConfigError::NeverMatches { .. }
             | ConfigError::UnknownGate { .. }
-            | ConfigError::Servers { .. } => false,
+            | ConfigError::Servers { .. }
+            | ConfigError::StaleServer { .. } => false,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::{NoScriptReader, ScriptReader};
 
-use super::{CONTEXT_FILE_NAMES, ContextFile, USER_CONTEXT_FILE};
+use super::{CONTEXT_FILE_NAMES, ContextFile, MCP_JSON, USER_CONTEXT_FILE};
 use super::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
 type MapFile = (Arc<str>, Arc<[u8]>);
@@ -23,6 +23,8 @@ pub struct MapWorld<'b> {
     context: BTreeMap<(Space, Arc<str>), Arc<[u8]>>,
     /// If set, the only context files: those in `context` and in the fallback world are ignored.
     all_context: Option<Vec<ContextFile>>,
+    /// The project's `.mcp.json`.
+    mcp_json: Option<Arc<[u8]>>,
     fallback: Option<&'b dyn World>,
     scripts: Option<&'b dyn ScriptReader>,
     project_is_user_space: bool,
@@ -86,6 +88,10 @@ impl<'b> MapWorld<'b> {
         };
         if is_context {
             self.context.insert((space, path.into()), content.as_ref().into());
+            return;
+        }
+        if space == Space::Project && path == MCP_JSON {
+            self.mcp_json = Some(content.as_ref().into());
             return;
         }
         let Some(key) = ItemKind::of_path(path) else {
@@ -196,6 +202,14 @@ impl World for MapWorld<'_> {
         let is_on_top = |path: &str| path.matches('/').count() == 1;
         found.retain(|file| is_on_top(&file.path) || file.path.starts_with(ItemKind::Config.folder()));
         Ok(found)
+    }
+
+    fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError> {
+        match (&self.mcp_json, self.fallback) {
+            (Some(own), _) => Ok(Some(own.clone())),
+            (None, Some(world)) => world.mcp_json(),
+            (None, None) => Ok(None),
+        }
     }
 
     fn scripts(&self) -> &dyn ScriptReader {

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::ScriptReader;
@@ -118,6 +119,10 @@ impl<W: World> World for RecordingWorld<W> {
         let found = self.world.context_files()?;
         *self.context.borrow_mut() = found.iter().map(ContextFileRead::of).collect();
         Ok(found)
+    }
+
+    fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError> {
+        self.world.mcp_json()
     }
 
     fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {

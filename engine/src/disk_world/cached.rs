@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rye_compiler::world::{
     ChangedAnswers, ContextFile, Entry, ItemKind, LocatedFile, SkillPath, UnrecognizedFile, World, WorldError,
@@ -142,6 +143,10 @@ impl World for CachedWorld {
 
     fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
         self.disk.misplaced_settings()
+    }
+
+    fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError> {
+        self.disk.mcp_json()
     }
 
     fn read_skill_file(&self, skill: &LocatedFile, path: &SkillPath) -> Result<Option<Vec<u8>>, WorldError> {

@@ -5,7 +5,6 @@
 pub mod config;
 mod connection;
 pub mod listing;
-mod mcp_json;
 mod task_support;
 mod task_support_http;
 mod variables;
@@ -22,8 +21,8 @@ use tokio::time::{Instant, timeout_at};
 use super::process::{BoundedOutput, MAX_KEPT_BYTES};
 use super::{Invocation, Tool, ToolOutcome};
 use crate::BoxFuture;
-pub use config::McpServer;
 pub use connection::{McpConnection, McpError};
+pub use rye_compiler::mcp_servers::McpServer;
 
 /// Timeout for a server to start and list its tools.
 pub const MCP_START_TIMEOUT: Duration = Duration::from_secs(30);

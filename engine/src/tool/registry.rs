@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "mcp")]
+use rye_compiler::mcp_servers::ServerDrift;
 use rye_compiler::tool_spec::{RESOLVED_CONFIG, ToolKind, ToolSpec};
 use rye_compiler::world::Space;
 use serde_json::Value;
@@ -70,13 +72,8 @@ pub enum RegistryError {
     #[error("no tool named `{name}` is built in; there are {known}")]
     UnknownBuiltin { name: String, known: String },
     #[cfg(feature = "mcp")]
-    #[error("no MCP server `{server}` is configured, in `.mcp.json` or `.ai/config/mcp.yaml`")]
-    UnknownServer { server: String },
-    #[cfg(feature = "mcp")]
-    #[error(
-        "the settings of the MCP server `{server}` changed since its tools were listed; run `rye mcp refresh {server}`"
-    )]
-    OtherServer { server: String },
+    #[error("{drift}; {}", .drift.help())]
+    Server { drift: ServerDrift },
     #[cfg(not(feature = "mcp"))]
     #[error("rye was built without tools of MCP servers")]
     WithoutMcp,
@@ -161,16 +158,13 @@ impl ToolRegistry {
             }
             ToolKind::Http(http) => Arc::new(HttpTool { http: http.clone(), file: file.clone(), timeout, environment }),
             #[cfg(feature = "mcp")]
-            ToolKind::Mcp { server, tool, sha256, server_sha256, runs, sandbox } => {
-                let configured =
-                    file.server.clone().ok_or_else(|| RegistryError::UnknownServer { server: server.clone() })?;
-                // Start exactly the server that the user approved.
-                let needs = configured.required_openings();
-                let shown = *runs == configured.describe() && *sandbox == configured.isolation();
-                let granted = needs.write == spec.needs.write && needs.net == spec.needs.net;
-                if configured.transport_sha256() != *server_sha256 || !shown || !granted {
-                    return Err(RegistryError::OtherServer { server: server.clone() });
+            ToolKind::Mcp { server, tool, sha256, .. } => {
+                let drift = ServerDrift::of_tool(spec, file.server.as_ref());
+                if let Some(drift) = drift.filter(ServerDrift::refuses_calls) {
+                    return Err(RegistryError::Server { drift });
                 }
+                let missing = || RegistryError::Server { drift: ServerDrift::Missing { server: server.clone() } };
+                let configured = file.server.clone().ok_or_else(missing)?;
                 Arc::new(super::mcp::McpTool {
                     servers: Arc::clone(&self.servers),
                     server: configured,

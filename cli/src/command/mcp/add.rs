@@ -5,8 +5,9 @@ use std::path::Path;
 
 use clap::{ArgGroup, Args};
 use rye_compiler::item::Items;
+use rye_compiler::mcp_servers::id_segment;
 use rye_engine::rooted_dir::RootedDir;
-use rye_engine::tool::mcp::{McpServer, config, listing};
+use rye_engine::tool::mcp::{McpServer, config};
 use serde_json::{Map, Value, json};
 
 use crate::CommandError;
@@ -48,7 +49,7 @@ pub fn add_server(
     spaces: &Spaces,
 ) -> Result<AddedServer, CommandError> {
     let name = &args.name;
-    if listing::id_segment(name).as_ref() != Some(name) {
+    if id_segment(name).as_ref() != Some(name) {
         let invalid = format!("the name `{}` is invalid", name.escape_debug());
         return Err(
             CommandError::usage(invalid).with_help("use letters, digits, `_` and `-`: `rye mcp add my-server -- …`")
@@ -77,7 +78,7 @@ impl AddedServer {
         if spaces.own {
             return Ok(());
         }
-        Ok(spaces.trust().record_trust(self.server.trust_requirement().as_slice())?)
+        Ok(spaces.trust().record_trust(config::trust_requirement(&self.server).as_slice())?)
     }
 
     /// Removes the server from the file.
@@ -97,8 +98,7 @@ fn restore_file(before: Option<&[u8]>, spaces: &Spaces) -> Result<(), CommandErr
 
 fn find_server(name: &str, spaces: &Spaces) -> Result<McpServer, CommandError> {
     let world = spaces.open()?;
-    let mut all = config::read_servers(&spaces.project, &Items::new(&world))
-        .map_err(|error| CommandError::usage(error.with_line()))?;
+    let mut all = config::read_servers(&Items::new(&world)).map_err(|error| CommandError::usage(error.with_line()))?;
     all.remove(name).ok_or_else(|| CommandError::failed(format!("`{SERVERS_FILE}` does not configure `{name}`")))
 }
 

@@ -55,10 +55,13 @@ pub(super) struct DependencyLog {
     /// The state of the world when the reads were recorded; `None` if the world does not track changes.
     state: Option<WorldState>,
     frames: RefCell<Vec<Vec<Dependency>>>,
+    /// The content of `.mcp.json` when it was read; `None` if it was not read.
+    mcp_json: RefCell<Option<McpJsonResult>>,
     /// The number of sources that no item uses any more.
     unused_sources: Cell<usize>,
 }
 
+type McpJsonResult = Result<Option<Arc<[u8]>>, WorldError>;
 type CandidatesResult = Result<Vec<LocatedFile>, WorldError>;
 
 /// Unused sources are tolerated up to this number, or up to the number of used sources if that is larger.
@@ -204,6 +207,10 @@ impl DependencyLog {
         }
     }
 
+    pub(super) fn record_mcp_json(&self, read: &McpJsonResult) {
+        *self.mcp_json.borrow_mut() = Some(read.clone());
+    }
+
     pub(super) fn unused_sources(&self) -> usize {
         self.unused_sources.get()
     }
@@ -222,7 +229,9 @@ fn find_changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option
     if !cache.unlisted.borrow().is_empty() {
         return None;
     }
-    let mut changes = Invalidation::default();
+    // The servers are settings, on which every result depends.
+    let everything = log.mcp_json.borrow().as_ref().is_some_and(|given| world.mcp_json() != *given);
+    let mut changes = Invalidation { everything, ..Invalidation::default() };
     let mut lists: ItemLists = std::array::from_fn(|_| Arc::default());
     let touched = log.state.as_ref().and_then(|before| world.changed_since(before));
     for ((kind, slot), (known, given)) in

@@ -12,6 +12,7 @@ use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
 use crate::compile::Compilation;
 use crate::hook::HookCall;
 use crate::item::{Items, Tool};
+use crate::mcp_servers::{ConfiguredServers, ServerDrift};
 use crate::primary::{ItemType, Primary, format_capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::value::Type;
@@ -52,6 +53,44 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         }
         for (direction, what) in before {
             add(direction, what);
+        }
+    }
+    changes.extend(compare_servers(trees, old.intersection(&new)));
+    changes
+}
+
+/// Compares the settings of MCP servers with the tools that both plans reach: a difference refuses every call.
+fn compare_servers<'t>(trees: &DiffSides<'_>, tools: impl Iterator<Item = &'t ItemId>) -> Vec<PlanChange> {
+    let is_of_server = |items: &Items<'_>, id: &ItemId| {
+        items.tool(id).is_some_and(|tool| matches!(tool.spec.kind, ToolKind::Mcp { .. }))
+    };
+    let tools: Vec<&ItemId> = tools.filter(|id| is_of_server(&trees.old, id) && is_of_server(&trees.new, id)).collect();
+    if tools.is_empty() {
+        return Vec::new();
+    }
+    let refusals = |items: &Items<'_>| {
+        let servers = ConfiguredServers::read(items);
+        let drift = |id: &&ItemId| servers.drift_of(&items.tool(id)?.spec).filter(ServerDrift::refuses_calls);
+        tools.iter().map(drift).collect::<Vec<_>>()
+    };
+    let mut changes: Vec<PlanChange> = Vec::new();
+    for (id, (was, is)) in tools.iter().zip(refusals(&trees.old).into_iter().zip(refusals(&trees.new))) {
+        let Some(ToolKind::Mcp { server, .. }) = trees.new.tool(id).map(|tool| tool.spec.kind.clone()) else {
+            continue;
+        };
+        let (direction, what) = match (was, is) {
+            (None, Some(drift)) => (Direction::Narrowed, format!("every call of its tools is refused: {drift}")),
+            (Some(_), None) => (Direction::Widened, "calls of its tools run again".to_owned()),
+            (Some(was), Some(is)) if was != is => {
+                (Direction::Neutral, format!("every call of its tools is refused: {is}"))
+            }
+            (Some(_), Some(_)) | (None, None) => continue,
+        };
+        let source = ItemId::parse("mcp").ok().and_then(|mcp| trees.file(ItemKind::Config, &mcp));
+        let what = format!("MCP server {server}: {what}");
+        let change = PlanChange { area: ChangeArea::Tool, what, direction, source };
+        if !changes.contains(&change) {
+            changes.push(change);
         }
     }
     changes

@@ -159,7 +159,8 @@ pub struct ReasonReport {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AbsentReport {
-    /// `suppressed`, `shadowed`, `deduplicated`, `condition_false`, `removed` or `dropped_for_size`.
+    /// `suppressed`, `shadowed`, `deduplicated`, `condition_false`, `removed`, `dropped_for_size` or
+    /// `refused`.
     pub why: String,
     pub id: String,
     pub text: String,
@@ -215,6 +216,9 @@ pub struct DroppedReport {
     pub tokens: u64,
     pub bytes: u64,
     pub because: String,
+    /// True if every call of the tool is refused; false if `rye_execute` can still call it.
+    #[serde(default)]
+    pub refused: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -486,8 +490,8 @@ fn sent_tool(model: &PlannedModel, tool: &PaletteTool) -> Option<SentToolReport>
 }
 
 fn report_dropped(tool: &DroppedTool) -> DroppedReport {
-    let DroppedTool { item_id, tokens, bytes, because } = tool.clone();
-    DroppedReport { id: item_id.to_string(), tokens, bytes, because }
+    let DroppedTool { item_id, tokens, bytes, because, refused } = tool.clone();
+    DroppedReport { id: item_id.to_string(), tokens, bytes, because, refused }
 }
 
 fn report_hook(hook: &PlannedHook, trace: &HookTrace) -> HookReport {

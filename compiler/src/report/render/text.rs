@@ -306,16 +306,15 @@ fn write_palette(out: &mut String, compilation: &Compilation) {
     };
     let columns = [Align::Right, Align::Right, Align::Left, Align::Left, Align::Left];
     push_table(out, &columns, &plan.palette.iter().map(row).collect::<Vec<_>>());
-    if !plan.dropped_tools.is_empty() {
-        write_heading(out, "Not in the palette", "still reachable through rye_execute");
+    for (refused, note) in [(false, "still reachable through rye_execute"), (true, "every call is refused")] {
         let row = |tool: &crate::plan::DroppedTool| {
             vec![group_thousands(tool.tokens), tool.item_id.to_string(), tool.because.clone()]
         };
-        push_table(
-            out,
-            &[Align::Right, Align::Left, Align::Left],
-            &plan.dropped_tools.iter().map(row).collect::<Vec<_>>(),
-        );
+        let rows: Vec<_> = plan.dropped_tools.iter().filter(|tool| tool.refused == refused).map(row).collect();
+        if !rows.is_empty() {
+            write_heading(out, "Not in the palette", note);
+            push_table(out, &[Align::Right, Align::Left, Align::Left], &rows);
+        }
     }
 }
 

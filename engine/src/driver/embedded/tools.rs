@@ -274,8 +274,6 @@ impl EmbeddedDriver {
         let (plan, wanted, hook) = (Arc::clone(&self.plan), id.clone(), hook.cloned());
         let parameters = parameters.as_object().cloned().unwrap_or_default();
         let engine = Arc::clone(&self.engine);
-        #[cfg(feature = "mcp")]
-        let project = self.engine.project.clone();
         let found = self
             .engine
             .with_world(move |world| {
@@ -298,7 +296,7 @@ impl EmbeddedDriver {
                 #[cfg(feature = "mcp")]
                 let server = match &tool.spec.kind {
                     ToolKind::Mcp { server, .. } => {
-                        mcp::config::read_servers(&project, &items).map_err(|error| error.message)?.remove(server)
+                        mcp::config::read_servers(&items).map_err(|error| error.message)?.remove(server)
                     }
                     ToolKind::Builtin { .. }
                     | ToolKind::Command { .. }
@@ -311,7 +309,7 @@ impl EmbeddedDriver {
                     requirement_of_call(&tool, sha256, &items.sources(), Some(call)).into_iter().collect();
                 executes.extend(requirement_of_settings(&world, &tool));
                 #[cfg(feature = "mcp")]
-                executes.extend(server.as_ref().and_then(mcp::McpServer::trust_requirement));
+                executes.extend(server.as_ref().and_then(mcp::config::trust_requirement));
                 let missing = |now: TrustSnapshot<'_>| now.missing(&executes).map(|missing| missing.len());
                 match engine.trust.snapshot().and_then(missing) {
                     Ok(0) => {}

@@ -1,7 +1,8 @@
 //! The parsing of calls: determines the action of a call of a palette tool or of a primary.
 
 use rye_compiler::diagnostics::closest;
-use rye_compiler::plan::{PalettePrimary as Action, PaletteTool, Plan};
+use rye_compiler::palette::tool_name;
+use rye_compiler::plan::{DroppedTool, PalettePrimary as Action, PaletteTool, Plan};
 use rye_compiler::primary::{ExecuteRequest, FetchRequest, ItemType, SignRequest};
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
@@ -72,6 +73,11 @@ fn parse_async_tool_call(plan: &Plan, directive: ItemId, inputs: Map<String, Val
 
 /// Describes a call of a tool that is not in the palette, with a suggestion.
 pub(super) fn describe_unknown_tool(plan: &Plan, name: &str) -> String {
+    let is_meant =
+        |tool: &&DroppedTool| tool.refused && (tool_name(&tool.item_id) == name || tool.item_id.as_str() == name);
+    if let Some(tool) = plan.dropped_tools.iter().find(is_meant) {
+        return format!("every call of `{name}` is refused: {}", tool.because);
+    }
     let known: Vec<&str> = plan.palette.iter().map(|tool| &*tool.name).collect();
     let meant = closest(name, known.iter().copied()).map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
     let known = if known.is_empty() {

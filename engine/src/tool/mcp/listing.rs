@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use rye_compiler::mcp_servers::id_segment;
 use rye_compiler::tool_spec::{ToolSpec, ToolSpecError, ToolSpecErrorKind};
 use rye_grammar::SourceId;
 use rye_grammar::tool_header::{self, NoScriptReader, ToolLanguage};
@@ -124,12 +125,4 @@ pub fn server_items(server: &McpServer, definitions: &[McpToolDefinition]) -> Re
         }
     }
     Ok(items)
-}
-
-/// Converts a foreign name to a segment of an id: invalid characters become `_` (`language.md` 1). `None` if the name
-/// is empty or too long.
-pub fn id_segment(name: &str) -> Option<String> {
-    let text: String =
-        name.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect();
-    (!text.is_empty() && text.len() <= 128).then_some(text)
 }

@@ -290,15 +290,14 @@ async fn tool_that_requires_a_task_is_refused_before_any_call() {
 }
 
 fn configured(json: Option<&str>, yaml: Option<&str>) -> Result<BTreeMap<String, McpServer>, config::ServersError> {
-    let dir = tempfile::tempdir().unwrap();
-    if let Some(json) = json {
-        std::fs::write(dir.path().join(".mcp.json"), json).unwrap();
-    }
     let mut world = MapWorld::new();
+    if let Some(json) = json {
+        world.insert(Space::Project, ".mcp.json", json);
+    }
     if let Some(yaml) = yaml {
         world.insert(Space::Project, ".ai/config/mcp.yaml", yaml);
     }
-    config::read_servers(Path::new(dir.path()), &Items::new(&world))
+    config::read_servers(&Items::new(&world))
 }
 
 #[test]
@@ -399,7 +398,7 @@ fn servers_of_both_files_are_merged() {
         "b": {"url": "https://\u0430pi.example/mcp"}}}"#;
     let all = configured(Some(json), None).unwrap();
     assert_eq!(all["a"].describe(), "node --require=./a.js s.js, with \"NODE_OPTIONS=-r ./b.js\"");
-    let programs = all["a"].trust_requirement().unwrap().programs;
+    let programs = config::trust_requirement(&all["a"]).unwrap().programs;
     assert!(["./a.js", "s.js", "./b.js"].iter().all(|file| programs.iter().any(|p| p == file)), "{programs:?}");
     let bare = r#"{"mcpServers": {"a": {"command": "x", "sandbox": "none", "env": {"LD_LIBRARY_PATH": "lib"}}}}"#;
     assert_eq!(configured(Some(bare), None).unwrap()["a"].describe(), "x, with LD_LIBRARY_PATH=lib");

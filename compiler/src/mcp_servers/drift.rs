@@ -1,0 +1,96 @@
+//! Differences between the settings of a server and the tool files that `rye mcp refresh` wrote for it. A plan and a
+//! call use the same comparison, so a plan offers no tool whose calls are refused.
+
+use std::collections::BTreeMap;
+
+use super::{McpServer, read_servers};
+use crate::item::Items;
+use crate::tool_spec::{ToolKind, ToolSpec};
+
+/// A difference between a server's settings and a tool file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum ServerDrift {
+    #[error("the MCP servers cannot be read: {why}")]
+    Unreadable { why: String },
+    #[error("no MCP server `{server}` is configured, in `.mcp.json` or `.ai/config/mcp.yaml`")]
+    Missing { server: String },
+    #[error("the settings of the MCP server `{server}` changed since its tools were listed")]
+    Changed { server: String },
+    /// The settings pass the key of a provider to the server. Known only if the keys of providers were read.
+    #[error("the MCP server `{server}` requests `{variable}`, which holds a provider's key")]
+    ProviderKey { server: String, variable: String },
+    /// The only difference that refuses no call: a call has the timeout of the tool file.
+    #[error("the timeout of the MCP server `{server}` is {configured} s, but its tools were listed with {listed} s")]
+    Timeout { server: String, configured: u64, listed: u64 },
+}
+
+impl ServerDrift {
+    /// Compares a tool with the settings of its server; `None` if they agree, or if the tool is not a server's tool.
+    pub fn of_tool(spec: &ToolSpec, configured: Option<&McpServer>) -> Option<Self> {
+        let ToolKind::Mcp { server, server_sha256, runs, sandbox, .. } = &spec.kind else { return None };
+        let Some(configured) = configured else { return Some(Self::Missing { server: server.clone() }) };
+        // Only the server that the user approved may start.
+        let needs = configured.required_openings();
+        let shown = *runs == configured.describe() && *sandbox == configured.isolation();
+        let granted = needs.write == spec.needs.write && needs.net == spec.needs.net;
+        if configured.transport_sha256() != *server_sha256 || !shown || !granted {
+            return Some(Self::Changed { server: server.clone() });
+        }
+        if let Some(variable) = configured.keys.first() {
+            return Some(Self::ProviderKey { server: server.clone(), variable: variable.clone() });
+        }
+        let (configured, listed) = (configured.timeout.as_secs(), spec.timeout_seconds);
+        (configured != listed).then(|| Self::Timeout { server: server.clone(), configured, listed })
+    }
+
+    /// Returns the fix, as an instruction.
+    pub fn help(&self) -> String {
+        match self {
+            Self::Unreadable { .. } => "correct the settings of the servers; check with `rye mcp list`".to_owned(),
+            Self::Missing { server } => format!(
+                "configure the server again, for example with `rye mcp add {server}`, or delete `.ai/tools/mcp/{server}/` and the grants of its tools"
+            ),
+            Self::Changed { server } | Self::Timeout { server, .. } => {
+                format!("run `rye mcp refresh {server}`, or undo the change of the settings")
+            }
+            Self::ProviderKey { variable, .. } => {
+                format!(
+                    "remove `{variable}` from the settings of the server: provider keys are never passed to servers"
+                )
+            }
+        }
+    }
+
+    /// Returns true if every call of the tool is refused.
+    pub fn refuses_calls(&self) -> bool {
+        !matches!(self, Self::Timeout { .. })
+    }
+}
+
+/// The servers of a project, read once for all tools.
+pub struct ConfiguredServers(Result<BTreeMap<String, McpServer>, String>);
+
+impl ConfiguredServers {
+    /// Reads the servers, without the variables that hold the keys of providers.
+    pub fn read(items: &Items<'_>) -> Self {
+        Self(read_servers(items).map_err(|error| error.message))
+    }
+
+    /// Reads the servers, and which of them request the key of a provider.
+    pub fn read_with_keys(items: &Items<'_>) -> Self {
+        let mut servers = Self::read(items);
+        if let Ok(all) = &mut servers.0 {
+            super::find_provider_keys(items, all);
+        }
+        servers
+    }
+
+    /// Compares a tool with the settings of its server; `None` if they agree, or if the tool is not a server's tool.
+    pub fn drift_of(&self, spec: &ToolSpec) -> Option<ServerDrift> {
+        let ToolKind::Mcp { server, .. } = &spec.kind else { return None };
+        match &self.0 {
+            Ok(servers) => ServerDrift::of_tool(spec, servers.get(server)),
+            Err(why) => Some(ServerDrift::Unreadable { why: why.clone() }),
+        }
+    }
+}
