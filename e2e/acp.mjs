@@ -1,8 +1,8 @@
-// Independent clients of `rye acp`: the TypeScript SDK here, the Python SDK in `acp_client.py`. Each one opens a session, prompts, answers a
-// permission request, cancels, lists and loads. Prints `ok` or `FAIL` for each client.
+// Independent clients of `rye acp`: the TypeScript SDK here, the Python SDK in `acp_client.py`, the program `acp-cli`. Each one opens a
+// session, prompts, answers a permission request and cancels; the SDKs also list and load. Prints `ok` or `FAIL` for each client.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable, Writable } from "node:stream";
@@ -11,6 +11,7 @@ import { client, methods, ndJsonStream } from "@agentclientprotocol/sdk";
 
 const RYE = process.argv[2];
 const PYTHON_SDK = "agent-client-protocol==0.12.1";
+const ACP_CLI = "0.3.1";
 
 const DIRECTIVE = `# Talk
 
@@ -100,8 +101,50 @@ async function python(root) {
   execFileSync(program, [join(import.meta.dirname, "acp_client.py"), RYE, root], { stdio: ["ignore", "inherit", "inherit"] });
 }
 
+/** The events of all threads of the project. */
+function events(root) {
+  const threads = join(root, ".ai/state/threads");
+  const files = existsSync(threads) ? readdirSync(threads, { recursive: true }) : [];
+  const texts = files.filter((name) => name.endsWith("transcript.jsonl")).map((name) => readFileSync(join(threads, name), "utf8"));
+  // The last line may be incomplete while the thread runs.
+  return texts.flatMap((text) => text.split("\n").slice(0, -1)).map((line) => JSON.parse(line));
+}
+
+async function waitFor(root, isExpected) {
+  for (let tries = 0; !events(root).some(isExpected); tries += 1) {
+    assert.ok(tries < 600, "the expected event does not occur");
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+/** The program `acp-cli`. It lists and loads only its own records of sessions, so it sends no `session/list` and no `session/load`. */
+async function acpCli(root) {
+  const folder = join(import.meta.dirname, ".acp-cli");
+  const program = join(folder, "bin/acp-cli");
+  if (!existsSync(program)) {
+    const args = ["install", "acp-cli", "--version", ACP_CLI, "--locked", "--debug", "--quiet", "--root", folder];
+    execFileSync("cargo", args, { stdio: ["ignore", "ignore", "inherit"] });
+  }
+  const agent = (script) => ({ command: RYE, args: ["acp", "talk", "--script", script] });
+  mkdirSync(join(root, ".home/.acp-cli"));
+  writeFileSync(join(root, ".home/.acp-cli/config.json"), JSON.stringify({ agents: { rye: agent("script.yaml"), slow: agent("slow.yaml") } }));
+  writeFileSync(join(root, "slow.yaml"), "steps: [{ text: Never., delay_ms: 60000 }]\n");
+  const run = (...args) => execFileSync(program, args, { ...inside(root), encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
+  assert.equal(run("rye", "--approve-all", "exec", "go"), "Done.");
+  assert.equal(readFileSync(join(root, "out/log"), "utf8"), "one\n");
+  assert.equal(run("rye", "--deny-all", "exec", "go"), "Done.");
+  assert.equal(readFileSync(join(root, "out/log"), "utf8"), "one\n");
+  rmSync(join(root, ".ai/state"), { recursive: true });
+  const waiting = spawn(program, ["slow", "--approve-all", "wait"], { ...inside(root), stdio: "ignore" });
+  const ended = new Promise((resolve) => waiting.on("close", resolve));
+  await waitFor(root, (event) => event.type === "attempt_intended");
+  run("slow", "cancel");
+  await ended;
+  await waitFor(root, (event) => event.type === "prompt_ended" && event.status === "interrupted");
+}
+
 let failed = 0;
-for (const [name, drive] of Object.entries({ typescript, python })) {
+for (const [name, drive] of Object.entries({ typescript, python, "acp-cli": acpCli })) {
   const root = project();
   try {
     await drive(root);

@@ -10,8 +10,11 @@ mod acp_schema;
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::collections::BTreeSet;
+
 use acp::{AcpClient, acp_project, asked, prompt, text, updates};
 use rye::talk_directive;
+use rye_engine::trust::{ApprovedCommands, Trust};
 use serde_json::{Value, json};
 
 const BASH: &str = "<tool write=\"out/\">rye.bash.bash</tool>";
@@ -314,10 +317,10 @@ fn notices_and_compactions_are_sent_only_to_clients_that_show_them() {
         let compacted = client.prompt(&id, "/compact");
         let second = client.prompt(&id, "second");
         // The summary is no reply, and the next reply is sent once.
-        assert_eq!(
-            [&first, &compacted, &second].map(|one| text(one, "agent_message_chunk")),
-            ["One.", "", "The summary."]
-        );
+        let note = "The model now reads a summary in place of the earlier conversation.\n";
+        // The summary is made after the response to `/compact`, so its text may follow with the next prompt.
+        let texts = [&first, &compacted, &second].map(|one| text(one, "agent_message_chunk"));
+        assert_eq!(texts.concat(), format!("One.{}The summary.", if shows { "" } else { note }));
         let all = [&opened, &first, &compacted, &second];
         let titles: Vec<&str> = all
             .iter()
@@ -337,6 +340,25 @@ fn notices_and_compactions_are_sent_only_to_clients_that_show_them() {
 }
 
 const HOOKS: &str = "hooks:\n  - id: broken\n    event: input\n    action: { primary: execute, item_type: tool, item_id: team/broken }\n";
+
+#[test]
+fn command_that_is_approved_for_the_project_is_not_asked() {
+    let call = |command: &str| format!("{{ name: rye_bash_bash, input: {{ command: '{command}' }} }}");
+    let calls = ["mkdir out/a", "mkdir out/b && touch out/c"].map(call).join(", ");
+    let place = acp_project(BASH, &format!("{{ tool_calls: [{calls}] }}, {{ text: Done. }}"));
+    let trust = Trust::recorded(&place.user(), &place.project(), BTreeSet::new());
+    let capability = "rye.execute.tool.rye.bash.bash".to_owned();
+    trust.record_commands(ApprovedCommands { capability, starts_with: vec!["mkdir".to_owned()] }).unwrap();
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    client.permission = Some("no");
+    let done = client.prompt(&session, "go");
+    // The second command is not simple.
+    assert_eq!(asked(&done).len(), 1, "{:?}", asked(&done));
+    let made = ["out/a", "out/b"].map(|path| place.project().join(path).exists());
+    assert_eq!(made, [true, false]);
+    client.end();
+}
 
 #[test]
 fn required_inputs_are_asked_with_a_form_or_listed_in_the_error() {

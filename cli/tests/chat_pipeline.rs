@@ -5,6 +5,8 @@
 
 #[path = "support/chat_client.rs"]
 mod chat_client;
+#[path = "support/chat_project.rs"]
+mod chat_project;
 #[path = "support/chat_schema.rs"]
 mod chat_schema;
 #[path = "support/recorder.rs"]
@@ -15,6 +17,7 @@ mod rye;
 use std::sync::mpsc::channel;
 
 use chat_client::ChatClient;
+use chat_project::{write_commands, write_provider};
 use recorder::{ApiFormat, Recorder};
 use rye::{TestProject, talk_directive};
 use serde_json::{Value, json};
@@ -36,14 +39,7 @@ fn project(hooks: &str, steps: &str) -> TestProject {
 fn use_model(place: &TestProject, server: &Recorder, wire: ApiFormat) {
     let directive = talk_directive(9, TOOLS).replace("\"scripted\"", "\"local\"");
     place.write(".ai/directives/talk.md", &directive);
-    let (wire, url) = (wire.names().0, &server.url);
-    place.write(
-        ".ai/config/agent/providers/local.yaml",
-        &format!(
-            "id: local\nwire: {wire}\nbase_url: {url}\ndefault_tier: fast\ntiers: {{ fast: m }}\nmodels:\n  \
-             - {{ id: m, context_window: 200000, max_output: 2000, tool_use: native, prices: {{ input: \"1\", output: \"5\" }} }}\n",
-        ),
-    );
+    write_provider(place, server, wire);
 }
 
 /// Returns the bodies of the recorded requests as texts.
@@ -229,18 +225,6 @@ fn messages_for_resumed_and_forked_threads_run_the_hooks_of_a_prompt() {
     checks(&thread_of(&opened), "on the branch");
 }
 
-/// Commands whose answers are shown, and sent with the next prompt.
-const COMMANDS: &str = r#"commands:
-  - id: where
-    execute: { item_type: tool, item_id: team/answer, params: { action: show, text: "of ${args}" } }
-  - id: later
-    execute: { item_type: tool, item_id: team/answer, params: { action: next_turn, text: "Also ${args}." } }
-"#;
-const ANSWER: &str = r#"#!/bin/sh
-# rye: {description: Answers a command., parameters: {type: object, properties: {action: {type: string}, text: {type: string}}}}
-printf '{"action":"%s","text":"%s"}' "$RYE_PARAM_action" "$RYE_PARAM_text"
-"#;
-
 // shows: interactive 7.2: `/cmd` while streaming answers, no event but `command_ran`, no request
 #[test]
 fn command_is_answered_while_a_reply_streams_and_causes_no_request() {
@@ -249,8 +233,7 @@ fn command_is_answered_while_a_reply_streams_and_causes_no_request() {
         let server = Recorder::start_paced(wire, move || finished.recv().unwrap());
         let place = project("  - { id: all, event: input, action: { transform: \"${text} (seen)\" } }\n", "");
         use_model(&place, &server, wire);
-        place.write(".ai/config/agent/chat.yaml", COMMANDS);
-        place.write(".ai/tools/team/answer.sh", ANSWER);
+        write_commands(&place);
         let mut client = ChatClient::start_with_model(&place, &["talk"]);
         client.ask(json!({"type": "prompt", "message": "work"}));
         client.event("token_delta");
@@ -262,7 +245,8 @@ fn command_is_answered_while_a_reply_streams_and_causes_no_request() {
             (&json!("where"), &json!("of main.rs"), &json!("show"))
         );
         assert_eq!(client.ask(json!({"type": "cost"}))["success"], true, "{wire:?}");
-        // The record of the typed line precedes its answer. The model still streams.
+        // The record of the typed line precedes its answer. The model still streams: the server sends nothing more until
+        // the test finishes the reply below.
         let events = client.seen[streamed..].iter().filter_map(|line| line["event"]["type"].as_str());
         assert_eq!(events.collect::<Vec<_>>(), ["mail", "command_ran"], "{wire:?}");
         assert_eq!(bodies(&server).len(), 1, "{wire:?}");
@@ -285,8 +269,7 @@ fn messages_of_a_prompt_have_their_order_and_its_system_prompt_ends_with_it() {
             - { id: tone2, event: before_agent_start, condition: \"system_prompt contains 'Tone one.'\", action: { system_prompt: { append: \"Tone two.\" } } }\n";
         let place = project(hooks, "");
         use_model(&place, &server, wire);
-        place.write(".ai/config/agent/chat.yaml", COMMANDS);
-        place.write(".ai/tools/team/answer.sh", ANSWER);
+        write_commands(&place);
         let mut client = ChatClient::start_with_model(&place, &["talk"]);
         client.ask(json!({"type": "mode", "mode": "auto", "confirm": true}));
         client.ask(json!({"type": "bash", "command": "echo from the shell"}));

@@ -19,6 +19,7 @@ mod lines;
 mod map;
 mod open_session;
 mod options;
+mod pending;
 mod permission;
 mod prompt;
 mod session_task;

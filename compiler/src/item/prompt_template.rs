@@ -17,7 +17,7 @@ const MISSPELT_PLACEHOLDERS: &[&str] = &["$0", "$ARGUMENT", "$ARGS", "$Arguments
 /// Number of arguments with which a template is filled on trial, to find the arguments that its placeholders use.
 const MAX_HINTED_ARGUMENTS: usize = 20;
 /// The built-in commands of all front ends. A declared command cannot have one of these names.
-pub const BUILT_IN_COMMANDS: [&str; 28] = [
+pub const BUILT_IN_COMMANDS: [&str; 30] = [
     "help",
     "exit",
     "quit",
@@ -46,6 +46,8 @@ pub const BUILT_IN_COMMANDS: [&str; 28] = [
     "approvals",
     "export",
     "copy",
+    "steer",
+    "follow-up",
 ];
 
 /// Maximum length in bytes of the name in a placeholder with braces, such as `{{name}}`.

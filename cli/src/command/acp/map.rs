@@ -29,6 +29,9 @@ const PLAN_KEY: &str = "plan";
 /// Code of a prompt whose model refused to answer.
 const REFUSED_CODE: &str = "refused";
 
+/// The text for a client that does not show compactions.
+const COMPACTED_NOTE: &str = "The model now reads a summary in place of the earlier conversation.\n";
+
 /// Maximum length of each text of a change in an update, in bytes.
 const MAX_DIFF_BYTES: usize = 256 * 1024;
 
@@ -130,9 +133,10 @@ impl UpdateMapper {
         {
             return vec![SessionUpdate::CurrentModeUpdate(CurrentModeUpdate::new(mode.as_str()))];
         }
-        if let EventBody::Compacted(compacted) = body
-            && self.has_compactions
-        {
+        if let EventBody::Compacted(compacted) = body {
+            if !self.has_compactions {
+                return vec![agent_text(COMPACTED_NOTE)];
+            }
             let id = format!("compaction-{}", compacted.through);
             let summary = vec![text_block(&compacted.summary)];
             let update = CompactionUpdate::new(id, CompactionStatus::Completed).summary(summary);

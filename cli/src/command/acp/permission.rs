@@ -8,8 +8,9 @@ use agent_client_protocol::v1::schema::{
     ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
 };
 use rye::{Answer, Question};
+use serde_json::Value;
 
-use crate::command::run::ask::ThreadGrant;
+use crate::command::run::ask::{ThreadGrant, is_approved_in_project};
 use crate::present::truncate_line;
 use crate::workspace::Spaces;
 
@@ -38,11 +39,14 @@ impl SessionGrants {
         lock(&self.prompt).clear();
     }
 
-    /// Returns true if the user allowed the capability of a question for the prompt, the session or the project.
+    /// Returns true if the user allowed the capability of a question for the prompt, the session or the project, or the
+    /// commands of the question for the project.
     pub fn allows(&self, question: &Question, spaces: &Spaces) -> bool {
-        let Some(capability) = capability_of(question) else { return false };
-        let is_given = lock(&self.prompt).contains(&capability) || lock(&self.session).contains(&capability);
-        is_given || spaces.trust().snapshot().is_ok_and(|trust| trust.allows(&capability))
+        let Some(grant) = grant_of(question) else { return false };
+        let is_given = |given: &Mutex<BTreeSet<String>>| lock(given).contains(&grant.capability);
+        is_given(&self.prompt)
+            || is_given(&self.session)
+            || is_approved_in_project(&spaces.trust(), &grant.capability, input_of(question).as_ref())
     }
 
     /// Converts the answer of the client, and records an approval that lasts longer than the call. If the approval
@@ -54,7 +58,7 @@ impl SessionGrants {
         spaces: &Spaces,
     ) -> (Answer, Option<String>) {
         let RequestPermissionOutcome::Selected(selected) = outcome else { return (Answer::Refuse, None) };
-        let capability = capability_of(question);
+        let capability = grant_of(question).map(|grant| grant.capability);
         match (&*selected.option_id.0, capability) {
             (ONCE, _) => (Answer::Approve, None),
             (PROMPT, Some(capability)) => {
@@ -74,9 +78,13 @@ impl SessionGrants {
     }
 }
 
-fn capability_of(question: &Question) -> Option<String> {
-    let grant = ThreadGrant::parse_request(&question.thread, &question.what).filter(|_| !question.is_limit);
-    grant.map(|grant| grant.capability)
+fn grant_of(question: &Question) -> Option<ThreadGrant> {
+    ThreadGrant::parse_request(&question.thread, &question.what).filter(|_| !question.is_limit)
+}
+
+/// Returns the input of the call that waits; `None` for a limit.
+fn input_of(question: &Question) -> Option<Value> {
+    serde_json::from_str(question.what.split_once(" with ")?.1).ok()
 }
 
 /// Creates the request to the client. `call` is the id of the call that waits.

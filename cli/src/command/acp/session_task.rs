@@ -1,6 +1,5 @@
 //! The task of one session: passes prompts to its thread, and events and questions to the client.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use agent_client_protocol::v1::Responder;
@@ -17,6 +16,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::agent::invalid;
 use super::map::{UpdateMapper, agent_text, stop_reason};
 use super::open_session::OpenSession;
+use super::pending::{PendingPrompts, PromptOutcome};
 use super::permission::{SessionGrants, permission_request};
 use super::prompt::PromptContent;
 use crate::command::chat::commands::{TypedText, list_commands, response_note};
@@ -28,7 +28,7 @@ pub enum SessionCommand {
     Prompt {
         content: PromptContent,
         delivery: Delivery,
-        responder: Box<Responder<PromptResponse>>,
+        responder: PromptResponder,
     },
     Cancel,
     /// Sends the list of commands to the client.
@@ -37,11 +37,7 @@ pub enum SessionCommand {
     Close,
 }
 
-/// A prompt that the client has sent and that has no response yet.
-struct PendingPrompt {
-    input: Option<String>,
-    responder: Box<Responder<PromptResponse>>,
-}
+type PromptResponder = Box<Responder<PromptResponse>>;
 
 /// Approval questions, and the `approval_asked` events of the same requests. A question and its event arrive in any
 /// order; the client gets the question after both have arrived.
@@ -92,7 +88,7 @@ impl SessionTask {
         // The current thread of the session. Another thread can continue the session.
         let mut main = self.session.thread_id().clone();
         let grants = Arc::new(SessionGrants::default());
-        let mut pending: VecDeque<PendingPrompt> = VecDeque::new();
+        let mut pending = PendingPrompts::default();
         let mut waiting = WaitingQuestions::default();
         let mut is_open = true;
         let mut is_prompt_running = false;
@@ -100,7 +96,9 @@ impl SessionTask {
             tokio::select! {
                 command = self.commands.recv(), if is_open => match command {
                     Some(SessionCommand::Prompt { content, delivery, responder }) => {
-                        pending.extend(self.submit(content, delivery, responder).await);
+                        if let Some((input, responder)) = self.submit(content, delivery, responder).await {
+                            pending.add(input, responder);
+                        }
                     }
                     Some(SessionCommand::ListCommands) => self.list_commands(),
                     Some(SessionCommand::Cancel) => self.session.interrupt(),
@@ -166,21 +164,25 @@ impl SessionTask {
                 },
             }
         }
-        for prompt in pending {
-            prompt.responder.respond(PromptResponse::new(StopReason::Cancelled)).ok();
+        for responder in pending.take_all() {
+            responder.respond(PromptResponse::new(StopReason::Cancelled)).ok();
         }
     }
 
-    /// Submits a text as a message, and returns the prompt to respond to later. If the text is a typed command,
-    /// performs the command, responds when the command has ended, and returns `None`.
+    /// Submits a text as a message, and returns the id of the message with the responder, for a later response. If the
+    /// text is a typed command, performs the command, responds when the command has ended, and returns `None`.
     async fn submit(
         &self,
         content: PromptContent,
         delivery: Delivery,
-        responder: Box<Responder<PromptResponse>>,
-    ) -> Option<PendingPrompt> {
+        responder: PromptResponder,
+    ) -> Option<(String, PromptResponder)> {
         let requests = &self.open.requests;
-        let typed = match (TypedText::parse(&content.text), content.images) {
+        let (mut typed, mut delivery) = (TypedText::parse(&content.text), delivery);
+        if let TypedText::Delivered(input, named) = typed {
+            (typed, delivery) = (TypedText::Message(input), named);
+        }
+        let typed = match (typed, content.images) {
             (TypedText::Message(input), images) => {
                 let input = UserInput { source: InputSource::Rpc, ..input };
                 match requests.with_images(input, images).await {
@@ -198,10 +200,13 @@ impl SessionTask {
             }
         };
         let verb = match typed {
-            TypedText::Message(input) => match requests.check_bounds(&input.bounds) {
+            TypedText::Message(input) | TypedText::Delivered(input, _) => match requests.check_bounds(&input.bounds) {
                 Ok(()) => {
-                    let receipt = self.session.submit(input, delivery).await;
-                    return Some(PendingPrompt { input: receipt.map(|receipt| receipt.input), responder });
+                    if let Some(receipt) = self.session.submit(input, delivery).await {
+                        return Some((receipt.input, responder));
+                    }
+                    responder.respond(PromptResponse::new(StopReason::Cancelled)).ok();
+                    return None;
                 }
                 Err(reason) => Err(reason),
             },
@@ -210,7 +215,7 @@ impl SessionTask {
                 let response = requests.answer(ChatRequest { id: Value::Null, verb }).await;
                 let input = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
                 if let Some(input) = input.map(str::to_owned) {
-                    return Some(PendingPrompt { input: Some(input), responder });
+                    return Some((input, responder));
                 }
                 Err(response.error.unwrap_or_default())
             }
@@ -257,7 +262,7 @@ impl SessionTask {
     }
 
     /// Responds to the prompts that an event ends.
-    fn answer_prompts(&self, body: &EventBody, pending: &mut VecDeque<PendingPrompt>) {
+    fn answer_prompts(&self, body: &EventBody, pending: &mut PendingPrompts<PromptResponder>) {
         if let EventBody::HookPoint(run) = body {
             for problem in failed_expansions(run) {
                 self.open.update(agent_text(&problem));
@@ -266,27 +271,14 @@ impl SessionTask {
                 self.open.warn(&format!("the hook `{hook}` failed"), problem);
             }
         }
-        let handled = if let EventBody::UserInput(input) = body {
-            input.handled.then_some(&input.id)
-        } else if let EventBody::CommandRan(ran) = body {
-            // A command whose answer is kept for the next prompt starts no prompt, so the client must not wait for an
-            // end.
-            matches!(ran.action.delivery(), None | Some(Delivery::NextTurn)).then_some(&ran.id)
-        } else {
-            None
-        };
-        if let Some(id) = handled
-            && let Some(at) = pending.iter().position(|prompt| prompt.input.as_ref() == Some(id))
-            && let Some(prompt) = pending.remove(at)
-        {
-            prompt.responder.respond(PromptResponse::new(StopReason::EndTurn)).ok();
-        }
-        if let EventBody::PromptEnded(ended) = body
-            && let Some(prompt) = pending.pop_front()
-        {
-            let response = stop_reason(ended).map(PromptResponse::new);
+        for (responder, outcome) in pending.event(body) {
+            let reason = match outcome {
+                PromptOutcome::Handled => Ok(StopReason::EndTurn),
+                PromptOutcome::Withdrawn => Ok(StopReason::Cancelled),
+                PromptOutcome::Ended(ended) => stop_reason(&ended),
+            };
             let failed = |message: String| agent_client_protocol::Error::internal_error().data(message);
-            prompt.responder.respond_with_result(response.map_err(failed)).ok();
+            responder.respond_with_result(reason.map(PromptResponse::new).map_err(failed)).ok();
         }
     }
 

@@ -5,7 +5,7 @@ use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::item::Items;
 use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::{ItemKind, World};
-use rye_engine::event::{ChatMode, UserInput};
+use rye_engine::event::{ChatMode, Delivery, UserInput};
 use rye_engine::session::rewind::{FileRewind, RewindState};
 use rye_engine::session_tree::SessionThread;
 use serde::Serialize;
@@ -44,6 +44,8 @@ pub enum TypedText {
     Invalid(String),
     /// A prompt, or the call of a skill, a template or a hook's command.
     Message(UserInput),
+    /// A message whose command names its delivery.
+    Delivered(UserInput, Delivery),
 }
 
 impl TypedText {
@@ -79,6 +81,11 @@ impl TypedText {
                 (_, ("", children @ Some(_))) => Self::Switch(ChatVerb::New { children: None }, children),
                 _ => Self::Invalid("/new accepts `wait`, `cancel` or no argument: `/new cancel`".to_owned()),
             },
+            "steer" | "follow-up" if rest.is_empty() => {
+                Self::Invalid(format!("/{name} needs a text: `/{name} also update the docs`"))
+            }
+            "steer" => Self::Delivered(UserInput::text(rest), Delivery::Steer),
+            "follow-up" => Self::Delivered(UserInput::text(rest), Delivery::FollowUp),
             "resume" if !rest.is_empty() => {
                 let (thread, children) = split_children(rest);
                 Self::Switch(ChatVerb::Resume { thread: Some(thread.to_owned()), children: None }, children)
@@ -408,6 +415,8 @@ mod tests {
             "!! ",
             "/exit now",
             "/context confirm",
+            "/steer",
+            "/follow-up ",
         ] {
             assert!(matches!(TypedText::parse(line), TypedText::Invalid(_)), "{line}");
         }
@@ -419,6 +428,10 @@ mod tests {
         assert!(matches!(TypedText::parse("/new"), TypedText::Switch(ChatVerb::New { children: None }, None)));
         let cancelled = TypedText::parse("/resume talk-1 cancel");
         assert!(matches!(cancelled, TypedText::Switch(ChatVerb::Resume { .. }, Some(LeftChildren::Cancel))));
+        for (line, expected) in [("/steer stop", Delivery::Steer), ("/follow-up  then /name it", Delivery::FollowUp)] {
+            let TypedText::Delivered(input, delivery) = TypedText::parse(line) else { panic!("{line}") };
+            assert_eq!((line.split_once(' ').unwrap().1.trim(), delivery), (input.text.as_str(), expected));
+        }
         assert!(matches!(TypedText::parse("/quit"), TypedText::Leave(None)));
         assert!(matches!(TypedText::parse("/exit cancel"), TypedText::Leave(Some(LeftChildren::Cancel))));
         let TypedText::Request(ChatVerb::Model { model, confirm }) = TypedText::parse("/model my-confirm") else {

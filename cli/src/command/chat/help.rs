@@ -49,6 +49,18 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
                 "write the conversation to a file of the project",
                 "/export notes.html",
             ),
+            command(
+                "steer",
+                "TEXT",
+                "send a text that the model reads before its next turn",
+                "/steer skip the benchmarks",
+            ),
+            command(
+                "follow-up",
+                "TEXT",
+                "send a text that the model reads when it would finish",
+                "/follow-up then run the tests",
+            ),
             command("queue", "", "list the queued messages", "/queue"),
             command("clear", "", "withdraw the queued messages", "/clear"),
         ],

@@ -166,6 +166,10 @@ impl SessionInput {
                 self.submit(input);
                 note
             }
+            TypedText::Delivered(input, delivery) => {
+                self.send(input, delivery);
+                note
+            }
         }
     }
 
@@ -183,6 +187,10 @@ impl SessionInput {
         }
         // A line that a user types during a prompt steers the prompt; the lines of a file are prompts of their own.
         let delivery = if self.lines.is_terminal() { Delivery::Steer } else { Delivery::Prompt };
+        self.send(input, delivery);
+    }
+
+    fn send(&mut self, input: UserInput, delivery: Delivery) {
         let thread = current_thread(&self.control);
         self.last_sent = self.control.submit(input, delivery).map(|id| (id, thread));
     }

@@ -487,7 +487,15 @@ impl ChatTerminal {
         if text == self.previewed {
             return;
         }
-        let message = if let TypedText::Message(input) = TypedText::parse(&text) { Some(input) } else { None };
+        let message = match TypedText::parse(&text) {
+            TypedText::Message(input) | TypedText::Delivered(input, _) => Some(input),
+            TypedText::Help(_)
+            | TypedText::Leave(_)
+            | TypedText::Request(_)
+            | TypedText::Inquiry(_)
+            | TypedText::Switch(..)
+            | TypedText::Invalid(_) => None,
+        };
         let message = message.filter(|_| !text.trim().is_empty());
         let live = self.session.requests.control.live_state();
         let next = live.zip(message).map(|(live, input)| preview(&live, &input));

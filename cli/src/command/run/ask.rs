@@ -152,14 +152,18 @@ impl HeadlessApprover {
 /// Returns true if the user has approved a call before: its capability in this thread, or its capability or its command
 /// in this project.
 fn is_approved(given: &BTreeSet<ThreadGrant>, trust: &Trust, grant: &ThreadGrant, input: Option<&Value>) -> bool {
-    let in_project = |now: TrustSnapshot<'_>| {
+    given.contains(grant) || is_approved_in_project(trust, &grant.capability, input)
+}
+
+/// Returns true if the user has approved the capability of a call, or the command in its input, for this project.
+pub fn is_approved_in_project(trust: &Trust, capability: &str, input: Option<&Value>) -> bool {
+    trust.snapshot().is_ok_and(|now: TrustSnapshot<'_>| {
         let covers = |approved: &ApprovedCommands| {
-            approved.capability == grant.capability
+            approved.capability == capability
                 && input.is_some_and(|input| CommandShape::of_approved(approved).covers(input))
         };
-        now.allows(&grant.capability) || now.commands().iter().any(covers)
-    };
-    given.contains(grant) || trust.snapshot().is_ok_and(in_project)
+        now.allows(capability) || now.commands().iter().any(covers)
+    })
 }
 
 /// Approvals at the terminal, one question at a time. A question that is answered elsewhere is dropped with a note, and

@@ -1,7 +1,7 @@
 //! The refusal of a call with a message to the model, in the terminal of a chat.
 
 use crossterm::event::KeyEvent;
-use rye_engine::event::{EventBody, UserInput};
+use rye_engine::event::{Delivery, EventBody, UserInput};
 
 use super::ChatTerminal;
 use crate::command::chat::approvals::OpenRequest;
@@ -45,7 +45,7 @@ impl ChatTerminal {
         let Some(RefusalMessage { draft, message: Some(text) }) = written else { return };
         self.editor.set_text(&draft);
         if is_recorded {
-            self.submit(UserInput::text(text.clone()), text, false);
+            self.submit(UserInput::text(text.clone()), text, Delivery::Steer);
         } else {
             // The prompt was interrupted before the answer.
             self.return_to_editor(&text);

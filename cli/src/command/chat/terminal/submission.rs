@@ -52,7 +52,7 @@ impl ChatTerminal {
         self.draft_due = None;
         self.draft.write("");
         let typed = TypedText::parse(&text);
-        if !matches!(typed, TypedText::Message(_) | TypedText::Leave(_)) {
+        if !matches!(typed, TypedText::Message(_) | TypedText::Delivered(..) | TypedText::Leave(_)) {
             self.echo(&text);
         }
         match typed {
@@ -63,21 +63,20 @@ impl ChatTerminal {
             TypedText::Request(verb) => self.commands.perform(verb),
             TypedText::Inquiry(inquiry) => self.commands.inquire(inquiry),
             TypedText::Switch(verb, children) => self.switch(verb, children),
-            TypedText::Message(input) => self.submit(input, text, is_follow_up),
+            TypedText::Message(input) if is_follow_up => self.submit(input, text, Delivery::FollowUp),
+            TypedText::Message(input) => self.submit(input, text, Delivery::Steer),
+            TypedText::Delivered(input, delivery) => self.submit(input, text, delivery),
         }
     }
 
     /// Submits a message that was typed as `text`.
-    pub(super) fn submit(&mut self, input: UserInput, text: String, is_follow_up: bool) {
+    pub(super) fn submit(&mut self, input: UserInput, text: String, delivery: Delivery) {
         if let Err(reason) = self.session.requests.check_bounds(&input.bounds) {
             self.note(&reason);
             return self.return_to_editor(&text);
         }
-        let delivery = match is_follow_up {
-            _ if !input.bounds.is_empty() => Delivery::Prompt,
-            true => Delivery::FollowUp,
-            false => Delivery::Steer,
-        };
+        // A message with bounds is a prompt of its own.
+        let delivery = if input.bounds.is_empty() { delivery } else { Delivery::Prompt };
         let images: Vec<PathBuf> = image_words(&input.text, &self.session.requests.spaces.project);
         if !images.is_empty() {
             self.pending.push_back(PendingMessage { text, delivery });
