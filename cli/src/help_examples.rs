@@ -19,7 +19,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("mcp refresh", &["rye mcp refresh files"]),
     ("mcp serve", &["rye mcp serve", "rye mcp serve --http 127.0.0.1:8330"]),
     ("acp", &["rye acp", "rye acp my/directive --model fast"]),
-    ("chat", &["rye chat", "rye chat hello --model fast", "rye chat -c"]),
+    ("chat", &["rye chat", "rye chat hello --model fast", "rye chat -c", "rye chat --attach"]),
     ("run", &["rye run hello", "rye run hello --input file=guest.txt --limit spend=0.10", "rye run --resume THREAD"]),
     ("providers list", &["rye providers list"]),
     ("providers test", &["rye providers test anthropic"]),

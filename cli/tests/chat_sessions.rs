@@ -225,3 +225,52 @@ fn session_killed_at_any_event_loses_no_message_and_calls_no_model() {
     }
     assert!(recovered > 15, "{recovered} sessions");
 }
+
+// shows: interactive 7.25: `--attach` states the owner, shows the session live and sends messages through its intake
+#[test]
+fn attached_terminal_shows_a_running_session_and_sends_it_messages() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    place.write(".ai/prompts/greet.md", "Hello $1.\n");
+    let none = place.rye(&["chat", "--attach"]);
+    assert_eq!(none.code, Some(2), "{}", none.stderr);
+    assert!(none.stderr.contains("no session of this project is running"), "{}", none.stderr);
+    let mut owner = ChatClient::start(&place, &["talk"]);
+    owner.ask(json!({"type": "prompt", "message": "first"}));
+    owner.event("prompt_ended");
+    let attach = |lines: &[u8]| {
+        let mut command = place.command(&["chat", "--attach"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(lines).unwrap();
+        (child, stdin)
+    };
+    let (second, stdin) = attach(b"/greet you\n/cost\n");
+    let input = owner.event("user_input")["event"].clone();
+    assert_eq!((&input["raw"], &input["text"]), (&json!("/greet you"), &json!("Hello you.")));
+    owner.event("prompt_ended");
+    // A watcher that leaves does not end the session.
+    let (left, left_stdin) = attach(b"/exit\n");
+    let left = ProcessResult::from(left.wait_with_output().unwrap());
+    assert_eq!(left.code, Some(0), "{}", left.stderr);
+    assert_eq!(owner.ask(json!({"type": "cost"}))["success"], true);
+    let pid = owner.child.id();
+    owner.end();
+    let watched = ProcessResult::from(second.wait_with_output().unwrap());
+    drop((stdin, left_stdin));
+    assert_eq!(watched.code, Some(0), "{}", watched.stderr);
+    for text in
+        [&format!("owned by a running process (pid {pid})"), "not sent: only the process", "the session is closed"]
+    {
+        assert!(watched.stderr.contains(text), "{text}: {}", watched.stderr);
+    }
+    for text in ["One.", "Hello you.", "Two."] {
+        assert!(watched.stdout.contains(text), "{text}: {}", watched.stdout);
+    }
+    let id = threads(&place)[0]["thread_id"].as_str().unwrap().to_owned();
+    let closed = place.rye(&["chat", "--attach", &id]);
+    assert!(
+        closed.stderr.contains("no process runs") && closed.stderr.contains("rye chat --resume"),
+        "{}",
+        closed.stderr
+    );
+}

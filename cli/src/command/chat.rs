@@ -22,6 +22,7 @@ use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
 pub mod approvals;
+mod attach;
 pub mod bounds;
 pub mod client_approver;
 mod clipboard_image;
@@ -116,6 +117,15 @@ pub struct ChatArgs {
     /// Open this session again
     #[arg(long, value_name = "THREAD", conflicts_with_all = ["input", "inputs", "limit", "model"])]
     resume: Option<String>,
+    /// Watch a session that another process runs, and send it lines (default: the newest running session)
+    #[arg(
+        long,
+        value_name = "THREAD",
+        num_args = 0..=1,
+        conflicts_with_all = ["directive", "continue", "resume", "input", "inputs", "limit", "model", "script"],
+    )]
+    #[expect(clippy::option_option, reason = "the option may have no value")]
+    attach: Option<Option<String>>,
     /// Replace every model with this script
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,
@@ -139,6 +149,9 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     spaces.print_project(report);
     if args.call.reads_stdin() {
         return Err(CommandError::usage("`--inputs -` is not allowed here: the lines of stdin are the prompts"));
+    }
+    if let Some(thread) = &args.attach {
+        return attach::attach(thread.as_deref(), &ThreadReader::open(&spaces.project)?, report);
     }
     let start = if let Some(start) = session_to_open(args, &spaces)? {
         start

@@ -11,7 +11,7 @@ pub mod prune;
 mod repair;
 mod resume;
 mod show;
-mod tail;
+pub mod tail;
 pub mod transcript;
 mod verify;
 mod wait;

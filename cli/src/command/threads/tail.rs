@@ -37,47 +37,81 @@ pub struct TailArgs {
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub fn run(args: &TailArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
-    let mut thread = args.thread.select(reader)?;
-    let mut skip = Some(args.lines);
-    let mut seen = BTreeSet::new();
-    while seen.insert(thread.clone()) {
-        tail_thread(&thread, skip.take(), args, reader, report)?;
-        match reader.find(thread.as_str())?.row.continued_by {
-            Some(next) if args.follow => thread = next,
-            Some(_) | None => break,
-        }
-    }
+    let tail = Tail { follows: args.follow, last: args.lines, full: args.full };
+    tail.print(args.thread.select(reader)?, reader, report, &mut |_| Ok(true))?;
     Ok(Exit::Success)
 }
 
-/// Prints a thread; with `--follow` until it ends.
-fn tail_thread(
-    thread: &ThreadId,
-    last: Option<usize>,
-    args: &TailArgs,
-    reader: &ThreadReader,
-    report: &Printer,
-) -> Result<(), CommandError> {
-    let mut tail = TailPrinter { shown: 0, live: 0, open: false, full: args.full };
-    let record = reader.load(thread.as_str())?;
-    let skipped = last.map_or(0, |last| record.events.len().saturating_sub(last));
-    tail.events(record.events.get(skipped..).unwrap_or_default(), report)?;
-    tail.shown = record.events.len();
-    let mut over = has_ended(&record.events);
-    while args.follow && !over {
-        tail.live(&reader.streamed(thread)?, report)?;
-        std::thread::sleep(POLL_INTERVAL);
-        // Check liveness before reading, so that no event written in between is missed.
-        let liveness = reader.liveness(&reader.find(thread.as_str())?.row)?;
-        let record = reader.load(thread.as_str())?;
-        tail.events(record.events.get(tail.shown..).unwrap_or_default(), report)?;
-        tail.shown = record.events.len();
-        over = has_ended(&record.events) || liveness != Liveness::Alive;
-        if liveness == Liveness::Orphaned && !has_ended(&record.events) {
-            report.note(&format!("`{thread}` is orphaned: continue it with `rye run --resume {thread}`"));
+/// The events to print of a thread and of the threads that continue it.
+#[derive(Debug, Clone, Copy)]
+pub struct Tail {
+    /// True to print new events until the thread ends.
+    pub follows: bool,
+    /// Number of past events to print.
+    pub last: usize,
+    /// True to print long texts whole.
+    pub full: bool,
+}
+
+/// A function that is called between two reads of a thread. If it returns false, no more events are printed.
+pub type TailStep<'a> = dyn FnMut(&ThreadId) -> Result<bool, CommandError> + 'a;
+
+impl Tail {
+    /// Prints a thread; with `follows`, until it ends, and then the threads that continue it. Returns false if `step`
+    /// has ended the output.
+    pub fn print(
+        self,
+        mut thread: ThreadId,
+        reader: &ThreadReader,
+        report: &Printer,
+        step: &mut TailStep<'_>,
+    ) -> Result<bool, CommandError> {
+        let mut skip = Some(self.last);
+        let mut seen = BTreeSet::new();
+        while seen.insert(thread.clone()) {
+            if !self.print_thread(&thread, skip.take(), reader, report, step)? {
+                return Ok(false);
+            }
+            match reader.find(thread.as_str())?.row.continued_by {
+                Some(next) if self.follows => thread = next,
+                Some(_) | None => break,
+            }
         }
+        Ok(true)
     }
-    Ok(())
+
+    fn print_thread(
+        self,
+        thread: &ThreadId,
+        last: Option<usize>,
+        reader: &ThreadReader,
+        report: &Printer,
+        step: &mut TailStep<'_>,
+    ) -> Result<bool, CommandError> {
+        let mut tail = TailPrinter { shown: 0, live: 0, open: false, full: self.full };
+        let record = reader.load(thread.as_str())?;
+        let skipped = last.map_or(0, |last| record.events.len().saturating_sub(last));
+        tail.events(record.events.get(skipped..).unwrap_or_default(), report)?;
+        tail.shown = record.events.len();
+        let mut over = has_ended(&record.events);
+        while self.follows && !over {
+            tail.live(&reader.streamed(thread)?, report)?;
+            if !step(thread)? {
+                return Ok(false);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+            // Check liveness before reading, so that no event written in between is missed.
+            let liveness = reader.liveness(&reader.find(thread.as_str())?.row)?;
+            let record = reader.load(thread.as_str())?;
+            tail.events(record.events.get(tail.shown..).unwrap_or_default(), report)?;
+            tail.shown = record.events.len();
+            over = has_ended(&record.events) || liveness != Liveness::Alive;
+            if liveness == Liveness::Orphaned && !has_ended(&record.events) {
+                report.note(&format!("`{thread}` is orphaned: continue it with `rye run --resume {thread}`"));
+            }
+        }
+        Ok(true)
+    }
 }
 
 fn has_ended(events: &[Event]) -> bool {
