@@ -5,7 +5,7 @@ use std::io;
 use tokio::runtime::{Builder, Runtime};
 
 /// Maximum number of threads for blocking calls; more would use memory without more throughput.
-const MAX_BLOCKING_THREADS: usize = 64;
+const MAX_BLOCKING_THREADS: usize = 16;
 
 /// Number of workers of a process that runs several threads.
 pub const WORKERS_FOR_SEVERAL_THREADS: usize = 2;

@@ -65,7 +65,7 @@ impl RecordWaiter {
 /// The receiving end of the channel, held by the thread.
 #[derive(Debug)]
 pub struct ControlReceiver {
-    receiver: mpsc::UnboundedReceiver<Incoming>,
+    receiver: mpsc::UnboundedReceiver<Box<Incoming>>,
     /// Inputs that [`Self::stopped`] received while it waited for a stop. The next reads return these inputs first.
     again: VecDeque<Incoming>,
     state: StateCell,
@@ -74,7 +74,8 @@ pub struct ControlReceiver {
 /// The sending end of the channel. Clones send to the same thread.
 #[derive(Debug, Clone)]
 pub struct ControlSender {
-    sender: mpsc::UnboundedSender<Incoming>,
+    /// The inputs are boxed, because the channel allocates space for 32 of them at once for each thread.
+    sender: mpsc::UnboundedSender<Box<Incoming>>,
     state: StateCell,
     /// The sender of the thread that continues this one. Once set, this sender receives every input.
     next: Arc<RwLock<Option<ControlSender>>>,
@@ -112,7 +113,7 @@ impl ControlSender {
         // input is sent.
         match &*self.next() {
             Some(next) => next.forward(item),
-            None => self.sender.send(item).is_ok(),
+            None => self.sender.send(Box::new(item)).is_ok(),
         }
     }
 
@@ -222,20 +223,20 @@ impl ControlReceiver {
     pub async fn next(&mut self) -> Option<Incoming> {
         match self.again.pop_front() {
             Some(post) => Some(post),
-            None => self.receiver.recv().await,
+            None => self.receiver.recv().await.map(|item| *item),
         }
     }
 
     /// Returns the next input if one has arrived; `None` otherwise. Does not wait.
     pub fn try_next(&mut self) -> Option<Incoming> {
-        self.again.pop_front().or_else(|| self.receiver.try_recv().ok())
+        self.again.pop_front().or_else(|| self.receiver.try_recv().ok().map(|item| *item))
     }
 
     /// Waits for an input that ends the thread. Inputs received while waiting stay in the queue.
     pub async fn stopped(&mut self) {
         while let Some(post) = self.receiver.recv().await {
             let stops = post.ends_thread();
-            self.again.push_back(post);
+            self.again.push_back(*post);
             if stops {
                 return;
             }
