@@ -34,7 +34,7 @@ impl Revision {
         let commit = commit.map_err(|stderr| {
             if stderr.contains("not a git repository") {
                 return CommandError::usage(format!(
-                    "`{revision}` needs a git repository, and this project is in none"
+                    "`{revision}` is a git revision, but this project has no git repository"
                 ))
                 .with_help("create one with `git init` and commit the project");
             }

@@ -52,7 +52,7 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), CommandError> {
 /// # Errors
 /// There is no lock.
 pub fn read_required(project: &Path) -> Result<Lock, CommandError> {
-    read(project)?.ok_or_else(|| CommandError::failed("no lock file").with_help("run `rye lock` to write one"))
+    read(project)?.ok_or_else(|| CommandError::failed("no lock file").with_help("`rye lock` writes the lock file"))
 }
 
 /// Returns the differences between a directive and its lock entry.
@@ -108,7 +108,7 @@ pub fn drift_refusal(drifts: &[Drift]) -> CommandError {
     let directive = drifts.first().map(|d| d.directive.as_str()).unwrap_or_default();
     CommandError {
         exit: Exit::Refused,
-        ..CommandError::failed(format!("`{directive}` differs from the lock: {}{more}", named.join(", ")))
+        ..CommandError::failed(format!("`{directive}` differs from the lock file: {}{more}", named.join(", ")))
     }
     .with_help(format!(
         "run `rye plan {directive} --diff REV` to see the difference, `rye lock {directive}` to accept it"

@@ -68,9 +68,7 @@ fn files_of_id(requested: &Path, error: &std::io::Error, world: &dyn World) -> R
         let failure = CommandError::usage(format!("`{shown}` is neither a path nor an id of this project"));
         return Err(match closest(&shown, near.iter().map(String::as_str)) {
             Some(near) => failure.with_help(format!("did you mean `{near}`?")),
-            None => {
-                failure.with_help("name a file, a folder or the id of an item, or none to select the whole project")
-            }
+            None => failure.with_help("name a file, a folder or an item id; no argument selects the whole project"),
         });
     }
     Ok(found)

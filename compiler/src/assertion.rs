@@ -297,9 +297,7 @@ fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {
             None => "`for` selects no directive",
-            Some(false) => {
-                "in every thread, the assertion keeps its result even if one of its functions returns the opposite"
-            }
+            Some(false) => "in no thread would the opposite result of one function change the result of the assertion",
             Some(true) => return None,
         };
         Some(WithoutWitness { assertion: one.id.clone(), why: why.to_owned() })

@@ -266,9 +266,7 @@ pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String])
         HookAction::Raise { limit, value } => Some(one_line(&format!("raises the limit `{limit}` to {value}"))),
         // If the text of the knowledge is an action of the point, the hook returns that action.
         HookAction::Execute { item_type: ItemKind::Knowledge, item_id, .. } if event == HookPoint::Limit => {
-            Some(one_line(&format!(
-                "takes its action from the text of the knowledge `{item_id}`, which can raise the limit"
-            )))
+            Some(one_line(&format!("takes its action from the knowledge `{item_id}`, whose text can raise the limit")))
         }
         HookAction::Execute { .. }
         | HookAction::SetExtends { .. }

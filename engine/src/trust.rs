@@ -53,7 +53,7 @@ pub enum TrustError {
     Exposed { path: PathBuf },
     #[error("the trust file `{}` cannot be read: {reason}", path.display())]
     Unreadable { path: PathBuf, reason: String },
-    #[error("`{}` cannot be trusted as a whole: {reason}; let the command name files, not the folder", path.display())]
+    #[error("`{}` cannot be trusted as a whole: {reason}; name files in the command, not the folder", path.display())]
     TooLarge { path: PathBuf, reason: String },
     #[error("no user space to store trust in: set `RYE_USER_SPACE` or `HOME`")]
     NoUserSpace,

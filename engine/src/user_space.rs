@@ -35,7 +35,7 @@ pub fn root() -> Option<PathBuf> {
 pub enum RootVariableError {
     #[error("`{variable}` names `{}`, which is not a folder", path.display())]
     NoFolder { variable: &'static str, path: PathBuf },
-    #[error("`{variable}` names `{}`, the `.ai` folder itself", path.display())]
+    #[error("`{variable}` names `{}`, which is the `.ai` folder itself", path.display())]
     ItemFolder { variable: &'static str, path: PathBuf },
 }
 

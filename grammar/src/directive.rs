@@ -86,7 +86,7 @@ fn choose_metadata_fence<'f>(
             errors.push(
                 SyntaxKind::Fence
                     .error(span(source, &extra.opening), "a second fence contains a `<directive>`", "the second one")
-                    .with_help("keep one; to show an example, put it into a longer fence such as ````markdown")
+                    .with_help("keep one directive; to show an example, use a longer fence such as ````markdown")
                     .with_secondary(span(source, &first.opening)),
             );
         }
@@ -110,7 +110,7 @@ fn missing_fence_error(source: SourceId, text: &str, all: &[Fence]) -> SyntaxErr
         (
             open.opening.clone(),
             "this fence is never closed, so the rest of the file belongs to it",
-            "close it before the metadata",
+            "close the fence before the metadata",
         )
     } else if let Some(other) = all.iter().find(|f| root_name(slice(text, &f.content)) == Some("directive")) {
         (other.opening.clone(), "this fence is not marked `xml`", "start it with ```xml")
@@ -122,7 +122,7 @@ fn missing_fence_error(source: SourceId, text: &str, all: &[Fence]) -> SyntaxErr
         } else {
             "write the metadata between ```xml and ``` lines: `<directive name=\"…\"/>` at least"
         };
-        (0..end, "no such fence in this file", help)
+        (0..end, "no fence with a directive in this file", help)
     };
     let span = span(source, &at);
     SyntaxKind::Fence.error(span, message, label).with_help(help)

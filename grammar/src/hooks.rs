@@ -35,7 +35,7 @@ pub fn from_xml(hooks: &Element) -> Parsed<Node> {
     }
     for attribute in &hooks.attributes {
         let message = format!("`<hooks>` has no attribute `{}`", shorten(&attribute.name.node));
-        reader.syntax_error(attribute.name.span, message, "unknown attribute", "put it on a `<hook>`");
+        reader.syntax_error(attribute.name.span, message, "unknown attribute", "put the attribute on a `<hook>`");
     }
     Parsed { tree: Node::new(Kind::List(items), hooks.span), errors: reader.errors }
 }
@@ -135,7 +135,7 @@ impl XmlHookReader {
                     span,
                     message,
                     "not inside an element of its own",
-                    "put it into the element it belongs to",
+                    "put the text into the element that it belongs to",
                 );
                 return;
             }

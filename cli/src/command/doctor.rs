@@ -153,7 +153,7 @@ impl Findings {
             (None, None) => {
                 self.wrong(
                     "spaces",
-                    "no location for the user space".to_owned(),
+                    "the location of the user space is unknown".to_owned(),
                     Some("set `HOME` or `RYE_USER_SPACE`"),
                 );
             }
@@ -194,7 +194,7 @@ impl Findings {
             let Some(provider) = read else {
                 self.wrong(
                     "provider",
-                    format!("{name}: its file cannot be used"),
+                    format!("{name}: the provider file cannot be used"),
                     Some("run `rye check` for the details"),
                 );
                 continue;

@@ -210,7 +210,7 @@ fn format_summary(output: &FmtOutput, check: bool) -> String {
     let changed = output.changed.len();
     match (changed, check) {
         (0, _) => format!("checked {files}: already formatted"),
-        (_, true) => format!("checked {files}: {changed} would change"),
+        (_, true) => format!("checked {files}: formatting would change {changed}"),
         (_, false) => format!("checked {files}: {changed} changed"),
     }
 }

@@ -141,7 +141,7 @@ fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), CommandError> {
     let there = |path: &&str| fs::symlink_metadata(dir.join(path)).is_ok();
     if there(&".ai") {
         let message = format!("`{}` is already a project: it contains `.ai`", dir.display());
-        return Err(CommandError::failed(message).with_help("name another folder, or add to this one by hand"));
+        return Err(CommandError::failed(message).with_help("name another folder, or add the files by hand"));
     }
     let in_the_way: Vec<&str> = files.keys().map(String::as_str).filter(there).collect();
     let [first, rest @ ..] = in_the_way.as_slice() else { return Ok(()) };

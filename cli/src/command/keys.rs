@@ -79,7 +79,7 @@ pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
         }
         KeysCommand::Revoke { key_id } => {
             if keys.load()?.is_some_and(|own| own.key_id() == key_id) {
-                let help = format!("to stop using it, move `{}` to another place", keys.folder().display());
+                let help = format!("to stop using this key, move `{}` to another place", keys.folder().display());
                 return Err(
                     CommandError::usage(format!("`{key_id}` is your own key, which is always trusted")).with_help(help)
                 );
@@ -88,7 +88,7 @@ pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
                 return Err(CommandError::usage(format!("`{}` is not a trusted key", key_id.escape_debug()))
                     .with_help("`rye keys list` lists the trusted keys"));
             }
-            report.note(&format!("signatures by {key_id} are not trusted any more"));
+            report.note(&format!("signatures by {key_id} are no longer trusted"));
         }
     }
     print_keys(&keys, report)

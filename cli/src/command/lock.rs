@@ -91,8 +91,8 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
             }
             let count = crate::present::format_count(entries.len() as u64, "directive");
             report.note(&match (args.check, output.drift.is_empty()) {
-                (true, true) => format!("{count} match the lock"),
-                (true, false) => format!("checked {count}: not all match the lock"),
+                (true, true) => format!("checked {count}: no difference from the lock file"),
+                (true, false) => format!("checked {count}: differences from the lock file"),
                 (false, _) => format!("locked {count} in {}", lockfile::PATH),
             });
         }
@@ -130,7 +130,7 @@ fn directive_ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Re
     }
     if args.check {
         let known =
-            known.ok_or_else(|| CommandError::failed("no lock file").with_help("run `rye lock` to write one"))?;
+            known.ok_or_else(|| CommandError::failed("no lock file").with_help("`rye lock` writes the lock file"))?;
         return known.directives.keys().map(|id| parse_directive_id(id)).collect();
     }
     let all = world.list(ItemKind::Directive)?;

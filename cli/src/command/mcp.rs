@@ -182,7 +182,7 @@ fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Print
         return Ok(Exit::Success);
     }
     if output.is_empty() {
-        report.note("no MCP server is configured, in `.mcp.json` or `.ai/config/mcp.yaml`");
+        report.note("no MCP server is configured in `.mcp.json` or `.ai/config/mcp.yaml`");
     }
     for server in &output {
         let count = match server.items.len() {

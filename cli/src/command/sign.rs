@@ -109,7 +109,7 @@ fn matching_files(words: &[String], all: Vec<FileSignature>) -> Result<Vec<FileS
     for word in words {
         if !all.iter().any(|file| matches_item(word, file)) {
             return Err(CommandError::usage(format!("`{}` matches no item", word.escape_debug()))
-                .with_help("name a file, an id or a pattern of ids: `rye verify` lists them all"));
+                .with_help("name a file, an id or a pattern of ids: `rye verify` lists all files"));
         }
     }
     Ok(all.into_iter().filter(|file| words.iter().any(|word| matches_item(word, file))).collect())

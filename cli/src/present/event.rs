@@ -105,7 +105,7 @@ pub fn event_view(event: &Event) -> EventView {
             with(format!("{} {}{handled}", input.id, input.delivery.as_str()), &format!("{typed}{}", input.text))
         }
         EventBody::Retracted(retracted) => line(retracted.input.clone()),
-        EventBody::FileChanged(change) => line(format!("{} is written by {}", change.path, change.call_id)),
+        EventBody::FileChanged(change) => line(format!("{} was written by {}", change.path, change.call_id)),
         EventBody::CommandRan(ran) => EventView {
             line: format!("/{} {}", ran.name, ran.args).trim_end().to_owned(),
             text: Some(ran.answer.clone()).filter(|text| !text.is_empty()),

@@ -36,7 +36,7 @@ const OWN_VARIABLES: [(&str, &str); 19] = [
     ("RYE_LOG", "the filter of the log on stderr: a level such as `debug`, or targets such as `rye_engine=trace`"),
     (
         "RYE_PARENT_THREAD_ID",
-        "set for the programs of a thread: `rye run` in such a program starts a child of that thread, as with `--parent`",
+        "set for the programs of a thread: `rye run` in a program starts a child of the thread, as with `--parent`",
     ),
     ("RYE_MCP_TOKEN", "the bearer token of `rye mcp serve --http`; if it is not set, each start prints a new one"),
     ("RYE_COMPLETE", "set by the scripts of `rye completions`"),

@@ -22,7 +22,7 @@ fn printed_by(output: SchemaOutput) -> &'static str {
         SchemaOutput::Check => "`rye check`, and `rye run` if the directive has errors",
         SchemaOutput::Detach => "`rye run --detach`",
         SchemaOutput::Doctor => "`rye doctor`",
-        SchemaOutput::Error => "every command that fails without another output",
+        SchemaOutput::Error => "every command that fails before it prints another output",
         SchemaOutput::Explain => "`rye explain`",
         SchemaOutput::Hits => "`rye fetch TYPE --query …`",
         SchemaOutput::Keys => "`rye keys`",
@@ -106,8 +106,11 @@ fn describe(name: &str, schema: &Value, out: &mut String) {
             let _ = writeln!(out, "| {} | {} |", type_of(form), meaning(form));
         }
     } else if !forms.is_empty() {
-        let lead =
-            if rows.is_empty() { "One of these forms" } else { "The fields above, and those of one of these forms" };
+        let lead = if rows.is_empty() {
+            "One of these forms"
+        } else {
+            "The fields above, and the fields of one of these forms"
+        };
         let _ = write!(out, "\n{lead}:\n");
         for (n, form) in forms.iter().enumerate() {
             let (rows, text) = (format_table(name, form), meaning(form));

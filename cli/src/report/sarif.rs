@@ -44,7 +44,7 @@ pub fn build_log(shown: &[DiagnosticOutput]) -> Value {
     let results: Vec<Value> = shown.iter().map(|one| numbered(one)).collect();
     let omitted = total.saturating_sub(MAX_RESULTS);
     let notifications: Vec<Value> = (omitted > 0)
-        .then(|| json!({ "level": "warning", "message": { "text": format!("{omitted} more results are left out") } }))
+        .then(|| json!({ "level": "warning", "message": { "text": format!("omitted results: {omitted}") } }))
         .into_iter()
         .collect();
     json!({

@@ -140,7 +140,8 @@ impl Problem for CapabilityError {
             ),
             Self::TooComplex { .. } => Some("use fewer wildcards in this pattern and in the base's grants".into()),
             Self::Unacknowledged { tier, .. } | Self::Blocked { tier, .. } => Some(format!(
-                "grant less, or acknowledge it: `<acknowledge risk=\"{tier}\">why</acknowledge>` in `<permissions>`"
+                "grant less, or acknowledge the risk: `<acknowledge risk=\"{tier}\">why</acknowledge>` in \
+                 `<permissions>`"
             )),
         }
     }
@@ -156,7 +157,7 @@ impl Problem for CapabilityError {
                 let granted = granted.iter().map(|span| new_label(*span, "these are the grants"));
                 std::iter::once(new_label(*span, "will be refused")).chain(granted).collect()
             }
-            Self::MatchesNothing { span, .. } => vec![new_label(*span, "no item has such an id")],
+            Self::MatchesNothing { span, .. } => vec![new_label(*span, "no item id matches")],
             Self::ExceedsBase { span, base_span, base, .. } => {
                 vec![new_label(*span, "granted here"), new_label(*base_span, format!("`{base}` grants only this"))]
             }

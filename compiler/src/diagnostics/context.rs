@@ -96,7 +96,9 @@ impl Problem for ContextError {
             Self::FileTooLong { budget, .. } => Some(format!(
                 "context files may have {budget} tokens in total: shorten the file, move parts of it to skills, or raise `context_files.max_tokens` in `agent/chat`"
             )),
-            Self::Duplicate { kept, .. } => Some(format!("it is sent once, in `<{kept}>`: remove the other line")),
+            Self::Duplicate { kept, .. } => {
+                Some(format!("the knowledge is sent once, in `<{kept}>`: remove the other line"))
+            }
             Self::SuppressesNothing { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || {
                     Some("remove the line; a suppression names a knowledge id or a hook id that the chain or a hook injects".into())
@@ -120,7 +122,7 @@ impl Problem for ContextError {
             ),
             Self::VolatilePrefix { per, price, .. } => Some(match price {
                 Some((price, model)) => format!(
-                    "move the changing part behind the stable tokens, so that they can be read from the cache: now they cost {price} dollars more per 100 {per} of `{model}`"
+                    "move the changing part behind the stable tokens, so that they can be read from the cache: without the cache, they cost {price} dollars more per 100 {per} of `{model}`"
                 ),
                 None => {
                     "move the changing part behind the stable tokens, so that they can be read from the cache".into()

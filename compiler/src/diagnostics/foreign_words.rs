@@ -160,12 +160,12 @@ pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String
         "allow" | "approve" | "accept" | "permit" | "ok" | "pass" | "noop" | "none" | "skip" | "ignore"
     ) {
         return Some(
-            "no action is needed: everything that no hook stops proceeds; only `<permissions>` can grant calls".into(),
+            "no action is needed: a call proceeds unless a hook stops it; only `<permissions>` can grant calls".into(),
         );
     }
     if matches!(plain.as_str(), "ask" | "confirm" | "approval" | "requireapproval" | "permission") {
         return Some(
-            "a hook cannot request an approval: a call needs one if the policy of its risk tier is `acknowledge_required` in `agent/capability_risk`".into(),
+            "a hook cannot request an approval: a call needs an approval if the policy of its risk tier is `acknowledge_required` in `agent/capability_risk`".into(),
         );
     }
     let (_, meant) = MEANINGS.iter().find(|(words, _)| words.split(' ').any(|known| known == plain))?;

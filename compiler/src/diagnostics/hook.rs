@@ -23,7 +23,7 @@ pub enum HookError {
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
     /// A condition compares a fact with a text that has wildcards, which no value of the fact has.
-    #[error("`{fact}` never has the text `{value}`: conditions compare texts without wildcards")]
+    #[error("`{fact}` is never `{value}`: conditions compare strings without wildcards")]
     Wildcard { fact: &'static str, value: String, span: Span },
     /// A pattern with the delimiters and flags of another language: `/rm -rf/i`.
     #[error("the pattern `{pattern}` matches its slashes too: a pattern has no delimiters")]
@@ -92,9 +92,7 @@ pub enum HookError {
     #[error("the hook `{id}` fires after every final answer, so only a limit ends the thread")]
     Endless { id: String, span: Span },
     /// A text with commas on the right side of `in`.
-    #[error(
-        "the hook `{id}` tests whether the fact is a part of the text `{text}`, not whether it is one of several values"
-    )]
+    #[error("the hook `{id}` tests whether `{text}` contains the fact, not whether the fact is one of several values")]
     TextList { id: String, text: String, span: Span },
     #[error("two hooks of one source have the id `{id}`")]
     DuplicateId { id: String, first: Span, second: Span },
@@ -108,7 +106,7 @@ pub enum HookError {
     Beyond { id: String, capability: String, span: Span, granted: Option<Span> },
     /// A hook starts a directive that is granted a capability which the thread of the hook lacks. `grant` is the grant
     /// of the started directive, `granted` the permissions of the thread.
-    #[error("the hook `{id}` starts `{started}`, which is granted `{capability}`, but `{thread}` is not")]
+    #[error("the hook `{id}` starts `{started}` with the capability `{capability}`, which `{thread}` lacks")]
     StartsMore {
         id: String,
         started: String,
@@ -194,7 +192,7 @@ impl Problem for HookError {
                     let quoted = if path.contains('.') || *is_placeholder {
                         String::new()
                     } else {
-                        format!("if it is a text, quote it: `\"{path}\"`; ")
+                        format!("to compare with this text, quote it: `\"{path}\"`; ")
                     };
                     Some(format!("{quoted}facts here: {}", quote_list(facts)))
                 })
@@ -296,7 +294,7 @@ impl Problem for HookError {
             }
             Self::NoEffect { span, .. } => vec![new_label(*span, "changes nothing")],
             Self::Endless { span, .. } => vec![new_label(*span, "no condition")],
-            Self::TextList { span, .. } => vec![new_label(*span, "a text, not a list")],
+            Self::TextList { span, .. } => vec![new_label(*span, "a string, not a list")],
             Self::DuplicateId { first, second, .. } => {
                 vec![new_label(*second, "the second one"), new_label(*first, "the first one")]
             }

@@ -148,7 +148,7 @@ impl Problem for InterfaceError {
                 Some("remove `required`, or remove `default` if the caller has to give the value".into())
             }
             Self::UnusedInput { name, .. } => {
-                Some(format!("write `{{input:{name}}}` where its value belongs, or remove the declaration"))
+                Some(format!("write `{{input:{name}}}` where the value belongs, or remove the declaration"))
             }
             Self::MissingInput { name, .. } => {
                 Some(format!("pass a value (`--input {name}=…`, or a parameter of the call), or declare a `default`"))

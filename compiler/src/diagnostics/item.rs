@@ -28,10 +28,10 @@ pub enum ItemError {
         known: Vec<String>,
     },
     /// The path of the file requires another `name` or `category`; `field` is `name` or `category`.
-    #[error("the {field} is `{written}`, but the file's place {}", expected_name(expected))]
+    #[error("the {field} is `{written}`, but the path of the file {}", expected_name(expected))]
     NameMismatch { field: &'static str, written: String, expected: String, span: Span },
     /// Metadata of knowledge that contradicts the path of its file; `field` is `id` or `category`.
-    #[error("the {field} of this knowledge is `{written}`, but the file's place {}", expected_name(expected))]
+    #[error("the {field} of this knowledge is `{written}`, but the path of the file {}", expected_name(expected))]
     KnowledgeMismatch { field: &'static str, written: String, expected: String, span: Span },
     #[error("`{text}` is not an item id: {reason}")]
     EscapesSpace { text: String, reason: String, span: Span },
@@ -115,7 +115,7 @@ pub enum ItemError {
     #[error("the body names the {what} `{id}`, which does not exist")]
     UnknownCall { what: &'static str, id: String, span: Span, suggestion: Option<String> },
     /// `tokens` are the token counts of the project's text and of the shadowed text.
-    #[error("the {} `{id}` shadows the standard library's", kind.as_str())]
+    #[error("the {} `{id}` shadows an item of the standard library", kind.as_str())]
     Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
     /// A prompt template or skill that shadows a file with the same id. `path` is the shadowed file.
     #[error("the {} `{id}` shadows `{path}`", kind.as_str())]
@@ -227,7 +227,7 @@ impl Problem for ItemError {
     fn help(&self) -> Option<String> {
         match self {
             Self::Unknown { kind, id, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some(format!("create `{}{id}.{}` in the project or the user space, or name an existing one", kind.folder(), kind.extensions().first().copied().unwrap_or_default()))
+                Some(format!("create `{}{id}.{}` in the project or the user space, or name an existing item", kind.folder(), kind.extensions().first().copied().unwrap_or_default()))
             }),
             Self::OtherKind { kind, id } => Some(other_kind_help(*kind, id)),
             Self::UnknownKey { what, key, of, suggestion, known, .. } => {
@@ -270,7 +270,7 @@ impl Problem for ItemError {
             ),
             Self::Unreadable { span, .. } => Some(unreadable_help(span.is_some()).into()),
             Self::Unrecognized { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some("move it to `.ai/data/`, where tools keep their data, or out of `.ai/`".into())
+                Some("move the file to `.ai/data/`, where tools keep their data, or out of `.ai/`".into())
             }),
             Self::UnrecognizedProgram { path, declaration } => Some(format!(
                 "declare the program in `{declaration}` with `kind: command` and `command: [PROGRAM, {path}]`: only scripts in Python, JavaScript, TypeScript or shell are tools by themselves"
@@ -284,7 +284,7 @@ impl Problem for ItemError {
                 Some("the call will fail: correct the id, or create the item".into())
             }),
             Self::UnknownBuiltin { own_item: Some(item), .. } => {
-                Some(format!("it is reserved for `{item}`: call that item, or name another built-in tool"))
+                Some(format!("the name is reserved for `{item}`: call that item, or name another built-in tool"))
             }
             Self::UnknownBuiltin { suggestion, own_item: None, .. } => did_you_mean(suggestion.as_ref(), || {
                 let known: Vec<String> = crate::tool_spec::builtins().into_iter().map(str::to_owned).collect();
@@ -299,7 +299,7 @@ impl Problem for ItemError {
             Self::ShellSyntax { word, .. } => Some(shell_syntax_help(word)),
             Self::SilentKnowledge { .. } => Some("write the text below the metadata, or remove the file".into()),
             Self::UnreadMetadata { suggestion, .. } => {
-                did_you_mean(suggestion.as_ref(), || Some("keep it as a note for readers, or remove it".into()))
+                did_you_mean(suggestion.as_ref(), || Some("remove the key, or keep it as a note for readers".into()))
             }
             Self::Version { .. } => Some("write numbers with dots: `1.0.0`".into()),
             Self::Silent { .. } => Some("write the prompt below the metadata, or let a directive extend it".into()),
@@ -456,7 +456,7 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
             Some("severities of codes belong under `levels`: `levels: { \"item::shadows\": allow }`".to_owned())
         }
         ("text", "`<model>`") => Some(format!("a model is named by attributes: `<model tier=\"{key}\"/>`")),
-        ("attribute", "`<metadata>`") => Some(format!("it is an element: `<metadata><{key}>…</{key}></metadata>`")),
+        ("attribute", "`<metadata>`") => Some(format!("write an element: `<metadata><{key}>…</{key}></metadata>`")),
         _ => None,
     }
 }

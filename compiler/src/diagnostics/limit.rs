@@ -74,7 +74,7 @@ impl Problem for LimitError {
                 }
                 _ => format!("it {why}"),
             }),
-            Self::NeverBinds { .. } => Some("lower it, or leave it out".into()),
+            Self::NeverBinds { .. } => Some("lower the limit, or leave it out".into()),
             Self::OneTurn { has_outputs, .. } => Some(match has_outputs {
                 true => {
                     "raise `turns`: a call takes one turn, and returning the outputs another; or grant no tools".into()
@@ -87,7 +87,7 @@ impl Problem for LimitError {
                 Some(format!("raise `spend`, lower `output`, or select a cheaper model than `{model}`"))
             }
             Self::Unpriced { model, provider, .. } => Some(format!(
-                "add its prices with `rye providers add {provider}/{model}`, or write `prices: none` into `agent/providers/{provider}` if it costs nothing"
+                "add its prices with `rye providers add {provider}/{model}`, or write `prices: none` into `agent/providers/{provider}` if the model is free"
             )),
         }
     }

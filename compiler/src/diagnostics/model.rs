@@ -44,7 +44,7 @@ pub enum ModelError {
     #[error("the fallback `{fallback}` is the model itself: `{model}`")]
     SameFallback { fallback: String, model: String, span: Span },
     /// The fallback cannot take over the first request.
-    #[error("the fallback `{fallback}` (`{model}`) cannot take over: {why}")]
+    #[error("the fallback `{fallback}` (`{model}`) cannot replace the model: {why}")]
     UnfitFallback { fallback: String, model: String, why: String, span: Span },
     /// The fallback accepts no images, so a message with images is refused before it is sent to either model.
     #[error("the fallback `{fallback}` (`{model}`) accepts no images, so messages with images are refused")]
@@ -115,7 +115,7 @@ impl Problem for ModelError {
                 Some("if messages of this directive can contain images, name a fallback that accepts images".into())
             }
             Self::Unpriced { model, provider, .. } => Some(format!(
-                "add its prices with `rye providers add {provider}/{model}`, or write `prices: none` into `agent/providers/{provider}` if it costs nothing"
+                "add its prices with `rye providers add {provider}/{model}`, or write `prices: none` into `agent/providers/{provider}` if the model is free"
             )),
         }
     }

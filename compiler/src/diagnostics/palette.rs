@@ -45,7 +45,7 @@ impl Problem for PaletteError {
         Some(match self {
             Self::Collision { .. } => "rename one of the tools, or grant only one of them".into(),
             Self::DescribesUngranted { item, .. } => {
-                format!("suppress it with `<suppress>{item}</suppress>`, or grant the primary")
+                format!("suppress the item with `<suppress>{item}</suppress>`, or grant the primary")
             }
             Self::Undescribed { item, .. } => format!("add `<before>{item}</before>` to `<context>`"),
             Self::Dropped { tools, .. } => {

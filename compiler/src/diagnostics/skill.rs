@@ -12,7 +12,7 @@ pub enum SkillError {
     /// skill's folder, if it is a valid name; `is_own` is true for a skill of `.ai/skills`.
     #[error("{reason}")]
     Name { reason: String, expected: Option<String>, is_own: bool, span: Span },
-    #[error("the description of the skill `{id}` has {length} characters, and {most} are allowed")]
+    #[error("the description of the skill `{id}` has {length} characters, but at most {most} are allowed")]
     Description { id: String, length: usize, most: usize, is_own: bool, span: Span },
     #[error("the skill `{id}` has no description, so it is not loaded")]
     NoDescription { id: String, is_own: bool, span: Span },
@@ -48,10 +48,10 @@ impl Problem for SkillError {
         Some(match self {
             Self::Name { expected: Some(folder), .. } => format!("write the name of the folder, `name: {folder}`"),
             Self::Name { expected: None, .. } => {
-                "rename the folder too: at most 64 of `a` to `z`, `0` to `9` and single hyphens".into()
+                "rename the folder too: at most 64 characters, each `a` to `z`, `0` to `9` or a single hyphen".into()
             }
             Self::Description { .. } => {
-                "shorten it: details belong in the body, which is sent when the skill is used".into()
+                "shorten the description: details belong in the body, which is sent when the skill is used".into()
             }
             Self::NoDescription { .. } => {
                 "add `description: …` between two lines of `---`: when to use the skill, and for what".into()

@@ -13,7 +13,7 @@ pub enum SpawnError {
     Cycle { circle: Vec<String>, spans: Vec<Span> },
     /// A child that grants more than its spawn parent has. `capability` is a shortest capability that the child grants
     /// and the parent does not have. `verb` is `starts`, or `may start` if only a grant names the child.
-    #[error("`{parent}` {verb} `{child}`, which grants `{capability}`, but `{parent}` is not granted it")]
+    #[error("`{parent}` {verb} `{child}`, which grants `{capability}`, but `{parent}` lacks this capability")]
     ExceedsParent {
         parent: String,
         child: String,
@@ -46,7 +46,7 @@ pub enum SpawnError {
     TooDeep { parent: String, child: String, above: String, span: Span, limit_span: Option<Span> },
     /// A directive whose named children together exceed its limit. `limit` is `spawns` or `spend`; `requested` is the
     /// total that all children request.
-    #[error("`{parent}` names {children} children that take {requested} together, but its `{limit}` is {most}")]
+    #[error("the children of `{parent}` ({children}) request {requested} in total, but its `{limit}` is {most}")]
     OverBudget {
         parent: String,
         children: usize,
@@ -112,7 +112,7 @@ impl Problem for SpawnError {
     fn help(&self) -> Option<String> {
         match self {
             Self::Cycle { .. } => Some(
-                "limit the depth with `<limits depth=\"…\"/>` in one of them, or let one of them do the work itself"
+                "limit the depth with `<limits depth=\"…\"/>` in one directive, or let one directive do the work itself"
                     .into(),
             ),
             Self::ExceedsParent { parent, child, .. } => {
@@ -125,7 +125,7 @@ impl Problem for SpawnError {
                 Some(format!("raise `depth` in `{above}`, or let `{parent}` do the work itself"))
             }
             Self::OverBudget { limit, parent, .. } => {
-                Some(format!("raise `{limit}` in `{parent}`, or lower what the children take"))
+                Some(format!("raise `{limit}` in `{parent}`, or lower what the children request"))
             }
             Self::ClippedLimit { limit, parent, child, .. } => {
                 Some(format!("raise `{limit}` in `{parent}`, or lower it in `{child}`"))

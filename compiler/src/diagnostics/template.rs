@@ -16,7 +16,7 @@ pub enum TemplateError {
     /// An `argument-hint` although the text has no placeholder.
     #[error("the arguments of this template are never used")]
     UnusedArguments { span: Span },
-    #[error("this template uses argument {number}, but its hint names {hinted}")]
+    #[error("this template uses argument {number}, but the number of arguments in its hint is {hinted}")]
     UnhintedArgument { number: usize, hinted: usize, span: Span },
     #[error("`{text}` is not a placeholder of a prompt template")]
     Placeholder { text: String, span: Span },
@@ -60,7 +60,7 @@ impl Problem for TemplateError {
                 "write `$ARGUMENTS` or `$@` for all arguments and `$1` for the first one; `$$` is a literal dollar sign"
                     .into()
             }
-            Self::UnusedArguments { .. } => "write `$ARGUMENTS` or `$1` where they belong, or remove the hint".into(),
+            Self::UnusedArguments { .. } => "write `$ARGUMENTS` or `$1` in the text, or remove the hint".into(),
             Self::UnhintedArgument { .. } => "name each argument in the hint: `<from> <to>`".into(),
             Self::Shell { .. } => {
                 "the model gets the text as written: ask it to run the command with a tool, or remove the `!`".into()

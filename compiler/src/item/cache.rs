@@ -437,7 +437,7 @@ impl<'w> Items<'w> {
     ) -> Option<T> {
         let path = located.space.display(&located.path);
         if is_too_long(&located) {
-            let reason = format!("it has {} bytes, and {MAX_ITEM_BYTES} are allowed", located.bytes.len());
+            let reason = format!("it has {} bytes, but at most {MAX_ITEM_BYTES} are allowed", located.bytes.len());
             self.report(
                 FaultSource::Item(located.kind, located.id),
                 ItemError::Unreadable { path, reason, span: None },

@@ -114,7 +114,7 @@ fn check_name(file: &FileRef, name: Option<Spanned<String>>, is_own: bool, found
 fn name_fault(name: &str) -> Option<String> {
     let length = name.chars().count();
     if length > MAX_NAME_LENGTH {
-        return Some(format!("has {length} characters, and {MAX_NAME_LENGTH} are allowed"));
+        return Some(format!("has {length} characters, but at most {MAX_NAME_LENGTH} are allowed"));
     }
     if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-') {
         return Some("has characters other than `a` to `z`, `0` to `9` and `-`".to_owned());

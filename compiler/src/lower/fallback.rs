@@ -39,7 +39,7 @@ pub fn check(
         )
     } else if needed > limits.spend && model.worst_case(opening_of(model).bound, output) <= limits.spend {
         // If the limit does not pay for the model itself either, the limit is reported instead of the fallback.
-        format!("one of its turns may cost ${needed}, and `spend` is ${}", limits.spend)
+        format!("one of its turns may cost ${needed}, but `spend` is ${}", limits.spend)
     } else {
         return;
     };

@@ -100,7 +100,7 @@ impl fmt::Display for Note {
                     write!(f, "suppressed by {}", by.cause)?;
                 }
                 match removed.as_slice() {
-                    [] => f.write_str("; nothing would add it anyway"),
+                    [] => f.write_str("; nothing adds it, so this has no effect"),
                     [one] => write!(f, "; {}", one.cause),
                     [one, rest @ ..] => write!(f, "; {}, and {} more", one.cause, rest.len()),
                 }
@@ -109,7 +109,7 @@ impl fmt::Display for Note {
                 let hidden: Vec<&str> = hidden.iter().map(|s| s.as_str()).collect();
                 write!(
                     f,
-                    "the {} of the {} space shadows the one of {}",
+                    "the {} of the {} space shadows the same id in {}",
                     kind.as_str(),
                     used.as_str(),
                     hidden.join(" and ")

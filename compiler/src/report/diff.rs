@@ -160,7 +160,7 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
         let file = format!("directive {}: ", start.directive);
         for change in found.changes.iter_mut().filter(|change| change.area == ChangeArea::File) {
             if change.what.starts_with(&file) {
-                change.what = format!("{file}the file changed; its own comparison lists the effects");
+                change.what = format!("{file}the file changed; the comparison of that directive lists the effects");
             }
         }
     }

@@ -111,7 +111,7 @@ fn grant_fixes(
         }
         Some(by) => {
             let text = format!(
-                "add `<permissions>{line}</permissions>` to `{}`; it replaces the grants of `{}`, so repeat the ones that are needed",
+                "add `<permissions>{line}</permissions>` to `{}`; it replaces the grants of `{}`, so repeat the grants that you still need",
                 plan.directive,
                 by.id()
             );
@@ -135,7 +135,7 @@ fn grant_fixes(
     let sealed = ancestors.filter(|link| link.permissions.as_ref().is_some_and(|permissions| permissions.sealed));
     for link in sealed.filter(|link| declaring.is_none_or(|by| by.id() != link.id())) {
         let text = format!(
-            "`{}` seals its permissions: `rye check` warns about the grant until `{}` grants the same",
+            "`{}` seals its permissions: `rye check` warns about the grant until `{}` grants the capability too",
             link.id(),
             link.id()
         );
@@ -177,7 +177,7 @@ fn describe_difference(pattern: &str, wanted: &str) -> String {
     let (has, needs) = (rest(pattern), rest(wanted));
     let first = |text: &str| text.split('.').next().unwrap_or_default().to_owned();
     match (common, has.is_empty(), needs.is_empty()) {
-        (1, ..) => format!("allows to {}, not to {}", first(&has), first(&needs)),
+        (1, ..) => format!("grants the primary {}, not {}", first(&has), first(&needs)),
         (2, ..) => format!("grants items of the kind {}, not {}", first(&has), first(&needs)),
         (_, true, _) => format!("lacks `{needs}` at its end"),
         (_, _, true) => format!("requires `{has}` after `{wanted}`"),

@@ -86,7 +86,7 @@ pub fn answer_request(request: &Map<String, Value>) -> EvalResult {
     };
     if let Some(key) = request.keys().find(|key| key != kind && !beside.contains(&key.as_str())) {
         let shown: String = key.chars().take(40).collect();
-        return Err(EvalError::request(format!("`{shown}` does not belong to `{kind}`")));
+        return Err(EvalError::request(format!("`{shown}` is not a key of a request with `{kind}`")));
     }
     let body = request.get(*kind).unwrap_or(&Value::Null);
     match *kind {
@@ -124,7 +124,7 @@ fn check_keys(map: &Map<String, Value>, what: &str, known: &[&str]) -> Result<()
     match map.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
             let shown: String = key.chars().take(40).collect();
-            Err(EvalError::request(format!("`{shown}` does not belong to `{what}`")))
+            Err(EvalError::request(format!("`{shown}` is not a key of `{what}`")))
         }
         None => Ok(()),
     }

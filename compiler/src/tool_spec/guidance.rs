@@ -36,7 +36,7 @@ impl ToolSpecReader {
         } else if text.chars().any(char::is_control) {
             "must be one line".to_owned()
         } else if text.chars().count() > most {
-            format!("has {} characters, at most {most} are allowed", text.chars().count())
+            format!("has {} characters, but at most {most} are allowed", text.chars().count())
         } else {
             return Some(text.to_owned());
         };

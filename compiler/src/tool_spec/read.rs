@@ -157,7 +157,7 @@ impl ToolSpecReader {
             && !executor.starts_with("rye/core/runtimes/")
             && let Some(value) = node.get("executor")
         {
-            let help = "leave it out: the file's extension selects the runtime".to_owned();
+            let help = "remove the key: the file's extension selects the runtime".to_owned();
             self.report_bad_value(value.span, format!("unknown executor `{executor}`"), "unknown executor", Some(help));
         }
         let has = |name: &str| shape.names.iter().any(|n| n == name);
@@ -255,7 +255,7 @@ impl ToolSpecReader {
             }
             other => {
                 let help = did_you_mean(other, &KIND_KEYS.map(|(kind, _)| kind));
-                self.report_bad_value(kind.span, format!("no tool is of kind `{other}`"), "unknown kind", Some(help));
+                self.report_bad_value(kind.span, format!("unknown tool kind `{other}`"), "unknown kind", Some(help));
                 if let Some(fault) = self.faults.last_mut() {
                     fault.word = Some(other.to_owned());
                 }
@@ -455,7 +455,7 @@ impl ToolSpecReader {
         for (path, span) in &write {
             if path.is_empty() || path.starts_with('/') || path.split('/').any(|s| s == "..") || path.contains('\0') {
                 let help = Some("name a folder inside the project: `write: [out/]`".to_owned());
-                self.report_bad_value(*span, format!("`{path}` does not stay in the project"), "outside", help);
+                self.report_bad_value(*span, format!("`{path}` leads out of the project"), "outside", help);
             }
         }
         let net = self.strings(needs, "net");
@@ -499,7 +499,7 @@ impl ToolSpecReader {
                     help: Some(match entry.key.node.as_str() {
                         // `wall` is the former name of `sandbox`.
                         "wall" if keys.contains(&"sandbox") => {
-                            "it is called `sandbox` now; `rye mcp refresh` writes it".to_owned()
+                            "the key is called `sandbox` now; `rye mcp refresh` writes the new key".to_owned()
                         }
                         key => did_you_mean(key, keys),
                     }),
@@ -532,7 +532,7 @@ impl ToolSpecReader {
     fn report_foreign_key(&mut self, node: &Node, key: &str, kind: &str, other: &str) {
         if let Some(entry) = node.entries().iter().find(|e| e.key.node == key) {
             let message = format!("a tool of kind `{kind}` has no `{key}`");
-            let help = format!("remove it, or set `kind: {other}`");
+            let help = format!("remove the key, or set `kind: {other}`");
             self.report_bad_value(entry.key.span, message, "has no meaning here", Some(help));
         }
     }

@@ -191,7 +191,7 @@ fn is_in_palette(plan: &Plan, tool: &str) -> bool {
 /// Returns the requirement of a tool of the project whose description and guidelines the model reads.
 pub(crate) fn described(id: &str, place: &str, subjects: Vec<Subject>) -> TrustRequirement {
     TrustRequirement {
-        what: one_line(&format!("describes itself to the model{place}")),
+        what: one_line(&format!("sends its description to the model{place}")),
         ..shadowing(ItemKind::Tool, id, place, subjects)
     }
 }

@@ -398,7 +398,7 @@ pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
     let why = match action.node.item() {
         None => "its action uses no item".to_owned(),
         Some(_) if starts || own || !hook.has_static_id() => return,
-        Some((_, id)) => format!("it names `{id}` itself, which needs no grant"),
+        Some((_, id)) => format!("the hook names `{id}` itself, which needs no grant"),
     };
     for grant in &hook.grants {
         let (hook, pattern, why) = (hook.id.node.clone(), grant.node.0.clone(), why.clone());

@@ -125,7 +125,7 @@ impl LostKnowledge {
             let full = settings.usable_tokens(*window);
             let because = format!(
                 "lower `resume_ceiling_tokens` below {full}: `{model}` is full at {full} tokens, so a continuation \
-                 would hand over again at once"
+                 would need another handoff at once"
             );
             found.push(ContextError::Ceiling { tokens: ceiling, because, span });
         }

@@ -51,7 +51,7 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
             let name = LimitName::parse(limit)?;
             let is_other = hook.event == HookPoint::Limit && !may_apply(hook, name);
             is_other.then(|| {
-                (format!("it fires only at a limit other than `{limit}`, and that limit still ends the thread"), None)
+                (format!("it raises `{limit}`, but fires only at another limit, which still ends the thread"), None)
             })
         }
         HookAction::Inject { .. }

@@ -395,8 +395,8 @@ fn implies(hook: &HookDecl, other: &HookDecl) -> bool {
 /// grants; `None` if the condition alone prevents it.
 fn describe_bound(bound: Option<BoundCause>) -> String {
     match bound {
-        None => "its condition is false for every directive there is",
-        Some(BoundCause::Limits) => "the limits of every directive end a run first",
+        None => "its condition is false for every directive",
+        Some(BoundCause::Limits) => "in every directive, a limit ends the run first",
         Some(BoundCause::Grants) => "no directive of the project is granted a call that meets its condition",
         Some(BoundCause::Retries) => "no call is attempted that often",
         Some(BoundCause::Windows) => "no model of the provider files has such a context window",
@@ -421,13 +421,13 @@ fn describe_constant_false(hook: &HookDecl, span: Span) -> (String, Span) {
         domain::closed_vocabulary(point, &path).map(|words| (path, words))
     });
     let because = match (&part, paths.first()) {
-        (Some(_), Some(path)) => format!("the part with `{path}` is false whatever the facts are"),
-        (Some(_) | None, _) => "its condition is false whatever the facts are".to_owned(),
+        (Some(_), Some(path)) => format!("the part with `{path}` is false for all facts"),
+        (Some(_) | None, _) => "its condition is false for all facts".to_owned(),
     };
     let quoted = hook.condition.as_ref().and_then(|condition| quoted_boolean(point, &condition.node));
     let values = match (closed, quoted) {
         (Some((path, words)), _) => format!("; `{path}` is one of `{}`", words.join("`, `")),
-        (None, Some((path, word))) => format!("; `{path}` is a boolean, and `\"{word}\"` a text: write `{word}`"),
+        (None, Some((path, word))) => format!("; `{path}` is a boolean, but `\"{word}\"` is a string: write `{word}`"),
         (None, None) => String::new(),
     };
     (format!("{because}{values}"), part.map_or(span, |(span, _)| span))

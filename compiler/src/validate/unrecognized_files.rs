@@ -213,7 +213,7 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
         };
     }
     if extension == "md" && as_id(stem) == stem {
-        return Some(("it is a link that leaves its space, and such a link is not followed".to_owned(), None));
+        return Some(("it is a link out of its space; links out of a space are not followed".to_owned(), None));
     }
     if extension == "md" {
         let reason = format!("`{}` is not a valid item id", shorten(stem));

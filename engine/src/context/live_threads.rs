@@ -290,7 +290,7 @@ async fn watch_inboxes(engine: Weak<EngineContext>) {
             }
         };
         if let Err(error) = tokio::task::spawn_blocking(scan).await {
-            tracing::warn!(%error, "the inboxes could not be read");
+            tracing::warn!(%error, "the mailboxes could not be read");
         }
     }
 }

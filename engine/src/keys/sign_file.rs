@@ -18,7 +18,7 @@ pub fn sign_in_place(root: &Path, path: &str, identity: &SigningIdentity, timest
     let within = RootedDir::open(root)?;
     let extension = path.rsplit_once('.').map_or("", |parts| parts.1);
     let comment = CommentSyntax::of_extension(extension)
-        .ok_or_else(|| io::Error::other("a signature is a comment line, and its format has no comments"))?;
+        .ok_or_else(|| io::Error::other("a signature is a comment line, but the file's format has no comments"))?;
     let bytes = within.read(Path::new(path), MAX_ITEM_BYTES)?.ok_or(io::ErrorKind::NotFound)?;
     within.replace(Path::new(path), &identity.sign_file(&bytes, comment, timestamp))
 }

@@ -170,7 +170,7 @@ fn bound_retries(plan: &Plan, state: &ThreadState, run: &mut HookPointRun) {
     }
     run.answer = HookOutcome::None;
     if let Some(hook) = run.considered.iter_mut().rfind(|hook| hook.verdict == HookVerdict::Fired) {
-        hook.because = Some(format!("retry limit reached: {most} more attempts of this turn failed too"));
+        hook.because = Some(format!("retry limit reached: failed retries of this turn: {most}"));
     }
 }
 

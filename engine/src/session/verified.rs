@@ -221,13 +221,12 @@ impl EngineContext {
         let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
         request.mode = plan.mode;
         let Some(now) = compile(&*world, &request).value else {
-            return self.require_acceptance(thread, format!("`{}` does not compile now", plan.directive));
+            return self.require_acceptance(thread, format!("`{}` no longer compiles", plan.directive));
         };
         let declared = &now.plan.capabilities;
         let wider = plan.capabilities.grants.iter().find(|grant| !declared.grants.contains(grant));
         if let Some(grant) = wider {
-            let reason =
-                format!("its plan grants `{}`, which `{}` does not declare now", grant.pattern, plan.directive);
+            let reason = format!("its plan grants `{}`, which `{}` no longer declares", grant.pattern, plan.directive);
             return self.require_acceptance(thread, reason);
         }
         let settled = |(tier, _): &(&String, &String)| !declared.acknowledged.contains_key(*tier);
@@ -253,7 +252,7 @@ impl EngineContext {
             TranscriptTrust::Bounded => {}
         }
         if let Some(limit) = state.thread_limits.exceeding(&plan.thread_limits()).next() {
-            let reason = format!("its limit `{limit}` is higher than in its plan, but no permanent key signed this");
+            let reason = format!("its limit `{limit}` is higher than in its plan, and not signed with a permanent key");
             return self.require_acceptance(thread, reason);
         }
         let pending = state
@@ -263,7 +262,7 @@ impl EngineContext {
             .find(|call| call.answer.is_some_and(Approval::is_approved) && call.result.is_none());
         if let Some(call) = pending {
             let reason =
-                format!("it contains an approval of a call of `{}` that no permanent key signed", call.call.name);
+                format!("it contains an approval, not signed with a permanent key, of a call of `{}`", call.call.name);
             return self.require_acceptance(thread, reason);
         }
         let attended = state.launch.as_ref().is_none_or(|launch| launch.attended);
@@ -277,7 +276,7 @@ impl EngineContext {
         if let Some(mail) =
             waiting.into_iter().find(|mail| needs_signed_transcript(&ControlMessage::from_file(mail.body.clone())))
         {
-            let reason = format!("the control message `{}` waits in its inbox, and no key proves who sent it", mail.id);
+            let reason = format!("the control message `{}` waits in its mailbox: no key proves its sender", mail.id);
             return self.require_acceptance(thread, reason);
         }
         Ok(())
@@ -345,7 +344,7 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
     if own != Some(&plan.capabilities.grants) {
         let wider = own.into_iter().flatten().find(|grant| !plan.capabilities.grants.contains(grant));
         let what = wider.map_or_else(String::new, |grant| format!(": `{}`", grant.pattern));
-        return Err(invalid_claim(thread, &format!("its grants differ from its plan's{what}")));
+        return Err(invalid_claim(thread, &format!("its grants differ from the grants of its plan{what}")));
     }
     match opened.limits.exceeding(&plan.thread_limits()).next() {
         Some(limit) => Err(invalid_claim(thread, &format!("its limit `{limit}` is higher than in its plan"))),
@@ -365,13 +364,13 @@ fn check_continued(
     let same_plan =
         now.plan_id == before.plan_id || Plan { model: before.plan.model.clone(), ..now.plan.clone() } == before.plan;
     if !same_plan || now.opened.inputs != before.opened.inputs {
-        return Err(invalid_claim(thread, "its plan or its inputs are not those of the thread that it continues"));
+        return Err(invalid_claim(thread, "its plan or its inputs differ from those of the thread that it continues"));
     }
     let rest = now.opened.grants.strip_prefix(before.opened.grants.as_slice());
     let of_parent = parent.map_or(&[][..], |parent| parent.opened.grants.as_slice());
     let keeps = now.opened.parent == before.opened.parent || now.opened.parent.is_none();
     if rest.is_none_or(|rest| !(rest.is_empty() && keeps || rest == of_parent)) {
-        return Err(invalid_claim(thread, "its grants are not those of the thread that it continues"));
+        return Err(invalid_claim(thread, "its grants differ from the grants of the thread that it continues"));
     }
     if now.opened.origin != ThreadOrigin::Handoff
         && let Some(limit) = now.opened.limits.exceeding(&now.plan.thread_limits()).next()

@@ -18,11 +18,11 @@ pub enum StoreError {
     #[error("`{}` was altered: {reason}", path.display())]
     Altered { path: PathBuf, reason: String },
 
-    #[error("`{}` has format version {found}; this program reads up to {supported}, a newer `rye` is needed", path.display())]
+    #[error("`{}` has format version {found}, but this `rye` reads up to {supported}; install a newer `rye`", path.display())]
     Newer { path: PathBuf, found: u64, supported: u64 },
 
     /// An event that does not fit into a line. The caller must store it as an object instead.
-    #[error("an event of {bytes} bytes does not fit into a line of {limit}")]
+    #[error("an event of {bytes} bytes does not fit into a line of {limit} bytes")]
     LineTooLong { bytes: usize, limit: usize },
 
     #[error("an event must be an object with a `type`")]
@@ -55,12 +55,12 @@ pub enum StoreError {
 
     /// Power failed while a process wrote to the registry, and a transcript that the rebuild needs cannot be read.
     #[error(
-        "the thread registry must be rebuilt after a power failure, but {source}; run `rye threads repair` to rebuild it without that thread"
+        "the thread registry must be rebuilt after a power failure, but {source}; run `rye threads repair` to rebuild the registry without that thread"
     )]
     RebuildFailed { source: Box<Self> },
 
     /// The registry cannot be rebuilt now, because `count` processes use it.
-    #[error("the thread registry cannot be rebuilt while {count} running process(es) use it; end them first")]
+    #[error("the thread registry cannot be rebuilt while processes use it (running: {count}); end them first")]
     InUse { count: usize },
 }
 

@@ -256,7 +256,7 @@ impl Verifier<'_> {
                 let is_missing =
                     matches!(&error, StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
                 let reason = if is_missing { "the file is missing".to_owned() } else { error.to_string() };
-                self.fault(&path, None, format!("{reason}; line {line} of the transcript names it"));
+                self.fault(&path, None, format!("{reason}; line {line} of the transcript names this file"));
             }
         }
     }
@@ -280,10 +280,10 @@ impl Verifier<'_> {
                 }
             }
             Err(StoreError::UnknownThread { .. }) => {
-                self.note(format!("`{earlier}`, which it continues, does not exist any more"));
+                self.note(format!("`{earlier}`, which this thread continues, no longer exists"));
             }
             Err(error @ (StoreError::Damaged { .. } | StoreError::Newer { .. })) => {
-                self.note(format!("the thread that it continues cannot be read: {error}"));
+                self.note(format!("the thread that this thread continues cannot be read: {error}"));
             }
             Err(error) => return Err(error),
         }

@@ -133,13 +133,13 @@ impl<'p> NamedFiles<'p> {
                 continue;
             }
             if self.hashes.len() >= MAX_FILES {
-                return Err(too_large(format!("the named folders hold more than {MAX_FILES} files")));
+                return Err(too_large(format!("the command's folders hold more than {MAX_FILES} files")));
             }
             if kind.is_file() {
                 self.bytes = self.bytes.saturating_add(entry.metadata().map_err(fail)?.size());
             }
             if self.bytes > MAX_FOLDER_BYTES {
-                return Err(too_large(format!("the named folders hold more than {} GiB", MAX_FOLDER_BYTES >> 30)));
+                return Err(too_large(format!("the command's folders hold more than {} GiB", MAX_FOLDER_BYTES >> 30)));
             }
             self.add_place(&path, false)?;
         }

@@ -24,9 +24,9 @@ pub(super) fn empty_condition(place: ConditionText<'_>) -> SyntaxError {
 pub(super) fn too_long(place: ConditionText<'_>, limit: usize) -> SyntaxError {
     condition_error(
         place.span(limit, place.text.len()),
-        format!("a condition has at most {limit} bytes, but this one has {}", place.text.len()),
+        format!("a condition has at most {limit} bytes, but this condition has {}", place.text.len()),
         "too long from here",
-        Some("split it over several hooks, or let a tool decide"),
+        Some("split the condition over several hooks, or let a tool decide"),
     )
 }
 
@@ -80,7 +80,7 @@ pub(super) fn chained_comparison(span: Span, operator: &str) -> SyntaxError {
 pub(super) fn not_as_operand(span: Span) -> SyntaxError {
     condition_error(
         span,
-        "`!` binds looser than the operator before it".into(),
+        "`!` has a lower precedence than the operator before it".into(),
         "a negation is not allowed here",
         Some("use parentheses: `a == (!b)`"),
     )
@@ -216,7 +216,7 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
         return Some("equality is written `==`");
     }
     if before.trim_end().ends_with("matches") && token.starts_with('/') {
-        return Some("a pattern is a text in quotes: `matches \"rm.*\"`");
+        return Some("a pattern is a string in quotes: `matches \"rm.*\"`");
     }
     match token {
         "=" | ":=" | "is" | "eq" => return Some("equality is written `==`"),
@@ -224,7 +224,7 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
         "=>" | "≥" => return Some("write `>=`"),
         "<>" | "ne" | "≠" => return Some("inequality is written `!=`"),
         "“" | "”" | "‘" | "’" | "„" | "«" | "»" => {
-            return Some("texts are in straight quotes: `\"text\"` or `'text'`");
+            return Some("put strings in straight quotes: `\"text\"` or `'text'`");
         }
         "&" | "AND" | "And" => return Some("write `&&` or `and`"),
         "|" | "OR" | "Or" => return Some("write `||` or `or`"),

@@ -133,7 +133,7 @@ impl ConditionReader {
                 self.syntax_error(
                     second.key.span,
                     format!("`{}` and `{}` cannot be combined", second.key.node, first.key.node),
-                    "the order of the two is ambiguous",
+                    "unclear which key contains the other",
                     Some("nest one inside the other: `all: [ {any: […]}, {not: …} ]`"),
                 );
                 None

@@ -121,7 +121,7 @@ pub(super) fn read_metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Ve
                 errors.push(
                     SyntaxKind::Constant
                         .error(span, format!("`{}` is not constant", name.node), "not a constant expression")
-                        .with_help("write the value out: strings, numbers, booleans, null, lists and mappings of them"),
+                        .with_help("write a literal value: a string, number, boolean, null, list or mapping"),
                 );
             }
         }

@@ -146,7 +146,7 @@ impl<'t> TreeBuilder<'t> {
                 }
                 Ok(Event::PI(_)) => None,
                 Ok(Event::DocType(_)) => {
-                    let help = Some("remove it: entities and validation are not supported");
+                    let help = Some("remove the declaration: entities and validation are not supported");
                     self.syntax_error(
                         start,
                         end,
@@ -408,8 +408,8 @@ impl<'t> TreeBuilder<'t> {
         if let Some(at) = self.unclosed.iter().rposition(|(unclosed, _)| unclosed == name) {
             let (_, index) = self.unclosed.remove(at);
             if let Some(error) = self.errors.get_mut(index) {
-                error.message = format!("`</{}>` comes after the end of the element around it", shorten(name));
-                error.help = Some("swap the two end tags: an element ends inside the one that contains it".into());
+                error.message = format!("`</{}>` comes after the end tag of its parent element", shorten(name));
+                error.help = Some("swap the two end tags: an element ends before its parent element ends".into());
             }
             return;
         }
@@ -422,9 +422,9 @@ impl<'t> TreeBuilder<'t> {
             return self.close(open, start, end);
         }
         let message = format!("unmatched `</{}>`", shorten(name));
-        let help = open.map(|open| format!("remove it, or open the element: `<{}>` is open here", shorten(&open)));
+        let help = open.map(|open| format!("remove it, or add its start tag: `<{}>` is open here", shorten(&open)));
         let help = help.unwrap_or_else(|| "remove it".to_owned());
-        self.syntax_error(start, end, message, "no such element is open", Some(&help));
+        self.syntax_error(start, end, message, "no open element has this name", Some(&help));
     }
 
     fn never_closed(&mut self, element: &Element, help: &str) {

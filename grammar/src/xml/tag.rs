@@ -9,8 +9,8 @@ use crate::text::{describe_char, shorten};
 
 pub(super) const ESCAPE_LT: &str = "write `&lt;` for a `<` in text, or put the text into `<![CDATA[ … ]]>`";
 pub(super) const ESCAPE_BOTH: &str =
-    "write `&lt;` for `<` and `&amp;` for `&`, or put the text into `<![CDATA[ … ]]>`; a condition may use `and`";
-pub(super) const ESCAPE_AMP: &str = "write `&amp;` for a `&`; a condition may use `and`";
+    "write `&lt;` for `<` and `&amp;` for `&`, or put the text into `<![CDATA[ … ]]>`; conditions accept `and`";
+pub(super) const ESCAPE_AMP: &str = "write `&amp;` for a `&`; conditions accept `and`";
 
 /// A parsed start tag.
 pub(super) struct Tag {
@@ -196,7 +196,7 @@ impl<'t> TagScanner<'t> {
                 start + at + 1,
                 "a `<` is not allowed in an attribute".into(),
                 "write `&lt;`",
-                "write `&lt;`, or add the closing quote that is missing before it",
+                "write `&lt;`, or add the missing closing quote before the `<`",
             );
         }
         let mut value = String::with_capacity(raw.len());

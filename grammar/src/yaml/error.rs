@@ -159,13 +159,13 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
             }
             if message == "invalid indentation in multiline quoted scalar" {
                 return (
-                    "a quoted text continues on this line, which is indented less".to_owned(),
+                    "a quoted string continues on this line, which is indented less".to_owned(),
                     "inside the quotes of an earlier line",
-                    Some("close the quote on the line where the text ends, or indent its further lines"),
+                    Some("close the quote on the line where the string ends, or indent the lines that follow"),
                 );
             }
             let help =
-                "check the brackets, quotes and indentation before this place; a text with `: ` or ` #` needs quotes";
+                "check the brackets, quotes and indentation before this place; a string with `: ` or ` #` needs quotes";
             (message, NOT_UNDERSTOOD, Some(help))
         }
     }

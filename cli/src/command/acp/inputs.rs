@@ -49,7 +49,7 @@ pub async fn request(
     let refused = || {
         let names = names.join(", ");
         let help = "start the agent with `rye acp --input NAME=VALUE`";
-        invalid(&format!("`{directive}` needs the inputs {names}; {help}"))
+        invalid(&format!("`{directive}` needs values for these inputs: {names}; {help}"))
     };
     if !client.elicitation.as_ref().is_some_and(ElicitationCapabilities::supports_form) {
         return Err(refused());

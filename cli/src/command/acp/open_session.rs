@@ -157,7 +157,7 @@ impl OpenSession {
         let Some((what, changes)) = reason.split_once(CONFIRM_HINT) else { return Err(invalid(&reason)) };
         let what = what.trim_end_matches([';', ' ']);
         if !self.ask(what, changes.trim_start_matches([':', '\n'])).await {
-            return Err(invalid(&format!("not changed: {what}, and the user has not accepted it")));
+            return Err(invalid(&format!("not changed, because the user did not accept it: {what}")));
         }
         let verb = request(true).map_err(|reason| invalid(&reason))?;
         self.answer(verb).await.map(drop).map_err(|reason| invalid(&reason))

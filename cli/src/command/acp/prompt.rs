@@ -37,10 +37,10 @@ pub fn prompt_content(blocks: &[ContentBlock]) -> Result<PromptContent, String> 
                 let name = format!("the resource `{}`", blob.uri.escape_debug());
                 images.push(read_image(&blob.blob, &name)?);
             } else {
-                return Err("a resource must be a text or an image".to_owned());
+                return Err("a resource must be text or an image".to_owned());
             }
         } else {
-            return Err("a prompt may contain texts, images, links and resources, but no audio".to_owned());
+            return Err("a prompt may contain text, images, links and resources, but no audio".to_owned());
         }
     }
     Ok(PromptContent { text: parts.join("\n"), images })

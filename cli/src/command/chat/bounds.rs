@@ -118,7 +118,7 @@ pub fn check_bounds(live: &LiveState, bounds: &PromptBounds) -> Result<(), Strin
     let narrowed = narrow_grants(&grants, with);
     if let Some((pattern, grant)) = narrowed.overlapping.first() {
         return Err(format!(
-            "`{pattern}` matches only a part of the grant `{grant}`, and also capabilities outside it: narrow it"
+            "`{pattern}` matches a part of the grant `{grant}` and capabilities outside the grant: narrow the pattern"
         ));
     }
     if let Some(pattern) = narrowed.unused.first() {

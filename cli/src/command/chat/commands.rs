@@ -150,7 +150,7 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
         "name" => text.map(|name| ChatVerb::Name { name }).ok_or_else(|| "/name needs a title".to_owned()),
         "tree" => Ok(ChatVerb::Tree {}),
         "context" if argument.is_empty() && confirm => {
-            Err("/context confirms the change of a part: `/context tools confirm`".to_owned())
+            Err("/context needs the part whose change you confirm: `/context tools confirm`".to_owned())
         }
         "context" => Ok(ChatVerb::Context { part: (!argument.is_empty()).then(|| argument.to_owned()), confirm }),
         "preview" => match split_bounds(rest) {
@@ -172,7 +172,7 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
 fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
     let (number, part) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let invalid =
-        "/rewind needs the number of a prompt, and perhaps `conversation`, `files` or `both`: `/rewind 2 both`";
+        "/rewind needs the number of a prompt, and optionally `conversation`, `files` or `both`: `/rewind 2 both`";
     let prompt = number.parse().map_err(|_| invalid.to_owned())?;
     match part.trim() {
         "" => Ok(ChatVerb::Rewind { prompt, files: RewindFiles::Preview }),
@@ -261,7 +261,7 @@ fn format_answer(command: &str, data: &Value) -> String {
         "cost" => {
             let session = data.get("session").cloned().unwrap_or_default();
             vec![format!(
-                "{} turns, {} tokens in, {} out, ${} of ${}{}",
+                "turns {}, tokens in {}, tokens out {}, ${} of ${}{}",
                 text(&session, "turns"),
                 text(&session, "input_tokens"),
                 text(&session, "output_tokens"),

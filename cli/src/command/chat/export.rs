@@ -70,7 +70,7 @@ impl ExportTarget {
         }
         let extension = Path::new(argument).extension().and_then(|extension| extension.to_str());
         let format = extension.and_then(ExportFormat::parse).ok_or(
-            "/export needs `md`, `html`, `jsonl` or `script`, or a file with such an extension: `/export notes.html`",
+            "/export needs `md`, `html`, `jsonl`, `script` or a file with a matching extension: `/export notes.html`",
         )?;
         Ok(Self { format, file: Some(argument.into()) })
     }

@@ -45,7 +45,7 @@ pub enum KeyAction {
 /// The keys with their meaning, for `/help` and the guide.
 pub const KEY_HELP: [(&str, &str); 21] = [
     ("Enter", "send; while the model works, steer it"),
-    ("Alt+Enter", "send as a follow-up, when the model would finish"),
+    ("Alt+Enter", "send as a follow-up, delivered when the model would finish"),
     ("Shift+Enter, Ctrl+J, \\ Enter", "new line"),
     ("Alt+Up", "take unsent messages back"),
     ("Esc", "interrupt the prompt"),
@@ -60,7 +60,7 @@ pub const KEY_HELP: [(&str, &str); 21] = [
     ("Ctrl+A, Ctrl+E", "start, end of the line"),
     ("Ctrl+W, Ctrl+U, Ctrl+K", "delete a word, to the start, to the end of the line"),
     ("Ctrl+Y", "insert the deleted text"),
-    ("Ctrl+O", "show pasted text as a whole; else the output of the last call"),
+    ("Ctrl+O", "show pasted text in full; without pasted text, show the output of the last call"),
     ("Ctrl+T", "show or hide the thoughts of the model"),
     ("Ctrl+G", "edit the text with $VISUAL or $EDITOR"),
     ("Ctrl+V", "send the image of the clipboard with the text"),

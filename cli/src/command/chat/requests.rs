@@ -245,9 +245,9 @@ impl RequestHandler {
         if open != Some(question) {
             return Err(match open {
                 Some(open) => {
-                    format!("request {question} of `{thread}` is not open; the number of the open one is {open}")
+                    format!("request {question} of `{thread}` is not open; the open request is {open}")
                 }
-                None => format!("the answer came too late, or `{thread}` has no request {question}: none is open"),
+                None => format!("`{thread}` has no open request {question}: it was already answered or never existed"),
             });
         }
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -277,8 +277,8 @@ impl RequestHandler {
         let live = self.control.started_state().await;
         if raised_limit(&live.state, &limit, value).is_none() {
             return Err(format!(
-                "this does not raise `{limit}`: give a total above the current limit of the prompt, within the limits of the \
-                 session; a prompt with a `spend` of its own keeps it"
+                "this value does not raise `{limit}`: give a total above the current limit of the prompt and within \
+                 the limits of the session; a `spend` that the prompt itself sets cannot be raised"
             ));
         }
         self.send(ControlMessage::Raise { limit, value })

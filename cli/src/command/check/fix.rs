@@ -20,7 +20,7 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), Co
         repair(&world, &selection_of(args, spaces, &world)?, &found.report);
     for path in signed {
         report.note(&printable(&format!(
-            "left unchanged, because it is signed: {path}; apply the fix by hand, then run `rye sign`"
+            "{path} is signed and was left unchanged; apply the fix by hand, then run `rye sign`"
         )));
     }
     for message in unsafe_fixes {

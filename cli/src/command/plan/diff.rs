@@ -101,11 +101,11 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
         match compared {
             OtherComparison::Same => {}
             OtherComparison::Changed { inputs, diff } => {
-                report.note(&format!("with the default inputs, less changes; compared here with the inputs {inputs}"));
+                report.note(&format!("the default inputs show fewer changes; inputs compared here: {inputs}"));
                 found = *diff;
             }
             OtherComparison::Unknown(reason) => {
-                report.note(&format!("compared with the default inputs alone: {reason}"));
+                report.note(&format!("compared only with the default inputs: {reason}"));
             }
         }
     }

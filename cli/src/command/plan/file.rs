@@ -18,6 +18,6 @@ pub fn read_plan(path: &str) -> Result<PlanReport, CommandError> {
         .map_err(|error| CommandError::usage(format!("`{shown}` is not valid JSON: {error}")))?;
     serde_json::from_value(value).map_err(|error| {
         CommandError::usage(format!("`{shown}` is not a plan: {error}"))
-            .with_help("write one with `rye plan ID --format json`")
+            .with_help("write a plan with `rye plan ID --format json`")
     })
 }

@@ -64,7 +64,7 @@ pub fn run(args: &RefreshArgs, spaces: &Spaces, report: &Printer) -> Result<Exit
         };
         let listed_day = listed.get("priced_at").and_then(Node::as_str).and_then(|day| day.parse::<Date>().ok());
         if let Some(newer) = listed_day.filter(|listed| *listed > day) {
-            report.note(&printable(&format!("left unchanged: {provider}/{id} has newer prices, of {newer}")));
+            report.note(&printable(&format!("left unchanged: {provider}/{id} has newer prices (dated {newer})")));
             continue;
         }
         let mut fields = Map::new();

@@ -70,7 +70,7 @@ impl EffectiveSettings {
             Ok(providers) => Ok(Some(providers)),
             Err(_) if how.silent => Ok(None),
             Err(failure) => {
-                Err(failure.with_help("the run was started with this script; name another one with `rye run --script`"))
+                Err(failure.with_help("the run started with this script; name another script with `rye run --script`"))
             }
         }
     }

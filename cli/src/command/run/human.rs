@@ -327,7 +327,7 @@ impl HumanRenderer {
         let unreported = std::mem::take(&mut self.unreported);
         if unreported > 0 {
             let amount = format_spend(unreported, self.unpriced);
-            let line = format!("  {amount} of this is assumed: a call ended before the provider reported its usage");
+            let line = format!("  {amount} of the cost is assumed: a call ended before the provider reported usage");
             self.thread_line(thread, DIM, &line);
         }
         if let Some(error) = &view.text {

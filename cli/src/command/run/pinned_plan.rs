@@ -53,8 +53,7 @@ pub fn compile_pinned(
     }
     let current = render(&compilation, Vec::new());
     if !diff(Some(&planned), Some(&current)).has_no_changes() {
-        let failure =
-            CommandError::failed(format!("`{path}` was edited: its content does not belong to its `plan_id`"));
+        let failure = CommandError::failed(format!("`{path}` was edited: its content does not match its `plan_id`"));
         return Err(CommandError { exit: Exit::Refused, ..failure }.with_help(difference_lines(&planned, &current)));
     }
     report.diagnostics(&checked.diagnostics, &compilation.sources);

@@ -85,7 +85,7 @@ impl Progress {
             started,
             stops: 0,
             painted: PaintedLines::default(),
-            stop_hint: "Ctrl-C to cancel",
+            stop_hint: "Ctrl+C to cancel",
             is_chat: false,
             repaints,
             last_line: started,
@@ -142,7 +142,7 @@ impl Progress {
         self.threads.values().all(Activity::waits_for_user)
     }
 
-    /// Counts an interrupt of the user (Ctrl-C).
+    /// Counts an interrupt of the user (Ctrl+C).
     pub fn stop(&mut self) {
         self.stops += 1;
     }
@@ -190,7 +190,7 @@ impl Progress {
         let stop = match self.stops {
             0 => self.stop_hint,
             _ if self.is_chat => "interrupting",
-            1 => "waiting for the call to end; Ctrl-C again to stop now",
+            1 => "waiting for the call to end; Ctrl+C again to stop now",
             _ => "stopping now",
         };
         let own = main.and_then(|main| self.threads.get(main));
@@ -284,21 +284,21 @@ mod tests {
         let (main, child) = (ThreadId::parse("a-1").unwrap(), ThreadId::parse("b-1").unwrap());
         let mut progress = Progress::new(true);
         progress.event(&main, &attempt(2));
-        assert_eq!(progress.lines(Some(&main), 80), ["turn 2 · 0 s · sonnet · Ctrl-C to cancel"]);
+        assert_eq!(progress.lines(Some(&main), 80), ["turn 2 · 0 s · sonnet · Ctrl+C to cancel"]);
         progress.delta(&main, &Delta::Text("12345".into()));
-        assert_eq!(progress.lines(Some(&main), 80), ["turn 2 · 0 s · sonnet · ~2 tokens · Ctrl-C to cancel"]);
+        assert_eq!(progress.lines(Some(&main), 80), ["turn 2 · 0 s · sonnet · ~2 tokens · Ctrl+C to cancel"]);
         let spawned = ChildSpawned { spawn: 0, thread_id: "b-1".into(), spend: 0 };
         progress.threads.get_mut(&main).unwrap().step = Step::Between;
         progress.event(&main, &event(EventBody::ChildSpawned(spawned)));
         progress.event(&child, &attempt(1));
-        let shown = ["waiting for a child · 0 s · Ctrl-C to cancel", "b-1: turn 1 · 0 s · sonnet"];
+        let shown = ["waiting for a child · 0 s · Ctrl+C to cancel", "b-1: turn 1 · 0 s · sonnet"];
         assert_eq!(progress.lines(Some(&main), 80), shown);
         let (status, cost) = (Status::Completed, Cost::default());
         let ended = ChildEnded { spawn: 0, thread_id: "b-1".into(), status, cost };
         progress.threads.remove(&child);
         progress.event(&main, &event(EventBody::ChildEnded(ended)));
         progress.stop();
-        let stopping = "between calls · 0 s · waiting for the call to end; Ctrl-C again to stop now";
+        let stopping = "between calls · 0 s · waiting for the call to end; Ctrl+C again to stop now";
         assert_eq!(progress.lines(Some(&main), 80), [stopping]);
     }
 

@@ -251,7 +251,7 @@ async fn print(
     }
     let dropped = live.dropped();
     if dropped > 0 {
-        show.note(&format!("{dropped} streamed pieces were not printed: the output was too slow"));
+        show.note(&format!("streamed pieces not printed, because the output was too slow: {dropped}"));
     }
     shown.write_error = end.and_then(|end| show.end(*end));
     shown

@@ -50,7 +50,7 @@ pub async fn wait_until_end(
                     return Exit::Cancelled.into();
                 },
                 Some(input) => {
-                    screen.stop("interrupted; Ctrl-C again to leave");
+                    screen.stop("interrupted; Ctrl+C again to leave");
                     if !input.interrupt() {
                         return Exit::Cancelled.into();
                     }
@@ -173,7 +173,7 @@ impl StopSignals {
     /// then ends the process at once.
     pub fn install(report: &Printer) -> Option<Self> {
         let installed = Self::handlers();
-        installed.map_err(|error| report.note(&format!("Ctrl-C will not stop the thread cleanly: {error}"))).ok()
+        installed.map_err(|error| report.note(&format!("Ctrl+C will not stop the thread cleanly: {error}"))).ok()
     }
 
     fn handlers() -> std::io::Result<Self> {
@@ -235,7 +235,7 @@ impl SignalForwarder<'_> {
         self.signal_count += 1;
         match self.signal_count {
             1 => {
-                screen.stop("waiting for the call to end; Ctrl-C again to stop now");
+                screen.stop("waiting for the call to end; Ctrl+C again to stop now");
                 self.engine.broadcast(&ControlMessage::Cancel);
             }
             2 => {

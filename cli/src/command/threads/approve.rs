@@ -82,7 +82,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     }
     if origin == Some(ApprovalOrigin::Limit) && args.raise.is_empty() && !args.deny {
         return Err(CommandError::usage(format!(
-            "the thread `{id}` reached a limit, which approval alone does not raise"
+            "the thread `{id}` reached a limit; approval alone does not raise the limit"
         ))
         .with_help("raise the limit with `--raise turns=20`, or use `--deny`"));
     }
@@ -216,7 +216,7 @@ fn check_raises(
         Some(limit) if !raised.contains(&limit) => Err(CommandError::usage(format!(
             "the thread `{id}` reached its limit of {limit}, which these options do not raise"
         ))
-        .with_help(format!("raise it with `--raise {limit}=N`"))),
+        .with_help(format!("raise the limit with `--raise {limit}=N`"))),
         Some(_) | None => Ok(()),
     }
 }

@@ -62,7 +62,7 @@ fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind:
     }
     let (because, help) = match kind {
         ItemKind::Knowledge | ItemKind::Prompt | ItemKind::Skill => {
-            ("sent to the model as text", "write it as YAML, between two lines of `---`")
+            ("sent to the model as text", "write the metadata as YAML, between two lines of `---`")
         }
         ItemKind::Directive | ItemKind::Tool | ItemKind::Config => (
             "documentation only, like all text before the fence",

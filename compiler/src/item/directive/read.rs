@@ -172,7 +172,7 @@ fn read_model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
             found.push(ItemError::InvalidValue {
                 what: format!("`{name}` of `<model>`"),
                 found: "empty".into(),
-                expected: "a name from the provider files, or leave the attribute out".into(),
+                expected: "a name from the provider files, or no attribute".into(),
                 span: value.span,
             });
             return None;
@@ -202,7 +202,7 @@ fn read_sampling_value(
         found.push(ItemError::InvalidValue {
             what: format!("`{name}` of `<model>`"),
             found: format!("`{}`", value.node),
-            expected: format!("a number from 0 to {most}, or leave the attribute out"),
+            expected: format!("a number from 0 to {most}, or no attribute"),
             span: value.span,
         });
     }

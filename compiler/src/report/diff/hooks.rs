@@ -201,9 +201,9 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
     let when = format_example(answer);
     Some(match hook_role(&hook.action) {
         HookRole::Guard if needs_new_trust => {
-            (Direction::Narrowed, format!("it stops more{when}; its file has to be trusted"))
+            (Direction::Narrowed, format!("it stops more cases{when}; its file has to be trusted"))
         }
-        HookRole::Guard => (Direction::Narrowed, format!("it stops more{when}")),
+        HookRole::Guard => (Direction::Narrowed, format!("it stops more cases{when}")),
         HookRole::Filter | HookRole::Text if needs_new_trust => {
             let how = describe_steering(&hook.action).unwrap_or("changes what the model reads");
             (Direction::Widened, format!("it {how} in a thread with wide grants, and its file has to be trusted"))
@@ -226,8 +226,8 @@ fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option
     };
     let when = format_example(answer);
     Some(match hook_role(&hook.action) {
-        HookRole::Guard if unproved => (Direction::Unknown, "a guard that may stop less than before".to_owned()),
-        HookRole::Guard if kept => (Direction::Widened, format!("a guard that stops less{when}")),
+        HookRole::Guard if unproved => (Direction::Unknown, "a guard that may stop fewer cases than before".to_owned()),
+        HookRole::Guard if kept => (Direction::Widened, format!("a guard that stops fewer cases{when}")),
         HookRole::Guard => (Direction::Widened, "a removed guard".to_owned()),
         // The result of the item may have blocked a call or ended the thread.
         HookRole::Act if may_answer(hook.event) => (Direction::Unknown, "its result may have stopped calls".to_owned()),

@@ -223,7 +223,7 @@ fn write_summary(out: &mut String, diff: &PlanDiff) {
     let verdict_line = match (&diff.before, &diff.after) {
         (None, _) => "🆕 **new directive**",
         (_, None) => "**removed**",
-        _ if diff.widened => "🔴 **widened**: it is allowed to do or spend more than before",
+        _ if diff.widened => "🔴 **widened**: the directive may do or spend more than before",
         _ => "not widened",
     };
     write!(out, "{verdict_line}\n\n| | before | after |\n|---|--:|--:|\n").ok();

@@ -32,7 +32,7 @@ impl Compiler<'_> {
             self.error(
                 expr,
                 message,
-                Some("a condition must be true or false: compare the value with another one".into()),
+                Some("a condition must be true or false: compare this value with another value".into()),
             );
         }
         self.value(expr)

@@ -68,7 +68,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
             && output > 0
             && output < input
         {
-            let why = "a token of output costs less than one of input".to_owned();
+            let why = "an output token costs less than an input token".to_owned();
             report(
                 format!("models.{name}.prices.output"),
                 why,

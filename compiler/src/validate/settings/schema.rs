@@ -85,11 +85,11 @@ const CATEGORIES: [&str; 4] = [
 ];
 
 const RETRY: &[SettingField] = &[
-    key("max_retries", SettingShape::Integer { least: 0 }, "attempts after the first one"),
+    key("max_retries", SettingShape::Integer { least: 0 }, "maximum number of retries"),
     key(
         "base_seconds",
         SettingShape::Seconds,
-        "the first wait; it doubles with each attempt, and is at least 1 after 10 failures",
+        "base of the random wait: at most `base_seconds` × 2^N after failure N, and at least 1 after 10 failures",
     ),
     key(
         "max_seconds",
@@ -302,7 +302,7 @@ pub const FILES: &[SettingsFile] = &[
                         SettingShape::Opaque,
                         "the item, as in a hook: `item_type`, `item_id` and `params`; `${args}` is the text after the name",
                     ),
-                    key("grants", SettingShape::Opaque, "capabilities of the call, as in a hook"),
+                    key("grants", SettingShape::Opaque, "capabilities that the call may use, as in a hook"),
                 ])),
                 "commands that a user can type in a chat",
             ),
@@ -360,10 +360,10 @@ pub const FILES: &[SettingsFile] = &[
     },
     SettingsFile {
         id: "agent/models",
-        about: "Default provider and tier of directives that name none.",
+        about: "Default provider and tier of directives that name neither.",
         shape: SettingShape::Map(&[
             key("default_provider", SettingShape::Text, "the id of a provider file"),
-            key("default_tier", SettingShape::Text, "the tier if neither the directive nor the provider names one"),
+            key("default_tier", SettingShape::Text, "the tier if neither the directive nor the provider names a tier"),
             key("aliases", SettingShape::Names(&SettingShape::Text), "another name → tier"),
         ]),
     },
@@ -392,7 +392,7 @@ pub const FILES: &[SettingsFile] = &[
                 "for `openai-responses`: `true` requests encrypted reasoning",
             ),
             key("script", SettingShape::Text, "for `scripted`: the script, relative to the project"),
-            key("default_tier", SettingShape::Text, "the tier of a directive that names none"),
+            key("default_tier", SettingShape::Text, "the tier of a directive that names no tier"),
             key("tiers", SettingShape::Names(&SettingShape::Text), "tier → model id"),
             key("models", SettingShape::List(&SettingShape::Map(MODEL)), "the models"),
         ]),
@@ -457,7 +457,7 @@ pub const FILES: &[SettingsFile] = &[
                 SettingShape::Map(&[key(
                     "max_concurrent_children",
                     SettingShape::Integer { least: 1 },
-                    "children that run at the same time; further ones wait",
+                    "maximum number of children that run at the same time; further children wait",
                 )]),
                 "parallel children",
             ),
@@ -485,12 +485,12 @@ impl SettingShape {
     /// Describes the expected value, as a phrase.
     pub fn expected(&self) -> String {
         match self {
-            Self::Text => "a text".to_owned(),
+            Self::Text => "a string".to_owned(),
             Self::Bool => "`true` or `false`".to_owned(),
             Self::Integer { least } => format!("a whole number, {least} or more"),
             Self::Seconds => format!("a number of seconds, from 0 to {MAX_SECONDS}"),
             Self::Dollars => {
-                format!("a number of dollars from 0.000000001, which pays for no call, to {}", Nanos(i64::MAX))
+                format!("a number of dollars from 0.000000001 (too little for any call) to {}", Nanos(i64::MAX))
             }
             Self::Fraction => "a number above 0 and at most 1".to_owned(),
             Self::Price => "dollars per million tokens, such as \"0.25\"".to_owned(),

@@ -105,7 +105,7 @@ fn compare_texts(
     if then.len() == now.len() {
         return Ok(());
     }
-    Err(format!("there were {} {what}s, now there are {}", then.len(), now.len()))
+    Err(format!("the recording has {} {what}(s), this run has {}", then.len(), now.len()))
 }
 
 /// Compares two texts line by line.

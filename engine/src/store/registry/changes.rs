@@ -281,7 +281,7 @@ pub fn put_row(transaction: &WriteTransaction, row: &ThreadRow) -> Result<Change
 
 /// Stores a row as JSON.
 pub fn insert_json<T: Serialize>(table: &mut Table<'_, &str, &[u8]>, key: &str, row: &T) -> Result<(), StoreError> {
-    let bytes = serde_json::to_vec(row).map_err(registry_error("writing a row of it"))?;
+    let bytes = serde_json::to_vec(row).map_err(registry_error("writing a row"))?;
     table.insert(key, bytes.as_slice()).map_err(registry_error(DOING))?;
     Ok(())
 }

@@ -171,6 +171,6 @@ fn describe(cost: Cost) -> String {
     let approvals = if approval_ms == 0 { String::new() } else { format!(", {approval_ms} ms of approvals") };
     let unknown = if unpriced { " and unknown costs" } else { "" };
     format!(
-        "{turns} turns, {input_tokens} tokens in ({cached_tokens} cached), {output_tokens} out, ${spend}{unknown}{outstanding}{approvals}"
+        "turns {turns}, tokens in {input_tokens} ({cached_tokens} cached), tokens out {output_tokens}, ${spend}{unknown}{outstanding}{approvals}"
     )
 }

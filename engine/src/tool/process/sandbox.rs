@@ -69,7 +69,7 @@ impl SandboxSupport {
             );
         }
         if (1..6).contains(&self.landlock) {
-            gaps.push("programs can signal your other processes: Landlock 6 (Linux 6.12) would stop it");
+            gaps.push("programs can signal your other processes: only Landlock 6 (Linux 6.12) or later prevents this");
         }
         gaps
     }

@@ -136,7 +136,7 @@ impl ChatTerminal {
     /// Copies a text to the clipboard of the terminal.
     pub(super) fn copy(&mut self, text: &str) {
         match self.screen.copy(text) {
-            Ok(true) => self.note(&format!("{} characters sent to the terminal's clipboard", text.chars().count())),
+            Ok(true) => self.note(&format!("characters sent to the terminal's clipboard: {}", text.chars().count())),
             Ok(false) => self.note("the reply is too long for a clipboard; /export writes a file"),
             Err(error) => self.note(&format!("not copied: {error}")),
         }
