@@ -242,6 +242,8 @@ fn calls_before_the_end_of_the_input_are_answered() {
     let mut client = McpClient::new(&place, &[], &json!({}));
     assert!(is_note(&client.ask("tools/call", &read())));
     assert!(is_note(&client.ask_and_close("tools/call", &read())));
+    let client = McpClient::new(&place, &[], &json!({}));
+    assert!(is_note(&client.ask_with_last_line("tools/call", &read())));
 }
 
 #[test]
@@ -461,6 +463,33 @@ fn request_to_another_host_or_from_another_origin_is_refused_before_its_body_is_
         let answer = server.send("POST", &target, &[token, ("origin", &origin)], hello.as_bytes());
         assert!(answer.contains("serverInfo"), "{target}: {answer}");
     }
+}
+
+#[test]
+fn refusals_over_http_are_json_rpc_errors_and_repeated_headers_are_refused() {
+    let place = place();
+    let server = HttpServer::new(&place, &[], None);
+    let session = server.session();
+    let token = ("authorization", server.authorization.as_deref().unwrap());
+    let ping = request(1, "ping", &json!({})).to_string();
+    let own = ("mcp-session-id", session.id.as_str());
+    let requests: [(&str, &[(&str, &str)], &str); 8] = [
+        ("PUT", &[token, own], "405"),
+        ("POST", &[token, own, ("accept", "text/html")], "406"),
+        ("POST", &[token, own, ("content-type", "text/plain")], "415"),
+        ("POST", &[token, ("mcp-session-id", "unknown")], "404"),
+        ("DELETE", &[token, ("mcp-session-id", "unknown")], "404"),
+        ("POST", &[token, token, own], "400"),
+        ("POST", &[token, own, ("host", "127.0.0.1"), ("host", "evil.test")], "400"),
+        ("POST", &[token, own, ("origin", "http://evil.test"), ("origin", "http://localhost")], "400"),
+    ];
+    for (method, headers, status) in requests {
+        let answer = server.send(method, "/mcp", headers, ping.as_bytes());
+        let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{method} {headers:?}: {answer}");
+        assert!(body.contains(r#""jsonrpc":"2.0""#) && body.contains(r#""error""#), "{method} {headers:?}: {answer}");
+    }
+    assert!(is_note(&session.ask(9, "tools/call", &read())));
 }
 
 #[test]

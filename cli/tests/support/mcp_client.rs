@@ -139,6 +139,16 @@ impl McpClient {
         response
     }
 
+    /// Sends a request as the last line of the input, without a line break; returns its response.
+    pub fn ask_with_last_line(mut self, method: &str, params: &Value) -> Value {
+        self.last_id += 1;
+        let line = request(self.last_id, method, params).to_string();
+        self.to.take().unwrap().write_all(line.as_bytes()).unwrap();
+        let response = self.response(&json!(self.last_id));
+        assert!(self.child.wait().unwrap().success());
+        response
+    }
+
     pub fn leave(self) {
         assert!(self.close().0.success());
     }
@@ -173,9 +183,15 @@ impl HttpServer {
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(MESSAGE_TIMEOUT)).unwrap();
-        let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.address);
-        head.push_str("content-type: application/json\r\naccept: application/json, text/event-stream\r\n");
-        head.push_str("connection: close\r\n");
+        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+        let usual = [
+            ("host", self.address.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        for (name, value) in usual.iter().filter(|(usual, _)| headers.iter().all(|(name, _)| name != usual)) {
+            head.extend([format!("{name}: {value}\r\n")]);
+        }
         for (name, value) in headers {
             head.extend([format!("{name}: {value}\r\n")]);
         }

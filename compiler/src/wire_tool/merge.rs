@@ -110,17 +110,29 @@ fn intersect_types(map: &Map<String, Value>, other: &Value) -> Option<Value> {
     }
 }
 
-/// Combines object schemas of which at least one applies. A property that several schemas declare matches the union of
-/// their schemas for the property. Only properties that all schemas require stay required.
+/// Combines object schemas of which at least one applies. A property matches the union of its schemas in all branches:
+/// a branch that does not declare the property allows every value for it, unless its `additionalProperties` restrict
+/// the value. Only properties that all schemas require stay required.
 pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let mut properties: Map<String, Value> = Map::new();
-    for branch in branches {
+    for (index, branch) in branches.iter().enumerate() {
         for (name, schema) in branch.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let merged = match properties.get(name) {
-                Some(before) => either(before, schema),
-                None => schema.clone(),
+            let others = || branches.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
+            let merged = if others().any(|other| allows_any_value(other, name)) {
+                without_constraints(schema)
+            } else {
+                let rest = others()
+                    .filter_map(|other| undeclared_schema(other, name))
+                    .fold(schema.clone(), |all, rest| either(&all, rest));
+                match properties.get(name) {
+                    Some(before) => either(before, &rest),
+                    None => rest,
+                }
             };
-            properties.insert(name.clone(), merged);
+            // If two branches declare an unconstrained property, the first description is used.
+            if properties.get(name).is_none_or(|before| *before != without_constraints(before)) {
+                properties.insert(name.clone(), merged);
+            }
         }
     }
     let required = |branch: &Map<String, Value>| -> BTreeSet<String> {
@@ -140,6 +152,28 @@ pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
         merged.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
     merged
+}
+
+/// Returns true if an object schema does not declare a property and allows every value for it.
+fn allows_any_value(branch: &Map<String, Value>, name: &str) -> bool {
+    let is_declared = branch.get("properties").is_some_and(|properties| properties.get(name).is_some());
+    let has_patterns = branch.get("patternProperties").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
+    let is_open = matches!(branch.get("additionalProperties"), None | Some(Value::Bool(true)));
+    !is_declared && (is_open || has_patterns)
+}
+
+/// Returns the schema of the `additionalProperties` of an object schema that does not declare the property; `None` if
+/// the schema declares or refuses the property.
+fn undeclared_schema<'s>(branch: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
+    let is_declared = branch.get("properties").is_some_and(|properties| properties.get(name).is_some());
+    branch.get("additionalProperties").filter(|rest| !is_declared && rest.is_object())
+}
+
+/// Returns a schema that matches every value, with the title and the description of `schema`.
+pub(super) fn without_constraints(schema: &Value) -> Value {
+    let annotations =
+        schema.as_object().into_iter().flatten().filter(|(key, _)| matches!(key.as_str(), "title" | "description"));
+    Value::Object(annotations.map(|(key, value)| (key.clone(), value.clone())).collect())
 }
 
 /// Returns a schema that matches every value that either of the two schemas matches.

@@ -3,7 +3,7 @@
 use crate::tool_spec::resolve_pointer;
 use serde_json::{Map, Value, json};
 
-use super::merge::{merge_all, merge_any};
+use super::merge::{merge_all, merge_any, without_constraints};
 
 /// Maximum nesting of references and combinations.
 const MAX_NESTING: usize = 16;
@@ -77,7 +77,8 @@ fn flatten(root: &Value, schema: &Value, depth: usize, notes: &mut Vec<String>) 
         let properties = map.entry("properties".to_owned()).or_insert_with(|| Value::Object(Map::new()));
         if let Some(properties) = properties.as_object_mut() {
             for (name, schema) in declared {
-                properties.entry(name).or_insert(schema);
+                // The branch applies to some calls only.
+                properties.entry(name).or_insert_with(|| without_constraints(&schema));
             }
         }
     }

@@ -10,7 +10,9 @@ use std::time::Duration;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use hyper::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -219,6 +221,12 @@ impl HttpServer {
                 &MessageError::refused(format!("unknown path: this server answers at `{MCP_PATH}`")),
             ));
         }
+        for name in [HOST, ORIGIN, AUTHORIZATION] {
+            if request.headers().get_all(&name).iter().count() > 1 {
+                let error = MessageError::refused(format!("the request has more than one header `{name}`"));
+                return Some(error_response(StatusCode::BAD_REQUEST, &error));
+            }
+        }
         // The host of an absolute target replaces the header `host` (RFC 9112, 3.2.2).
         let host = request.uri().host();
         if host.is_some_and(|host| !OWN_HOSTS.iter().any(|own| own.eq_ignore_ascii_case(host))) {
@@ -276,10 +284,14 @@ impl HttpServer {
     async fn respond(&self, request: Request<Full<Bytes>>, session: Option<String>) -> Response<HttpBody> {
         let is_known = session.as_ref().is_some_and(|id| self.uses().contains_key(id));
         let open = session.filter(|_| is_known).map(|id| OpenResponse::new(&self.uses, id));
-        let response = self.service.handle(request).await;
+        let ends_unknown = request.method() == Method::DELETE && open.is_none();
+        let response = as_json_rpc(self.service.handle(request).await.map(BodyExt::boxed)).await;
+        if ends_unknown && response.status().is_success() {
+            return error_response(StatusCode::NOT_FOUND, &MessageError::refused("the session does not exist"));
+        }
         let started = response.headers().get(&SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let open = open.or_else(|| Some(OpenResponse::new(&self.uses, started?)));
-        hold_until_sent(response.map(BodyExt::boxed), open)
+        hold_until_sent(response, open)
     }
 
     /// If there is no room for a new session, evicts the session that was idle the longest. Fails if no session was
@@ -312,6 +324,29 @@ impl HttpServer {
     fn uses(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, SessionUse>> {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns a refusal of the protocol library as a JSON-RPC error with the same status and headers. The library writes
+/// some refusals as plain text.
+async fn as_json_rpc(response: Response<HttpBody>) -> Response<HttpBody> {
+    let is_json =
+        response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));
+    if is_json || !(response.status().is_client_error() || response.status().is_server_error()) {
+        return response;
+    }
+    let (head, body) = response.into_parts();
+    let text = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let mut text = String::from_utf8_lossy(&text).into_owned();
+    if text.is_empty() {
+        text = head.status.canonical_reason().unwrap_or("the request is refused").to_owned();
+    }
+    let mut refusal = error_response(head.status, &MessageError::refused(text));
+    for (name, value) in &head.headers {
+        if *name != CONTENT_TYPE && *name != CONTENT_LENGTH {
+            refusal.headers_mut().append(name, value.clone());
+        }
+    }
+    refusal
 }
 
 async fn read_body(body: Incoming) -> Result<Bytes, (StatusCode, MessageError)> {

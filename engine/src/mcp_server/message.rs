@@ -63,8 +63,13 @@ impl MessageError {
 
 /// Parses a message and checks it. Parameters of notifications are not checked, because they get no response.
 pub(super) fn check_message(text: &[u8]) -> Result<Value, MessageError> {
-    let message: Value = serde_json::from_slice(text)
-        .map_err(|error| MessageError::new(Value::Null, PARSE_ERROR, format!("the message is not JSON: {error}")))?;
+    let message: Value = serde_json::from_slice(text).map_err(|error| {
+        // A message may be JSON and still exceed a limit of the parser. Its request waits for a response with its id.
+        let mut finder = IdFinder::default();
+        finder.push(text);
+        let id = if finder.is_closed() { finder.id() } else { Value::Null };
+        MessageError::new(id, PARSE_ERROR, format!("the message cannot be read as JSON: {error}"))
+    })?;
     let invalid = |id: &Value, reason: &str| Err(MessageError::new(id.clone(), INVALID_REQUEST, reason));
     let fields = match &message {
         Value::Object(fields) => fields,
@@ -200,6 +205,11 @@ impl IdFinder {
         }
     }
 
+    /// Returns true if every object, list and string that began has ended.
+    pub fn is_closed(&self) -> bool {
+        self.depth == 0 && !self.in_string
+    }
+
     /// Returns the id; null if there is none.
     pub fn id(&self) -> Value {
         let id = self.id.as_deref().and_then(|text| serde_json::from_slice(text).ok());
@@ -254,6 +264,18 @@ mod tests {
         ] {
             assert!(check_message(text.as_bytes()).is_ok(), "{text}");
         }
+    }
+
+    #[test]
+    fn message_beyond_a_limit_of_the_parser_gets_an_error_with_its_id() {
+        let nested = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for value in [nested.as_str(), "1e999", r#""\ud800""#] {
+            let text = format!(r#"{{"jsonrpc": "2.0", "id": 7, "method": "ping", "params": {{"a": {value}}}}}"#);
+            let error = check_message(text.as_bytes()).unwrap_err();
+            assert_eq!((error.code, &error.id), (-32700, &json!(7)), "{text}: {error:?}");
+        }
+        let cut = check_message(br#"{"jsonrpc": "2.0", "id": 7, "method": "pi"#).unwrap_err();
+        assert_eq!((cut.code, &cut.id), (-32700, &Value::Null), "a part of a message has no id");
     }
 
     #[test]

@@ -182,7 +182,8 @@ async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Reads a line without its end; an error if it is too large. `None` at the end of the input, also within a line.
+/// Reads a line without its end; an error if it is too large. `None` at the end of the input. The last line needs no
+/// line break.
 async fn read_line<R: AsyncRead + Unpin>(
     input: &mut BufReader<R>,
 ) -> io::Result<Option<Result<Vec<u8>, MessageError>>> {
@@ -191,7 +192,11 @@ async fn read_line<R: AsyncRead + Unpin>(
     loop {
         let available = input.fill_buf().await?;
         if available.is_empty() {
-            return Ok(None);
+            return Ok(match oversized {
+                Some(finder) => Some(Err(MessageError::oversized(finder.id()))),
+                None if line.is_empty() => None,
+                None => Some(Ok(line)),
+            });
         }
         let end = available.iter().position(|byte| *byte == b'\n');
         let part = available.get(..end.unwrap_or(available.len())).unwrap_or_default();
