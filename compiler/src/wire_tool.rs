@@ -152,7 +152,7 @@ fn remove_unnameable_properties(map: &mut Map<String, Value>) -> Vec<String> {
         let needed = if required.iter().any(|r| r.as_str() == Some(name)) { "required" } else { "optional" };
         format!("there is also the {needed} property {}: {schema}", json!(name))
     };
-    let notes = moved.iter().map(note).collect();
+    let mut notes: Vec<String> = moved.iter().map(note).collect();
     map.insert("properties".to_owned(), Value::Object(kept));
     if let Some(Value::Array(names)) = map.get_mut("required") {
         names.retain(|name| name.as_str().is_none_or(|name| !moved.contains_key(name)));
@@ -162,7 +162,10 @@ fn remove_unnameable_properties(map: &mut Map<String, Value>) -> Vec<String> {
     }
     // The removed properties would now count as additional properties.
     for key in ["additionalProperties", "unevaluatedProperties", "propertyNames"] {
-        map.shift_remove(key);
+        match map.shift_remove(key) {
+            None | Some(Value::Bool(true)) => {}
+            Some(value) => notes.push(format!("{key} {value}")),
+        }
     }
     notes
 }

@@ -44,6 +44,30 @@ pub(super) fn merge_all(map: &mut Map<String, Value>, other: Map<String, Value>,
     }
 }
 
+/// Returns the rule of a member of `allOf` that closes its object: merged with other properties, the object would be
+/// more open than the member allows. `None` if the member is open, or declares all properties of `map`.
+pub(super) fn closing_rule(map: &Map<String, Value>, member: &Map<String, Value>) -> Option<String> {
+    let names = |map: &Map<String, Value>| -> BTreeSet<String> {
+        map.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name.clone()).collect()
+    };
+    let is_closed =
+        |map: &Map<String, Value>| !matches!(map.get("additionalProperties"), None | Some(Value::Bool(true)));
+    let (own, others) = (names(map), names(member));
+    let leaves_out = |closed: &Map<String, Value>, declared: &BTreeSet<String>, names: &BTreeSet<String>| {
+        is_closed(closed) && !names.is_subset(declared)
+    };
+    if leaves_out(member, &others, &own) {
+        return Some(format!("allOf {}", json!([member])));
+    }
+    leaves_out(map, &own, &others).then(|| {
+        format!(
+            "additionalProperties {} beside the properties {}",
+            map.get("additionalProperties").unwrap_or(&Value::Null),
+            json!(own)
+        )
+    })
+}
+
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_default()
 }

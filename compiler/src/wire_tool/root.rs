@@ -3,7 +3,7 @@
 use crate::tool_spec::resolve_pointer;
 use serde_json::{Map, Value, json};
 
-use super::merge::{merge_all, merge_any, without_constraints};
+use super::merge::{closing_rule, merge_all, merge_any, without_constraints};
 
 /// Maximum nesting of references and combinations.
 const MAX_NESTING: usize = 16;
@@ -55,6 +55,7 @@ fn flatten(root: &Value, schema: &Value, depth: usize, notes: &mut Vec<String>) 
             if map.contains_key("description") {
                 member.shift_remove("description");
             }
+            notes.extend(closing_rule(&map, &member));
             merge_all(&mut map, member, &mut conflicts);
         }
     }

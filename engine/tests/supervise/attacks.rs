@@ -19,6 +19,7 @@ pub const TESTS: [(&str, fn()); 10] = [
     ("attacks: a daemon does not hide behind its name", a_name_that_is_no_text),
     ("attacks: a daemon does not hide below a reaper of its own", a_reaper_of_its_own),
     ("attacks: a daemon that changes its process ID is ended", daemon_that_changes_its_pid),
+    ("attacks: ended orphans leave the process table", ended_orphans),
     ("attacks: a daemon ends with an owner that is killed", an_owner_that_is_killed),
     ("attacks: inherited descriptors reach no program", inherited_descriptors),
     ("runtimes: bash, python3, node, git and cargo work", runtimes_work),
@@ -296,6 +297,59 @@ else:
     let pid = last();
     assert!(ends(&pid), "{pid} lives");
     assert_eq!(last(), pid);
+}
+
+/// Tests processes that end after each fork: ended orphans must not fill the machine's process table.
+fn ended_orphans() {
+    if !is_offered(3, true) || !has_python() {
+        return;
+    }
+    let machine = machine();
+    let program = r"
+import os, time
+def stat(pid):
+    return open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()[:2]
+# The helper is the parent of this process, or of the shell that started it.
+helpers = [os.getppid(), int(stat(os.getppid())[1])]
+STARTERS, FORKS = 4, 1000
+for starter in range(STARTERS):
+    if os.fork() == 0:
+        os.setsid()
+        for _ in range(FORKS):
+            if os.fork() > 0:
+                os._exit(0)
+        open(f'out/done{starter}', 'w').close()
+        os._exit(0)
+for _ in range(STARTERS):
+    os.wait()
+while len(os.listdir('out')) < STARTERS:
+    time.sleep(0.01)
+def orphans():
+    found = 0
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            state, parent = stat(pid)
+        except OSError:
+            continue
+        found += state == 'Z' and int(parent) in helpers
+    return found
+for _ in range(200):
+    left = orphans()
+    if left == 0:
+        break
+    time.sleep(0.05)
+print('ended orphans:', left)
+";
+    fs::write(machine.at("project/forks.py"), program).unwrap();
+    let project = machine.at("project");
+    let output = machine.run_this_binary(&[
+        SANDBOXED_MODE,
+        project.to_str().unwrap(),
+        "out",
+        "",
+        &format!("{PYTHON} -B forks.py"),
+    ]);
+    assert!(output.contains("ended orphans: 0"), "{output}");
 }
 
 fn an_owner_that_is_killed() {

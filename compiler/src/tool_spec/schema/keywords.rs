@@ -7,8 +7,9 @@ pub(super) const TYPES: [&str; 7] = ["string", "integer", "number", "boolean", "
 
 /// Keywords that may occur at the top of a parameter schema. Any other key there suggests that `properties` was
 /// forgotten.
-pub(super) const TOP_LEVEL_KEYWORDS: [&str; 27] = [
+pub(super) const TOP_LEVEL_KEYWORDS: [&str; 33] = [
     "$id",
+    "$anchor",
     "$schema",
     "$comment",
     "$defs",
@@ -20,12 +21,16 @@ pub(super) const TOP_LEVEL_KEYWORDS: [&str; 27] = [
     "properties",
     "required",
     "additionalProperties",
+    "unevaluatedProperties",
     "patternProperties",
     "propertyNames",
+    "const",
+    "enum",
     "minProperties",
     "maxProperties",
     "dependentRequired",
     "dependentSchemas",
+    "dependencies",
     "allOf",
     "anyOf",
     "oneOf",
@@ -35,6 +40,7 @@ pub(super) const TOP_LEVEL_KEYWORDS: [&str; 27] = [
     "else",
     "default",
     "examples",
+    "deprecated",
 ];
 
 /// The shape of a keyword's value.

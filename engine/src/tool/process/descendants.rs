@@ -100,6 +100,15 @@ impl ProcessTable {
         }
     }
 
+    /// Reaps orphans that have ended, but not the `program` itself, whose exit status is read elsewhere. Unreaped
+    /// processes stay in the process table of the machine, which a program that forks all the time would fill.
+    pub(super) fn reap_orphans(&self, program: Option<Pid>) {
+        for child in self.children().into_iter().filter(|child| Some(*child) != program) {
+            // The child may be alive. An error means that it is no child any more.
+            rustix::process::waitpid(Some(child), WaitOptions::NOHANG).ok();
+        }
+    }
+
     /// Returns all descendants that can be found. If the whole list cannot be read, returns the children only: the
     /// children of a killed child become children of the helper.
     fn reachable(&mut self) -> impl Iterator<Item = Pid> + use<> {

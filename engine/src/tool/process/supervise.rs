@@ -287,15 +287,18 @@ async fn supervise(
                 end_everything(&mut table, group, cleanup);
             }
             _ = terminate.recv() => signal_group(group, Signal::TERM),
-            _ = counting.tick() => match tasks.is_exceeded(&mut table) {
-                Ok(false) => {}
-                Ok(true) => {
-                    report(&format!("\n[stopped: more than {MAX_PROCESSES} processes at once]\n"));
-                    end_everything(&mut table, group, cleanup);
-                }
-                Err(error) => {
-                    report(&format!("\n[stopped: the processes of the program cannot be counted: {error}]\n"));
-                    end_everything(&mut table, group, cleanup);
+            _ = counting.tick() => {
+                table.reap_orphans(group);
+                match tasks.is_exceeded(&mut table) {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        report(&format!("\n[stopped: more than {MAX_PROCESSES} processes at once]\n"));
+                        end_everything(&mut table, group, cleanup);
+                    }
+                    Err(error) => {
+                        report(&format!("\n[stopped: the processes of the program cannot be counted: {error}]\n"));
+                        end_everything(&mut table, group, cleanup);
+                    }
                 }
             }
         }
