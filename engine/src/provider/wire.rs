@@ -224,8 +224,29 @@ impl UnreadKinds {
         }
     }
 
+    /// Adds the fields of an object that have a value and are not `known`, as `WHERE.FIELD`.
+    pub fn add_fields(&mut self, place: &str, object: &Value, known: &[&str]) {
+        for (field, value) in object.as_object().into_iter().flatten() {
+            if !known.contains(&field.as_str()) && !is_empty_value(value) {
+                self.add(&format!("{place}.{field}"));
+            }
+        }
+    }
+
     pub fn into_vec(self) -> Vec<String> {
         self.0
+    }
+}
+
+/// Returns true for null, `false`, and an empty string, list or object.
+fn is_empty_value(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(_) => false,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
     }
 }
 
@@ -236,6 +257,7 @@ mod encode;
 mod normalize;
 mod repeated_keys;
 mod surrogate_decoder;
+mod unknown_counts;
 
 pub(super) use encode::{EncodedGroup, EncodedItems, encode_body, encode_items};
 pub(super) use normalize::{normalize_turns, plain_name, shortened_name};

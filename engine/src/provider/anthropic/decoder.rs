@@ -140,17 +140,24 @@ impl ReplyDecoder for AnthropicDecoder {
     }
 }
 
+/// Fields of the event `message_start` that are read, or that have no content of the reply.
+const MESSAGE_FIELDS: [&str; 8] = ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"];
+
 impl AnthropicDecoder {
     fn start(&mut self, message: &Value) {
         if let Some(model) = message.get("model").and_then(Value::as_str) {
             self.model = Some(model.to_owned());
         }
+        self.unread.add_fields("message", message, &MESSAGE_FIELDS);
         self.update_usage(message.get("usage"));
     }
 
     fn message_delta(&mut self, value: &Value) {
         if let Some(reason) = value.pointer("/delta/stop_reason").and_then(Value::as_str) {
             self.stop = Some(StopReason::later(self.stop.take(), stop_reason(reason)));
+        }
+        if let Some(delta) = value.get("delta") {
+            self.unread.add_fields("delta", delta, &["stop_reason", "stop_sequence"]);
         }
         self.update_usage(value.get("usage"));
         let output = value.pointer("/usage/output_tokens").and_then(Value::as_u64);
@@ -182,12 +189,27 @@ impl AnthropicDecoder {
         }
         set(&mut usage.cache_read, "/cache_read_input_tokens");
         set(&mut usage.cache_write, "/cache_creation_input_tokens");
+        // The parts count if the sum is missing or smaller.
+        let mut parts = 0_u64;
+        for path in ["/cache_creation/ephemeral_5m_input_tokens", "/cache_creation/ephemeral_1h_input_tokens"] {
+            let mut part = 0;
+            set(&mut part, path);
+            parts = parts.saturating_add(part);
+        }
+        usage.cache_write = usage.cache_write.max(parts);
         self.input_is_counted |= input;
         self.usage = Some(Usage::after(self.usage, usage));
     }
 
     fn open_block(&mut self, value: &Value) -> Option<Delta> {
         let block = value.get("content_block").cloned().unwrap_or(Value::Null);
+        match block.get("type").and_then(Value::as_str) {
+            Some("text") => self.unread.add_fields("text", &block, &["type", "text"]),
+            Some("thinking") => self.unread.add_fields("thinking", &block, &["type", "thinking", "signature"]),
+            Some("tool_use") => self.unread.add_fields("tool_use", &block, &["type", "id", "name", "input"]),
+            // The whole block is stored.
+            Some(_) | None => {}
+        }
         let open = OpenBlock::start(block);
         let index = value.get("index").and_then(Value::as_u64);
         // Without an index, every start is a new block behind the others.

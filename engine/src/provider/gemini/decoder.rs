@@ -159,21 +159,31 @@ impl GeminiDecoder {
                 self.unread.add(&format!("candidate.{key}"));
             }
         }
+        let ratings = candidate.get("safetyRatings").and_then(Value::as_array);
+        if ratings.into_iter().flatten().any(|rating| rating.get("blocked") == Some(&Value::Bool(true))) {
+            self.unread.add("candidate.safetyRatings");
+        }
+        let message = candidate.get("finishMessage").and_then(Value::as_str).filter(|message| !message.is_empty());
         let Some(reason) = candidate.get("finishReason").and_then(Value::as_str) else { return deltas };
         let stop = stop_reason(reason);
         let is_malformed = stop.is_none();
         self.stop = stop.map(|stop| StopReason::later(self.stop.take(), stop));
         if is_malformed {
-            let reported = candidate.get("finishMessage").and_then(Value::as_str).unwrap_or("no details reported");
+            let reported = message.unwrap_or("no details reported");
             let message = format!("the model made a call that cannot be read ({reason}): {reported}");
             let error_type = Some(reason.to_ascii_lowercase());
             self.failure = Some(CallError { error_type, ..CallError::new(FailedStage::StreamError, message) });
+        } else if let Some(message) = message {
+            self.unread.add(&format!("candidate.finishMessage {message}"));
         }
         deltas
     }
 
     fn read_part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
         let sealed = part.get(SIGNATURE_FIELD).filter(|seal| seal.as_str().is_some_and(|seal| !seal.is_empty()));
+        if part.get("functionCall").is_some() || part.get("text").is_some() {
+            self.unread.add_fields("part", part, &["text", "thought", SIGNATURE_FIELD, "functionCall"]);
+        }
         if let Some(function) = part.get("functionCall") {
             self.append_text(part.get("text").and_then(Value::as_str).unwrap_or_default(), deltas);
             for key in function.as_object().into_iter().flat_map(Map::keys) {
@@ -262,20 +272,12 @@ impl GeminiDecoder {
 }
 
 /// Known fields of a response: fields that the decoder reads, and fields without content of the reply.
-const RESPONSE_FIELDS: [&str; 7] =
-    ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime", "modelStatus"];
+const RESPONSE_FIELDS: [&str; 6] =
+    ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime"];
 /// Known fields of a candidate: fields that the decoder reads, and fields without content of the reply. The reply names
 /// all other fields as unknown.
-const CANDIDATE_FIELDS: [&str; 8] = [
-    "content",
-    "finishReason",
-    "finishMessage",
-    "index",
-    "safetyRatings",
-    "tokenCount",
-    "avgLogprobs",
-    "logprobsResult",
-];
+const CANDIDATE_FIELDS: [&str; 7] =
+    ["content", "finishReason", "finishMessage", "index", "safetyRatings", "tokenCount", "avgLogprobs"];
 
 /// Fields of a call that are read.
 const CALL_FIELDS: [&str; 3] = ["id", "name", "args"];

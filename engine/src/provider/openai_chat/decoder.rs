@@ -31,16 +31,34 @@ pub struct ChatDecoder {
 
 /// An event that contains only a piece of text. It is the most frequent event and has its own fast parser.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ChatTextChunk<'e> {
     #[serde(borrow)]
     model: Option<&'e str>,
     choices: [ChatTextChoice; 1],
     usage: Option<IgnoredAny>,
     error: Option<IgnoredAny>,
+    #[serde(rename = "id")]
+    _id: Option<IgnoredAny>,
+    #[serde(rename = "object")]
+    _object: Option<IgnoredAny>,
+    #[serde(rename = "created")]
+    _created: Option<IgnoredAny>,
+    #[serde(rename = "provider")]
+    _provider: Option<IgnoredAny>,
+    #[serde(rename = "system_fingerprint")]
+    _system_fingerprint: Option<IgnoredAny>,
+    #[serde(rename = "service_tier")]
+    _service_tier: Option<IgnoredAny>,
+    #[serde(rename = "obfuscation")]
+    _obfuscation: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ChatTextChoice {
+    /// Null unless log probabilities were requested.
+    logprobs: Option<IgnoredAny>,
     #[serde(default)]
     index: u64,
     delta: ChatTextDelta,
@@ -61,12 +79,28 @@ impl<'e> ChatTextChunk<'e> {
     fn read(event: &'e SseEvent) -> Option<(&'e str, String)> {
         let piece = serde_json::from_str::<Self>(&event.data).ok().filter(|_| event.name.is_empty())?;
         let Self { model, choices: [choice], usage: None, error: None } = piece else { return None };
-        let ChatTextChoice { index: 0, delta, finish_reason: None } = choice else { return None };
+        let ChatTextChoice { index: 0, delta, finish_reason: None, logprobs: None } = choice else { return None };
         let text = delta.content.filter(|_| delta.refusal.is_none())?;
         Some((model.unwrap_or_default(), text))
     }
 }
 
+/// Fields of a chunk that are read, or that have no content of the reply.
+const CHUNK_FIELDS: [&str; 11] = [
+    "id",
+    "object",
+    "created",
+    "model",
+    "provider",
+    "choices",
+    "usage",
+    "error",
+    "system_fingerprint",
+    "service_tier",
+    "obfuscation",
+];
+/// Fields of a choice that are read, or that repeat fields that are read. The content of `text` is named apart.
+const CHOICE_FIELDS: [&str; 6] = ["index", "delta", "message", "text", "finish_reason", "native_finish_reason"];
 /// Fields of a delta that are read, or that repeat fields that are read.
 const KNOWN_DELTA_FIELDS: [&str; 8] =
     ["role", "name", "content", "refusal", "reasoning", "reasoning_content", "tool_calls", "function_call"];
@@ -130,7 +164,11 @@ impl ReplyDecoder for ChatDecoder {
             return Vec::new();
         }
         if value.get("choices").is_none() && value.get("usage").is_none() {
-            self.unread.add(value.get("type").and_then(Value::as_str).unwrap_or(&event.name));
+            let name = |key: &str| value.get(key).and_then(Value::as_str).filter(|name| !name.is_empty());
+            let named = Some(event.name.as_str()).filter(|name| !name.is_empty());
+            self.unread.add(name("type").or(named).or_else(|| name("object")).unwrap_or("data"));
+        } else {
+            self.unread.add_fields("chunk", &value, &CHUNK_FIELDS);
         }
         self.set_model(value.get("model").and_then(Value::as_str).unwrap_or_default());
         let choices = value.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -207,6 +245,7 @@ impl ChatDecoder {
 
     fn read_choice(&mut self, choice: &Value) -> Vec<Delta> {
         let mut deltas = Vec::new();
+        self.unread.add_fields("choice", choice, &CHOICE_FIELDS);
         if choice.get("text").and_then(Value::as_str).is_some_and(|text| !text.is_empty()) {
             self.unread.add("choice.text");
         }
@@ -228,7 +267,14 @@ impl ChatDecoder {
                 self.text.push_str(more);
                 deltas.push(Delta::Text(more.to_owned()));
             }
-            let calls = delta.get("tool_calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            if text("role").is_some_and(|role| role != "assistant") {
+                self.unread.add("delta.role");
+            }
+            let calls = delta.get("tool_calls").filter(|calls| !calls.is_null());
+            if calls.is_some_and(|calls| !calls.is_array()) {
+                self.unread.add("delta.tool_calls");
+            }
+            let calls = calls.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
             for call in calls {
                 self.read_tool_call(call, &mut deltas);
             }
@@ -286,6 +332,10 @@ impl ChatDecoder {
     }
 
     fn read_tool_call(&mut self, piece: &Value, deltas: &mut Vec<Delta>) {
+        if piece.get("type").and_then(Value::as_str).is_none_or(|kind| kind == "function" || kind.is_empty()) {
+            self.unread.add_fields("tool_calls", piece, &["index", "id", "type", "function"]);
+            self.unread.add_fields("function", piece.get("function").unwrap_or(&Value::Null), &["name", "arguments"]);
+        }
         let index = piece.get("index").and_then(Value::as_u64);
         let id = piece.get("id").and_then(Value::as_str).unwrap_or_default();
         let name = piece.pointer("/function/name").and_then(Value::as_str).unwrap_or_default();
@@ -340,9 +390,15 @@ impl OpenCall {
 
 /// Converts the token counts of the wire to a usage; `None` if the counts are invalid.
 fn usage(reported: &Value) -> Option<Usage> {
+    let cached = [
+        read_count(reported, "/prompt_tokens_details/cached_tokens")?,
+        // The names of compatible servers.
+        read_count(reported, "/prompt_cache_hit_tokens")?,
+        read_count(reported, "/cached_tokens")?,
+    ];
     let counts = PromptCounts {
         prompt: read_count(reported, "/prompt_tokens")??,
-        cache_read: read_count(reported, "/prompt_tokens_details/cached_tokens")?.unwrap_or(0),
+        cache_read: cached.into_iter().flatten().max().unwrap_or(0),
         cache_write: read_count(reported, "/prompt_tokens_details/cache_write_tokens")?.unwrap_or(0),
         output: read_count(reported, "/completion_tokens")??,
         reasoning: read_count(reported, "/completion_tokens_details/reasoning_tokens")?.unwrap_or(0),

@@ -210,6 +210,7 @@ impl ResponsesDecoder {
         let output = output.map(Vec::as_slice).unwrap_or_default();
         let mut deltas = Vec::new();
         for (index, item) in (0..).zip(output) {
+            self.name_unread_fields(item);
             if !self.items.contains_key(&index) {
                 deltas.extend(self.add_whole_item(index, item));
             }
@@ -222,8 +223,31 @@ impl ResponsesDecoder {
         deltas
     }
 
+    /// Names the fields and parts of a message or a call that are not read. Items of other kinds are stored whole.
+    fn name_unread_fields(&mut self, item: &Value) {
+        match item.get("type").and_then(Value::as_str) {
+            Some("message") => {
+                self.unread.add_fields("message", item, &["type", "id", "role", "status", "content"]);
+                for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
+                    match part.get("type").and_then(Value::as_str) {
+                        None | Some("output_text" | "text" | "refusal") => {
+                            self.unread.add_fields("content", part, &["type", "text", "refusal"]);
+                        }
+                        Some(kind) => self.unread.add(&format!("content.{kind}")),
+                    }
+                }
+            }
+            Some("function_call") => {
+                let known = ["type", "id", "call_id", "name", "arguments", "status"];
+                self.unread.add_fields("function_call", item, &known);
+            }
+            Some(_) | None => {}
+        }
+    }
+
     fn open_item(&mut self, value: &Value) -> Vec<Delta> {
         let (index, item) = (index(value), value.get("item").unwrap_or(&Value::Null));
+        self.name_unread_fields(item);
         if self.items.contains_key(&index) {
             return Vec::new(); // a repeated start: keep the accumulated item
         }
@@ -242,6 +266,7 @@ impl ResponsesDecoder {
         if !item.is_object() {
             return Vec::new();
         }
+        self.name_unread_fields(item);
         if self.items.get(&index).is_none_or(OpenItem::is_only_started) {
             return self.add_whole_item(index, item);
         }

@@ -11,7 +11,7 @@ use serde_json::{Map, Number, Value};
 use super::UnreadKinds;
 
 /// Keys of usage reports on the wires.
-const USAGE_KEYS: [&str; 2] = ["usage", "usageMetadata"];
+pub(super) const USAGE_KEYS: [&str; 2] = ["usage", "usageMetadata"];
 
 /// Merges repeated keys in the data of an event with a usage report, and adds their paths to `repeated`. Returns `None`
 /// if the event has no usage report or no key is repeated. A usage report keeps the larger of two counts; outside of
@@ -35,7 +35,7 @@ pub fn merge_repeated_keys(data: &str, repeated: &mut UnreadKinds) -> Option<Str
 }
 
 /// Returns true if the data has a usage key with an object as its value.
-fn has_usage_report(data: &str) -> bool {
+pub(super) fn has_usage_report(data: &str) -> bool {
     USAGE_KEYS.iter().any(|key| {
         memchr::memmem::find_iter(data.as_bytes(), key.as_bytes()).any(|at| {
             let rest = data.get(at + key.len()..).and_then(|rest| rest.strip_prefix('"'));

@@ -3,6 +3,7 @@
 //! reports are merged here too, because that also works on the text of an event and is equal for all wires.
 
 use super::repeated_keys::merge_repeated_keys;
+use super::unknown_counts::add_unknown_counts;
 use super::{ReplyDecoder, UnreadKinds};
 use crate::exchange::{CallError, Delta, Reply, Usage};
 use crate::message::{ContentBlock, ToolCall};
@@ -17,14 +18,14 @@ pub struct SurrogateDecoder<D> {
     repaired: bool,
     /// The first surrogate of a character, if it ended the last displayed piece.
     pending: Option<u32>,
-    /// The names of fields that a usage report contained more than once. The reply lists these names together with the
-    /// kinds of events and content that the decoder does not know.
-    repeated_keys: UnreadKinds,
+    /// The names of fields that a usage report contained more than once, or that no decoder reads. The reply lists these
+    /// names together with the kinds of events and content that the decoder does not know.
+    unread_usage: UnreadKinds,
 }
 
 impl<D> SurrogateDecoder<D> {
     pub fn new(decoder: D) -> Self {
-        Self { decoder, repaired: false, pending: None, repeated_keys: UnreadKinds::default() }
+        Self { decoder, repaired: false, pending: None, unread_usage: UnreadKinds::default() }
     }
 }
 
@@ -32,7 +33,8 @@ impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
     fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
         let marked = mark_lone_halves(&event.data);
         self.repaired |= marked.is_some();
-        let merged = merge_repeated_keys(marked.as_deref().unwrap_or(&event.data), &mut self.repeated_keys);
+        add_unknown_counts(marked.as_deref().unwrap_or(&event.data), &mut self.unread_usage);
+        let merged = merge_repeated_keys(marked.as_deref().unwrap_or(&event.data), &mut self.unread_usage);
         let deltas = match merged.or(marked) {
             Some(data) => self.decoder.push(&SseEvent { name: event.name.clone(), data }),
             None => self.decoder.push(event),
@@ -61,7 +63,7 @@ impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
         if repaired {
             reply.content.iter_mut().for_each(join_in_block);
         }
-        reply.unread.extend(self.repeated_keys.into_vec());
+        reply.unread.extend(self.unread_usage.into_vec());
         Ok(reply)
     }
 }
