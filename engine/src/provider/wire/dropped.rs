@@ -184,3 +184,80 @@ fn responses_items_that_differ_from_their_pieces_are_named() {
     let error = json!({"status": "completed", "error": {"code": "x"}, "output": []});
     assert_eq!(responses(&[json!({"type": "response.completed", "response": error})]).unread, ["response.error"]);
 }
+
+#[test]
+fn fields_that_no_decoder_reads_are_named() {
+    let stop = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "container": {"id": "c"}}});
+    let reply = anthropic(&[
+        json!({"type": "message_start", "message": {"id": "m", "role": "assistant", "content": [], "context": 1}}),
+        start(Some(0), &json!({"type": "text", "text": "a", "citations": [{"url": "b"}]})),
+        start(Some(1), &json!({"type": "tool_use", "id": "t", "name": "n", "input": {}, "caller": {"type": "x"}})),
+        stop,
+        json!({"type": STOP}),
+    ])
+    .unwrap();
+    assert_eq!(reply.unread, ["message.context", "text.citations", "tool_use.caller", "delta.container"]);
+
+    let candidate = |part: Value| {
+        json!({"index": 0, "content": {"parts": [part]}, "finishReason": "STOP",
+        "finishMessage": "why", "safetyRatings": [{"category": "c", "blocked": true}], "logprobsResult": {"a": 1}})
+    };
+    let part = json!({"text": "a", "videoMetadata": {"fps": 1}});
+    let reply = gemini(&[json!({"candidates": [candidate(part)], "modelStatus": {"stage": "old"}})]);
+    let named = [
+        "modelStatus",
+        "part.videoMetadata",
+        "candidate.logprobsResult",
+        "candidate.safetyRatings",
+        "candidate.finishMessage why",
+    ];
+    assert_eq!(reply.unread, named);
+
+    let stop = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
+    for (choice, unread) in [
+        (json!({"index": 0, "delta": {"content": "a"}, "logprobs": {"content": []}}), "choice.logprobs"),
+        (json!({"index": 0, "delta": {"role": "tool", "content": "a"}}), "delta.role"),
+        (json!({"index": 0, "delta": {"tool_calls": {"index": 0}}}), "delta.tool_calls"),
+        (
+            json!({"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "n"}, "extra": 1}]}}),
+            "tool_calls.extra",
+        ),
+    ] {
+        assert_eq!(chat(&[choice.clone(), stop.clone()]).unread, [unread], "{choice}");
+    }
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1}});
+    let cited = json!({"choices": [{"index": 0, "delta": {"content": "a"}}], "citations": ["b"]});
+    let events = [json!({"object": "weird", "x": 1}), cited, json!({"choices": [stop]}), usage];
+    assert_eq!(play::<openai_chat::ChatDecoder>(&events).unwrap().unread, ["weird", "chunk.citations"]);
+
+    let content =
+        json!([{"type": "output_text", "text": "a", "annotations": [{"url": "b"}]}, {"type": "new_part", "z": 1}]);
+    let message = json!({"type": "message", "phase": "commentary", "content": content});
+    let reply = responses(&[
+        json!({"type": "response.output_item.done", "output_index": 0, "item": message}),
+        json!({"type": "response.completed", "response": {"status": "completed", "output": []}}),
+    ]);
+    assert_eq!(reply.unread, ["message.phase", "content.annotations", "content.new_part"]);
+}
+
+#[test]
+fn parts_of_cache_creation_count_without_their_sum() {
+    let reply = |creation: Value| {
+        let mut usage = json!({"input_tokens": 100, "output_tokens": 1});
+        usage.as_object_mut().unwrap().extend(creation.as_object().unwrap().clone());
+        anthropic(&[
+            json!({"type": "message_start", "message": {"usage": usage}}),
+            json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 1}}),
+            json!({"type": STOP}),
+        ])
+        .unwrap()
+    };
+    let parts = json!({"ephemeral_5m_input_tokens": 5000, "ephemeral_1h_input_tokens": 7000});
+    for (creation, written) in [
+        (json!({"cache_creation": parts}), 12_000),
+        (json!({"cache_creation_input_tokens": 5000, "cache_creation": parts}), 12_000),
+        (json!({"cache_creation_input_tokens": 13_000, "cache_creation": parts}), 13_000),
+    ] {
+        assert_eq!(reply(creation.clone()).usage.cache_write, written, "{creation}");
+    }
+}
