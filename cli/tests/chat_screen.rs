@@ -119,7 +119,7 @@ fn commands_report_on_the_session_and_end_within_it() {
     terminal.press("/plan\r");
     terminal.wait_until("the end of the plan", |rows| rows.iter().any(|row| row.contains("Cache map")));
     terminal.press("/copy\r");
-    terminal.wait_for("16 characters sent to the terminal's clipboard");
+    terminal.wait_for("characters sent to the terminal's clipboard: 16");
     let written = String::from_utf8_lossy(&terminal.bytes()).into_owned();
     assert!(written.contains("\x1b]52;c;QSByZXBseSB0byBjb3B5Lg==\x07"), "{written}");
     terminal.press("\x04");

@@ -63,7 +63,7 @@ fn locked_run_refuses_a_child_that_changed() {
         place.run_ok(&["lock"]);
         place.write(".ai/directives/child.md", &directive("child", BASH));
         let done = run(&place);
-        assert_refused(&place, &done, "`child` differs from the lock: directive child (project) changed");
+        assert_refused(&place, &done, "`child` differs from the lock file: directive child (project) changed");
         assert!(!done.stdout.contains("ran"), "{}", done.stdout);
         assert_eq!(place.rye(&["lock", "--check"]).code, Some(5));
         place.run_ok(&["lock", "child"]);
@@ -101,7 +101,7 @@ fn locked_run_refuses_what_the_child_of_a_hook_starts() {
     let done = run(&place);
     assert_eq!(done.code, Some(5), "{}{}", done.stdout, done.stderr);
     assert!(
-        done.stderr.contains("`child` differs from the lock: directive child (project) changed"),
+        done.stderr.contains("`child` differs from the lock file: directive child (project) changed"),
         "{}",
         done.stderr
     );

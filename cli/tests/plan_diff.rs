@@ -143,7 +143,11 @@ fn plan_diff_ends_with_three_where_a_guard_falls_and_with_zero_where_it_rises() 
     place.write(".ai/config/agent/hooks.yaml", &GUARD.replace("\"rm\"", "\"rm -rf /\""));
     let weaker = place.rye(&["plan", "a", "--diff", "HEAD"]);
     assert_eq!(weaker.code, Some(3), "{}{}", weaker.stdout, weaker.stderr);
-    assert!(weaker.stdout.contains("+ widened tool_call no_rm: depends: a guard that stops less"), "{}", weaker.stdout);
+    assert!(
+        weaker.stdout.contains("+ widened tool_call no_rm: depends: a guard that stops fewer cases"),
+        "{}",
+        weaker.stdout
+    );
     assert!(weaker.stdout.contains(".ai/config/agent/hooks.yaml:2:"), "{}", weaker.stdout);
     place.write(".ai/config/agent/hooks.yaml", &GUARD.replace("\"rm\"", "\"r\""));
     let stronger = place.rye(&["plan", "a", "--diff", "HEAD"]);

@@ -263,7 +263,7 @@ fn models_and_prices_are_added_to_the_user_space() {
     assert!(text.contains("context_window: 300000") && text.contains("priced_at: \"2026-12-01\""), "{text}");
     place.write("old.yaml", "priced_at: \"2020-01-01\"\nmodels: { anthropic/claude-new: { input: 1, output: 1 } }\n");
     let old = place.rye(&["providers", "refresh-prices", "old.yaml"]);
-    assert!(old.code == Some(0) && old.stderr.contains("has newer prices, of 2026-12-01"), "{}", old.stderr);
+    assert!(old.code == Some(0) && old.stderr.contains("has newer prices (dated 2026-12-01)"), "{}", old.stderr);
     for (name, content, says) in [
         ("a.yaml", "models: {}", "`priced_at` is missing"),
         ("b.yaml", "priced_at: \"soon\"\nmodels: {}", "`priced_at` is not a date"),

@@ -274,7 +274,7 @@ fn ctrl_c_finishes_the_step_and_twice_stops_now() {
     let done = ProcessResult::from(child.wait_with_output().unwrap());
     let result: Value = serde_json::from_str(done.stdout.trim()).unwrap();
     assert_eq!((done.code, &result["status"], &result["cost"]["turns"]), (Some(130), &json!("cancelled"), &json!(1)));
-    assert!(done.stderr.contains("waiting for the call to end; Ctrl-C again to stop now"), "{}", done.stderr);
+    assert!(done.stderr.contains("waiting for the call to end; Ctrl+C again to stop now"), "{}", done.stderr);
 
     let place = talker("", "steps:\n  - { text: never, delay_ms: 60000 }\n");
     let mut command = place.command(&["run", "talk", "--format", "json"]);

@@ -103,14 +103,14 @@ fn two_calls_are_asked_one_at_a_time_on_their_own_lines() {
 fn running_call_is_shown_until_it_ends() {
     let place = place("steps:\n  - { text: 'Hello there.', delay_ms: 1500 }\n");
     let run = Terminal::start(&place, 100, "run shell");
-    run.wait_for("Ctrl-C to cancel", 3);
+    run.wait_for("Ctrl+C to cancel", 3);
     let (code, shown) = run.end();
     let text = plain(&shown);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.contains("turn 1 · 1 s · ") && text.contains(" · Ctrl-C to cancel"), "{text}");
+    assert!(text.contains("turn 1 · 1 s · ") && text.contains(" · Ctrl+C to cancel"), "{text}");
     // The progress line is cleared before the reply, which is printed once.
     assert!(text.lines().any(|line| line.ends_with("Hello there.")), "{text}");
-    let cleared = shown.rfind("Ctrl-C to cancel").unwrap();
+    let cleared = shown.rfind("Ctrl+C to cancel").unwrap();
     let reply = shown.find("Hello there.").unwrap();
     assert!(cleared < reply && shown[cleared..reply].contains("\u{1b}[J"), "{shown:?}");
 }
@@ -119,9 +119,9 @@ fn running_call_is_shown_until_it_ends() {
 fn progress_leaves_no_line_after_the_echo_of_ctrl_c() {
     let place = place("steps:\n  - { text: Late., delay_ms: 60000 }\n");
     let mut terminal = PtyTerminal::start(&place, (70, 24), &["run", "shell", "--script", "script.yaml"], &[]);
-    terminal.wait_for("Ctrl-C to cancel");
+    terminal.wait_for("Ctrl+C to cancel");
     terminal.press("\x03");
-    terminal.wait_for("waiting for the call to end; Ctrl-C again to stop now");
+    terminal.wait_for("waiting for the call to end; Ctrl+C again to stop now");
     terminal.press("\x03");
     let (code, rows, _) = terminal.end();
     assert_eq!(code, 130, "{rows:#?}");
@@ -135,7 +135,7 @@ fn output_to_a_pipe_has_no_progress() {
         let done = place.rye(&["run", "shell", "--format", format]);
         assert_eq!(done.code, Some(0), "{}", done.stderr);
         for out in [done.stdout, done.stderr] {
-            assert!(!out.contains('\r') && !out.contains('\u{1b}') && !out.contains("Ctrl-C"), "{out:?}");
+            assert!(!out.contains('\r') && !out.contains('\u{1b}') && !out.contains("Ctrl+C"), "{out:?}");
         }
     }
 }
@@ -147,7 +147,7 @@ fn narrow_and_colorless_terminal_shows_short_progress() {
     run.wait_for("turn 1", 3);
     let (code, shown) = run.end();
     assert_eq!(code, Some(0), "{shown}");
-    assert!(!shown.contains("Ctrl-C to cancel"), "the line would be wider than the terminal: {shown}");
+    assert!(!shown.contains("Ctrl+C to cancel"), "the line would be wider than the terminal: {shown}");
     assert!(!shown.contains("\u{1b}[3") && !shown.contains("\u{1b}[1m"), "{shown:?}");
 }
 

@@ -129,7 +129,7 @@ fn malformed_documents_are_reported_at_their_place() {
         ("<a>1 < 2 && 3 <4</a>", &[("< 2 && 3 <", "`<` and `&` in text must be escaped")]),
         ("<a>1 < 2<b>3 < 4</b></a>", &[("<", "must be escaped"), ("<", "must be escaped")]),
         ("<a><b x='1 y='2'/></a>", &[("'", "quote in this tag is never closed")]),
-        ("<a><b></a></b>", &[("b", "`</b>` comes after the end of the element around it")]),
+        ("<a><b></a></b>", &[("b", "`</b>` comes after the end tag of its parent element")]),
         ("<a><items>x</item></a>", &[("</item>", "`</item>` does not end `<items>`")]),
         ("<a><items>x<items></a>", &[("items", "`<items>` is inside `<items>`, and neither is closed")]),
         ("<a></ a></a>", &[("</ a>", "not an end tag")]),

@@ -83,7 +83,7 @@ fn all_errors_are_reported_at_once() {
             "`timeout_seconds` must be a whole number from 1 to 86400",
             "`parallel` must be `true` or `false`, not a string",
             "`needs` has no key `disk`",
-            "`../x` does not stay in the project",
+            "`../x` leads out of the project",
         ]
     );
     assert_eq!(found[0].0, ToolSpecErrorKind::UnknownKey);
@@ -98,7 +98,7 @@ fn keys_of_other_kinds_and_unknown_kinds_are_rejected() {
     );
     assert_eq!(
         faults(&json!({"description": "x", "kind": "comand"})),
-        [(ToolSpecErrorKind::BadValue, "no tool is of kind `comand`".to_owned())]
+        [(ToolSpecErrorKind::BadValue, "unknown tool kind `comand`".to_owned())]
     );
     assert_eq!(
         faults(&json!({"description": "x", "kind": "command", "command": "rm -rf {x}"})),
@@ -258,7 +258,7 @@ fn lines_of_the_system_prompt_are_short_single_lines() {
     assert_eq!(
         messages,
         [
-            "a text of `snippet` has 201 characters, at most 200 are allowed",
+            "a text of `snippet` has 201 characters, but at most 200 are allowed",
             "a text of `guidelines` must be one line",
             "a text of `guidelines` is empty",
         ]

@@ -29,7 +29,7 @@ fn plan_text_contains_the_main_facts() {
         "hook canary_rules, if it fires",
         "${inputs.service}  no value was given for the input `service`",
         "suppressed by `deploy_staging`; declared by `rye/agent/core/base`",
-        "the knowledge of the project space shadows the one of system",
+        "the knowledge of the project space shadows the same id in system",
         "also declared by `deploy_staging`; the occurrence declared by `project/deploy/base` is used",
         "depends on `inputs.target`",
         "`directive` is `deploy_staging`",

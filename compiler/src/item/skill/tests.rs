@@ -86,7 +86,7 @@ fn names_follow_the_specification() {
 
 #[test]
 fn length_of_a_name_counts_characters_not_bytes() {
-    for (length, reason) in [(64, "has characters other than"), (65, "has 65 characters, and 64 are allowed")] {
+    for (length, reason) in [(64, "has characters other than"), (65, "has 65 characters, but at most 64 are allowed")] {
         let (_, found) = read_skill(".ai/skills/a/SKILL.md", head(&"ä".repeat(length), "d"));
         let [Diagnostic::Skill(SkillError::Name { reason: reported, .. })] = found.as_slice() else {
             panic!("{found:?}");

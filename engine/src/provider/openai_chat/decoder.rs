@@ -69,8 +69,7 @@ struct ChatTextChoice {
 #[serde(deny_unknown_fields)]
 struct ChatTextDelta {
     content: Option<String>,
-    #[serde(rename = "role")]
-    _role: Option<IgnoredAny>,
+    role: Option<String>,
     refusal: Option<IgnoredAny>,
 }
 
@@ -78,9 +77,10 @@ impl<'e> ChatTextChunk<'e> {
     /// Returns the model and the text; `None` if the event contains anything else.
     fn read(event: &'e SseEvent) -> Option<(&'e str, String)> {
         let piece = serde_json::from_str::<Self>(&event.data).ok().filter(|_| event.name.is_empty())?;
-        let Self { model, choices: [choice], usage: None, error: None } = piece else { return None };
+        let Self { model, choices: [choice], usage: None, error: None, .. } = piece else { return None };
         let ChatTextChoice { index: 0, delta, finish_reason: None, logprobs: None } = choice else { return None };
-        let text = delta.content.filter(|_| delta.refusal.is_none())?;
+        let is_plain = delta.refusal.is_none() && delta.role.is_none_or(|role| role == "assistant");
+        let text = delta.content.filter(|_| is_plain)?;
         Some((model.unwrap_or_default(), text))
     }
 }

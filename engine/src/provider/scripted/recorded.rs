@@ -220,7 +220,7 @@ mod tests {
         );
         assert_eq!(
             difference(&|request| request.turns.push(result("i", "r", false))),
-            "there were 0 tool results, now there are 1"
+            "the recording has 0 tool result(s), this run has 1"
         );
         assert!(
             difference(&|request| request.tools = full_request().tools).starts_with("the palette differs in line 1")

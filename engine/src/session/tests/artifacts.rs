@@ -276,7 +276,7 @@ async fn verify_finds_changed_swapped_and_foreign_artifacts() {
         (layout::snapshot(&id), resigned(&snapshot, &mine, mine.key_id()), "but `completed` in the transcript"),
         (layout::snapshot(&id), fs::read(named(layout::snapshot(&other))).unwrap(), "its `thread_id` is"),
         (layout::snapshot(&id), b"{}\n[".to_vec(), "not a JSON object"),
-        (layout::snapshot(&id), b"{\"version\":2}".to_vec(), "a newer `rye` is needed"),
+        (layout::snapshot(&id), b"{\"version\":2}".to_vec(), "install a newer `rye`"),
         (layout::snapshot(&id), b"{\"version\":1}".to_vec(), "its signature is missing"),
         (layout::capabilities(&id), changed(&listed), "the content does not match the signature"),
         (layout::capabilities(&id), sign(&listed, &stranger), "is not trusted"),
@@ -328,7 +328,7 @@ async fn an_object_that_was_swapped_or_removed_is_found_with_the_line_that_names
             let found = verify_thread(&lab, &engine, &id);
             let fault = &found.faults[0];
             assert!(fault.file.ends_with(object.as_str()), "{found:?}");
-            assert!(fault.reason.contains(&format!("line {line} of the transcript names it")), "{found:?}");
+            assert!(fault.reason.contains(&format!("line {line} of the transcript names this file")), "{found:?}");
         }
         fs::write(&path, sound).unwrap();
     }

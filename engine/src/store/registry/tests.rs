@@ -183,7 +183,7 @@ fn a_newer_format_is_refused() {
         for opened in [Registry::open(disk).map(|_| true), read] {
             match opened {
                 Err(error @ StoreError::Newer { found: 7, supported: 1, .. }) => {
-                    assert!(error.to_string().contains("a newer `rye` is needed"), "{error}");
+                    assert!(error.to_string().contains("install a newer `rye`"), "{error}");
                 }
                 other => panic!("{other:?}"),
             }

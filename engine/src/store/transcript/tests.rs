@@ -180,7 +180,7 @@ fn a_newer_format_is_refused_with_its_number() {
     replace(&disk, text.as_bytes());
     match open(&disk) {
         Err(error @ StoreError::Newer { found: 2, supported: 1, .. }) => {
-            assert!(error.to_string().contains("a newer `rye` is needed"), "{error}");
+            assert!(error.to_string().contains("install a newer `rye`"), "{error}");
         }
         other => panic!("{other:?}"),
     }

@@ -126,7 +126,7 @@ const EDITS: &[Edit] = &[
         HOOKS,
         "contains \"rm\"",
         "contains \"rm -rf /\"",
-        "widened tool_call no_rm: depends: a guard that stops less",
+        "widened tool_call no_rm: depends: a guard that stops fewer cases",
         Back::Clean,
     ),
     (
@@ -369,7 +369,7 @@ fn diff_trees_widens_for_a_steering_hook_only_where_it_needs_trust() {
         edited(&base(), HOOKS, "", "  - { id: too, event: tool_call, condition: turn > 6, action: { block: late } }\n");
     let shown = text("guarded", &compare(&base(), &guarded));
     assert!(
-        shown.contains("narrowed tool_call too: not there → depends, newly reachable: it stops more")
+        shown.contains("narrowed tool_call too: not there → depends, newly reachable: it stops more cases")
             && shown.contains("its file has to be trusted"),
         "{shown}"
     );
