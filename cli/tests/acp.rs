@@ -92,6 +92,34 @@ fn refused_call_does_not_run_and_a_session_grant_asks_once() {
     client.end();
 }
 
+/// The end of the input interrupts the prompt and must not overtake an answer that was sent before.
+#[test]
+fn refusal_before_the_end_of_the_input_wins() {
+    let place = project(&format!("{CALL}, {{ text: Done. }}"));
+    for _ in 0..4 {
+        let mut client = AcpClient::start(&place);
+        let session = client.new_session();
+        client.send("session/prompt", prompt(&session, "go"));
+        let asked = loop {
+            let message = client.read();
+            if message["method"] == "session/request_permission" {
+                break message;
+            }
+        };
+        let refused = json!({"outcome": {"outcome": "selected", "optionId": "no"}});
+        let mut input = client.input.take().unwrap();
+        writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": asked["id"], "result": refused})).unwrap();
+        drop(input);
+        client.end();
+        assert_eq!(place.read("out/log"), "");
+        let (_, listed) = place.json(&["threads", "list"]);
+        let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+        let results: Vec<&Value> = events.iter().filter(|event| event["type"] == "tool_call_result").collect();
+        assert_eq!(results.len(), 1, "{events:?}");
+        assert_eq!(results[0]["why"]["kind"], "unapproved", "{events:?}");
+    }
+}
+
 #[test]
 fn grant_of_a_prompt_ends_with_it() {
     let place = project(&format!("{CALL}, {CALL}, {{ text: One. }}, {CALL}, {{ text: Two. }}"));

@@ -6,10 +6,12 @@
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::process::Stdio;
 
-use rye::{TestProject, files};
+use rye::{ProcessResult, TestProject, files, talk_directive};
 
 /// Returns a project and a folder outside of it that must stay unchanged.
 fn beside() -> (TestProject, PathBuf) {
@@ -233,4 +235,44 @@ fn many_diagnostics_of_one_code_are_counted_instead_of_printed() {
         assert!(printed.contains("2900 more `rye::item::unknown-key` in .ai/directives/d.md"), "{format}");
         assert!(printed.len() < 200_000, "{format}: {} bytes", printed.len());
     }
+}
+
+/// `@FILE` in a message stays a word, and the tool that reads the file refuses the link. A context file that is such a
+/// link ends the chat before it starts.
+#[test]
+fn links_to_protected_files_reach_no_chat() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &talk_directive(4, "<tool>rye.file-system.read</tool>"));
+    let calls = "{ expect: { user: 'see @notes.md and @shot.png' }, tool_calls: [\
+        { name: rye_file_system_read, input: { path: notes.md } }, \
+        { name: rye_file_system_read, input: { path: shot.png } }] }";
+    place.write("script.yaml", &format!("steps: [{calls}, {{ text: Done. }}]"));
+    place.write(".env", "TOKEN=a-secret-of-the-user\n");
+    place.write(".git/config", "url = a-secret-of-the-user\n");
+    symlink(".env", place.project().join("notes.md")).unwrap();
+    symlink(".git/config", place.project().join("shot.png")).unwrap();
+    let chat = || {
+        let mut command = place.command(&["chat", "talk", "--script", "script.yaml"]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // A refused session reads no line.
+        child.stdin.take().unwrap().write_all(b"see @notes.md and @shot.png\n").ok();
+        ProcessResult::from(child.wait_with_output().unwrap())
+    };
+    let done = chat();
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Done.\n"), "{}", done.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+    let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_call_result").collect();
+    assert_eq!(results.len(), 2, "{events:?}");
+    assert!(results.iter().all(|result| result["is_error"] == true), "{results:?}");
+    let recorded = events.iter().map(ToString::to_string).collect::<String>();
+    assert!(!recorded.contains("a-secret-of-the-user"), "{recorded}");
+    for (context, target) in [("AGENTS.md", ".env"), ("CLAUDE.md", ".git/config"), ("AGENTS.md", "notes.md")] {
+        symlink(target, place.project().join(context)).unwrap();
+        let refused = chat();
+        assert_ne!(refused.code, Some(0), "{context}: {}", refused.stderr);
+        assert!(refused.stderr.contains("it links to"), "{context}: {}", refused.stderr);
+        std::fs::remove_file(place.project().join(context)).unwrap();
+    }
+    assert_eq!(place.json(&["threads", "list"]).1["threads"].as_array().unwrap().len(), 1);
 }

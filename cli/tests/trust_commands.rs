@@ -63,6 +63,12 @@ fn changed_file_asks_again_in_every_spelling() {
         (text("bash -c \"bash -c 'bash scripts/x.sh'\""), none.clone()),
         (text("bash {script}"), json!({"script": "scripts/x.sh"})),
         (json!(["sh", "-c", "bash \"$1\"", "sh", "{script}"]), json!({"script": "scripts/x.sh"})),
+        // The variable is complete only at the call.
+        (text("PATH=$PWD/scripts:$PATH bash x.sh"), none.clone()),
+        // Code for other programs than a shell.
+        (json!(["awk", "BEGIN{{system(\"bash scr\" \"ipts/x.sh\")}}"]), none.clone()),
+        (text("echo a | sed 's/a/bash scr\"\"ipts\\/x.sh/e'"), none.clone()),
+        (json!(["git", "-c", "alias.z=!bash scr''ipts/x.sh", "z"]), none.clone()),
     ];
     for (command, parameters) in rows {
         let place = place(&command, &parameters);

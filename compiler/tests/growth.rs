@@ -420,4 +420,15 @@ fn files_beyond_the_bounds_are_reported() {
     let input = |i| format!("<input name=\"x{i}\" type=\"string\" default=\"y\">x</input>");
     let found = text(&single("", &format!("<inputs>{}</inputs>", repeat(501, input)), "text"));
     assert!(found.contains("more than 500 inputs"), "{found}");
+    let condition = |i| format!("model matches \"(\\\\w{{90}}){{{}}}\"", 9 + i % 3);
+    let any = |from: usize| (from..from + 40).map(condition).collect::<Vec<_>>().join(" || ");
+    let hook = |i: usize| format!("  - {{ id: h{i}, event: after_step, condition: '{}', action: continue }}\n", any(i));
+    let mut world = single("", "", "text");
+    world.insert(Space::Project, ".ai/config/agent/hooks.yaml", format!("hooks:\n{}", repeat(50, hook)));
+    let report = check(&world, &Selection::All);
+    let messages = report.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let together =
+        messages.iter().filter(|one| one.contains("the patterns of this file are too large together")).count();
+    let built = messages.iter().filter(|one| one.contains("it is too large")).count();
+    assert!(together > 0 && (1..=16).contains(&built), "{built} of {}", messages.len());
 }

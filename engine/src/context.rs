@@ -71,12 +71,21 @@ pub trait Providers: Send + Sync {
     fn reads_scripts(&self, _directive: &ItemId) -> bool {
         false
     }
+
+    /// Returns true if a client makes the calls in threads of a directive. The replies then cost nothing.
+    fn serves_client(&self, _directive: &ItemId) -> bool {
+        false
+    }
 }
 
 /// A provider that serves every model.
 impl<P: Provider + 'static> Providers for Arc<P> {
     fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         Ok(Arc::clone(self) as Arc<dyn Provider>)
+    }
+
+    fn serves_client(&self, directive: &ItemId) -> bool {
+        (**self).serves_client(directive.as_str())
     }
 }
 

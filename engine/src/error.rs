@@ -96,6 +96,8 @@ pub enum EngineError {
     NeverStarted { thread: String },
     #[error("the thread `{thread}` has ended; resume it with a message")]
     Over { thread: String },
+    #[error("the thread `{thread}` was continued as `{next}`; resume `{next}`, or fork `{thread}` at a turn")]
+    Continued { thread: ThreadId, next: ThreadId },
     #[error("the model of the thread `{thread}` cannot be changed: the thread has not ended")]
     ModelIsFixed { thread: String },
     #[error("`{thread}` is a run of the tool `{tool}` and accepts no messages")]

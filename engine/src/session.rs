@@ -132,7 +132,7 @@ impl EngineContext {
         self.admit_compiled(compilation).await?;
         let id = self.allocate(&init.plan).await.map_err(start_failure)?;
         let rows = RowsToWrite::Root { durable: launch.durable };
-        let running = self.start_thread(id.clone(), init, rows).await.map_err(start_failure)?;
+        let running = self.start_root_thread(id.clone(), init, rows).await.map_err(start_failure)?;
         Ok(ThreadHandle::new(id, events, running))
     }
 
@@ -162,8 +162,25 @@ impl EngineContext {
         Ok(self.thread_count.run_blocking(move || scan(&registry)).await??)
     }
 
+    /// Starts a root thread. The start is a task of its own: if the caller is dropped, no row stays without a task that
+    /// ends its thread.
+    pub(crate) async fn start_root_thread(
+        self: &Arc<Self>,
+        id: ThreadId,
+        init: ThreadInit,
+        rows: RowsToWrite,
+    ) -> Result<RunningThread, DriveError> {
+        let (engine, starting) = (Arc::clone(self), self.await_child_guard());
+        let start = tokio::spawn(async move {
+            let _starting = starting;
+            engine.start_thread(id, init, rows).await
+        });
+        start.await?
+    }
+
     /// Writes the first events of a thread and starts the thread. If the start fails, a root thread is finalized; a
-    /// child's lease is released, so that the child can be recovered.
+    /// child's lease is released, so that the child can be recovered. A caller that may be dropped calls this function
+    /// in a task of its own.
     pub(crate) async fn start_thread(
         self: &Arc<Self>,
         id: ThreadId,
@@ -235,6 +252,7 @@ impl EngineContext {
             carried_ms: init.carried_ms,
             allow_missing_outputs: init.allow_missing_outputs,
             settings: self.settings.clone(),
+            serves_client: self.providers.serves_client(&thread.plan.directive),
         };
         let mut row = ThreadRow::new(id.clone(), &launch.directive, now);
         row.tool = launch.tool().map(str::to_owned);

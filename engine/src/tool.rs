@@ -134,6 +134,12 @@ impl ToolOutcome {
 /// A tool implementation; runs after the gate has authorized the call.
 pub trait Tool: Send + Sync {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome>;
+
+    /// Returns true if a cancelled call takes time to end, because it ends programs or finishes a write. Any other call
+    /// is dropped at the end of the grace period.
+    fn stops_itself(&self) -> bool {
+        false
+    }
 }
 
 /// Returns true if a capability pattern matches a capability.

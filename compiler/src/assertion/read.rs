@@ -11,7 +11,7 @@ use rye_grammar::{ItemId, Span, Spanned, capability, condition};
 use super::ASSERTIONS_ID;
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError, Severity, closest};
 use crate::item::{Items, data};
-use crate::semantics::condition::Condition;
+use crate::semantics::condition::{Condition, PatternBudget};
 use crate::semantics::money::Nanos;
 
 #[derive(Debug, Clone, Default)]
@@ -86,6 +86,7 @@ pub(crate) const TOP_KEYS: [&str; 3] = ["assertions", "lethal_trifecta", "declas
 
 pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
     let mut assertions = Assertions::default();
+    let mut patterns = PatternBudget::default();
     let Some(config) = items.config_by_name(ASSERTIONS_ID) else { return assertions };
     if !matches!(config.kind, Kind::Map(_) | Kind::Null) {
         report_invalid(found, ASSERTIONS_ID, &config, "a mapping with a list `assertions`");
@@ -94,7 +95,8 @@ pub fn read(items: &Items<'_>, found: &mut Diagnostics) -> Assertions {
         match entry.key.node.as_str() {
             "assertions" => {
                 report_repeated_ids(&entry.value, found);
-                assertions.list.extend(entry.value.items().iter().filter_map(|node| read_assertion(node, found)));
+                let list = entry.value.items().iter();
+                assertions.list.extend(list.filter_map(|node| read_assertion(node, &mut patterns, found)));
             }
             "lethal_trifecta" => match entry.value.as_str() {
                 Some("warning") => assertions.trifecta = Trifecta::Warning,
@@ -139,7 +141,7 @@ fn report_repeated_ids(list: &Node, found: &mut Diagnostics) {
     }
 }
 
-fn read_assertion(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
+fn read_assertion(node: &Node, patterns: &mut PatternBudget, found: &mut Diagnostics) -> Option<Assertion> {
     for entry in node.entries() {
         if !KEYS.contains(&entry.key.node.as_str()) {
             report_unknown_key(found, &entry.key.node, entry.key.span, "an assertion", &KEYS);
@@ -166,9 +168,9 @@ fn read_assertion(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
             return None;
         }
     };
-    let (condition, functions) = compile_condition(&id, written, found)?;
+    let (condition, functions) = compile_condition(&id, written, patterns, found)?;
     let only = match node.get("for") {
-        Some(written) => Some(compile_condition(&id, written, found).map(|(condition, _)| condition)?),
+        Some(written) => Some(compile_condition(&id, written, patterns, found).map(|(condition, _)| condition)?),
         None => None,
     };
     let description = text("description").unwrap_or_default();
@@ -177,7 +179,12 @@ fn read_assertion(node: &Node, found: &mut Diagnostics) -> Option<Assertion> {
 
 /// Compiles the condition of the assertion `id`, and returns the functions that the condition calls. `None` if the
 /// condition is invalid, which is reported.
-fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(Condition, Vec<AssertionFunction>)> {
+fn compile_condition(
+    id: &str,
+    node: &Node,
+    patterns: &mut PatternBudget,
+    found: &mut Diagnostics,
+) -> Option<(Condition, Vec<AssertionFunction>)> {
     let mut refused = |why: String| {
         let (file, key) = (ASSERTIONS_ID.to_owned(), id.to_owned());
         found.push(ConfigError::Refused { file, key, why, span: Some(node.span) });
@@ -196,7 +203,7 @@ fn compile_condition(id: &str, node: &Node, found: &mut Diagnostics) -> Option<(
         Ok(expr) => expr,
         Err(error) => return refused(format!("invalid condition: {error}")),
     };
-    let condition = match Condition::compile(&expr) {
+    let condition = match Condition::compile_within(&expr, &|_| None, patterns) {
         Ok(condition) => condition,
         Err(faults) => return refused(faults.into_iter().map(|f| f.message).collect::<Vec<_>>().join("; ")),
     };

@@ -17,6 +17,7 @@ use super::value::Type;
 pub use domain::{Domain, Fuel};
 pub use implication::{Implication, PathValues};
 use pattern::Pattern;
+pub use pattern::PatternBudget;
 pub use samples::{ComparedLiterals, boundary_values};
 
 /// A compiled condition: patterns checked, constants folded. Its evaluation cannot fail.
@@ -128,7 +129,19 @@ impl Condition {
     /// # Errors
     /// As for [`Condition::compile`]; also if a declared type makes a part of the condition always false.
     pub fn compile_typed(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<Self, Vec<ConditionError>> {
-        compile::compile(expr, types).map(Self::of)
+        Self::compile_within(expr, types, &mut PatternBudget::default())
+    }
+
+    /// Compiles a condition of a file whose patterns share a budget.
+    ///
+    /// # Errors
+    /// As for [`Condition::compile_typed`]; also if the patterns exceed the budget.
+    pub fn compile_within(
+        expr: &Expr,
+        types: &dyn Fn(&Path) -> Option<Type>,
+        patterns: &mut PatternBudget,
+    ) -> Result<Self, Vec<ConditionError>> {
+        compile::compile(expr, types, patterns).map(Self::of)
     }
 
     fn of(root: CompiledNode) -> Self {

@@ -2,6 +2,7 @@
 //! to a shell, and in the values that fill its placeholders. Some words are complete only when the command runs. Such a
 //! word counts as the folder that its known start names.
 
+mod code;
 mod shell_words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::tool_spec::{ArgvPlaceholder, replace_placeholders};
-use shell_words::split_commands;
+use code::{starts_programs, value_of_search_variable};
+use shell_words::{ShellCommand, split_commands};
 
 /// Marks the start of each part of a placeholder's value that could be a word of its own.
 const VALUE_START: char = '\u{E000}';
@@ -288,7 +290,7 @@ fn files_of_command(parts: &[String]) -> Vec<String> {
     if READERS.contains(&program.as_str()) {
         return words.finish();
     }
-    if appends_program(parts) || reads_program(parts) {
+    if appends_program(parts) || reads_program(parts) || starts_programs(parts) {
         words.found.insert(PROJECT_WORD.to_owned());
     }
     let is_code = parts.iter().any(|part| INTERPRETERS.contains(&name_of(part)));
@@ -426,6 +428,9 @@ impl FileWords {
     /// text only if `launches` is true. `launches` is true if the command can execute the argument, `is_shell` if the
     /// command reads a text as shell commands. `depth` is the nesting of shell texts.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
+        if let Some(value) = value_of_search_variable(argument) {
+            return self.add_parts(value, true);
+        }
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();
         let holds_text = is_text(own) || (launches && is_text(argument));
@@ -437,6 +442,7 @@ impl FileWords {
             self.add_text(argument, depth);
         } else {
             self.add_runs(argument);
+            self.add_unquoted(argument);
         }
     }
 
@@ -449,6 +455,16 @@ impl FileWords {
         }
     }
 
+    /// Adds the words of a text as a shell would read them, without those that a shell would expand. Many programs
+    /// start commands by a shell.
+    fn add_unquoted(&mut self, text: &str) {
+        for word in split_commands(text).into_iter().flat_map(|command| command.words) {
+            if !word.contains([VALUE_START, EXPANSION]) {
+                self.add_parts(&word, false);
+            }
+        }
+    }
+
     /// Adds the words of an argument: the whole argument, the parts between [`SEPARATORS`] (`--require=./a.js`), and
     /// the text after a short option (`-I./lib`).
     fn add_parts(&mut self, part: &str, launches: bool) {
@@ -457,6 +473,10 @@ impl FileWords {
         self.add_word(&marked, launches);
         for inner in marked.split(SEPARATORS).filter(|inner| *inner != marked) {
             self.add_word(inner, launches);
+        }
+        // `alias.x=!scripts/x.sh`
+        if let Some((_, command)) = marked.split_once("=!") {
+            self.add_word(command, true);
         }
         // `-I./lib`, `-Pscripts`
         if let Some(rest) = marked.strip_prefix('-').and_then(|rest| rest.get(1..)).filter(|rest| !rest.is_empty()) {
@@ -475,7 +495,8 @@ impl FileWords {
         let reads_input = commands.iter().any(|command| reads_program(&command.words));
         let mut writers = commands.iter().filter(|command| !reads_program(&command.words));
         let is_open_input = reads_input && writers.any(|command| !is_closed_reader(&command.words));
-        if is_open_input || commands.iter().any(|command| appends_program(&command.words)) {
+        let starts = |command: &ShellCommand| appends_program(&command.words) || starts_programs(&command.words);
+        if is_open_input || commands.iter().any(starts) {
             self.found.insert(PROJECT_WORD.to_owned());
         }
         for command in commands {

@@ -18,7 +18,7 @@ use crate::item::{Items, data};
 use crate::lower::cache::PROVIDER_PREFIX;
 use crate::plan::PlanMode;
 use crate::semantics::classify::{FAILURE_FACTS, fact_type};
-use crate::semantics::condition::Condition;
+use crate::semantics::condition::{Condition, PatternBudget};
 use crate::semantics::money::Nanos;
 use crate::world::{ItemKind, Space, World};
 use schema::{FILES, MAX_SECONDS, RENAMED_KEYS, SettingField, SettingShape};
@@ -79,7 +79,12 @@ pub fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut ReportedPlaces,
         return;
     }
     let Some(node) = items.config(id) else { return };
-    let mut walk = SettingsWalk { file: id.as_str(), found: Diagnostics::new(), patterns: Vec::new() };
+    let mut walk = SettingsWalk {
+        file: id.as_str(),
+        found: Diagnostics::new(),
+        patterns: Vec::new(),
+        regexes: PatternBudget::default(),
+    };
     if id.as_str() == LAYERED_FILE {
         for (_, layer) in items.config_layers(id).iter().filter(|(space, _)| *space != Space::System) {
             walk.value(layer, &file.shape, "");
@@ -205,6 +210,8 @@ struct SettingsWalk<'f> {
     file: &'f str,
     found: Diagnostics,
     patterns: Vec<(Pattern, Span)>,
+    /// The budget of the patterns of `matches` in the file.
+    regexes: PatternBudget,
 }
 
 impl SettingsWalk<'_> {
@@ -352,7 +359,7 @@ impl SettingsWalk<'_> {
         let broken = !parsed.errors.is_empty();
         self.found.syntax(parsed.errors);
         let Some(expr) = parsed.tree.filter(|_| !broken) else { return };
-        match Condition::compile_typed(&expr, &fact_type) {
+        match Condition::compile_within(&expr, &fact_type, &mut self.regexes) {
             Ok(_) => {}
             Err(faults) => self.found.syntax(crate::item::hook::condition_errors(faults)),
         }

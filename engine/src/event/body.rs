@@ -56,6 +56,9 @@ pub struct Opened {
     pub allow_missing_outputs: bool,
     #[serde(default, skip_serializing_if = "CommandSettings::is_default")]
     pub settings: CommandSettings,
+    /// True if a client of `rye mcp serve` makes the calls in place of a model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub serves_client: bool,
 }
 
 impl Opened {

@@ -97,6 +97,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             state_store::apply_write(Arc::make_mut(&mut state.store), set);
         }
         EventBody::Recovered(_) => {
+            state.serves_client = false;
             let until = state.clock.paused.unwrap_or(before);
             state.clock.before += until.saturating_sub(state.clock.since).max(0);
             state.clock.since = event.ts;
@@ -130,6 +131,7 @@ const REFUSED_CODE: &str = "refused";
 fn open(state: &mut ThreadState, opened: &Opened) {
     state.limits = opened.limits;
     state.thread_limits = opened.limits;
+    state.serves_client = opened.serves_client;
     state.clock.before = i64::try_from(opened.carried_ms).unwrap_or(0);
     if let Some(call) = &opened.call {
         // The thread runs one call and has no conversation.

@@ -328,6 +328,7 @@ impl SimulatedThread {
             carried_ms: 0,
             allow_missing_outputs: false,
             settings: CommandSettings::default(),
+            serves_client: false,
         }
     }
 

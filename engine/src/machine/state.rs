@@ -40,6 +40,8 @@ pub struct ThreadState {
     pub thread_limits: PlanLimits,
     /// The state of a chat; `None` in a run.
     pub chat: Option<ChatState>,
+    /// True if a client makes the calls, which cost nothing. After a recovery, a model makes them.
+    pub serves_client: bool,
     pub cost: Cost,
     pub conversation: Conversation,
     /// The model call in progress.
@@ -325,6 +327,7 @@ impl ThreadState {
             limits: NO_LIMITS,
             thread_limits: NO_LIMITS,
             chat: None,
+            serves_client: false,
             cost: Cost::default(),
             conversation: Conversation::default(),
             attempt: None,

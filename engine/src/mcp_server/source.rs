@@ -241,6 +241,10 @@ impl Providers for ClientProviders {
         directive.as_str() != self.directive && self.fallback.reads_scripts(directive)
     }
 
+    fn serves_client(&self, directive: &ItemId) -> bool {
+        directive.as_str() == self.directive
+    }
+
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
         Ok(Arc::new(DirectiveProvider {
             directive: self.directive.clone(),

@@ -23,6 +23,7 @@ use crate::machine::{ThreadState, undelivered_prompt};
 use crate::parent_thread::ParentThread;
 use crate::session::verified::VerifiedTranscript;
 use crate::store::{Change, RowUpdate, StoreError};
+use crate::thread::Status;
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
@@ -93,6 +94,7 @@ impl EngineContext {
             | EngineError::NotStarted { .. }
             | EngineError::NeverStarted { .. }
             | EngineError::Over { .. }
+            | EngineError::Continued { .. }
             | EngineError::ModelIsFixed { .. }
             | EngineError::NoSuchTurn { .. }
             | EngineError::RunsTool { .. }
@@ -192,6 +194,9 @@ impl EngineContext {
         message: UserMessage,
         parent: Option<ParentThread>,
     ) -> Result<ThreadHandle, EngineError> {
+        if !matches!(place, ResumePoint::Turn(_)) {
+            self.check_not_continued(thread).await?;
+        }
         let before = self.read_prior(thread, place, PriorOwner::Unknown).await?;
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
         let (plan_id, plan) = match message.model {
@@ -259,8 +264,17 @@ impl EngineContext {
         }
         let id = self.allocate(&init.plan).await?;
         let rows = if linked.is_some() { RowsToWrite::Linked } else { RowsToWrite::Root { durable: true } };
-        let running = self.start_thread(id.clone(), init, rows).await?;
+        let running = self.start_root_thread(id.clone(), init, rows).await?;
         Ok(ThreadHandle::new(id, live, running))
+    }
+
+    /// Refuses a thread that has handed over. A second link would replace the one to its continuation, which has taken
+    /// over its money.
+    async fn check_not_continued(&self, thread: &ThreadId) -> Result<(), EngineError> {
+        let id = thread.clone();
+        let row = self.read_registry(move |registry| registry.thread(&id)).await?;
+        let next = row.filter(|row| row.status == Status::Continued).and_then(|row| row.continued_by);
+        next.map_or(Ok(()), |next| Err(EngineError::Continued { thread: thread.clone(), next }))
     }
 
     /// Reads the thread to continue, and computes its state at the given point. Fails if the thread is unknown, never

@@ -328,6 +328,27 @@ async fn a_served_call_costs_no_commit_and_a_sync_for_each_effect() {
     }
 }
 
+/// No provider bills the calls of a client, so their size is bounded by the size of a message and not by the money.
+#[tokio::test]
+async fn large_call_of_a_client_reserves_no_money() {
+    let mut lab = Lab::new(|request| {
+        let input = json!({"path": "b.txt", "content": "b".repeat(600_000)});
+        let call = || calls(&[("rye_file_system_write", input.clone())]);
+        Ok(if request.cue.turn.unwrap() < 2 { call() } else { reply_text("done") })
+    });
+    let model = Arc::get_mut(&mut lab.model).unwrap();
+    (model.is_client, model.usage) = (true, Usage::default());
+    lab.directive("write", &format!("<limits spend=\"0.05\"/>{}", permit(&["rye.file-system.*"])), "");
+    let engine = lab.engine();
+    let result = lab.run(&engine, "write").await;
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    assert_eq!(result.status, Status::Completed, "{:?}", result.error);
+    let worst = events
+        .iter()
+        .filter_map(|e| if let EventBody::AttemptIntended(a) = &e.body { Some(a.worst_case) } else { None });
+    assert_eq!(worst.collect::<Vec<_>>(), [0, 0, 0]);
+}
+
 #[tokio::test]
 async fn tools_run_through_the_gate_and_the_guard() {
     let lab = Lab::new(|request| {

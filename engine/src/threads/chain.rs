@@ -90,3 +90,79 @@ fn excerpt(line: &str, at: usize) -> String {
     let (head, tail) = (if skip > 0 { "…" } else { "" }, line.chars().count() > skip + MAX_MATCH_CHARS);
     format!("{head}{shown}{}", if tail { "…" } else { "" })
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::event::EventBody;
+    use crate::keys::TrustStore;
+    use crate::store::disk::{Disk, SimulatedDisk};
+    use crate::store::layout;
+    use crate::store::registry::{Registry, repair};
+    use crate::store::transcript::{self, Transcript};
+    use crate::thread::{Cost, Status};
+
+    /// More threads than a recursion over the chain would have room for.
+    const THREADS: usize = 1_200;
+    const STACK_BYTES: usize = 512 << 10;
+
+    fn id(number: usize) -> ThreadId {
+        ThreadId::parse(&format!("chain-{number}")).unwrap()
+    }
+
+    fn write(disk: &Arc<dyn Disk>, number: usize) {
+        let thread = id(number);
+        disk.create_dir_all(&layout::thread_folder(&thread)).unwrap();
+        let limits = json!({"turns": 9, "tokens": 9, "spend": 1_000, "spawns": 9, "depth": 3, "duration_seconds": 60,
+            "output": 100});
+        let mut events = vec![
+            json!({"type": "opened", "thread_id": thread, "directive": "hello", "root": thread, "inputs": {},
+                "origin": if number == 0 { "run" } else { "handoff" }, "limits": limits, "grants": [], "seed": 1,
+                "project_path": "."}),
+            json!({"type": "plan_bound", "plan_id": "00ff"}),
+        ];
+        if let Some(before) = number.checked_sub(1).map(id) {
+            let last = transcript::read(&**disk, &before, 0).unwrap().records.pop().unwrap();
+            events.push(
+                json!({"type": "continues", "thread": before, "at_seq": last.seq, "at_h": last.hash.to_string()}),
+            );
+        }
+        let status = if number + 1 < THREADS { Status::Continued } else { Status::Completed };
+        let ended = json!({"type": "ended", "status": status.as_str(), "result": null, "outputs": null, "error": null,
+            "cost": Cost::default()});
+        let mut transcript = Transcript::create(Arc::clone(disk), &thread).unwrap();
+        for batch in [events, vec![ended]] {
+            let bodies: Vec<EventBody> =
+                batch.into_iter().map(|event| serde_json::from_value(event).unwrap()).collect();
+            transcript.append(&bodies, i64::try_from(number).unwrap()).unwrap();
+            transcript.sync().unwrap();
+        }
+    }
+
+    fn read_chain() {
+        let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+        (0..THREADS).for_each(|number| write(&disk, number));
+        assert_eq!(repair(&disk).unwrap().threads, THREADS);
+        let registry = Arc::new(Registry::open(Arc::clone(&disk)).unwrap());
+        let threads = Threads::new(disk, Some(registry));
+        assert_eq!(threads.list().unwrap().len(), THREADS);
+        let all: Vec<ThreadId> = (0..THREADS).map(id).collect();
+        for number in [0, THREADS / 2, THREADS - 1] {
+            assert_eq!(threads.chain(&id(number)).unwrap(), all);
+            assert_eq!(threads.load(&id(number)).unwrap().unwrap().entry.row.id, id(number));
+        }
+        let verified = threads.verify_all(&all, &TrustStore::default()).unwrap();
+        let faults: Vec<_> = verified.iter().flat_map(|one| &one.faults).collect();
+        assert!(verified.len() == THREADS && faults.is_empty(), "{faults:?}");
+    }
+
+    #[test]
+    fn chain_of_a_thousand_continuations_is_read_on_a_small_stack() {
+        std::thread::Builder::new().stack_size(STACK_BYTES).spawn(read_chain).unwrap().join().unwrap();
+    }
+}

@@ -138,6 +138,10 @@ impl Tool for FileTool {
             }
         })
     }
+
+    fn stops_itself(&self) -> bool {
+        true
+    }
 }
 
 /// Parses the parameters, which were validated against the schema, into the tool's own type.

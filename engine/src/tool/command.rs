@@ -38,6 +38,10 @@ impl Tool for CommandTool {
             }
         })
     }
+
+    fn stops_itself(&self) -> bool {
+        true
+    }
 }
 
 impl CommandTool {

@@ -142,6 +142,10 @@ impl Tool for PersistentTool {
             }
         })
     }
+
+    fn stops_itself(&self) -> bool {
+        true
+    }
 }
 
 impl PersistentTool {

@@ -194,6 +194,11 @@ impl PreparedTool {
         self
     }
 
+    /// Returns true if a cancelled call takes time to end ([`Tool::stops_itself`]).
+    pub fn stops_itself(&self) -> bool {
+        self.tool.stops_itself()
+    }
+
     /// Runs a call. Validates the parameters again, so that no caller bypasses the schema.
     pub async fn run(&self, mut invocation: Invocation) -> ToolOutcome {
         if let Err(e) = self.check(&invocation.parameters) {

@@ -52,6 +52,10 @@ impl Tool for ScriptTool {
             }
         })
     }
+
+    fn stops_itself(&self) -> bool {
+        true
+    }
 }
 
 impl ScriptTool {

@@ -9,7 +9,7 @@ use super::{HookDecl, HookPlaceholders, action};
 use crate::diagnostics::{Diagnostics, HookError, ItemError, closest};
 use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
 use crate::item::data;
-use crate::semantics::condition::Condition;
+use crate::semantics::condition::{Condition, PatternBudget};
 use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::world::Space;
 
@@ -49,7 +49,9 @@ pub fn read_hooks(node: &Node, source: &HookSource, space: Space, found: &mut Di
             span: node.span,
         });
     }
-    items.iter().take(MAX_HOOKS).filter_map(|item| read_hook(item, source, space, found)).map(Arc::new).collect()
+    let mut patterns = PatternBudget::default();
+    let hooks = items.iter().take(MAX_HOOKS).filter_map(|item| read_hook(item, (source, space), &mut patterns, found));
+    hooks.map(Arc::new).collect()
 }
 
 /// Reports ids that occur twice in one source.
@@ -62,7 +64,12 @@ pub fn check_unique_ids(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
     }
 }
 
-fn read_hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics) -> Option<HookDecl> {
+fn read_hook(
+    node: &Node,
+    (source, space): (&HookSource, Space),
+    patterns: &mut PatternBudget,
+    found: &mut Diagnostics,
+) -> Option<HookDecl> {
     let Kind::Map(entries) = &node.kind else {
         found.push(ItemError::InvalidValue {
             what: "a hook".into(),
@@ -124,7 +131,7 @@ fn read_hook(node: &Node, source: &HookSource, space: Space, found: &mut Diagnos
         None => return None,
     };
     let compiled = match &expr {
-        Some(expr) => match compile(expr, point) {
+        Some(expr) => match compile(expr, point, patterns) {
             Ok(condition) => Some(condition),
             Err(faults) => {
                 found.syntax(faults);
@@ -236,10 +243,14 @@ fn read_grants(node: &Node, found: &mut Diagnostics) -> Vec<Spanned<capability::
 
 /// Compiles a condition against the fact types of the point. Inputs are untyped here, because each directive declares
 /// its own.
-fn compile(expr: &condition::Expr, point: &HookPointRow) -> Result<Condition, Vec<SyntaxError>> {
+fn compile(
+    expr: &condition::Expr,
+    point: &HookPointRow,
+    patterns: &mut PatternBudget,
+) -> Result<Condition, Vec<SyntaxError>> {
     let types = |path: &condition::Path| match point.resolve_path(path) {
         PathMeaning::Fact(kind) => kind,
         PathMeaning::Input | PathMeaning::Open | PathMeaning::Nothing => None,
     };
-    Condition::compile_typed(expr, &types).map_err(super::condition_errors)
+    Condition::compile_within(expr, &types, patterns).map_err(super::condition_errors)
 }

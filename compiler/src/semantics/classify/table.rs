@@ -7,7 +7,7 @@ use rye_grammar::{SourceId, Span};
 use serde_json::{Map, Value, json};
 
 use super::{Backoff, Category, Classification, Failure, fact_type};
-use crate::semantics::condition::{Condition, Verdict};
+use crate::semantics::condition::{Condition, PatternBudget, Verdict};
 use crate::semantics::decimal::{ExtraDigits, parse_scaled};
 use crate::semantics::value::{Num, to_node};
 
@@ -61,10 +61,11 @@ impl ClassifyTable {
         let map = expect_object(value, "")?;
         check_keys(map, "", &["patterns", "default"])?;
         let mut rules = Vec::new();
+        let mut budget = PatternBudget::default();
         if let Some(patterns) = map.get("patterns") {
             let patterns = patterns.as_array().ok_or_else(|| table_error("patterns", "has to be a list"))?;
             for (i, pattern) in patterns.iter().enumerate() {
-                rules.push(read_rule(pattern, &format!("patterns.{i}"), backoff)?);
+                rules.push(read_rule(pattern, &format!("patterns.{i}"), backoff, &mut budget)?);
             }
         }
         let fallback = match map.get("default") {
@@ -121,7 +122,12 @@ pub fn read_backoff(value: &Value, at: &str, otherwise: Backoff) -> Result<Backo
     Ok(backoff)
 }
 
-fn read_rule(value: &Value, at: &str, backoff: Backoff) -> Result<ClassifyRule, ClassifyTableError> {
+fn read_rule(
+    value: &Value,
+    at: &str,
+    backoff: Backoff,
+    patterns: &mut PatternBudget,
+) -> Result<ClassifyRule, ClassifyTableError> {
     let map = expect_object(value, at)?;
     check_keys(map, at, &["id", "name", "category", "retryable", "retry", "match"])?;
     let at_match = format!("{at}.match");
@@ -131,7 +137,7 @@ fn read_rule(value: &Value, at: &str, backoff: Backoff) -> Result<ClassifyRule, 
         return Err(table_error(&at_match, &error.to_string()));
     }
     let condition = match parsed.tree {
-        Some(expr) => Condition::compile_typed(&expr, &fact_type).map_err(|faults| {
+        Some(expr) => Condition::compile_within(&expr, &fact_type, patterns).map_err(|faults| {
             table_error(&at_match, faults.first().map_or("cannot be read", |f| f.message.as_str()))
         })?,
         None => Condition::always(),

@@ -3,18 +3,23 @@
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path};
 use serde_json::Value;
 
-use super::pattern::Pattern;
+use super::pattern::{Pattern, PatternBudget, PatternError};
 use super::{Comparison, CompiledNode, ConditionError};
 use crate::semantics::value::Type;
 
-pub(super) fn compile(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Result<CompiledNode, Vec<ConditionError>> {
-    let mut compiler = Compiler { types, faults: Vec::new() };
+pub(super) fn compile(
+    expr: &Expr,
+    types: &dyn Fn(&Path) -> Option<Type>,
+    patterns: &mut PatternBudget,
+) -> Result<CompiledNode, Vec<ConditionError>> {
+    let mut compiler = Compiler { types, patterns, faults: Vec::new() };
     let root = compiler.boolean(expr);
     if compiler.faults.is_empty() { Ok(root) } else { Err(compiler.faults) }
 }
 
 struct Compiler<'a> {
     types: &'a dyn Fn(&Path) -> Option<Type>,
+    patterns: &'a mut PatternBudget,
     faults: Vec<ConditionError>,
 }
 
@@ -113,9 +118,17 @@ impl Compiler<'_> {
             );
             return CompiledNode::Literal(Value::Bool(false));
         };
-        match Pattern::new(pattern) {
+        match Pattern::new(pattern, self.patterns) {
             Ok(pattern) => CompiledNode::Matches { left, pattern },
-            Err(error) => {
+            Err(PatternError::BudgetExceeded) => {
+                self.error(
+                    right,
+                    "the patterns of this file are too large together".into(),
+                    Some("use fewer patterns, or shorter repetitions such as `{1,9}`".into()),
+                );
+                CompiledNode::Literal(Value::Bool(false))
+            }
+            Err(PatternError::Invalid(error)) => {
                 self.error(right, bad_pattern(pattern, &error), Some(pattern_help(pattern)));
                 CompiledNode::Literal(Value::Bool(false))
             }

@@ -9,11 +9,33 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Maximum size of a built pattern in bytes. This bounds memory; matching is linear in any case.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// Size that counts for a pattern that has to be built to know its size, in bytes.
+const BUILT_PATTERN_BYTES: usize = 16 << 20;
+/// Maximum size of all patterns of one file, in bytes. The sizes are estimates, which are several times the real sizes.
+const MAX_PATTERNS_BYTES: usize = 256 << 20;
 /// Upper bound on the bytes of one state of a built pattern.
 const STATE_BYTES: usize = 64;
 /// Upper bound on the bytes that one range of a character class (`a-z`) takes in a built pattern: a range becomes up to
 /// seven sequences of up to four states.
 const CLASS_RANGE_BYTES: usize = 256;
+
+/// The estimated size that the patterns of one file may still take, which bounds the time to build them.
+#[derive(Debug, Clone)]
+pub struct PatternBudget(usize);
+
+impl Default for PatternBudget {
+    fn default() -> Self {
+        Self(MAX_PATTERNS_BYTES)
+    }
+}
+
+/// The reason why a pattern was refused.
+#[derive(Debug)]
+pub(super) enum PatternError {
+    Invalid(Error),
+    /// The patterns of the file are too large together.
+    BudgetExceeded,
+}
 
 /// A valid regular expression of a condition.
 #[derive(Debug, Clone)]
@@ -27,12 +49,16 @@ impl Pattern {
     /// shows the actual size.
     ///
     /// # Errors
-    /// The pattern is invalid or too large.
-    pub(super) fn new(source: &str) -> Result<Self, Error> {
+    /// The pattern is invalid or too large, or exceeds the budget of its file.
+    pub(super) fn new(source: &str, budget: &mut PatternBudget) -> Result<Self, PatternError> {
         let built = OnceLock::new();
-        let small = regex_syntax::parse(source).is_ok_and(|hir| estimate_bytes(&hir) <= MAX_PATTERN_BYTES);
-        if !small {
-            let regex = RegexBuilder::new(source).size_limit(MAX_PATTERN_BYTES).build()?;
+        let size = regex_syntax::parse(source).map_or(usize::MAX, |hir| estimate_bytes(&hir));
+        let is_small = size <= MAX_PATTERN_BYTES;
+        let counted = if is_small { size } else { BUILT_PATTERN_BYTES };
+        budget.0 = budget.0.checked_sub(counted).ok_or(PatternError::BudgetExceeded)?;
+        if !is_small {
+            let regex = RegexBuilder::new(source).size_limit(MAX_PATTERN_BYTES).build();
+            let regex = regex.map_err(PatternError::Invalid)?;
             built.get_or_init(|| Some(regex));
         }
         Ok(Self { source: source.into(), built })
@@ -116,7 +142,8 @@ mod tests {
 
     #[test]
     fn pattern_is_built_on_first_match() {
-        let pattern = Pattern::new("(?i)^rate_?limit|k{2,5}[a-z0-9]+$").expect("a pattern");
+        let pattern =
+            Pattern::new("(?i)^rate_?limit|k{2,5}[a-z0-9]+$", &mut PatternBudget::default()).expect("a pattern");
         assert!(pattern.built.get().is_none());
         assert!(pattern.is_match("RATE_LIMIT"));
         assert!(!pattern.is_match("irate_limits"));
@@ -137,7 +164,7 @@ mod tests {
             r"[^\x00-\x7f]{20}",
             "",
         ] {
-            let pattern = Pattern::new(source).expect(source);
+            let pattern = Pattern::new(source, &mut PatternBudget::default()).expect(source);
             if pattern.built.get().is_none() {
                 assert!(RegexBuilder::new(source).size_limit(MAX_PATTERN_BYTES).build().is_ok(), "{source}");
             }
@@ -147,7 +174,7 @@ mod tests {
     #[test]
     fn invalid_and_oversized_patterns_fail_at_once() {
         for source in ["(", "a{2,1}", r"(?=a)", r"\p{Nothing}", r"(\w{100}){100}", "a{1000}{1000}{1000}"] {
-            assert!(Pattern::new(source).is_err(), "{source}");
+            assert!(Pattern::new(source, &mut PatternBudget::default()).is_err(), "{source}");
         }
     }
 }

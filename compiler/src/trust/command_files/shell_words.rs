@@ -126,16 +126,31 @@ impl Splitter {
                 self.at += 1;
                 let inner = self.until(if open == '(' { ')' } else { '}' }, Some(open));
                 // `${NAME:-a default}`
+                if open == '{' {
+                    self.forget_own_value(&inner);
+                }
                 let inner = if open == '{' { inner.replace([':', '-', '=', '+', '?'], " ") } else { inner };
                 self.command.nested.push(inner);
             }
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
+                let start = self.at;
                 while self.text.get(self.at).is_some_and(|c| c.is_ascii_alphanumeric() || *c == '_') {
                     self.at += 1;
                 }
+                let name: String = self.text.get(start..self.at).unwrap_or_default().iter().collect();
+                self.forget_own_value(&name);
             }
             Some('0'..='9' | '@' | '*' | '#' | '?' | '!' | '$' | '-') => self.at += 1,
             Some(_) | None => {}
+        }
+    }
+
+    /// Removes the mark of an expansion that adds nothing new: the earlier value of a variable in an assignment to it
+    /// (`PATH=scripts:$PATH`).
+    fn forget_own_value(&mut self, name: &str) {
+        let is_assigned = |word: &String| word.strip_prefix(name).is_some_and(|value| value.starts_with(['=', '+']));
+        if let Some(word) = self.word.as_mut().filter(|word| is_assigned(word)) {
+            word.pop();
         }
     }
 

@@ -91,6 +91,35 @@ fn every_spelling_of_a_path_is_covered() {
         (&["make"], "Makefile"),
         (&["make", "-Cscripts"], "scripts"),
         (&["find", "scripts", "-exec", "{program}", ";"], "."),
+        // Folders of programs.
+        (&["bash", "-c", "PATH=$PWD/scripts:$PATH x.sh"], "."),
+        (&["bash", "-c", "PATH=$PWD/scripts:/usr/bin:/bin; x.sh"], "."),
+        (&["bash", "-c", "D=$PWD/scripts; export PATH=\"$D:$PATH\"; x.sh"], "."),
+        (&["bash", "-c", "PATH=scripts:$PATH x.sh"], "scripts"),
+        (&["env", "PATH=${WHERE}/scripts:/bin", "x.sh"], "."),
+        (&["bash", "-c", "PYTHONPATH=$PWD/scripts python3 -m x"], "."),
+        // Code of other programs.
+        (&["git", "-c", "alias.z=!scripts/x.sh", "z"], "scripts/x.sh"),
+        (&["git", "-c", "alias.z=!scr$()ipts/x.sh", "z"], "."),
+        (&["git", "-c", "core.pager=scr''ipts/x.sh", "log"], "scripts/x.sh"),
+        (&["awk", "BEGIN{{system(\"bash scr\" \"ipts/x.sh\")}}"], "."),
+        (&["gawk", "BEGIN{{f = \"sys\" \"tem\"; @f(\"scr\" \"ipts/x.sh\")}}"], "."),
+        (&["awk", "BEGIN{{\"scr\" \"ipts/x.sh\" | getline l; print l}}"], "."),
+        (&["make", "-s", "--eval=all:;@bash scr$()ipts/x.sh"], "."),
+        (&["make", "-s", "--eval", "all:;@scr$()ipts/x.sh"], "."),
+        (&["make", "X=$(shell scr\"\"ipts/x.sh)"], "."),
+        (&["sqlite3", ":memory:", ".shell bash scr\"\"ipts/x.sh"], "."),
+        (&["sqlite3", ":memory:", ".sy sc\\ripts/x.sh"], "."),
+        (&["ex", "-s", "-c", "!bash scr\\ipts/x.sh", "-c", "q!", "guest.txt"], "."),
+        (&["vim", "-c", "call system('scr' . 'ipts/x.sh')"], "."),
+        (&["sed", "-n", "s/g/bash scr\"\"ipts\\/x.sh/ep", "guest.txt"], "."),
+        (&["sed", "-n", "-e", "p", "-e", "1e scr''ipts/x.sh", "guest.txt"], "."),
+        (&["sed", "-ne1e scr''ipts/x.sh", "guest.txt"], "."),
+        (&["bash", "-c", "sed 's/g/scr\"\"ipts\\/x.sh/e' guest.txt"], "."),
+        (&["m4", "-DX=esyscmd(`scr'`ipts/x.sh')", "a.m4"], "."),
+        (&["psql", "-c", "\\! scr''ipts/x.sh"], "scripts/x.sh"),
+        (&["env", "awk", "BEGIN{{system(\"scr\" \"ipts/x.sh\")}}"], "."),
+        (&["bash", "-c", "timeout 5 gdb -batch -ex 'shell scr\"\"ipts/x.sh'"], "."),
     ] {
         let words = listed(command);
         assert!(words.iter().any(|word| word == covers), "{command:?}: {words:?}");
@@ -118,6 +147,16 @@ fn data_of_a_call_names_no_program() {
         &["sh", "-c", "find . -name '*.md' | xargs grep -l todo"],
         &["xargs", "-a", "list.txt", "wc", "-l"],
         &["bash", "--version"],
+        &["awk", "-F:", "$1 == \"a\" || $2 != 0 {{ print }}", "notes.txt"],
+        &["sed", "-i", "-e", "/^the end$/,$d; 1,3!s/one/the other/gI; y/ab/cd/", "notes.txt"],
+        &["sed", "/a/{{p;q}}", "notes.txt"],
+        &["git", "log", "--format=%h %s (%an)", "--", ":!docs"],
+        &["git", "commit", "-m", "Fix the system shell of node and bash!"],
+        &["jq", "select(.a != 1) | .exec", "{path}"],
+        &["sqlite3", "a.db", "select a, b from t where a != 1"],
+        &["gh", "issue", "list", "--search", "is:open label:\"shell\""],
+        &["sh", "-c", "PATH=/usr/bin:$PATH cargo test"],
+        &["sh", "-c", "export PATH=\"$PATH:/opt/bin\"; cargo test"],
     ] {
         let words = listed(command);
         assert!(!words.iter().any(|word| word == "." || word.ends_with('/')), "{command:?}: {words:?}");

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::diagnostics::{ConfigError, Diagnostics};
 use crate::item::Items;
 use crate::semantics::classify::fact_type;
-use crate::semantics::condition::{Condition, Domain, Fuel, Verdict};
+use crate::semantics::condition::{Condition, Domain, Fuel, PatternBudget, Verdict};
 use crate::semantics::facts::Facts;
 
 /// The lowest and the highest status code that HTTP allows.
@@ -17,6 +17,7 @@ const STATUS_CODES: (i32, f64) = (100, 599.0);
 /// Checks the rules that the project or the user wrote; `node` is the merged file.
 pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
     let mut earlier: Vec<(String, Value)> = Vec::new();
+    let mut patterns = PatternBudget::default();
     for rule in node.get("patterns").map(Node::items).unwrap_or_default() {
         let (Some(id), Some(written)) = (rule.get("id").and_then(Node::as_str), rule.get("match")) else { continue };
         let value = written.to_value();
@@ -25,7 +26,7 @@ pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
             let same = earlier.iter().find(|(_, known)| *known == value);
             let why = match same {
                 Some((by, _)) => Some(format!("the earlier rule `{by}` has the same condition")),
-                None => is_impossible(written).then(|| "no failure meets its condition".to_owned()),
+                None => is_impossible(written, &mut patterns).then(|| "no failure meets its condition".to_owned()),
             };
             if let Some(why) = why {
                 found.push(ConfigError::NeverMatches { id: id.to_owned(), why, span: written.span });
@@ -36,12 +37,13 @@ pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
 }
 
 /// Returns true if a condition is false for every failure.
-fn is_impossible(written: &Node) -> bool {
+fn is_impossible(written: &Node, patterns: &mut PatternBudget) -> bool {
     let parsed = condition::from_data(written);
     if !parsed.errors.is_empty() {
         return false;
     }
-    let Some(compiled) = parsed.tree.and_then(|expr| Condition::compile_typed(&expr, &fact_type).ok()) else {
+    let compiled = parsed.tree.and_then(|expr| Condition::compile_within(&expr, &fact_type, patterns).ok());
+    let Some(compiled) = compiled else {
         return false;
     };
     let mut facts = Facts::new();

@@ -187,9 +187,10 @@ impl EmbeddedDriver {
             thread_count: self.engine.thread_count.clone(),
         };
         let mut halt = halt.clone();
+        let termination = if tool.stops_itself() { TERMINATION_GRACE + TERMINATION_GRACE } else { Duration::ZERO };
         let overdue = async {
             halt.cancelled().await;
-            tokio::time::sleep(CANCEL_GRACE + TERMINATION_GRACE + TERMINATION_GRACE).await;
+            tokio::time::sleep(CANCEL_GRACE + termination).await;
         };
         // A tool that panics is an error of the tool, not of the thread. Dropping this future aborts the task.
         let mut task = tokio::task::JoinSet::new();

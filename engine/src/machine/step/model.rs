@@ -94,7 +94,11 @@ fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
     let input = request::bound_input_tokens(plan, state, compacts);
     let wanted = state.model(plan).requested_output(state.limits.output).max(1);
     let left = state.available_spend();
-    let Some((max_output, worst_case)) = affordable_output(state.model(plan), input, wanted, left) else {
+    // A model writes the summaries in the session of a client, too.
+    let is_free = state.serves_client && !compacts;
+    let affordable =
+        if is_free { Some((wanted, 0)) } else { affordable_output(state.model(plan), input, wanted, left) };
+    let Some((max_output, worst_case)) = affordable else {
         let (before, _) = state.before_prompt();
         let most = state.limits.spend.saturating_sub(before.spend);
         let spent = Nanos::from_u64(most.saturating_sub(left));
@@ -116,12 +120,15 @@ fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
         max_output,
         worst_case,
         compacts,
-        unpriced: state.model(plan).prices.is_none() && state.model(plan).wire != SCRIPTED_WIRE,
+        unpriced: !is_free && state.model(plan).prices.is_none() && state.model(plan).wire != SCRIPTED_WIRE,
     })
 }
 
 /// Returns the worst-case cost of one more turn, in nano-dollars.
 pub(in crate::machine) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u64 {
+    if state.serves_client {
+        return 0;
+    }
     let output = state.model(plan).requested_output(state.limits.output);
     state.model(plan).worst_case(request::bound_input_tokens(plan, state, false), output).to_u64()
 }

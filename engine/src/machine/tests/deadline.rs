@@ -211,3 +211,47 @@ fn wait_of_a_hooks_child_for_a_person_is_not_the_threads_duration() {
     });
     assert_eq!(play.state.clock.elapsed_at(play.now), elapsed);
 }
+
+/// The used time counts each owner's own clock from its start. The clock of the next owner can be any time away.
+#[test]
+fn clock_that_steps_between_two_owners_changes_no_used_time() {
+    const DAY: i64 = 86_400_000;
+    for step in [-DAY, -30_000, 30_000, DAY] {
+        let look = calls(&[call("a_look", json!({"path": "a"}))]);
+        let mut play = short(vec![look, text("done")]);
+        play.start();
+        while play.requests.is_empty() {
+            play.step();
+        }
+        play.now += 3_000;
+        play.signal(Fact::Tick);
+        play.step();
+        let used = play.state.clock.elapsed_at(play.now);
+        assert!((3_000..4_000).contains(&used), "{used}");
+        play.now = play.state.clock.now + step;
+        play.signal(Fact::Recovered { owner: "another".into(), cut_bytes: 0 });
+        assert_eq!(play.state.clock.elapsed_at(play.now), used, "{step}");
+        assert_eq!(play.state.remaining_ms_at(play.now), Some(10_000 - used), "{step}");
+        // The owned time continues from there.
+        play.now += 10_000 - i64::try_from(used).unwrap();
+        play.run();
+        assert_eq!((play.ended().status, code(&play)), (Status::Error, OVER), "{step}");
+    }
+}
+
+/// A step back within one process would need a second reading of the wall clock. The time of a thread then stands still.
+#[test]
+fn time_that_goes_back_within_an_owner_extends_the_deadline_by_nothing_used_before() {
+    let mut play = short(vec![calls(&[call("a_look", json!({"path": "a"}))]), text("done")]);
+    play.start();
+    while play.requests.is_empty() {
+        play.step();
+    }
+    play.now += 3_000;
+    play.step();
+    let used = play.state.clock.elapsed_at(play.now);
+    play.now -= 2_000;
+    play.step();
+    assert!(play.state.clock.elapsed_at(play.now) >= used);
+    assert!(play.state.remaining_ms_at(play.now) <= Some(10_000 - used));
+}

@@ -4,8 +4,9 @@
 use rye_compiler::plan::PlannedModel;
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, reply, text};
-use crate::event::{AttemptIntended, EventBody, Settled};
+use crate::event::{AttemptIntended, EventBody, Opened, Settled};
 use crate::exchange::{CutStream, Reply, Usage};
+use crate::machine::Fact;
 use crate::message::ContentBlock;
 
 fn intended(play: &SimulatedThread) -> Vec<&AttemptIntended> {
@@ -37,6 +38,24 @@ fn first_request_is_bound_by_its_bytes_and_later_ones_by_the_count_and_new_bytes
     assert_eq!(bounds[2], 5_000 + added);
     let worst = play.plan.model.worst_case(bounds[2], 2_000).to_u64();
     assert_eq!(intended(&play)[2].worst_case, worst);
+}
+
+/// The session of a client that is recovered by `rye run --resume` calls the plan's model.
+#[test]
+fn recovered_session_of_a_client_reserves_its_model_calls() {
+    let launch = |play: &SimulatedThread| Opened { serves_client: true, ..play.opened() };
+    let mut play = SimulatedThread::new(plan(), vec![calls(&lookup_calls()), text("done")]);
+    let launch = Box::new(launch(&play));
+    play.signal(Fact::Opened { launch, plan_id: "plan".into(), continues: None });
+    while intended(&play).is_empty() {
+        play.step();
+    }
+    assert_eq!(intended(&play)[0].worst_case, 0);
+    play.signal(Fact::Recovered { owner: "another".into(), cut_bytes: 0 });
+    assert_eq!(settled(&play)[0].amount, 0);
+    play.run();
+    let later: Vec<u64> = intended(&play).iter().skip(1).map(|attempt| attempt.worst_case).collect();
+    assert!(!later.is_empty() && later.iter().all(|worst_case| *worst_case > 0), "{later:?}");
 }
 
 #[test]

@@ -112,3 +112,36 @@ async fn kill_of_a_parent_ends_a_child_that_a_command_starts_meanwhile() {
     }
     assert!(refused > 0 && killed > 1, "{refused} refused, {killed} killed");
 }
+
+/// The caller of a start, such as a request that its client cancelled, is dropped after any number of polls.
+#[tokio::test]
+async fn root_whose_caller_is_dropped_during_the_start_runs_to_its_end_or_leaves_nothing() {
+    let (mut ended, mut absent) = (0, 0);
+    for polls in 0..MAX_OPERATIONS {
+        let (lab, _disk) = lab(Duration::ZERO);
+        let engine = lab.engine();
+        let compiled = lab.compile("child");
+        let is_dropped = {
+            let mut start = std::pin::pin!(engine.start(&compiled, StartOptions::default()));
+            let mut left = polls;
+            let dropped = std::future::poll_fn(|context| {
+                if left == 0 {
+                    return std::task::Poll::Ready(true);
+                }
+                left -= 1;
+                start.as_mut().poll(context).map(|started| {
+                    started.unwrap();
+                    false
+                })
+            });
+            dropped.await
+        };
+        engine.wait_idle().await;
+        assert_all_closed(&engine, &format!("dropped after {polls} polls"));
+        *(if engine.threads().list().unwrap().is_empty() { &mut absent } else { &mut ended }) += 1;
+        if !is_dropped {
+            break;
+        }
+    }
+    assert!(ended > 0 && absent > 0, "{ended} ended, {absent} absent");
+}

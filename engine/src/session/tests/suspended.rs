@@ -14,8 +14,8 @@ use crate::engine::Engine;
 use crate::event::{Approval, ControlMessage, EventBody};
 use crate::exchange::{CallError, FailedStage};
 use crate::keys::TrustStore;
-use crate::store::ThreadRow;
 use crate::store::registry::repair;
+use crate::store::{StoreError, ThreadRow};
 use crate::thread_id::ThreadId;
 
 /// The cost of a model call in these tests, in nano-dollars.
@@ -256,4 +256,34 @@ async fn parent_completes_when_an_approval_of_one_child_of_a_group_times_out() {
         assert!(ends.contains(&Status::Suspended) && ends.contains(&Status::Completed), "{ends:?}");
         assert_settles_exactly(engine, &lab, &root, Between::Restart, yes, 5).await;
     }
+}
+
+/// `rye threads approve` runs the suspended thread in its own process.
+#[tokio::test]
+async fn repair_beside_an_approval_is_refused_and_later_finds_the_approved_thread() {
+    let lab = lab(false);
+    let root = {
+        let engine = lab.engine();
+        let result = lab.run(&engine, "parent").await;
+        engine.wait_idle().await;
+        thread(&result)
+    };
+    let repair = || crate::threads::Threads::repair(&lab.path());
+    let suspended = {
+        let engine = lab.engine();
+        let suspended = child(&engine);
+        // The process has opened the registry, and runs the thread later.
+        assert!(matches!(repair(), Err(StoreError::InUse { .. })));
+        let handle = engine.recover_with(&suspended.id, answers()).await.unwrap();
+        assert!(matches!(repair(), Err(StoreError::InUse { .. })));
+        assert_eq!(handle.join().await.status, Status::Completed);
+        engine.wait_idle().await;
+        suspended
+    };
+    assert_eq!(repair().unwrap().threads, 2);
+    let engine = lab.engine();
+    for id in [&root, &suspended.id] {
+        assert_eq!(engine.threads().show(id).unwrap().unwrap().row.status, Status::Completed);
+    }
+    assert_eq!(faults(&engine), Vec::<String>::new());
 }

@@ -218,6 +218,16 @@ async fn full_context_causes_a_handoff() {
     assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("at last")), "{result:?}");
     let rows = rows(&engine);
     assert_eq!(rows.iter().filter(|row| row.status == Status::Continued).count(), 1);
+    // A resume of the first thread would replace the link to its continuation.
+    let first = rows.into_iter().find(|row| row.status == Status::Continued).unwrap();
+    let next = first.continued_by.clone().unwrap();
+    for refused in [engine.resume(&first.id, "more").await, engine.hand_off(&first.id).await] {
+        let error = refused.err().unwrap().to_string();
+        assert!(error.contains(&format!("resume `{next}`, or fork `{}` at a turn", first.id)), "{error}");
+    }
+    engine.fork(&first.id, 1, "more").await.unwrap().join().await;
+    assert_eq!(engine.threads().show(&first.id).unwrap().unwrap().row, first);
+    engine.resume(&next, "more").await.unwrap().join().await;
 }
 
 /// The root spends its spawns before and after a handoff; its child starts a thread too.

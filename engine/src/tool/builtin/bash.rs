@@ -66,4 +66,8 @@ impl Tool for BashTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move { self.act(invocation).await.unwrap_or_else(|f| ToolOutcome::error(f.0)) })
     }
+
+    fn stops_itself(&self) -> bool {
+        true
+    }
 }

@@ -253,6 +253,10 @@ impl Tool for GitTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move { self.act(invocation).await.unwrap_or_else(|f| ToolOutcome::error(f.0)) })
     }
+
+    fn stops_itself(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

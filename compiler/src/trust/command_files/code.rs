@@ -1,0 +1,264 @@
+//! Code in the arguments of a command that can start programs, in languages other than a shell's. The files that such
+//! code runs cannot be read from its text.
+
+use super::{EXPANSION, INTERPRETERS, READERS, SHELLS, VALUE_START, name_of, reads_shell_text};
+
+/// Programs whose code is searched for the ways in which `awk` starts a program.
+const AWKS: [&str; 3] = ["awk", "gawk", "mawk"];
+/// Editors, debuggers and macro processors, whose commands can start programs. Names are without digits at the end.
+const COMMAND_READERS: [&str; 18] = [
+    "dc", "ed", "emacs", "ex", "expect", "gdb", "gnuplot", "irb", "lldb", "m", "nvim", "octave", "R", "red", "rvim",
+    "vi", "view", "vim",
+];
+/// Names of functions and directives that start a program.
+const STARTERS: [&str; 12] = [
+    "call_external",
+    "esyscmd",
+    "exec",
+    "execl",
+    "execv",
+    "execvp",
+    "load_extension",
+    "popen",
+    "shell",
+    "spawn",
+    "syscmd",
+    "system",
+];
+/// Variables with folders or files from which a program is started or loaded.
+const SEARCH_VARIABLES: [&str; 29] = [
+    "AWKPATH",
+    "BASH_ENV",
+    "CDPATH",
+    "CLASSPATH",
+    "EDITOR",
+    "ENV",
+    "GEM_PATH",
+    "GIT_EDITOR",
+    "GIT_EXEC_PATH",
+    "GIT_PAGER",
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "JAVA_TOOL_OPTIONS",
+    "LD_AUDIT",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "LUA_CPATH",
+    "LUA_PATH",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PAGER",
+    "PATH",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PYTHONHOME",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "RUBYLIB",
+    "VISUAL",
+];
+
+/// Returns the value of an assignment to a variable from which programs are started or loaded.
+pub fn value_of_search_variable(word: &str) -> Option<&str> {
+    let (name, value) = word.split_once('=')?;
+    SEARCH_VARIABLES.contains(&name.trim_end_matches('+')).then_some(value)
+}
+
+/// Returns true if an argument of a command is code that can start a program, in a language other than a shell's.
+pub fn starts_programs(words: &[String]) -> bool {
+    let Some(program) = words.first() else { return false };
+    if READERS.contains(&program.as_str()) {
+        return false;
+    }
+    let is_known = |(at, word): (usize, &String)| {
+        let arguments = words.get(at + 1..).unwrap_or_default();
+        let name = name_of(word);
+        if AWKS.contains(&name) {
+            arguments.iter().any(|argument| is_text(argument) && awk_starts_programs(argument))
+        } else if name == "sed" {
+            sed_scripts(arguments).into_iter().any(sed_starts_programs)
+        } else if name == "sqlite" {
+            let is_dot_command = |argument: &String| argument.lines().any(|line| line.trim_start().starts_with('.'));
+            arguments.iter().any(|argument| is_text(argument) && is_dot_command(argument))
+        } else {
+            COMMAND_READERS.contains(&name) && arguments.iter().any(|argument| is_text(argument))
+        }
+    };
+    let is_code =
+        |argument: &String| argument.starts_with("--eval=") || (is_text(argument) && text_starts_programs(argument));
+    let follows_eval = |pair: &[String]| matches!(pair, [option, _] if option == "--eval");
+    words.iter().enumerate().any(is_known)
+        || (!reads_shell_text(words) && (words.iter().skip(1).any(is_code) || words.windows(2).any(follows_eval)))
+}
+
+/// Returns true for an argument with a character that file names rarely have. The values of placeholders count.
+fn is_text(argument: &str) -> bool {
+    argument.contains(|c: char| c.is_whitespace() || "!;&|<>()$`'\"\\@".contains(c))
+}
+
+/// Returns true if a text names a shell or an interpreter where a command can start, a function that starts programs,
+/// or an exclamation mark with a command, as in an alias of git.
+fn text_starts_programs(text: &str) -> bool {
+    let text: String = text.chars().filter(|c| *c != VALUE_START).collect();
+    let is_name = |c: char| c.is_alphanumeric() || "_./-+".contains(c);
+    let mut rest = text.as_str();
+    let mut before = None;
+    while let Some(c) = rest.chars().next() {
+        let length = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        if length == 0 {
+            rest = rest.get(c.len_utf8()..).unwrap_or_default();
+            let is_start = before.is_none_or(|before: char| "=;'\"\\".contains(before));
+            if c == '!' && is_start && rest.starts_with(|c: char| !c.is_whitespace() && c != '=') {
+                return true;
+            }
+            // Spaces keep what is before them.
+            if !c.is_whitespace() || c == '\n' {
+                before = Some(c);
+            }
+            continue;
+        }
+        let (name, behind) = rest.split_at(length);
+        let begins_command = before.is_none_or(|before| !is_name(before));
+        let has_argument = behind.starts_with(|c: char| c.is_whitespace() || "('\"[".contains(c));
+        let last = name.rsplit(['.', '/']).next().unwrap_or(name);
+        let launches = SHELLS.contains(&name_of(name)) || INTERPRETERS.contains(&name_of(name));
+        let calls = STARTERS.contains(&last) && behind.starts_with('(');
+        // `$(shell …)` of make, `.shell …` of a database
+        let is_directive = STARTERS.contains(&last) && has_argument && (before == Some('(') || name.starts_with('.'));
+        if calls || is_directive || (has_argument && begins_command && launches) {
+            return true;
+        }
+        before = name.chars().last();
+        rest = behind;
+    }
+    false
+}
+
+/// Returns true if awk code can start a program: by `system`, by a pipe, or by a function whose name is computed.
+fn awk_starts_programs(code: &str) -> bool {
+    let code = code.replace("||", "").replace(VALUE_START, "");
+    code.contains(['|', '@']) || code.contains("system")
+}
+
+/// Returns the scripts in the arguments of `sed`.
+fn sed_scripts(arguments: &[String]) -> Vec<&str> {
+    let (mut scripts, mut first, mut follows, mut has_file) = (Vec::new(), None, false, false);
+    for argument in arguments {
+        let argument = argument.as_str();
+        if std::mem::take(&mut follows) {
+            scripts.push(argument);
+        } else if let Some(script) = argument.strip_prefix("--expression=") {
+            scripts.push(script);
+        } else if argument == "--expression" {
+            follows = true;
+        } else if let Some(short) = argument.strip_prefix('-').filter(|short| !short.starts_with('-')) {
+            has_file |= short.starts_with('f');
+            if let Some((_, script)) = short.split_once('e') {
+                follows = script.is_empty();
+                scripts.extend((!script.is_empty()).then_some(script));
+            }
+        } else if argument.starts_with("--file") {
+            has_file = true;
+        } else if !argument.starts_with("--") {
+            first = first.or(Some(argument));
+        }
+    }
+    if scripts.is_empty() && !has_file {
+        scripts.extend(first);
+    }
+    scripts
+}
+
+/// Returns true if a script of `sed` executes a command, by the command `e` or the flag `e`, or if its syntax is
+/// unknown.
+fn sed_starts_programs(script: &str) -> bool {
+    let script: String = script.chars().filter(|c| *c != VALUE_START).collect();
+    SedScript { rest: script.chars().collect::<Vec<_>>().into() }.starts_programs().unwrap_or(true)
+}
+
+struct SedScript {
+    rest: std::collections::VecDeque<char>,
+}
+
+/// The script breaks off, or has an unknown command.
+struct UnknownSyntax;
+
+impl SedScript {
+    fn starts_programs(&mut self) -> Result<bool, UnknownSyntax> {
+        while let Some(command) = self.command()? {
+            match command {
+                'e' => return Ok(true),
+                's' => {
+                    let delimiter = self.take()?;
+                    self.skip_past(delimiter)?;
+                    self.skip_past(delimiter)?;
+                    while let Some(flag) = self.rest.pop_front_if(|c| c.is_alphanumeric()) {
+                        match flag {
+                            'e' => return Ok(true),
+                            'w' => self.skip_line(),
+                            _ => {}
+                        }
+                    }
+                }
+                'y' => {
+                    let delimiter = self.take()?;
+                    self.skip_past(delimiter)?;
+                    self.skip_past(delimiter)?;
+                }
+                'a' | 'i' | 'c' | 'r' | 'R' | 'w' | 'W' | '#' => self.skip_line(),
+                ':' | 'b' | 't' | 'T' | 'v' => {
+                    while self.rest.pop_front_if(|c| !matches!(c, ';' | '\n' | '}')).is_some() {}
+                }
+                'q' | 'Q' | 'l' | 'L' | '=' | 'd' | 'D' | 'g' | 'G' | 'h' | 'H' | 'n' | 'N' | 'p' | 'P' | 'x' | 'z'
+                | 'F' => while self.rest.pop_front_if(|c| c.is_ascii_digit() || *c == ' ').is_some() {},
+                _ => return Err(UnknownSyntax),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the next command letter, behind its addresses; `None` at the end.
+    fn command(&mut self) -> Result<Option<char>, UnknownSyntax> {
+        while let Some(c) = self.rest.pop_front() {
+            match c {
+                '/' => self.skip_past('/')?,
+                '\\' => {
+                    let delimiter = self.take()?;
+                    self.skip_past(delimiter)?;
+                }
+                c if c.is_whitespace() || c.is_ascii_digit() || ";{}$,!~+IM".contains(c) => {}
+                // An expansion can be an address or a number.
+                EXPANSION => {}
+                c => return Ok(Some(c)),
+            }
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self) -> Result<char, UnknownSyntax> {
+        self.rest.pop_front().ok_or(UnknownSyntax)
+    }
+
+    fn skip_past(&mut self, delimiter: char) -> Result<(), UnknownSyntax> {
+        loop {
+            match self.take()? {
+                c if c == delimiter => return Ok(()),
+                '\\' => {
+                    self.take()?;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Skips a line, and the line after a backslash at its end.
+    fn skip_line(&mut self) {
+        let mut before = ' ';
+        while let Some(c) = self.rest.pop_front() {
+            if c == '\n' && before != '\\' {
+                return;
+            }
+            before = c;
+        }
+    }
+}
