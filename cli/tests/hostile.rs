@@ -237,18 +237,19 @@ fn many_diagnostics_of_one_code_are_counted_instead_of_printed() {
     }
 }
 
-/// `@FILE` in a message stays a word, and the tool that reads the file refuses the link. A context file that is such a
-/// link ends the chat before it starts.
+/// `@FILE` in a message stays a word: the session reads no file for it. The read tool refuses a link to a hidden file. A
+/// context file that is a link to a protected file ends the chat before it starts.
 #[test]
 fn links_to_protected_files_reach_no_chat() {
     let place = TestProject::own();
     place.write(".ai/directives/talk.md", &talk_directive(4, "<tool>rye.file-system.read</tool>"));
     let calls = "{ expect: { user: 'see @notes.md and @shot.png' }, tool_calls: [\
-        { name: rye_file_system_read, input: { path: notes.md } }, \
-        { name: rye_file_system_read, input: { path: shot.png } }] }";
+        { name: rye_file_system_read, input: { path: state.md } }] }";
     place.write("script.yaml", &format!("steps: [{calls}, {{ text: Done. }}]"));
     place.write(".env", "TOKEN=a-secret-of-the-user\n");
     place.write(".git/config", "url = a-secret-of-the-user\n");
+    place.write(".ai/state/notes", "a-secret-of-the-user\n");
+    symlink(".ai/state/notes", place.project().join("state.md")).unwrap();
     symlink(".env", place.project().join("notes.md")).unwrap();
     symlink(".git/config", place.project().join("shot.png")).unwrap();
     let chat = || {
@@ -263,7 +264,7 @@ fn links_to_protected_files_reach_no_chat() {
     let (_, listed) = place.json(&["threads", "list"]);
     let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
     let results: Vec<_> = events.iter().filter(|event| event["type"] == "tool_call_result").collect();
-    assert_eq!(results.len(), 2, "{events:?}");
+    assert_eq!(results.len(), 1, "{events:?}");
     assert!(results.iter().all(|result| result["is_error"] == true), "{results:?}");
     let recorded = events.iter().map(ToString::to_string).collect::<String>();
     assert!(!recorded.contains("a-secret-of-the-user"), "{recorded}");

@@ -428,12 +428,13 @@ impl FileWords {
     /// text only if `launches` is true. `launches` is true if the command can execute the argument, `is_shell` if the
     /// command reads a text as shell commands. `depth` is the nesting of shell texts.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
-        if let Some(value) = value_of_search_variable(argument) {
-            return self.add_parts(value, true);
-        }
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();
         let holds_text = is_text(own) || (launches && is_text(argument));
+        let searched = value_of_search_variable(argument).filter(|_| !holds_text || !is_shell);
+        if let Some(value) = searched {
+            return self.add_parts(value, true);
+        }
         if !holds_text {
             return self.add_parts(argument, launches);
         }

@@ -70,22 +70,29 @@ pub fn starts_programs(words: &[String]) -> bool {
     if READERS.contains(&program.as_str()) {
         return false;
     }
+    // A whole value of a call is data, unless the command executes it.
+    let is_own_text = |argument: &&String| is_text(argument) && !argument.starts_with(VALUE_START);
     let is_known = |(at, word): (usize, &String)| {
-        let arguments = words.get(at + 1..).unwrap_or_default();
+        let mut arguments = words.get(at + 1..).unwrap_or_default().iter();
         let name = name_of(word);
         if AWKS.contains(&name) {
-            arguments.iter().any(|argument| is_text(argument) && awk_starts_programs(argument))
+            arguments.filter(is_own_text).any(|argument| awk_starts_programs(argument))
         } else if name == "sed" {
-            sed_scripts(arguments).into_iter().any(sed_starts_programs)
+            let mut scripts = sed_scripts(arguments.as_slice()).into_iter();
+            scripts.any(|script| !script.starts_with(VALUE_START) && sed_starts_programs(script))
         } else if name == "sqlite" {
             let is_dot_command = |argument: &String| argument.lines().any(|line| line.trim_start().starts_with('.'));
-            arguments.iter().any(|argument| is_text(argument) && is_dot_command(argument))
+            arguments.filter(is_own_text).any(is_dot_command)
         } else {
-            COMMAND_READERS.contains(&name) && arguments.iter().any(|argument| is_text(argument))
+            let is_open = |argument: &String| argument.contains([VALUE_START, EXPANSION]);
+            COMMAND_READERS.contains(&name) && arguments.any(|argument| is_text(argument) || is_open(argument))
         }
     };
-    let is_code =
-        |argument: &String| argument.starts_with("--eval=") || (is_text(argument) && text_starts_programs(argument));
+    // The list of the files, which is made without values, covers the text behind a value.
+    let is_code = |argument: &String| {
+        let own = argument.split(VALUE_START).next().unwrap_or_default();
+        own.starts_with("--eval=") || (is_text(own) && text_starts_programs(own))
+    };
     let follows_eval = |pair: &[String]| matches!(pair, [option, _] if option == "--eval");
     words.iter().enumerate().any(is_known)
         || (!reads_shell_text(words) && (words.iter().skip(1).any(is_code) || words.windows(2).any(follows_eval)))
@@ -99,9 +106,8 @@ fn is_text(argument: &str) -> bool {
 /// Returns true if a text names a shell or an interpreter where a command can start, a function that starts programs,
 /// or an exclamation mark with a command, as in an alias of git.
 fn text_starts_programs(text: &str) -> bool {
-    let text: String = text.chars().filter(|c| *c != VALUE_START).collect();
     let is_name = |c: char| c.is_alphanumeric() || "_./-+".contains(c);
-    let mut rest = text.as_str();
+    let mut rest = text;
     let mut before = None;
     while let Some(c) = rest.chars().next() {
         let length = rest.find(|c| !is_name(c)).unwrap_or(rest.len());

@@ -168,6 +168,24 @@ fn data_of_a_call_names_no_program() {
 }
 
 #[test]
+fn value_of_a_call_that_is_data_is_no_code() {
+    for command in [
+        &["mytool", "{n}"][..],
+        &["mytool", "--message={n}"],
+        &["python3", "tool.py", "{n}"],
+        &["awk", "{{print $1}}", "{n}"],
+        &["sed", "s/a/b/", "{n}"],
+        &["git", "commit", "-m", "{n}"],
+    ] {
+        let words = called(command, &json!({"n": "python x | system(1); e !y exec(z)"}));
+        assert!(!words.contains(&".".to_owned()), "{command:?}: {words:?}");
+    }
+    // A value within the code is a part of it.
+    let words = called(&["sed", "s/a/{n}/"], &json!({"n": "b/e; s/a/b"}));
+    assert!(words.contains(&".".to_owned()), "{words:?}");
+}
+
+#[test]
 fn value_of_a_call_names_its_file() {
     for (command, value, names) in [
         (&["bash", "scripts/{n}.sh"][..], "x", "scripts/x.sh"),
