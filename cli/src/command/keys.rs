@@ -88,7 +88,7 @@ pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
                 return Err(CommandError::usage(format!("`{}` is not a trusted key", key_id.escape_debug()))
                     .with_help("`rye keys list` lists the trusted keys"));
             }
-            report.note(&format!("signatures by {key_id} are no longer trusted"));
+            report.note(&format!("signatures by {key_id} are not trusted from now on"));
         }
     }
     print_keys(&keys, report)
