@@ -149,6 +149,30 @@ fn lock_check_names_every_difference_beside_directives_that_are_not_locked() {
 }
 
 #[test]
+fn lock_check_names_every_difference_beside_a_directive_with_errors() {
+    let place = project("");
+    place.run_ok(&["lock"]);
+    place.write(
+        ".ai/directives/child.md",
+        &directive("child", "").replace("<metadata>", "<metadata><model tier=\"nope\"/>"),
+    );
+    let root = place.read(".ai/directives/root.md");
+    place.write(".ai/directives/root.md", &format!("{root}\nMore.\n"));
+    let (code, output) = place.json(&["lock", "--check"]);
+    assert_eq!(code, Some(5), "{output}");
+    let drift = |directive: &str, what: &str, how: &str| {
+        output["drift"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["directive"] == directive && one["what"] == what && one["how"] == how)
+    };
+    assert!(drift("child", "the directive", "invalid"), "{output}");
+    assert!(drift("root", "directive root (project)", "changed"), "{output}");
+    assert_eq!(place.rye(&["lock"]).code, Some(1), "a directive with errors cannot be locked");
+}
+
+#[test]
 fn locked_resume_refuses_a_thread_whose_directive_changed() {
     let place = project("");
     place.write("script.yaml", "steps:\n  - Done.\n  - Again.\n");

@@ -17,7 +17,7 @@ use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
 pub use crate::plan::note::{Note, OmissionReason};
 use crate::plan::{FieldType, InterfaceField, ManifestEntry, Origins, Plan, PlanMode};
-pub use crate::request::{CompileRequest, SpawnParent};
+pub use crate::request::{AssumedRoute, CompileRequest, SpawnParent};
 use crate::resolve::{Inputs, Launch};
 use crate::sandbox::{self, ToolSandbox};
 use crate::trust::{self, TrustRequirement};
@@ -196,7 +196,7 @@ pub(crate) fn compile_with_context(
     };
     let inputs = request.inputs.as_ref().map_or(Inputs::Unknown, Inputs::Given);
     let launch = Launch { inputs, model: &model };
-    let composed = compose_without(shared.items, &request.directive, &launch, &request.omitted);
+    let composed = compose_without(shared.items, &request.directive, &launch, &request.omitted, request.route.as_ref());
     diagnostics.append(composed.diagnostics);
     let composed = composed.value?;
     check_composed(shared, &composed, diagnostics);

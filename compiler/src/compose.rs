@@ -18,6 +18,7 @@ use crate::hook::{HookSource, PlanVerdict, PlannedHook};
 use crate::item::{DeclaredOrigin, Directive, FieldDecl, HookDecl, Items, Knowledge, ModelRequest, Permissions};
 use crate::plan::NudgePolicy;
 use crate::primary::Primary;
+use crate::request::AssumedRoute;
 use crate::resolve::Route;
 use crate::resolve::{self, Launch, Routing};
 use crate::semantics::limits::LimitSetting;
@@ -141,20 +142,41 @@ pub struct ComposedHook {
 /// Composes one directive for a plan or a run. If the route depends on an unknown value, the missing inputs are
 /// reported and there is no value.
 pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<Composed> {
-    compose_without(items, id, launch, &[])
+    compose_without(items, id, launch, &[], None)
 }
 
-/// Composes like [`compose`], as if the directive also suppressed the parts `omitted`.
-pub fn compose_without(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>, omitted: &[String]) -> Checked<Composed> {
+/// Composes like [`compose`], as if the directive also suppressed the parts `omitted`, and with the route `assumed` if
+/// the inputs leave the route open.
+pub fn compose_without(
+    items: &Items<'_>,
+    id: &ItemId,
+    launch: &Launch<'_>,
+    omitted: &[String],
+    assumed: Option<&AssumedRoute>,
+) -> Checked<Composed> {
     let mut found = Diagnostics::new();
     let value = load_leaf(items, id, &mut found).and_then(|leaf| {
-        let routing = resolve::route(items, &leaf, launch);
+        let mut routing = resolve::route(items, &leaf, launch);
+        if let (Some(assumed), Routing::Open { routes, .. }) = (assumed, &routing) {
+            let parent = |route: &Option<Route>| match route {
+                Some(route) => Some(route.to.clone()),
+                None => leaf.extends.as_ref().map(|parent| parent.node.clone()),
+            };
+            if let Some(route) = routes.iter().find(|route| parent(route) == assumed.parent) {
+                routing = Routing::Certain(route.clone());
+            }
+        }
         let Routing::Certain(route) = routing else {
             for path in routing.unresolved_paths() {
                 found.push(InterfaceError::MissingInput {
                     name: path.strip_prefix("inputs.").unwrap_or(&path).to_owned(),
                     directive: id.to_string(),
-                    declared: path.strip_prefix("inputs.").and_then(|n| leaf.inputs.get(n)).map(|f| f.span),
+                    // Of an input with a default, the label "required here" would be false.
+                    declared: path
+                        .strip_prefix("inputs.")
+                        .and_then(|name| leaf.inputs.get(name))
+                        .filter(|field| field.required && field.default.is_none())
+                        .map(|field| field.span),
                     used: routing.first_undecided_hook().map(|hook| hook.span),
                 });
             }

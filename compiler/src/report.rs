@@ -2,6 +2,7 @@
 //! Reports read plans; no plan contains a report.
 
 pub mod access;
+pub mod alternatives;
 pub mod cache_map;
 pub mod closure;
 pub mod continuation;

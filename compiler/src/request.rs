@@ -22,6 +22,15 @@ pub struct CompileRequest {
     pub mode: PlanMode,
     /// Ids of parts that the user leaves out of the requests of a session: context items, hooks, skills, tools.
     pub omitted: Vec<String>,
+    /// The route of a plan whose inputs leave it open; `None` if the inputs must decide the route.
+    pub route: Option<AssumedRoute>,
+}
+
+/// A route that a plan assumes. If the inputs decide the route, the assumption has no effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssumedRoute {
+    /// The parent that a routing hook sets, or the declared parent; `None` if the directive has no parent.
+    pub parent: Option<ItemId>,
 }
 
 /// The bounds that a thread puts on a child that it starts.
@@ -43,6 +52,7 @@ impl CompileRequest {
             parent: None,
             mode: PlanMode::Run,
             omitted: Vec::new(),
+            route: None,
         }
     }
 

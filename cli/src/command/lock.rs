@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use rye_compiler::plan::Plan;
-use rye_compiler::report::closure::{collect_closure, compile_reachable};
+use rye_compiler::report::closure::{NoPlan, collect_closure, compile_reachable};
 use rye_compiler::report::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, entry_of, list_drift};
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_grammar::ItemId;
@@ -63,7 +63,12 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
         ids = existing;
         output.drift.extend(removed.iter().map(|id: &ItemId| of_directive(id, "removed")));
     }
-    let entries = lock_entries(&ids, &world)?;
+    let (entries, invalid) = lock_entries(&ids, &world)?;
+    if args.check {
+        output.drift.extend(invalid.iter().map(|(id, _)| of_directive(id, "invalid")));
+    } else if let Some((id, why)) = invalid.into_iter().next() {
+        return Err(lockfile::no_plan_failure(&id, why));
+    }
     for (id, now) in &entries {
         if args.check {
             let was = known.as_ref().and_then(|lock| lock.directives.get(id.as_str()));
@@ -84,6 +89,9 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
             for one in &output.drift {
                 let change = match (one.what.as_str(), one.how.as_str()) {
                     (DIRECTIVE, "new") => "the directive is not in the lock file".to_owned(),
+                    (DIRECTIVE, "invalid") => {
+                        "the directive has errors, so it has no plan: `rye check` lists them".to_owned()
+                    }
                     (DIRECTIVE, _) => "the directive is in the lock file but does not exist".to_owned(),
                     (what, how) => format!("{what} {how}"),
                 };
@@ -100,17 +108,28 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
     Ok(if output.drift.is_empty() { Exit::Success } else { Exit::Refused })
 }
 
+/// The entries of directives, and the directives that have no plan.
+type LockedPlans = (BTreeMap<ItemId, Vec<LockEntry>>, Vec<(ItemId, NoPlan)>);
+
 /// Returns true if a directive exists in any space.
 fn exists(world: &dyn World, id: &ItemId) -> bool {
     world.list(ItemKind::Directive).is_ok_and(|all| all.iter().any(|entry| entry.id == *id))
 }
 
 /// Returns the lock entries of these directives and of every directive that they can start, in any space: a locked run
-/// refuses to start a directive that is not locked. Omits started directives with errors, because they cannot start.
-fn lock_entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Vec<LockEntry>>, CommandError> {
+/// refuses to start a directive that is not locked. Omits started directives with errors, because they cannot start, and
+/// lists those of `ids` that have no plan.
+fn lock_entries(ids: &[ItemId], world: &dyn World) -> Result<LockedPlans, CommandError> {
     let mut entries = BTreeMap::new();
+    let mut invalid = Vec::new();
     for id in ids {
-        let own = compile_reachable(world, id).map_err(|why| lockfile::no_plan_failure(id, why))?;
+        let own = match compile_reachable(world, id) {
+            Ok(own) => own,
+            Err(why) => {
+                invalid.push((id.clone(), why));
+                continue;
+            }
+        };
         let roots: Vec<&Plan> = own.iter().map(|one| &one.plan).collect();
         for (child, plans) in collect_closure(world, &roots)? {
             if let Ok(plans) = plans
@@ -121,7 +140,7 @@ fn lock_entries(ids: &[ItemId], world: &dyn World) -> Result<BTreeMap<ItemId, Ve
         }
         entries.insert(id.clone(), entry_of(&own));
     }
-    Ok(entries)
+    Ok((entries, invalid))
 }
 
 fn directive_ids(args: &LockArgs, known: Option<&Lock>, world: &dyn World) -> Result<Vec<ItemId>, CommandError> {

@@ -3,12 +3,14 @@
 mod diff;
 pub mod file;
 mod matrix;
+pub mod routes;
 
 use clap::Args;
-use rye_compiler::compile::{Compilation, compile_with_sources};
+use rye_compiler::compile::Compilation;
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::drawing::Drawing;
 use rye_compiler::plan::PlanMode;
+use rye_compiler::report::alternatives::{RoutedPlan, compile_routes};
 use rye_compiler::report::render;
 use rye_compiler::report::summary::PlanSummary;
 use rye_grammar::Sources;
@@ -92,27 +94,30 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     }
     let request = if args.unknown_inputs { request } else { request.with_default_inputs(&world) };
     let mut sources = Sources::default();
-    let compiled = compile_with_sources(&world, &request, &mut sources);
-    let Some(compilation) = compiled.value else {
+    let compiled = compile_routes(&world, &request, &mut sources);
+    let Some(plans) = compiled.value else {
         print_no_plan(requested, &compiled.diagnostics, &sources, report)?;
         let signature = compiled.diagnostics.iter().any(|one| one.code() == "item::signature");
         return Ok(if signature { Exit::Refused } else { Exit::Failed });
     };
-    if args.prompt {
-        return print_prompt(&compilation, &of_own_files(compiled.diagnostics, &compilation.sources), global, report);
-    }
     let lock = lockfile::read(&spaces.project)?;
-    let summary = PlanSummary::new(&world, lock.as_ref(), &compilation)?;
+    let [plan] = plans.as_slice() else { return routes::print(args, global, &world, lock.as_ref(), plans, report) };
+    let RoutedPlan { compilation, diagnostics, .. } = plan;
+    let diagnostics = of_own_files(diagnostics.clone(), &compilation.sources);
+    if args.prompt {
+        return print_prompt(compilation, &diagnostics, global, report);
+    }
+    let summary = PlanSummary::new(&world, lock.as_ref(), compilation)?;
     match (args.graph, global.format) {
-        (Some(_), OutputFormat::Json) => report.json(&render::json::report_graph(&compilation))?,
+        (Some(_), OutputFormat::Json) => report.json(&render::json::report_graph(compilation))?,
         (Some(language), _) => graph::print_drawing(&Drawing::of_plan(&compilation.plan.graph), language, report)?,
-        (None, OutputFormat::Html) => report.line(render::html::render(&compilation, &summary).trim_end())?,
+        (None, OutputFormat::Html) => report.line(render::html::render(compilation, &summary).trim_end())?,
         (None, OutputFormat::Markdown) => return Err(CommandError::usage("`--format markdown` requires `--diff`")),
         (
             None,
             OutputFormat::Human | OutputFormat::Plain | OutputFormat::Json | OutputFormat::Sarif | OutputFormat::Github,
         ) => {
-            show(&compilation, summary, &of_own_files(compiled.diagnostics, &compilation.sources), report)?;
+            show(compilation, summary, &diagnostics, report)?;
         }
     }
     Ok(Exit::Success)

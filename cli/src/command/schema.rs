@@ -29,6 +29,7 @@ use crate::command::lock::LockOutput;
 use crate::command::mcp::McpServerOutput;
 use crate::command::new::NewOutput;
 use crate::command::plan::NoPlanOutput;
+use crate::command::plan::routes::RoutesOutput;
 use crate::command::providers::{ProviderTestOutput, ProvidersOutput};
 use crate::command::run::{DeltaOutput, DetachOutput, EventOutput, RunOutput};
 use crate::command::sign::SignaturesOutput;
@@ -111,6 +112,7 @@ pub enum SchemaOutput {
     Lock,
     LockFile,
     Matrix,
+    PlanRoutes,
     #[cfg(feature = "mcp")]
     Mcp,
     New,
@@ -159,6 +161,7 @@ impl SchemaOutput {
             Self::Lock => schema_for!(LockOutput),
             Self::LockFile => schema_for!(Lock),
             Self::Matrix => schema_for!(Matrix),
+            Self::PlanRoutes => schema_for!(RoutesOutput),
             Self::Init => schema_for!(InitOutput),
             Self::InputSchemas => schema_for!(InputSchemasOutput),
             Self::Repair => schema_for!(RepairOutput),

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use clap::Args;
 use indexmap::IndexMap;
-use rye_compiler::compile::{Compilation, CompileRequest, compile, compile_with_sources};
+use rye_compiler::compile::{Compilation, CompileRequest};
 use rye_compiler::diagnostics::closest;
 use rye_compiler::plan::SourcePlace;
+use rye_compiler::report::alternatives::{RoutedPlan, compile_routes, describe_when};
 use rye_compiler::report::provenance::StepKind;
 use rye_compiler::report::why::{Explanation, NotInPlan, explain, explain_with_missing_grants};
 use rye_compiler::world::{ItemKind, Space, World, WorldError};
@@ -91,12 +92,13 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         Some(of) => {
             let mut sources = Sources::default();
             let request = CompileRequest::new(parse_directive_id(of)?).with_default_inputs(&world);
-            let compiled = compile_with_sources(&world, &request, &mut sources);
-            let Some(compilation) = compiled.value else {
+            let compiled = compile_routes(&world, &request, &mut sources);
+            let Some(plans) = compiled.value else {
                 print_no_plan(of, &compiled.diagnostics, &sources, report)?;
                 return Ok(Exit::Failed);
             };
-            merge_answers([(of.clone(), explain_with_missing_grants(&world, &compilation, &args.thing))])
+            let explained = |compilation: &Compilation| explain_with_missing_grants(&world, compilation, &args.thing);
+            merge_answers(answers_of_routes(of, &plans, &explained))
         }
         None => answers_of_all_directives(&args.thing, &world)?,
     };
@@ -176,10 +178,37 @@ fn answers_of_all_directives(
     let entries = world.list(ItemKind::Directive)?;
     let ids = entries.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id);
     let requested = ids.filter_map(|id| {
-        let compilation = compile(world, &CompileRequest::new(id.clone()).with_default_inputs(world)).value?;
-        Some((id.to_string(), explain(world, &compilation, thing)))
+        let request = CompileRequest::new(id.clone()).with_default_inputs(world);
+        let plans = compile_routes(world, &request, &mut Sources::default()).value?;
+        Some(answers_of_routes(id.as_str(), &plans, &|compilation| explain(world, compilation, thing)))
     });
-    Ok(merge_answers(requested))
+    Ok(merge_answers(requested.flatten()))
+}
+
+type NamedAnswer = (String, Result<Vec<Explanation>, NotInPlan>);
+
+/// Returns the answers for each route of a directive. If they differ, the name of the directive has the conditions of
+/// the route.
+fn answers_of_routes(
+    directive: &str,
+    plans: &[RoutedPlan],
+    explained: &dyn Fn(&Compilation) -> Result<Vec<Explanation>, NotInPlan>,
+) -> Vec<NamedAnswer> {
+    let mut answers: Vec<NamedAnswer> = Vec::new();
+    for plan in plans {
+        let name = format!("{directive} when {}", describe_when(&plan.when));
+        answers.push((name, explained(&plan.compilation)));
+    }
+    let shown = |answer: &NamedAnswer| {
+        answer.1.as_ref().map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap_or_default()
+    };
+    if answers.iter().all(|answer| answers.first().is_some_and(|first| shown(first) == shown(answer))) {
+        answers.truncate(1);
+        for (name, _) in &mut answers {
+            directive.clone_into(name);
+        }
+    }
+    answers
 }
 
 /// Merges equal answers. Each merged answer lists the directives that the answer applies to.

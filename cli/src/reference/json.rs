@@ -30,6 +30,7 @@ fn printed_by(output: SchemaOutput) -> &'static str {
         SchemaOutput::PlanDiff => "`rye plan ID --diff REV`",
         SchemaOutput::PlanGraph => "`rye plan ID --graph`",
         SchemaOutput::PlanPrompt => "`rye plan ID --prompt`",
+        SchemaOutput::PlanRoutes => "`rye plan ID` if unknown inputs decide the route",
         SchemaOutput::Proof => "`rye threads prove THREAD`",
         SchemaOutput::NoPlan => "`rye plan ID` if the directive has errors",
         SchemaOutput::Providers => "`rye providers list`",

@@ -48,7 +48,8 @@ pub struct Drift {
     /// A part of the plan (`model`, `tool NAME`), a file or failed lookup (`knowledge a/b (project)`), `the list of its
     /// plans`, `the plan` or `the directive`.
     pub what: String,
-    /// The kind of difference: `changed`, `new` (not in the lock) or `removed` (only in the lock).
+    /// The kind of difference: `changed`, `new` (not in the lock), `removed` (only in the lock) or `invalid` (a
+    /// directive with errors, which has no plan).
     pub how: String,
 }
 

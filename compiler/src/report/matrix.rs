@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::compile::{CompileRequest, compile, declared_fields};
-use crate::compose::{Composed, compose_all};
+use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::Diagnostics;
 use crate::hook::HookPoint;
 use crate::item::Items;
@@ -95,6 +95,25 @@ pub enum MatrixError {
 /// # Errors
 /// Fails if the directive cannot be composed, or if there are more than [`MAX_COMBINATIONS`] combinations.
 pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matrix, MatrixError> {
+    build(world, request, MatrixKind::Plans)
+}
+
+/// Groups the calls by the chain that routing selects: a context for each chain, with the conditions that select it.
+///
+/// # Errors
+/// Fails like [`build_matrix`].
+pub fn build_route_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matrix, MatrixError> {
+    build(world, request, MatrixKind::Routes)
+}
+
+/// The property by which calls are grouped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MatrixKind {
+    Plans,
+    Routes,
+}
+
+fn build(world: &dyn World, request: &CompileRequest, kind: MatrixKind) -> Result<Matrix, MatrixError> {
     let id = &request.directive;
     let items = Items::new(world);
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
@@ -105,7 +124,7 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
     let given = request.inputs.clone().unwrap_or_default();
     let mut declared = merge_declarations(&all);
     declared.retain(|name, _| !given.contains_key(name));
-    let split = split_inputs(&all, &declared, given.clone());
+    let split = split_inputs(&all, &declared, given.clone(), kind);
     let components = split.components().map_err(MatrixError::TooMany)?;
     let combinations = components.iter().fold(1_usize, |product, one| product.saturating_mul(one.len().max(1)));
     if combinations > MAX_COMBINATIONS {
@@ -144,7 +163,11 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
             continue;
         };
         let report = render(&compilation, Vec::new());
-        known.entry(context_key(&report)).or_insert_with(|| (matrix_context(&report), Vec::new())).1.push(cells);
+        let key = match kind {
+            MatrixKind::Plans => context_key(&report),
+            MatrixKind::Routes => report.chain.join("\n"),
+        };
+        known.entry(key).or_insert_with(|| (matrix_context(&report), Vec::new())).1.push(cells);
     }
     for (mut context, cells) in known.into_values() {
         context.when = describe_region(&split, cells);
@@ -207,10 +230,14 @@ fn split_inputs<'f>(
     all: &[Composed],
     declared: &'f IndexMap<String, InterfaceField>,
     given: Map<String, Value>,
+    kind: MatrixKind,
 ) -> SplitInputs<'f> {
     let mut read: BTreeMap<String, ReadLiterals> = BTreeMap::new();
     let mut predicates: IndexMap<String, Predicate> = IndexMap::new();
-    let hooks = all.iter().flat_map(|composed| composed.hooks.iter().filter(|hook| hook.is_live()));
+    let is_read = |hook: &&ComposedHook| {
+        hook.is_live() && (kind == MatrixKind::Plans || hook.decl.event == HookPoint::ResolveExtends)
+    };
+    let hooks = all.iter().flat_map(|composed| composed.hooks.iter().filter(is_read));
     for atom in hooks.filter_map(|hook| hook.decl.compiled.as_ref()).flat_map(Condition::atoms) {
         let mut decides = true;
         for literals in atom.samples() {

@@ -498,6 +498,7 @@ fn request(parent: &EmbeddedDriver, limits: PlanLimits, start: ChildStart) -> Co
         parent: Some(SpawnParent { limits, capabilities: parent.plan.capabilities.clone() }),
         mode: PlanMode::Run,
         omitted: Vec::new(),
+        route: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! `rye plan ID --all`: prints every context of a directive, by the conditions that read its inputs.
 
 use rye_compiler::compile::CompileRequest;
+use rye_compiler::report::alternatives::describe_when;
 use rye_compiler::report::matrix::{Matrix, build_matrix};
 use rye_compiler::report::render::table::group_thousands;
 use rye_compiler::world::World;
@@ -34,7 +35,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
         };
         let own: Vec<&str> = context.parts.iter().filter(|p| !common.contains(p)).map(String::as_str).collect();
         table.row(vec![
-            format_when(&context.when).into(),
+            describe_when(&context.when).into(),
             format_tokens(context.tokens, report.format()).into(),
             dollars(&context.first.cost).into(),
             dollars(&context.typical.cost).into(),
@@ -49,13 +50,13 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
     let count = crate::present::format_count;
     report.note(&format!("{} of inputs, {}", count(combinations, "combination"), count(contexts, "context")));
     for refused in &found.refused {
-        let text = format!("no plan when: {} (errors: {})", format_when(&refused.when), refused.codes.join(", "));
+        let text = format!("no plan when: {} (errors: {})", describe_when(&refused.when), refused.codes.join(", "));
         report.note(&printable(&text));
     }
     if !found.open.is_empty() {
         report.note(&printable(&format!(
             "not listed, because no inputs were found for this condition: {}",
-            format_when(&found.open)
+            describe_when(&found.open)
         )));
     }
     Ok(())
@@ -64,16 +65,4 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
 /// Formats a token count: with thousands separators for a terminal, without them otherwise.
 fn format_tokens(count: u64, format: Format) -> String {
     if format == Format::Human { group_thousands(count) } else { count.to_string() }
-}
-
-/// Formats the conditions under which a context applies: at most `MOST` of them, and the number of the others.
-fn format_when(conditions: &[String]) -> String {
-    const MOST: usize = 3;
-    if conditions == ["true"] {
-        return "always".to_owned();
-    }
-    let shown: Vec<&str> = conditions.iter().take(MOST).map(String::as_str).collect();
-    let more = conditions.len().saturating_sub(MOST);
-    let text = shown.join(" or ");
-    if more == 0 { text } else { format!("{text} or {more} more") }
 }

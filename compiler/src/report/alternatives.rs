@@ -1,0 +1,112 @@
+//! The plans of a directive whose route depends on inputs that are not known: one for each route that some call takes,
+//! with the conditions that select it.
+
+use rye_grammar::{ItemId, Sources};
+
+use crate::compile::{AssumedRoute, Compilation, CompileRequest, compile, compile_with_sources};
+use crate::diagnostics::{Checked, Diagnostic, Diagnostics};
+use crate::report::matrix::build_route_matrix;
+use crate::world::World;
+
+/// A plan, and the conditions on the inputs for its route.
+#[derive(Debug, Clone)]
+pub struct RoutedPlan {
+    /// Conditions on the inputs: the plan applies to a call if one of them holds; `true` holds for every call.
+    pub when: Vec<String>,
+    pub compilation: Compilation,
+    /// Warnings and advice of this plan.
+    pub diagnostics: Diagnostics,
+}
+
+/// Compiles a directive for each route that its unknown inputs leave open; once if the route is certain. The result has
+/// no value if the directive has errors, or if the request has inputs that do not decide the route. `shown` receives the
+/// sources that the diagnostics refer to.
+pub fn compile_routes(world: &dyn World, request: &CompileRequest, shown: &mut Sources) -> Checked<Vec<RoutedPlan>> {
+    let compiled = compile_with_sources(world, request, shown);
+    if let Some(compilation) = compiled.value {
+        let plan = RoutedPlan { when: vec!["true".to_owned()], compilation, diagnostics: compiled.diagnostics };
+        return Checked::new(Some(vec![plan]), Diagnostics::new());
+    }
+    let is_missing = |one: &Diagnostic| !one.is_error() || one.code() == "interface::missing-input";
+    let is_open = request.inputs.is_none() && compiled.diagnostics.iter().all(is_missing);
+    // If the inputs have too many combinations, the message names the inputs to set.
+    let routes = is_open.then(|| build_route_matrix(world, request).ok()).flatten();
+    let Some(routes) = routes.filter(|matrix| !matrix.contexts.is_empty()) else {
+        return Checked::new(None, compiled.diagnostics);
+    };
+    let mut plans = Vec::new();
+    for context in routes.contexts {
+        let parent = context.chain.iter().rev().nth(1).and_then(|id| ItemId::parse(id).ok());
+        let request = CompileRequest { route: Some(AssumedRoute { parent }), ..request.clone() };
+        let compiled = compile(world, &request);
+        let Some(compilation) = compiled.value else {
+            let again = compile_with_sources(world, &request, shown);
+            return Checked::new(None, again.diagnostics);
+        };
+        plans.push(RoutedPlan { when: context.when, compilation, diagnostics: compiled.diagnostics });
+    }
+    Checked::new(Some(plans), Diagnostics::new())
+}
+
+/// Describes the conditions of a plan as a phrase: at most three of them, and the number of the others.
+pub fn describe_when(conditions: &[String]) -> String {
+    const MOST: usize = 3;
+    if conditions == ["true"] {
+        return "always".to_owned();
+    }
+    let shown: Vec<&str> = conditions.iter().take(MOST).map(String::as_str).collect();
+    let more = conditions.len().saturating_sub(MOST);
+    let text = shown.join(" or ");
+    if more == 0 { text } else { format!("{text} or {more} more") }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::compile::tests::world::{minimal_world, with_directives};
+
+    fn plans(input: &str, condition: &str) -> Vec<(String, Vec<String>)> {
+        let leaf = format!("<metadata><permissions/></metadata><inputs>{input}</inputs>");
+        let none = "<metadata><permissions/></metadata>";
+        let route = format!(
+            "hooks:\n  - {{ id: r, event: resolve_extends, condition: '{condition}', action: {{ set_extends: other }} }}\n"
+        );
+        let world = with_directives(
+            minimal_world(),
+            &[
+                ("leaf", " extends=\"base\"", &leaf, "Do {input:n?}."),
+                ("base", "", none, "Base."),
+                ("other", "", none, "Other."),
+            ],
+        )
+        .project(".ai/config/agent/hooks.yaml", route);
+        let request = CompileRequest::new(ItemId::parse("leaf").unwrap());
+        let compiled = compile_routes(&world, &request, &mut Sources::default());
+        let plans = compiled.value.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics));
+        let chain = |plan: &RoutedPlan| plan.compilation.plan.chain.iter().map(|link| link.id.to_string()).collect();
+        plans.iter().map(|plan| (describe_when(&plan.when), chain(plan))).collect()
+    }
+
+    fn chain(parent: &str) -> Vec<String> {
+        vec![parent.to_owned(), "leaf".to_owned()]
+    }
+
+    #[test]
+    fn unknown_input_of_a_route_gives_a_plan_for_each_route() {
+        for input in [
+            "<input name=\"n\" type=\"integer\" required=\"true\"/>",
+            "<input name=\"n\" type=\"integer\" default=\"3\"/>",
+        ] {
+            let mut found = plans(input, "inputs.n == 5");
+            found.sort();
+            assert_eq!(found, [("n != 5".to_owned(), chain("base")), ("n == 5".to_owned(), chain("other"))], "{input}");
+        }
+    }
+
+    #[test]
+    fn route_that_no_value_selects_leaves_one_plan() {
+        let input = "<input name=\"n\" enum=\"a,b\" required=\"true\"/>";
+        assert_eq!(plans(input, "inputs.n == \"c\""), [("always".to_owned(), chain("base"))]);
+    }
+}
