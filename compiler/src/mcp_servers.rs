@@ -392,7 +392,20 @@ fn read_server(node: &Node, name: String, origin: &str) -> Result<McpServer, Ser
     if let Some(unknown) = node.entries().iter().find(|e| !SERVER_KEYS.contains(&e.key.node.as_str())) {
         // Other programs may add their own keys to `.mcp.json`.
         if origin != ".mcp.json" {
-            let message = format!("unknown key `{}`; expected one of {}", unknown.key.node, SERVER_KEYS.join(", "));
+            let meant = match unknown.key.node.as_str() {
+                "cmd" | "exec" | "program" | "run" | "executable" => Some("command".to_owned()),
+                "arguments" | "argv" => Some("args".to_owned()),
+                "uri" | "endpoint" | "address" | "base_url" | "httpUrl" | "serverUrl" => Some("url".to_owned()),
+                "environ" | "envs" | "variables" => Some("env".to_owned()),
+                "transport" | "kind" => Some("type".to_owned()),
+                "enabled" | "disable" => Some("disabled".to_owned()),
+                other => closest(other, SERVER_KEYS),
+            };
+            let help = meant.map_or_else(
+                || format!("expected one of {}", SERVER_KEYS.join(", ")),
+                |meant| format!("did you mean `{meant}`?"),
+            );
+            let message = format!("unknown key `{}`; {help}", unknown.key.node);
             return Err(ServerFault { message, span: Some(unknown.key.span) });
         }
     }

@@ -4,6 +4,7 @@
 mod argv;
 pub mod builtin;
 mod guidance;
+mod help;
 mod http;
 mod idempotence;
 mod persistent;

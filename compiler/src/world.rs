@@ -56,6 +56,17 @@ pub fn meant_context_file(name: &str) -> Option<&'static str> {
     }
 }
 
+/// The file of the MCP servers of a project, which other clients read too.
+pub const MCP_FILE: &str = ".mcp.json";
+
+/// Returns the file that a file in the project's root means but does not equal: a context file, or [`MCP_FILE`] for
+/// `mcp.json`. `None` for any other name.
+pub fn meant_root_file(name: &str) -> Option<&'static str> {
+    let is_mcp = matches!(name.to_ascii_lowercase().as_str(), "mcp.json" | ".mcp.jsonc" | ".mcp.json5" | ".mcps.json")
+        || (name != MCP_FILE && name.eq_ignore_ascii_case(MCP_FILE));
+    meant_context_file(name).or_else(|| is_mcp.then_some(MCP_FILE))
+}
+
 /// The context file of the user space.
 pub const USER_CONTEXT_FILE: &str = ".ai/AGENTS.md";
 
@@ -324,7 +335,7 @@ pub trait World {
         None
     }
     /// Returns everything in the project besides items, sorted: the folders and files directly in `.ai/`, the files in
-    /// the folders of the kinds that are not items, and files in the project's root that [`meant_context_file`] accepts.
+    /// the folders of the kinds that are not items, and files in the project's root that [`meant_root_file`] accepts.
     /// For the user space, returns only what [`Self::misplaced_settings`] returns.
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the places of the project and of the user where a settings file can be under a wrong name, sorted: the

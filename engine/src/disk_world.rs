@@ -335,7 +335,7 @@ impl World for DiskWorld {
             for kind in ItemKind::ALL.into_iter().filter(|kind| *kind != ItemKind::Config) {
                 unrecognized.extend(self.listing(*space, dir, kind)?.unrecognized(*space));
             }
-            unrecognized.extend(listing::list_misnamed_context_files(dir)?);
+            unrecognized.extend(listing::list_misnamed_root_files(dir)?);
         }
         unrecognized.sort();
         Ok(unrecognized)

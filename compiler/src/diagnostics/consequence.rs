@@ -9,10 +9,11 @@ use std::collections::BTreeSet;
 use rye_grammar::{SourceId, Span, SyntaxKind};
 
 use super::{
-    CapabilityError, ConfigError, ContextError, Diagnostic, HookError, InterfaceError, ItemError, SkillError,
-    SpawnError,
+    CapabilityError, ConfigError, ContextError, Diagnostic, HookError, InterfaceError, ItemError, LimitError,
+    SkillError, SpawnError,
 };
 use crate::semantics::glob;
+use crate::semantics::needs;
 
 /// Removes diagnostics that disappear once another diagnostic of the same file is corrected.
 pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>) {
@@ -21,6 +22,12 @@ pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>) {
     dropped.extend(repeated_or_unusable_settings(all));
     dropped.extend(conditions_of_unknown_values(all));
     dropped.extend(effects_of_unread_hooks(all));
+    dropped.extend(grants_of_unread_tools(all));
+    dropped.extend(inputs_of_foreign_placeholders(all));
+    dropped.extend(acknowledgements_of_blocked_grants(all));
+    dropped.extend(placeholders_of_invalid_names(all));
+    dropped.extend(repeated_costs_of_a_turn(all));
+    dropped.extend(effects_of_invalid_hosts(all));
     let mut index = 0;
     all.retain(|_| {
         index += 1;
@@ -182,7 +189,8 @@ fn conditions_of_unknown_values(all: &[Diagnostic]) -> BTreeSet<usize> {
                 HookError::UnknownCall { span, .. }
                 | HookError::UnknownValue { span, .. }
                 | HookError::Wildcard { span, .. }
-                | HookError::DelimitedPattern { span, .. },
+                | HookError::DelimitedPattern { span, .. }
+                | HookError::WildcardPattern { span, .. },
             ) => Some(*span),
             _ => None,
         })
@@ -191,10 +199,130 @@ fn conditions_of_unknown_values(all: &[Diagnostic]) -> BTreeSet<usize> {
         outer.source == inner.source && outer.start <= inner.start && inner.end <= outer.end
     };
     let is_explained = |one: &Diagnostic| match one {
-        Diagnostic::Hook(HookError::Never { span, .. }) => values.iter().any(|value| contains(span, value)),
+        Diagnostic::Hook(HookError::Never { span, .. } | HookError::Always { span, .. }) => {
+            values.iter().any(|value| contains(span, value))
+        }
         _ => false,
     };
     all.iter().enumerate().filter(|(_, one)| is_explained(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the grants that match nothing because the file of the tool is not read: a grant of `t` beside the unread file
+/// `.ai/tools/t.json`.
+fn grants_of_unread_tools(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let unread: BTreeSet<String> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Item(
+                ItemError::UnrecognizedProgram { declaration: path, .. }
+                | ItemError::Unrecognized { suggestion: Some(path), .. },
+            ) => path.strip_prefix(".ai/tools/")?.rsplit_once('.').map(|(id, _)| id.replace('/', ".")),
+            _ => None,
+        })
+        .collect();
+    let is_hidden = |one: &Diagnostic| match one {
+        Diagnostic::Capability(CapabilityError::MatchesNothing { pattern, .. }) => {
+            pattern.strip_prefix("rye.execute.tool.").is_some_and(|id| unread.contains(id))
+        }
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_hidden(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the acknowledgements without effect in a file with a blocked grant: the tier of the blocked grant may change
+/// with its correction.
+fn acknowledgements_of_blocked_grants(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let blocked: BTreeSet<SourceId> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Capability(CapabilityError::Blocked { span, .. }) => Some(span.source),
+            _ => None,
+        })
+        .collect();
+    let is_effect = |one: &Diagnostic| match one {
+        Diagnostic::Capability(CapabilityError::AcknowledgesNothing { span, .. }) => blocked.contains(&span.source),
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the reports on the network of grants in a file with a host that cannot be guessed, such as `true`.
+fn effects_of_invalid_hosts(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let invalid: BTreeSet<SourceId> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Item(ItemError::InvalidValue { what, found, span, .. })
+                if what == "`net` of `<tool>`"
+                    && needs::suggest_host(found.trim_matches('`')).is_some_and(|meant| meant.is_empty()) =>
+            {
+                Some(span.source)
+            }
+            _ => None,
+        })
+        .collect();
+    let is_effect = |one: &Diagnostic| match one {
+        Diagnostic::Capability(CapabilityError::WholeNetwork { .. } | CapabilityError::DeadGrant { .. }) => {
+            place(one).is_some_and(|(source, _)| invalid.contains(&source))
+        }
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the invalid placeholders of inputs whose declaration has the same invalid name.
+fn placeholders_of_invalid_names(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let names: Vec<(SourceId, String)> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Item(ItemError::InvalidValue { what, found, span, .. }) if what == "the name in `<input>`" => {
+                Some((span.source, format!("{{input:{}", found.trim_matches('`'))))
+            }
+            _ => None,
+        })
+        .collect();
+    let is_effect = |one: &Diagnostic| match one {
+        Diagnostic::Syntax(error) if error.kind == SyntaxKind::Template => {
+            let message = one.message();
+            place(one)
+                .is_some_and(|(source, _)| names.iter().any(|(file, text)| *file == source && message.contains(text)))
+        }
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the reports of a limit below the cost of a turn that repeat another report of the same place: a directive with
+/// several routes has one report.
+fn repeated_costs_of_a_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let mut seen = BTreeSet::new();
+    let is_repeated = |one: &Diagnostic| match one {
+        Diagnostic::Limit(
+            LimitError::CannotAffordOneTurn { span: Some(_), .. } | LimitError::PromptAboveTokens { span: Some(_), .. },
+        ) => !seen.insert(place(one)),
+        _ => false,
+    };
+    let mut is_repeated = is_repeated;
+    all.iter().enumerate().filter(|(_, one)| is_repeated(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the reports of unused inputs of a file whose body has only one placeholder that names no input, `$ARGUMENTS`:
+/// the placeholder stands for the inputs.
+fn inputs_of_foreign_placeholders(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let lookalikes = || {
+        all.iter().filter_map(|one| match one {
+            Diagnostic::Interface(InterfaceError::Lookalike { text, span, .. }) => Some((text.as_str(), span.source)),
+            _ => None,
+        })
+    };
+    let mut files: BTreeSet<SourceId> = lookalikes().map(|(_, source)| source).collect();
+    for (_, source) in lookalikes().filter(|(text, _)| *text != "$ARGUMENTS") {
+        files.remove(&source);
+    }
+    let is_effect = |one: &Diagnostic| match one {
+        Diagnostic::Interface(InterfaceError::UnusedInput { span, .. }) => files.contains(&span.source),
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
 /// Returns the reports on what a hook would have done if its file, its item or its keys had the right names: knowledge

@@ -105,6 +105,9 @@ pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
         ("key", "a hook") | ("attribute" | "element", "`<hook>`") => P::HookKey,
         ("key", of) if of.starts_with("`agent/providers/") => P::ProviderKey,
         ("key", of) if of.starts_with("`models.") && of.contains("` of `agent/providers/") => P::ModelKey,
+        ("key", "an assertion") if matches!(key, "if" | "when" | "where" | "directives" | "scope" | "only") => {
+            return Some("did you mean `for`?".to_owned());
+        }
         ("key", of) if of.ends_with("`agent/resilience`") => P::Setting,
         _ => return None,
     };
@@ -114,11 +117,27 @@ pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
 /// Returns the help for an element of `<inputs>` or `<outputs>` whose tag is the name of a value, as in older files:
 /// `<success>…</success>`. `None` if `of` is another parent.
 pub(super) fn help_for_named_field(what: &str, key: &str, of: &str) -> Option<String> {
+    const GENERAL: [&str; 11] = [
+        "parameter",
+        "parameters",
+        "param",
+        "arg",
+        "argument",
+        "field",
+        "variable",
+        "var",
+        "property",
+        "item",
+        "value",
+    ];
     let element = match (what, of) {
         ("element", "`<inputs>`") => "input",
         ("element", "`<outputs>`") => "output",
         _ => return None,
     };
+    if GENERAL.contains(&key) {
+        return Some(format!("did you mean `<{element} name=\"…\">`?"));
+    }
     Some(format!("write `<{element} name=\"{key}\">…</{element}>`"))
 }
 

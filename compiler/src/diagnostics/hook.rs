@@ -28,6 +28,9 @@ pub enum HookError {
     /// A pattern with the delimiters and flags of another language: `/rm -rf/i`.
     #[error("the pattern `{pattern}` matches its slashes too: a pattern has no delimiters")]
     DelimitedPattern { pattern: String, plain: String, span: Span },
+    /// A regular expression that is probably meant as a text with wildcards: `rye/*`, `d*`.
+    #[error("the pattern `{pattern}` is a regular expression: its `*` repeats the character before it")]
+    WildcardPattern { pattern: String, meant: String, span: Span },
     /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if the id is the name of a
     /// tier instead of a model. `--model` may select a model that no provider file lists.
     #[error("{}", match (*fact, *is_tier) {
@@ -126,7 +129,10 @@ impl Problem for HookError {
             Self::WrongAction { .. } => "hook::wrong-action",
             Self::UnknownCall { .. } => "hook::unknown-call",
             Self::Wildcard { fact, .. } if fact.starts_with("call.") => "hook::unknown-call",
-            Self::Wildcard { .. } | Self::DelimitedPattern { .. } | Self::UnknownValue { .. } => "hook::unknown-value",
+            Self::Wildcard { .. }
+            | Self::DelimitedPattern { .. }
+            | Self::WildcardPattern { .. }
+            | Self::UnknownValue { .. } => "hook::unknown-value",
             Self::UnknownParameter { .. } => "hook::unknown-parameter",
             Self::RemovesNothing { .. } => "hook::removes-nothing",
             Self::Never { .. } | Self::PastLimit { .. } | Self::OnlyLibrary { .. } => "hook::never",
@@ -158,6 +164,7 @@ impl Problem for HookError {
             | Self::UnknownCall { .. }
             | Self::Wildcard { .. }
             | Self::DelimitedPattern { .. }
+            | Self::WildcardPattern { .. }
             | Self::UnknownParameter { .. }
             | Self::UnknownValue { .. }
             | Self::RemovesNothing { .. }
@@ -215,6 +222,7 @@ impl Problem for HookError {
                     start => format!("write `{fact} contains \"{start}\"`, or `{fact} matches \"^{start}\"`"),
                 })
             }
+            Self::WildcardPattern { meant, .. } => Some(format!("for a text with wildcards, write `\"{meant}\"`")),
             Self::DelimitedPattern { plain, .. } => Some(format!("write `\"{plain}\"`")),
             Self::UnknownValue { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
@@ -279,6 +287,7 @@ impl Problem for HookError {
             }
             Self::WrongAction { event, span, .. } => vec![new_label(*span, format!("no action of `{event}`"))],
             Self::Wildcard { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has a `*`"))],
+            Self::WildcardPattern { span, .. } => vec![new_label(*span, "not a wildcard")],
             Self::DelimitedPattern { span, .. } => vec![new_label(*span, "the slashes are part of the pattern")],
             Self::UnknownCall { fact, span, .. } => vec![new_label(*span, format!("no call has this `{fact}`"))],
             Self::UnknownValue { fact: "model", span, .. } => vec![new_label(*span, "not a listed model")],

@@ -28,9 +28,26 @@ pub enum InterfaceError {
     /// Text of a body that looks like a placeholder; `input` is the declared input that was probably meant.
     #[error("`{text}` is plain text, not a placeholder")]
     Lookalike { text: String, input: Option<String>, span: Span },
-    /// A hook or a body calls a tool with a parameter that the tool's schema does not allow.
+    /// A `$` directly before a placeholder of an input: `${input:name}`.
+    #[error("the `$` before `{{input:{name}}}` is sent as text")]
+    MarkedPlaceholder { name: String, span: Span },
+    /// A default that begins with an operator of another language: `{input:name||x}`.
+    #[error("the default of `{{input:{name}}}` is the text `{default}`")]
+    MarkedDefault { name: String, default: String, plain: String, span: Span },
+    /// A hook or a body calls a tool with a parameter that the tool's schema does not declare. `is_refused` is true if
+    /// the schema allows no other parameters, so that the call is refused.
     #[error("the tool `{tool}` has no parameter `{name}`")]
-    UnknownParameter { name: String, tool: String, span: Span, suggestion: Option<String>, known: Vec<String> },
+    UnknownParameter {
+        name: String,
+        tool: String,
+        span: Span,
+        is_refused: bool,
+        suggestion: Option<String>,
+        known: Vec<String>,
+    },
+    /// A body calls a tool with an argument without a name.
+    #[error("an argument of the tool `{tool}` has no name")]
+    UnnamedArgument { tool: String, span: Span },
     /// A hook or a body calls a tool without a required parameter.
     #[error("the parameter `{name}` of the tool `{tool}` has no value")]
     MissingParameter { name: String, tool: String, span: Span },
@@ -72,6 +89,9 @@ impl Problem for InterfaceError {
             Self::UnknownInput { .. }
             | Self::UndeclaredInput { .. }
             | Self::UnknownParameter { .. }
+            | Self::UnnamedArgument { .. }
+            | Self::MarkedPlaceholder { .. }
+            | Self::MarkedDefault { .. }
             | Self::Lookalike { .. } => "interface::unknown-input",
             Self::Retyped { .. } => "interface::retyped",
             Self::UnusedInput { .. } => "interface::unused-input",
@@ -90,6 +110,10 @@ impl Problem for InterfaceError {
             Self::UnusedInput { .. }
             | Self::RequiredDefault { .. }
             | Self::Lookalike { .. }
+            | Self::UnnamedArgument { .. }
+            | Self::MarkedPlaceholder { .. }
+            | Self::MarkedDefault { .. }
+            | Self::UnknownParameter { is_refused: false, .. }
             | Self::Choices { .. }
             | Self::Retyped { .. } => Severity::Warning,
             Self::UnknownInput { .. }
@@ -136,6 +160,11 @@ impl Problem for InterfaceError {
                     format!("parameters: {}", quote_list(known))
                 })
             }),
+            Self::MarkedPlaceholder { name, .. } => Some(format!(
+                "write `{{input:{name}}}`; for an amount, put a space or the currency's name before it, or declare the input as a number"
+            )),
+            Self::MarkedDefault { name, plain, .. } => Some(format!("write `{{input:{name}|{plain}}}`")),
+            Self::UnnamedArgument { .. } => Some("write the name before each argument: `(name=\"value\")`".into()),
             Self::MissingParameter { name, .. } => Some(format!("add `{name}` to the parameters of the call")),
             Self::UnknownOutput { suggestion, declared, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(if declared.is_empty() {
@@ -174,6 +203,9 @@ impl Problem for InterfaceError {
             ],
             Self::Lookalike { span, .. } => vec![new_label(*span, "sent unchanged")],
             Self::UnknownOutput { span, .. } => vec![new_label(*span, "no such output is declared")],
+            Self::MarkedPlaceholder { span, .. } => vec![new_label(*span, "sends `$` and the value")],
+            Self::MarkedDefault { span, .. } => vec![new_label(*span, "the default includes the sign")],
+            Self::UnnamedArgument { span, .. } => vec![new_label(*span, "calls have named arguments only")],
             Self::UnknownParameter { tool, span, .. } => vec![new_label(*span, format!("no parameter of `{tool}`"))],
             Self::MissingParameter { tool, span, .. } => {
                 vec![new_label(*span, format!("required by `{tool}`"))]

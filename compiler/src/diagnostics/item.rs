@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use super::foreign_words::{self, WordPlace};
 use super::{Label, Problem, Severity, did_you_mean, new_label, value_help};
-use crate::world::ItemKind;
+use crate::world::{ItemKind, MCP_FILE};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
@@ -102,6 +102,9 @@ pub enum ItemError {
     /// A program among the tools that no tool runs; `declaration` is the file that could declare it.
     #[error("`{path}` is never run: no tool names it")]
     UnrecognizedProgram { path: String, declaration: String },
+    /// A script that declares a tool in the form of another framework, such as `@tool`. `mark` is the line with the form.
+    #[error("this file declares no tool: `{mark}` is the form of another framework")]
+    ForeignTool { mark: String, help: &'static str, span: Span },
     /// Front matter in a file whose kind has none; `because` describes the consequence, as a clause.
     #[error("the `{mark}` front matter of this {} is never read", kind.as_str())]
     FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
@@ -166,7 +169,10 @@ impl Problem for ItemError {
             Self::Signature { .. } | Self::Unsigned { .. } | Self::UntrustedKey { .. } | Self::LateSignature { .. } => {
                 "item::signature"
             }
-            Self::Unrecognized { .. } | Self::UnrecognizedProgram { .. } | Self::FrontMatter { .. } => "item::stray",
+            Self::Unrecognized { .. }
+            | Self::UnrecognizedProgram { .. }
+            | Self::ForeignTool { .. }
+            | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
             Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
             Self::ShellSyntax { .. } => "item::shell-syntax",
@@ -180,11 +186,14 @@ impl Problem for ItemError {
     fn severity(&self) -> Severity {
         match self {
             // The settings that the author relies on, such as guards and budgets, would silently not apply.
-            Self::Unrecognized { suggestion: Some(meant), .. } if meant.starts_with(ItemKind::Config.folder()) => {
+            Self::Unrecognized { path, suggestion: Some(meant), .. }
+                if meant.starts_with(ItemKind::Config.folder()) || (meant == MCP_FILE && path.contains('/')) =>
+            {
                 Severity::Error
             }
             Self::Unrecognized { .. }
             | Self::UnrecognizedProgram { .. }
+            | Self::ForeignTool { .. }
             | Self::FrontMatter { .. }
             | Self::KnowledgeMismatch { .. }
             | Self::Dangling { .. }
@@ -231,12 +240,7 @@ impl Problem for ItemError {
             }),
             Self::OtherKind { kind, id } => Some(other_kind_help(*kind, id)),
             Self::UnknownKey { what, key, of, suggestion, known, .. } => {
-                let translated = misplaced_help(what, key, of).or_else(|| foreign_words::help_for_key(what, key, of));
-                translated.or_else(|| did_you_mean(suggestion.as_ref(), || {
-                    let known = (!known.is_empty()).then(|| format!("known here: {}", super::quote_list(known)));
-                    let codes = (*what == "code").then(|| "`rye explain` lists the codes".to_owned());
-                    foreign_words::help_for_named_field(what, key, of).or(known).or(codes)
-                }))
+                unknown_key_help(what, key, of, suggestion.as_ref(), known)
             }
             Self::NameMismatch { expected, field, .. } => Some(match (*field, expected.as_str()) {
                 ("name", _) => {
@@ -254,7 +258,9 @@ impl Problem for ItemError {
             Self::InvalidValue { what, expected, found, .. } => {
                 let word = found.trim_matches('`');
                 let translated = foreign_words::help_for(WordPlace::FieldType, word).filter(|_| what == "`type`");
-                translated.map(str::to_owned).or_else(|| value_help(found, expected))
+                // A host is an example here, not a known word.
+                let literal = (what == "`net` of `<tool>`").then(|| format!("write {expected}"));
+                translated.map(str::to_owned).or(literal).or_else(|| value_help(found, expected))
             }
             Self::Missing { help, .. } | Self::ScriptParameter { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two".into()),
@@ -268,14 +274,19 @@ impl Problem for ItemError {
             Self::ServerTask { .. } => Some(
                 "rye does not support MCP tasks, so no thread is offered this tool: use another tool, or configure the server to allow direct calls (it declares `execution.taskSupport: required`)".into(),
             ),
-            Self::Unreadable { span, .. } => Some(unreadable_help(span.is_some()).into()),
+            Self::Unreadable { span, reason, .. } => Some(unreadable_help(span.is_some(), reason).into()),
             Self::Unrecognized { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("move the file to `.ai/data/`, where tools keep their data, or out of `.ai/`".into())
             }),
+            Self::UnrecognizedProgram { path, declaration }
+                if ["json", "json5", "jsonc", "toml", "xml"].iter().any(|ending| path.ends_with(&format!(".{ending}"))) =>
+            {
+                Some(format!("a tool is declared in YAML: write `{declaration}`; data of tools belongs in `.ai/data/`"))
+            }
             Self::UnrecognizedProgram { path, declaration } => Some(format!(
                 "declare the program in `{declaration}` with `kind: command` and `command: [PROGRAM, {path}]`: only scripts in Python, JavaScript, TypeScript or shell are tools by themselves"
             )),
-            Self::FrontMatter { help, .. } => Some((*help).to_owned()),
+            Self::FrontMatter { help, .. } | Self::ForeignTool { help, .. } => Some((*help).to_owned()),
             Self::Dangling { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some("correct the id, or remove it".into()))
             }
@@ -352,6 +363,7 @@ impl Problem for ItemError {
             Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
             Self::ScriptParameter { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::ShellSyntax { span, .. } => vec![new_label(*span, "not expanded")],
+            Self::ForeignTool { span, .. } => vec![new_label(*span, "read by no part of rye")],
             Self::SilentKnowledge { span, .. } => vec![new_label(*span, "no text below the metadata")],
             Self::UnreadMetadata { span, .. } => vec![new_label(*span, "not read")],
             Self::Version { span, .. } => vec![new_label(*span, "not a version number")],
@@ -382,8 +394,24 @@ impl Problem for ItemError {
     }
 }
 
-fn unreadable_help(is_encoding: bool) -> &'static str {
-    if is_encoding {
+/// Returns the help for an unknown element, attribute or key.
+fn unknown_key_help(what: &str, key: &str, of: &str, suggestion: Option<&String>, known: &[String]) -> Option<String> {
+    // The value of the key shows that it is the event.
+    let is_event = of == "a hook" && suggestion.is_some_and(|meant| meant == "event");
+    let translated = misplaced_help(what, key, of).or_else(|| foreign_words::help_for_key(what, key, of));
+    translated.filter(|_| !is_event).or_else(|| {
+        did_you_mean(suggestion, || {
+            let known = (!known.is_empty()).then(|| format!("known here: {}", super::quote_list(known)));
+            let codes = (what == "code").then(|| "`rye explain` lists the codes".to_owned());
+            foreign_words::help_for_named_field(what, key, of).or(known).or(codes)
+        })
+    })
+}
+
+fn unreadable_help(is_encoding: bool, reason: &str) -> &'static str {
+    if is_encoding && reason.contains("UTF-16") {
+        "save the file as UTF-8: `iconv -f UTF-16 -t UTF-8 OLD > NEW` converts it"
+    } else if is_encoding {
         "save the file as UTF-8, or remove it: `iconv -f WINDOWS-1252 -t UTF-8` converts Western European text"
     } else {
         "replace the file with a readable UTF-8 text file that lies inside its space, or remove it"
@@ -455,6 +483,24 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
         ("key", "`check.yaml`") if matches!(key, "severity" | "severities" | "rules" | "codes" | "allow") => {
             Some("severities of codes belong under `levels`: `levels: { \"item::shadows\": allow }`".to_owned())
         }
+        ("text", "`<limits>`") => {
+            Some("limits are attributes: `<limits turns=\"10\" spend=\"0.50\"/>`".to_owned())
+        }
+        ("text", "`<permissions>`") => Some(
+            "grants are elements: `<execute><tool>rye.file-system.read</tool></execute>`; everything is `<permissions>*</permissions>`, and nothing `<permissions/>`".to_owned(),
+        ),
+        ("text", "`<context>`") => {
+            Some(format!("an item of a context is an element: `<before>{key}</before>`, `<after>` or `<system>`"))
+        }
+        ("text", "`<inputs>`") => Some("an input is an element: `<input name=\"topic\">what it is</input>`".to_owned()),
+        ("text", "`<outputs>`") => Some("an output is an element: `<output name=\"url\">what it is</output>`".to_owned()),
+        ("element", "`<permissions>`") if matches!(key, "allow" | "grant" | "tools" | "allowed" | "allowed-tools") => {
+            Some("everything that is granted is allowed: `<execute><tool>rye.file-system.read</tool></execute>`".to_owned())
+        }
+        ("element", "`<permissions>`") if matches!(key, "deny" | "disallow" | "block" | "ask" | "denied") => Some(
+            "what is not granted is denied: leave it out; a hook on `tool_call` blocks single calls, and the risk tier of a grant decides if calls need an approval".to_owned(),
+        ),
+        ("key", "an action") if key == "type" => Some("did you mean `primary`?".to_owned()),
         ("text", "`<model>`") => Some(format!("a model is named by attributes: `<model tier=\"{key}\"/>`")),
         ("attribute", "`<metadata>`") => Some(format!("write an element: `<metadata><{key}>…</{key}></metadata>`")),
         _ => None,

@@ -66,6 +66,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::NearConstant { .. }
             | ItemError::KnowledgeMismatch { .. }
             | ItemError::Dangling { .. }
+            | ItemError::ForeignTool { .. }
             | ItemError::FrontMatter { .. }
             | ItemError::Unknown { .. }
             | ItemError::OtherKind { .. }

@@ -44,6 +44,10 @@ fn escape_reason(text: &str) -> Option<String> {
 }
 
 fn id_help(text: &str) -> String {
+    let several: Vec<&str> = text.split([',', ';', ' ', '\n']).map(str::trim).filter(|part| !part.is_empty()).collect();
+    if several.len() > 1 && text.contains([',', ';', '\n']) && several.iter().all(|part| ItemId::parse(part).is_ok()) {
+        return "write one id here: in a `<context>`, one element for each id; a directive extends one base".into();
+    }
     // If the text is a path instead of an id, drop the folder of its kind and the extension.
     let inside = text.strip_prefix(".ai/").unwrap_or(text);
     let folders = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/"));

@@ -80,8 +80,8 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     let description = front.string("description", found).map(|text| text.node);
     let hint = front.string("argument-hint", found);
     let body = front.body;
-    check_foreign_syntax(&body, found);
-    check_arguments(hint.as_ref(), &body, found);
+    let has_foreign = check_foreign_syntax(&body, found);
+    check_arguments(hint.as_ref(), &body, has_foreign, found);
     let argument_hint = hint.map(|text| text.node);
     let name = file.id.as_str();
     if BUILT_IN_COMMANDS.contains(&name) {
@@ -93,8 +93,10 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     PromptTemplate { file, sha256, description, argument_hint, body }
 }
 
-/// Reports an `argument-hint` that contradicts the placeholders of the body, and misspelt placeholders.
-fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, found: &mut Diagnostics) {
+/// Reports an `argument-hint` that contradicts the placeholders of the body, and misspelt placeholders. `has_foreign` is
+/// true if placeholders of another syntax were reported, which may be meant as the arguments.
+fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, has_foreign: bool, found: &mut Diagnostics) {
+    let mut is_misspelled = has_foreign;
     let start = body.span.range().start;
     for word in MISSPELT_PLACEHOLDERS {
         let is_word = |at: usize| {
@@ -108,6 +110,7 @@ fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, found
         if let Some((at, _)) = body.node.match_indices(word).find(|(at, _)| is_word(*at)) {
             let span = Span::new(body.span.source, start + at, start + at + word.len());
             found.push(TemplateError::MisspelledPlaceholder { text: (*word).to_owned(), span });
+            is_misspelled = true;
         }
     }
     let Some(hint) = hint.filter(|hint| !hint.node.trim().is_empty()) else { return };
@@ -115,6 +118,7 @@ fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, found
     let used = (1..=MAX_HINTED_ARGUMENTS).filter(|number| !filled.unused.contains(number));
     let hinted = hint.node.matches(['<', '[']).count();
     match used.max() {
+        None if is_misspelled => {}
         None => found.push(TemplateError::UnusedArguments { span: hint.span }),
         Some(most) => {
             let is_open = most == MAX_HINTED_ARGUMENTS || hint.node.contains("...") || hint.node.contains('…');
@@ -125,8 +129,10 @@ fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, found
     }
 }
 
-/// Reports `` !`command` `` and lines that import a file. Code fences are skipped.
-fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) {
+/// Reports `` !`command` ``, lines that import a file, and placeholders of another syntax. Code fences are skipped.
+/// Returns true if there are such placeholders.
+fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) -> bool {
+    let mut has_placeholders = false;
     let mut at = body.span.range().start;
     let mut fence: Option<&str> = None;
     for line in body.node.split_inclusive('\n') {
@@ -150,6 +156,7 @@ fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) {
             let span = Span::new(body.span.source, start + offset, start + offset + length);
             let text = line.get(offset..offset + length).unwrap_or_default().to_owned();
             found.push(TemplateError::Placeholder { text, span });
+            has_placeholders = true;
         }
         if let Some(path) = imported_path(text) {
             let offset = start + (line.len() - line.trim_start().len());
@@ -157,6 +164,7 @@ fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) {
             found.push(TemplateError::Import { path: path.to_owned(), span });
         }
     }
+    has_placeholders
 }
 
 /// Returns offset and length of each `` !`command` `` in a line, unless a word or a backtick directly precedes it.
@@ -175,7 +183,7 @@ fn shell_commands(line: &str) -> Vec<(usize, usize)> {
 }
 
 /// Returns offset and length of each placeholder of a directive (`{input:name}`) or of another template language
-/// (`{{name}}`), outside of backticks.
+/// (`{{name}}`, `${name}`), outside of backticks. `${NAME}` in capitals may be a variable of a shell.
 fn foreign_placeholders(line: &str) -> Vec<(usize, usize)> {
     let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let (mut found, mut at, mut counted, mut in_code) = (Vec::new(), 0, 0, false);
@@ -188,12 +196,16 @@ fn foreign_placeholders(line: &str) -> Vec<(usize, usize)> {
         let inside = rest
             .get(start..)
             .and_then(|rest| rest.get(..rest.bytes().take(MAX_NAME_BYTES).position(|byte| byte == b'}')?));
-        let Some(inside) = inside.filter(|_| !in_code && !line.get(..open).is_some_and(|before| before.ends_with('$')))
-        else {
-            continue;
-        };
+        let Some(inside) = inside.filter(|_| !in_code) else { continue };
         let length = start + inside.len() + close.len();
         let name = inside.trim();
+        if let Some(before) = line.get(..open).and_then(|before| before.strip_suffix('$')) {
+            let is_argument = !is_double && is_name(inside) && inside.starts_with(|c: char| c.is_ascii_lowercase());
+            if is_argument && !before.ends_with(['$', '\\']) {
+                found.push((open - 1, length + 1));
+            }
+            continue;
+        }
         let is_input =
             name.split_once(':').is_some_and(|(word, name)| matches!(word, "input" | "inputs") && is_name(name));
         if (is_input || (is_double && is_name(name))) && rest.get(..length).is_some_and(|text| text.ends_with(close)) {

@@ -4,6 +4,7 @@ mod script_parameters;
 
 use std::sync::Arc;
 
+use rye_grammar::Span;
 use rye_grammar::data::Node;
 use rye_grammar::tool_header::{self, ScriptReader, ToolLanguage, ToolTree};
 
@@ -24,6 +25,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     let unread = !parsed.errors.is_empty();
     found.syntax(parsed.errors);
     if !unread && is_module(&parsed.tree) {
+        found.extend(foreign_tool(&file, text, language));
         return None;
     }
     found.extend(unknown_builtin(&file, &parsed.tree));
@@ -158,6 +160,43 @@ fn misspelled_constants(tree: &ToolTree) -> Vec<ItemError> {
         Some(ItemError::NearConstant { name: name.node.clone(), suggestion, span: name.span })
     });
     near.collect()
+}
+
+/// Returns a report of a module that declares tools in the form of another framework, such as `@tool`: no
+/// thread is offered these tools.
+fn foreign_tool(file: &FileRef, text: &str, language: ToolLanguage) -> Option<ItemError> {
+    const DECORATORS: [&str; 6] =
+        ["tool", "function_tool", "beta_tool", "kernel_function", "ai_function", "structured_tool"];
+    const MODULES: [&str; 6] =
+        ["@langchain/", "\"ai\"", "'ai'", "@modelcontextprotocol/sdk", "@openai/agents", "@mastra/core"];
+    let is_python = language == ToolLanguage::Python;
+    let mark = |line: &str| {
+        let code = line.trim_start();
+        if is_python {
+            let name = code.strip_prefix('@').map(|rest| rest.split(['(', ' ', '#']).next().unwrap_or(rest).trim());
+            let is_decorator =
+                name.is_some_and(|name| name.rsplit('.').next().is_some_and(|last| DECORATORS.contains(&last)));
+            is_decorator || (code.starts_with("class ") && code.contains("BaseTool)"))
+        } else {
+            code.starts_with("import ") && MODULES.iter().any(|module| code.contains(module)) && text.contains("tool(")
+        }
+    };
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if mark(line) {
+            let start = at + line.len() - line.trim_start().len();
+            let length = line.trim().len();
+            let help = if is_python {
+                "write one tool in a file: `__tool_description__ = \"…\"`, `CONFIG_SCHEMA = {…}` and a function `execute`"
+            } else {
+                "write one tool in a file: `export const __tool_description__ = \"…\"` and an exported function `execute`"
+            };
+            let span = Span::new(file.source, start, start + length);
+            return Some(ItemError::ForeignTool { mark: line.trim().to_owned(), help, span });
+        }
+        at += line.len();
+    }
+    None
 }
 
 /// Returns true for a module beside a tool: a script without metadata and without an entry point.

@@ -10,7 +10,9 @@ use crate::report::missing_grant::explain_missing_grants;
 use crate::report::provenance::{DerivationStep, derive, derive_layer};
 use crate::report::render::text::dollars;
 use crate::report::render::view;
+use crate::semantics::capability::Primary;
 use crate::semantics::glob::Glob;
+use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::world::World;
 
@@ -71,6 +73,9 @@ pub fn explain(world: &dyn World, compilation: &Compilation, thing: &str) -> Res
     let name = thing.split_once('.').filter(|(kind, _)| ORIGIN_KINDS.contains(kind)).map_or(thing, |(_, name)| name);
     explain_hooks(compilation, name, &mut found);
     explain_tools(compilation, name, &mut found);
+    if found.is_empty() {
+        explain_knowledge_of_hooks(compilation, name, &mut found);
+    }
     for note in compilation.notes.iter().filter(|note| note.id() == name) {
         let place = note.origin().and_then(|o| o.place.clone());
         found.push(Explanation { subject: note.id().to_owned(), reason: note.to_string(), place, steps: Vec::new() });
@@ -98,7 +103,13 @@ pub fn explain_with_missing_grants(
 ) -> Result<Vec<Explanation>, NotInPlan> {
     explain(world, compilation, thing).or_else(|missing| {
         let name = thing.strip_prefix("capability.").or_else(|| thing.strip_prefix("tool.")).unwrap_or(thing);
-        let found = explain_missing_grants(world, compilation, name);
+        let mut found = explain_missing_grants(world, compilation, name);
+        if let Some(primary) = Primary::ALL.into_iter().find(|primary| primary.tool_name() == name) {
+            let reason = format!("not in the palette: no grant of `{}` needs it", compilation.plan.directive);
+            let grant = format!("grants of `<{primary}>` bring it");
+            let steps = vec![DerivationStep::new_fix(grant, None)];
+            found.push(Explanation { subject: format!("tool.{name}"), reason, place: None, steps });
+        }
         if found.is_empty() { Err(missing) } else { Ok(found) }
     })
 }
@@ -158,12 +169,42 @@ fn explain_hooks(compilation: &Compilation, name: &str, found: &mut Vec<Explanat
             PlanVerdict::Depends { .. } => "may fire",
             PlanVerdict::Removed { .. } => "is removed",
         };
-        let reason = format!("{verdict}: {}", trace.because);
+        let reason = format!("{verdict}: {}", describe_cause(&hook.verdict, &trace.because));
         let steps = match &hook.source {
             HookSource::Directive { id } => derive(compilation, &format!("link.{id}")),
             HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => Vec::new(),
         };
         found.push(Explanation { subject: format!("hook.{name}"), reason, place: trace.place.clone(), steps });
+    }
+}
+
+/// Explains knowledge that is in no part of the prompt, by the hooks that add it: each hook with its verdict.
+fn explain_knowledge_of_hooks(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
+    use crate::hook::PlanVerdict;
+    let hooks = compilation.plan.hooks.iter().zip(&compilation.hooks);
+    for (hook, trace) in hooks.filter(|(hook, _)| hook.action.knowledge() == Some(name)) {
+        let id = &hook.id;
+        let event = hook_point::row_of(hook.event).name;
+        let because = describe_cause(&hook.verdict, &trace.because);
+        let reason = match &hook.verdict {
+            PlanVerdict::Fires => format!("added by the hook `{id}` at `{event}`: {because}"),
+            PlanVerdict::Depends { .. } => format!("added by the hook `{id}` if it fires at `{event}`: {because}"),
+            PlanVerdict::Never { .. } => format!("absent: the hook `{id}` would add it, but never fires: {because}"),
+            PlanVerdict::Removed { .. } => format!("absent: the hook `{id}` would add it, but is removed: {because}"),
+        };
+        let place = trace.place.clone();
+        found.push(Explanation { subject: format!("layer.{name}"), reason, place, steps: Vec::new() });
+    }
+}
+
+/// Returns the reason of a verdict. If the verdict rests on values of inputs, the reason states that other inputs can have
+/// another verdict.
+fn describe_cause(verdict: &crate::hook::PlanVerdict, because: &str) -> String {
+    let is_constant = matches!(verdict, crate::hook::PlanVerdict::Never { .. } | crate::hook::PlanVerdict::Fires);
+    if is_constant && because.contains("`inputs.") {
+        format!("{because}, with the inputs of this plan (`rye plan ID --all` covers the others)")
+    } else {
+        because.to_owned()
     }
 }
 

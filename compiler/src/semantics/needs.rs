@@ -34,6 +34,8 @@ pub fn write_path_error(path: &str) -> Option<&'static str> {
         Some("it leaves the project")
     } else if parts.iter().enumerate().any(law) {
         Some("it is a protected path, which no tool may write")
+    } else if matches!(path.trim(), "true" | "false" | "yes" | "no" | "on" | "off") {
+        Some("it is no path; a folder of this name is written with a slash")
     } else if path.contains(['*', '?', '[']) {
         Some("a path cannot be a pattern")
     } else {
@@ -64,7 +66,33 @@ pub fn suggest_host(text: &str) -> Option<String> {
     Some(if is_host(host) { host.to_owned() } else { String::new() })
 }
 
+/// Returns the help for a text that is not a host, which names the host `meant`, empty if unclear.
+pub fn host_help(text: &str, meant: &str) -> String {
+    let several: Vec<&str> = text.split([' ', ';', '|', '\n']).filter(|part| !part.is_empty()).collect();
+    if several.len() > 1 && several.iter().all(|part| is_host(part)) {
+        return format!("hosts separated by commas: `{}`", several.join(","));
+    }
+    match (text.to_ascii_lowercase().as_str(), meant) {
+        ("true" | "yes" | "on" | "any" | "all", _) => {
+            "the hosts that calls may reach, such as `api.example.com`, or `*` for every host".to_owned()
+        }
+        ("false" | "no" | "off" | "none", _) => {
+            "a host, such as `api.example.com`; without `net`, calls reach no host".to_owned()
+        }
+        (_, meant) => {
+            let meant = if meant.is_empty() { "api.example.com" } else { meant };
+            format!("only a host name, such as `{meant}`, without scheme, path and port")
+        }
+    }
+}
+
 fn is_host(text: &str) -> bool {
+    // These words are meant as a switch, and no host has such a name.
+    let is_switch =
+        ["true", "false", "yes", "no", "on", "off", "any", "all", "none"].iter().any(|w| text.eq_ignore_ascii_case(w));
+    if is_switch {
+        return false;
+    }
     let name = text.strip_prefix("*.").unwrap_or(text);
     let is_v6 = name.matches(':').count() > 1;
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_') || (is_v6 && b == b':');
@@ -81,6 +109,9 @@ mod tests {
             assert_eq!(suggest_host(host), None, "{host}");
         }
         for (text, meant) in [
+            ("true", ""),
+            ("Yes", ""),
+            ("all", ""),
             ("https://api.example.com", "api.example.com"),
             ("http://me@api.example.com:8080/v1?x", "api.example.com"),
             ("api.example.com/v1", "api.example.com"),

@@ -10,7 +10,7 @@ use crate::semantics::needs;
 use super::argv::{self, ArgvPlaceholder, RUNTIME_NAMES};
 use super::{
     ConfigMode, ConfigSource, DEFAULT_LINE_TIMEOUT_SECONDS, DEFAULT_TIMEOUT_SECONDS, RESOLVED_CONFIG, ScriptEntry,
-    ScriptLanguage, ServerSandbox, ToolKind, ToolNeeds, ToolSpec, ToolSpecError, ToolSpecErrorKind, http, schema,
+    ScriptLanguage, ServerSandbox, ToolKind, ToolNeeds, ToolSpec, ToolSpecError, ToolSpecErrorKind, help, http, schema,
 };
 
 /// Keys of every tool. The keys from `name` on are documentation only.
@@ -365,7 +365,7 @@ impl ToolSpecReader {
                     );
                 }
                 ArgvPlaceholder::Variable(name) if !scope.environment.iter().any(|v| v == name) => {
-                    let help = format!("declare it: `environment: [{name}]`");
+                    let help = help::undeclared_variable(name, &declared);
                     let message = format!("`${{{name}}}` is not a variable that this tool declares");
                     self.report_bad_value(span, message, "not declared", Some(help));
                 }
@@ -461,8 +461,7 @@ impl ToolSpecReader {
         let net = self.strings(needs, "net");
         for (host, span) in &net {
             if let Some(meant) = needs::suggest_host(host) {
-                let meant = if meant.is_empty() { "api.example.com" } else { meant.as_str() };
-                let help = format!("write only a host name, without scheme, path and port: `{meant}`");
+                let help = format!("write {}", needs::host_help(host, &meant));
                 self.report_bad_value(*span, format!("`{host}` names no host"), "no call could reach it", Some(help));
             }
         }
@@ -553,7 +552,7 @@ impl ToolSpecReader {
             node.span,
             format!("`{key}` must be {wanted}, not {}", node.describe()),
             "wrong type",
-            None,
+            help::wrong_type(key, wanted, node),
         );
     }
 

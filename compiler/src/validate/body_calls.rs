@@ -9,7 +9,7 @@ use regex::Regex;
 use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::Value;
 
-use super::call_arguments::{ArgumentValue, CallArguments};
+use super::call_arguments::{ArgumentValue, CallArguments, unnamed_argument};
 use super::capability::{granted_places, write_bound};
 use super::interface::{LiteralArgument, LiteralCall, check_directive_call, check_tool_call};
 use super::spawn::{BodySpawns, SpawnEdge, SpawnSource};
@@ -59,6 +59,7 @@ impl BodyCallChecker {
             if let Some(primary) = primary.filter(|_| called) {
                 check_parameters_type(leaf, primary, at + end, after, found);
                 check_primary_arguments(leaf, primary, at + end, after, found);
+                check_argument_names(leaf, primary.tool_name(), at + end, after, found);
                 for call in primary_calls(primary, after) {
                     let span = body_span(leaf, at + end + call.at, call.id.len());
                     starts.add_call(items, &call, span);
@@ -73,6 +74,9 @@ impl BodyCallChecker {
                 // A word without parentheses or a backtick may be an ordinary word instead of the name of a tool.
                 let is_marked = called || before == Some('`');
                 let tool = self.check_tool_name(items, composed, (name, is_marked), span, found);
+                if let Some(id) = tool.as_ref().filter(|_| called) {
+                    check_argument_names(leaf, id.as_str(), at + end, after, found);
+                }
                 if let Some((id, arguments)) = tool.zip(CallArguments::read(bounded(after))) {
                     // Empty parentheses only mark a name as a call.
                     let complete = arguments.complete && !arguments.list.is_empty();
@@ -259,13 +263,13 @@ fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, aft
     let item_types = properties.get("item_type").and_then(|property| property.get("enum")).and_then(Value::as_array);
     let item_types: Vec<&str> = item_types.into_iter().flatten().filter_map(Value::as_str).collect();
     for argument in &arguments.list {
-        // `params` is read like `parameters`.
-        if !known.contains(&argument.name.as_str()) && argument.name != "params" {
+        if !known.contains(&argument.name.as_str()) {
             found.push(InterfaceError::UnknownParameter {
                 name: argument.name.clone(),
                 tool: primary.tool_name().to_owned(),
                 span: body_span(leaf, start + argument.name_at, argument.name.len()),
-                suggestion: closest(&argument.name, known.iter().copied()),
+                is_refused: true,
+                suggestion: intended_argument(&argument.name, &known),
                 known: known.iter().map(|name| (*name).to_owned()).collect(),
             });
         }
@@ -282,6 +286,30 @@ fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, aft
             span: Some(body_span(leaf, start + argument.at, argument.len)),
             declared: None,
         });
+    }
+}
+
+/// Returns the argument of a primary that an unknown name probably means.
+fn intended_argument(name: &str, known: &[&str]) -> Option<String> {
+    const MEANINGS: [(&str, &str); 4] = [
+        ("params", "parameters"),
+        ("id item tool name item_name tool_name tool_id directive directive_id knowledge knowledge_id", "item_id"),
+        ("type kind", "item_type"),
+        ("q search text", "query"),
+    ];
+    let is_of = |words: &str| words.split(' ').any(|word| word == name);
+    let meant = MEANINGS.iter().find(|(words, meant)| is_of(words) && known.contains(meant));
+    let parameters = ["args", "arguments", "input", "inputs", "param", "kwargs"].contains(&name);
+    let meant = meant.map(|(_, meant)| *meant).or_else(|| Some("parameters").filter(|_| parameters));
+    meant.filter(|meant| known.contains(meant)).map(str::to_owned).or_else(|| closest(name, known.iter().copied()))
+}
+
+/// Reports a literal argument without a name at the start of a call: `rye_execute("tool", "t", {…})`. `after` is the
+/// text from the opening parenthesis, which is at `start` in the body. Other texts in parentheses are prose.
+fn check_argument_names(leaf: &Directive, tool: &str, start: usize, after: &str, found: &mut Diagnostics) {
+    if let Some((at, len)) = unnamed_argument(bounded(after)) {
+        let span = body_span(leaf, start + at, len);
+        found.push(InterfaceError::UnnamedArgument { tool: tool.to_owned(), span });
     }
 }
 

@@ -72,6 +72,22 @@ impl CallArguments {
     }
 }
 
+/// Returns the offset from the opening parenthesis and the length of a first argument that is a literal text or a
+/// number without a name; `None` if the call has no such argument.
+pub fn unnamed_argument(text: &str) -> Option<(usize, usize)> {
+    let mut reader = ArgumentReader { text, at: 0 };
+    reader.take("(").then_some(())?;
+    reader.skip_space();
+    let at = reader.at;
+    if reader.rest().starts_with(['"', '\'']) { reader.string().map(drop) } else { reader.literal(0).map(drop) }?;
+    let len = reader.at - at;
+    reader.skip_space();
+    // A mapping alone holds all arguments of the call.
+    let is_mapping = text.get(at..).is_some_and(|rest| rest.starts_with('{'));
+    let follows = if is_mapping { reader.rest().starts_with(',') } else { reader.rest().starts_with([',', ')']) };
+    follows.then_some((at, len))
+}
+
 /// A reader over the text of one call.
 struct ArgumentReader<'t> {
     text: &'t str,
@@ -276,6 +292,26 @@ mod tests {
         assert!(!CallArguments::read("(a=1, …)").unwrap().complete);
         for text in ["(the path)", "(3)", "(\"x\", a=1)", "(a 1)", "(a=\"x", "x"] {
             assert_eq!(CallArguments::read(text).map(|read| read.list.len()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_literals_are_arguments_without_a_name() {
+        for (text, at) in [
+            ("(\"tool\", \"t\", {})", Some((1, 6))),
+            ("( 'a.txt' )", Some((2, 7))),
+            ("(\"{input:f}\")", Some((1, 11))),
+            ("(3, 4)", Some((1, 1))),
+            ("({\"a\": 1}, 2)", Some((1, 8))),
+            ("({\"a\": 1})", None),
+            ("(a=\"x\")", None),
+            ("()", None),
+            ("(the \"tool\")", None),
+            ("(3 calls)", None),
+            ("(\"quoted\" words)", None),
+            ("\"x\")", None),
+        ] {
+            assert_eq!(unnamed_argument(text), at, "{text}");
         }
     }
 

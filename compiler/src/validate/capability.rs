@@ -139,7 +139,9 @@ impl PatternMatcher {
         if self.matches(items, pattern) {
             return PatternMatch::Reaches;
         }
-        let suggestion = self.suggest(items, pattern).or_else(|| self.suggest_group(items, pattern));
+        let suggestion = self.suggest_plain(items, pattern);
+        let suggestion = suggestion.or_else(|| self.suggest(items, pattern));
+        let suggestion = suggestion.or_else(|| self.suggest_group(items, pattern));
         PatternMatch::Nothing { suggestion }
     }
 
@@ -222,6 +224,28 @@ impl PatternMatcher {
         let groups = self.groups.get_or_insert_with(|| groups::all_groups(items));
         let patterns = groups::find_group(groups, name.strip_suffix(".*").unwrap_or(name))?.patterns.clone();
         patterns.into_iter().find(|p| p != pattern && self.matches(items, p))
+    }
+
+    /// Suggests the pattern of an item that is written with too much: as a whole capability inside of the element of its
+    /// kind, as a path below `.ai/`, or with the extension of its file.
+    fn suggest_plain(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
+        let head_end = pattern.match_indices('.').nth(2)?.0;
+        let (head, item) = (pattern.get(..head_end)?, pattern.get(head_end + 1..)?);
+        let inner = item
+            .strip_prefix("rye.")
+            .filter(|inner| inner.split('.').next().is_some_and(|primary| Primary::parse(primary).is_some()));
+        if inner.is_some() {
+            // A capability of another kind belongs in another element.
+            return Some(item.to_owned()).filter(|own| self.matches(items, own));
+        }
+        let item = item.strip_prefix(".ai.").or_else(|| item.strip_prefix("ai.")).unwrap_or(item);
+        let item = ["tools.", "directives.", "knowledge."].iter().find_map(|f| item.strip_prefix(f)).unwrap_or(item);
+        let stem = ["yaml", "yml", "md", "py", "js", "ts", "sh", "json"]
+            .iter()
+            .find_map(|ending| item.strip_suffix(ending)?.strip_suffix('.'))
+            .unwrap_or(item);
+        let plain = format!("{head}.{stem}");
+        (plain != pattern && self.matches(items, &plain)).then_some(plain)
     }
 
     /// Suggests the pattern with its item replaced by the nearest existing id or folder; `None` if there is none.

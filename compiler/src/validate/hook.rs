@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use rye_grammar::condition::{ArithmeticOp, CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span, Spanned, template};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::interface::listed_parameters;
 use crate::compose::{Composed, report_unknown};
 use crate::diagnostics::{Diagnostics, ExtendsError, HookError, InterfaceError, ItemError, WordList, closest};
 use crate::hook::{HookAction, HookPoint, HookSource};
@@ -441,7 +442,7 @@ struct KnownParameters {
 fn known_parameters(items: &Items<'_>, required: Option<&[ItemId]>) -> Option<KnownParameters> {
     if let Some(required) = required {
         let tools: Vec<_> = required.iter().map(|id| items.tool(id)).collect::<Option<_>>()?;
-        let names: Option<Vec<_>> = tools.iter().map(|tool| closed_properties(&tool.spec.parameters)).collect();
+        let names: Option<Vec<_>> = tools.iter().map(|tool| listed_parameters(&tool.spec.parameters)).collect();
         let names: BTreeSet<String> = names?.into_iter().flat_map(|properties| properties.keys().cloned()).collect();
         return (!tools.is_empty()).then_some(KnownParameters { names, is_complete: true });
     }
@@ -453,17 +454,11 @@ fn known_parameters(items: &Items<'_>, required: Option<&[ItemId]>) -> Option<Kn
     let names = directives.flat_map(|directive| directive.inputs.keys().cloned().collect::<Vec<_>>()).collect();
     let mut known = KnownParameters { names, is_complete: true };
     for schema in schemas.chain(primaries) {
-        known.is_complete &= closed_properties(&schema).is_some();
+        known.is_complete &= listed_parameters(&schema).is_some();
         let properties = schema.get("properties").and_then(Value::as_object);
         known.names.extend(properties.into_iter().flat_map(|properties| properties.keys().cloned()));
     }
     Some(known)
-}
-
-/// Returns the parameters of a tool; `None` if the schema allows parameters that it does not declare.
-fn closed_properties(schema: &Value) -> Option<&Map<String, Value>> {
-    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
-    schema.get("properties").and_then(Value::as_object).filter(|_| is_closed)
 }
 
 /// Returns the tools that a condition requires of a call, by `call.item_id == "…"` or `call.item_id in […]`, or by the

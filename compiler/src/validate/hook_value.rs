@@ -1,6 +1,7 @@
 //! Checks of the values that hook conditions compare facts with (`language.md` 7): with an unknown item, tool,
 //! directive or model, the condition can never be true. Also reports `enabled: false` entries that match no hook.
 
+use regex::Regex;
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span};
 use serde_json::Value;
@@ -69,6 +70,10 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
                 && let Some(plain) = without_delimiters(pattern)
             {
                 found.push(HookError::DelimitedPattern { pattern: pattern.clone(), plain, span: right.span });
+            } else if let ExprKind::Literal(Value::String(pattern)) = &right.kind
+                && let Some(meant) = pattern_of_wildcards(pattern)
+            {
+                found.push(HookError::WildcardPattern { pattern: pattern.clone(), meant, span: right.span });
             }
         }
         ExprKind::Compare { op: CompareOp::Eq | CompareOp::Ne | CompareOp::In | CompareOp::Contains, left, right } => {
@@ -87,6 +92,31 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
             check_text_forms(right, found);
         }
     }
+}
+
+/// Returns the regular expression that an author meant by a text with wildcards: `^d.*$` for `d*`. `None` if the text is
+/// no text with wildcards, or if it is unlikely that one is meant: its `*` follows a letter only where the expression then
+/// matches every text, or follows a `/`.
+fn pattern_of_wildcards(pattern: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | '*' | '?');
+    if !pattern.contains('*') || pattern.contains(".*") || !pattern.chars().all(is_plain) {
+        return None;
+    }
+    let matches_all = |text: &str| Regex::new(pattern).is_ok_and(|regex| regex.is_match(text));
+    let repeats_slash = pattern.contains("/*") || pattern.contains("**");
+    if !(repeats_slash || (matches_all("") && matches_all("\u{1}"))) {
+        return None;
+    }
+    let mut meant = String::from("^");
+    for c in pattern.replace("**", "*").chars() {
+        match c {
+            '*' => meant.push_str(".*"),
+            '?' => meant.push('.'),
+            '.' => meant.push_str("[.]"),
+            other => meant.push(other),
+        }
+    }
+    Some(format!("{meant}$"))
 }
 
 /// Converts a pattern with the delimiters and flags of another language to a pattern of this language: `/rm -rf/i` to

@@ -387,7 +387,8 @@ pub fn check_directive_call(items: &Items<'_>, id: &ItemId, call: &LiteralCall, 
 pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &mut Diagnostics) {
     let properties = schema.get("properties").and_then(Value::as_object);
     let known: Vec<String> = properties.into_iter().flat_map(|map| map.keys().cloned()).collect();
-    let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+    let lists_all = listed_parameters(schema).is_some();
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
     let missing: Vec<&str> = required.filter(|name| *name != RESOLVED_CONFIG && call.lacks(name)).collect();
     let unknown = call.arguments.iter().filter(|argument| !known.contains(&argument.name.node)).count();
@@ -396,11 +397,13 @@ pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &
     for argument in &call.arguments {
         let name = &argument.name.node;
         let Some(property) = properties.and_then(|map| map.get(name)) else {
-            if closed {
+            // Without a required parameter, the call is refused in any case.
+            if is_closed || (lists_all && missing.is_empty()) {
                 found.push(InterfaceError::UnknownParameter {
                     name: name.clone(),
                     tool: id.to_string(),
                     span: argument.name.span,
+                    is_refused: is_closed,
                     suggestion: meant
                         .map(|meant| (*meant).to_owned())
                         .or_else(|| closest(name, known.iter().map(String::as_str))),
@@ -423,6 +426,25 @@ pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &
     for name in missing {
         found.push(InterfaceError::MissingParameter { name: name.to_owned(), tool: id.to_string(), span: call.span });
     }
+}
+
+/// Returns the parameters that the schema of a tool lists; `None` if the schema declares that a call may have others. A
+/// schema without the keyword `additionalProperties` accepts other parameters, but no caller can know them.
+pub fn listed_parameters(schema: &Value) -> Option<&Map<String, Value>> {
+    const OPEN: [&str; 9] = [
+        "patternProperties",
+        "unevaluatedProperties",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "$ref",
+        "if",
+        "dependentSchemas",
+        "propertyNames",
+    ];
+    let is_open = schema.get("additionalProperties").is_some_and(|other| *other != Value::Bool(false))
+        || OPEN.iter().any(|keyword| schema.get(keyword).is_some());
+    schema.get("properties").and_then(Value::as_object).filter(|_| !is_open)
 }
 
 /// Describes the values that `type` and `enum` of a schema allow; `None` if `value` is one of them. Other keywords are

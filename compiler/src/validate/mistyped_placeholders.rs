@@ -2,9 +2,12 @@
 //! template language around an input's name (`language.md` 6: only `{input:…}` is filled in). Code is skipped.
 
 use crate::compose::Composed;
-use crate::diagnostics::{Diagnostics, InterfaceError};
+use crate::diagnostics::{Diagnostics, InterfaceError, closest};
 use crate::item::Directive;
+use crate::plan::FieldType;
+use crate::semantics::template::input_placeholders;
 use rye_grammar::Span;
+use rye_grammar::template::WhenMissing;
 
 /// Words that other systems use before the colon.
 const FOREIGN_PREFIXES: [&str; 12] =
@@ -26,6 +29,7 @@ pub struct MistypedPlaceholder<'t> {
 /// Reports mistyped placeholders in the body of the last directive of the chain.
 pub fn check(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
+    check_marks(leaf, composed, found);
     for one in find_mistyped(leaf, &|name| composed.inputs.contains_key(name)) {
         let body = leaf.body.span;
         // The text of a `<process>` comes before the body, so offsets are not positions in the file.
@@ -33,6 +37,34 @@ pub fn check(composed: &Composed, found: &mut Diagnostics) {
         let start = body.start as usize + one.at;
         let span = if verbatim { Span::new(body.source, start, start + one.text.len()) } else { body };
         found.push(InterfaceError::Lookalike { text: one.text.to_owned(), input: one.input.map(str::to_owned), span });
+    }
+}
+
+/// Reports placeholders with a mark of another language: a `$` before the brace, or a default that begins with an
+/// operator. A `$` before a number is a currency.
+fn check_marks(leaf: &Directive, composed: &Composed, found: &mut Diagnostics) {
+    let body = leaf.body.span;
+    let is_verbatim = body.len() == leaf.body.node.len();
+    for placeholder in input_placeholders(&leaf.body_template) {
+        let Some(field) = composed.inputs.get(&placeholder.name) else { continue };
+        let (name, span) = (placeholder.name.clone(), placeholder.span);
+        if let WhenMissing::Default(default) = &placeholder.when_missing
+            && let Some(mark) = ["|", "?", "-", "="].into_iter().find(|mark| default.starts_with(mark))
+        {
+            let plain = default.trim_start_matches(['|', '?', '-', '=', ' ']);
+            // A number may have a sign.
+            if mark != "-" || !plain.starts_with(|c: char| c.is_ascii_digit()) {
+                found.push(InterfaceError::MarkedDefault { name, default: default.clone(), plain: plain.into(), span });
+            }
+            continue;
+        }
+        let is_number = matches!(field.value.kind, FieldType::Integer | FieldType::Number);
+        let before = (span.start.checked_sub(body.start)).and_then(|at| leaf.body.node.get(..at as usize));
+        let has_dollar = is_verbatim && before.is_some_and(|text| text.ends_with('$') && !text.ends_with("\\$"));
+        if has_dollar && !is_number {
+            let span = Span { start: span.start - 1, ..span };
+            found.push(InterfaceError::MarkedPlaceholder { name, span });
+        }
     }
 }
 
@@ -165,7 +197,9 @@ fn intended_input<'t>(
     let declared = |name: &'t str| is_input(name).then_some(name);
     if let Some((word, name)) = inside.split_once(':').filter(|_| !dollar) {
         let exact = written.starts_with("input:") && !double;
-        let known = FOREIGN_PREFIXES.contains(&word.to_ascii_lowercase().as_str());
+        // A slip in `input` counts only before the name of an input.
+        let is_slip = is_input(name) && closest(word, ["input", "inputs"]).is_some();
+        let known = is_slip || FOREIGN_PREFIXES.contains(&word.to_ascii_lowercase().as_str());
         return (known && !exact && is_name(name)).then(|| (declared(name),));
     }
     let of_inputs = inside.strip_prefix("inputs.").or_else(|| inside.strip_prefix("input."));

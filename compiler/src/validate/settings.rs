@@ -179,27 +179,56 @@ pub fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Names that other systems give to a settings file, with the file that has the settings here.
-const OTHER_NAMES: [(&str, &str); 3] = [
-    ("limit limits budget budgets retry retries concurrency", "resilience"),
-    ("permissions risk risks capabilities", "capability_risk"),
-    ("model defaults", "models"),
+/// Names that other systems give to a settings file, with the id of the file that has the settings here.
+const OTHER_NAMES: [(&str, &str); 8] = [
+    ("limit limits budget budgets retry retries concurrency timeouts", "agent/resilience"),
+    ("permissions permission risk risks capabilities capability", "agent/capability_risk"),
+    ("model defaults tiers", "agent/models"),
+    ("approvals approval sandbox compaction settings setting config agents", "agent/agent"),
+    ("assert asserts properties", "agent/assertions"),
+    ("errors classification", "agent/error_classification"),
+    ("lint lints diagnostics warnings levels", "check"),
+    ("servers mcpservers mcp_servers mcp-servers", "mcp"),
 ];
 
 /// Returns the id that the author of an unknown settings file probably meant: the same name in another folder, or a
 /// similar name in a similar folder. `None` if there is no such file.
 pub(super) fn suggest_file(id: &str) -> Option<String> {
     let (folder, name) = id.rsplit_once('/').unwrap_or(("", id));
-    let names = || FILES.iter().filter_map(|f| f.id.strip_prefix("agent/")).filter(|n| !n.ends_with('/'));
+    let files = || FILES.iter().map(|f| f.id).filter(|id| !id.ends_with('/'));
+    let last = |id: &'static str| id.rsplit('/').next().unwrap_or(id);
     let near_folder = folder.is_empty() || folder == "agent" || closest(folder, ["agent"]).is_some();
-    if let Some(same) = names().find(|n| *n == name) {
-        return Some(format!("agent/{same}"));
+    // `check` and `mcp` are common names, so that a file of a tool may have them.
+    let is_common = |id: &str| !id.contains('/');
+    if let Some(same) = files().find(|id| last(id) == name && (near_folder || !is_common(id))) {
+        return Some(same.to_owned());
     }
-    if near_folder && let Some((_, meant)) = OTHER_NAMES.iter().find(|(words, _)| words.split(' ').any(|w| w == name)) {
-        return Some(format!("agent/{meant}"));
+    // A folder with the name of a single file: `agent/hooks/guards`.
+    let of_folder = id.rsplit_once('/').map(|(folder, _)| folder);
+    let in_folder = of_folder.and_then(|folder| {
+        let single =
+            |id: &&'static str| *id == folder || last(id) == folder || (folder == "hook" && *id == "agent/hooks");
+        files().filter(|id| !is_common(id) && *id != "agent/agent").find(|id| single(id))
+    });
+    if let Some(single) = in_folder {
+        return Some(single.to_owned());
     }
-    if near_folder && let Some(near) = closest(name, names()) {
-        return Some(format!("agent/{near}"));
+    // Directly in the folder of settings, such a file may belong to a tool.
+    let is_general =
+        folder.is_empty() && ["settings", "setting", "config", "agents", "errors", "properties"].contains(&name);
+    if near_folder && !is_general {
+        if let Some((_, meant)) = OTHER_NAMES.iter().find(|(words, _)| words.split(' ').any(|w| w == name)) {
+            return Some((*meant).to_owned());
+        }
+        // A single file in place of a folder of files.
+        let of_many = FILES.iter().filter_map(|f| f.id.strip_suffix('/')).find(|folder| last(folder) == name);
+        if let Some(of_many) = of_many.or_else(|| (name == "provider").then_some("agent/providers")) {
+            return Some(format!("{of_many}/NAME"));
+        }
+        // `mcp` is too short for a guess.
+        if let Some(near) = closest(name, files().map(last).filter(|name| *name != "mcp")) {
+            return files().find(|id| last(id) == near).map(str::to_owned);
+        }
     }
     // Checks for a typo in the name of a folder that may contain any number of files.
     let folders = FILES.iter().filter_map(|f| f.id.strip_suffix('/'));

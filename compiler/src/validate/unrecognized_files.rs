@@ -1,19 +1,22 @@
 //! Files and folders under `.ai/` that nothing reads: an unknown folder, a name that is not an item id, or an extension
 //! that the kind does not have (`language.md` 1). Names that start with a dot are ignored, except `.ai/.env`. In the
-//! project's root, names that are nearly `AGENTS.md` or `CLAUDE.md` are reported.
+//! project's root, names that are nearly `AGENTS.md`, `CLAUDE.md` or `.mcp.json` are reported.
 
 use crate::diagnostics::{Diagnostics, ItemError, closest};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::item::{Items, Tool, shorten};
-use crate::world::{ItemKind, Space, UnrecognizedFile, meant_context_file};
+use crate::world::{ItemKind, MCP_FILE, Space, UnrecognizedFile, meant_root_file};
 
 /// Folders of `.ai/` without items: state of runs, and data of tools.
 const OTHER_FOLDERS: [&str; 2] = ["state", "data"];
 
 /// The lockfile, the only file directly in `.ai/`.
 const LOCKFILE: &str = "lock.json";
+
+/// The reason why a file of MCP servers elsewhere is not read.
+const MCP_PLACES: &str = "MCP servers are read from `.mcp.json` in the project's root and from `.ai/config/mcp.yaml`";
 
 /// Folders that tools create.
 const TOOL_FOLDERS: [&str; 3] = ["node_modules", "__pycache__", "target"];
@@ -45,6 +48,12 @@ const EQUIVALENT_EXTENSIONS: [(&str, &str); 13] = [
     ("zsh", "sh"),
 ];
 
+/// Words in the names of data files that programs read beside their own file.
+const DATA_NAMES: [&str; 12] = [
+    "schema", "config", "data", "setting", "package", "tsconfig", "fixture", "template", "example", "sample",
+    "manifest", "lock",
+];
+
 /// Extensions of files that cannot be tools by themselves: programs in languages that need a YAML declaration, and data
 /// formats (JSON, TOML, XML) in which a tool cannot be declared.
 const PROGRAM_EXTENSIONS: [&str; 38] = [
@@ -65,7 +74,7 @@ pub fn check_settings(items: &Items<'_>, spaces: &[Space], found: &mut Diagnosti
 }
 
 fn is_settings_file(suggestion: Option<&String>) -> bool {
-    suggestion.is_some_and(|meant| meant.starts_with(ItemKind::Config.folder()))
+    suggestion.is_some_and(|meant| meant.starts_with(ItemKind::Config.folder()) || meant == MCP_FILE)
 }
 
 fn unrecognized_error(file: &UnrecognizedFile, reason: String, suggestion: Option<String>) -> ItemError {
@@ -99,13 +108,17 @@ fn explain_unrecognized(unrecognized_file: &UnrecognizedFile) -> Option<(String,
     {
         return explain_called_item(kind, &unrecognized_file.path);
     }
-    if let Some(meant) = meant_context_file(&unrecognized_file.path) {
-        return Some((format!("a chat reads `{meant}`"), Some(meant.to_owned())));
+    if let Some(meant) = meant_root_file(&unrecognized_file.path) {
+        let reason = if meant == MCP_FILE { MCP_PLACES.to_owned() } else { format!("a chat reads `{meant}`") };
+        return Some((reason, Some(meant.to_owned())));
     }
     let inside = unrecognized_file.path.strip_prefix(".ai/")?;
     if inside == ".env" {
         let reason = "variables of providers are read from the environment and from `.ai/.env` of the user space";
         return Some((reason.to_owned(), Some("~/.ai/.env".to_owned())));
+    }
+    if inside == MCP_FILE {
+        return Some((MCP_PLACES.to_owned(), Some(servers_file(inside))));
     }
     let mut parts = inside.split('/');
     if parts.clone().any(|part| part.starts_with('.') || TOOL_FOLDERS.contains(&part)) || is_for_readers(inside) {
@@ -153,11 +166,17 @@ impl ToolFiles {
         Self { folders, texts }
     }
 
-    /// Returns true if a tool names the file, or could read it as data beside its own file.
+    /// Returns true if a tool names the file, or could read it as data beside its own file: a tool names the ending of
+    /// the file, or the name of the file is usual for data.
     fn uses(&self, path: &str) -> bool {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let is_data = name.rsplit_once('.').is_some_and(|(_, ending)| matches!(ending, "json" | "toml" | "xml"));
-        (is_data && self.folders.contains(folder)) || self.texts.iter().any(|text| text.contains(name))
+        let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+        let reads_ending = |text: &String| text.contains(&format!(".{ending}"));
+        let is_named_as_data = DATA_NAMES.iter().any(|word| name.to_ascii_lowercase().contains(word));
+        let is_read =
+            is_data && self.folders.contains(folder) && (is_named_as_data || self.texts.iter().any(reads_ending));
+        is_read || self.texts.iter().any(|text| text.contains(name))
     }
 }
 
@@ -175,6 +194,18 @@ fn find_declaration(unrecognized_file: &UnrecognizedFile, uses: &mut dyn FnMut(&
         return None;
     }
     Some(format!("{folder}{stem}.yaml"))
+}
+
+/// Returns true for a name, without its extension, that other clients give to the file of the MCP servers.
+fn is_servers_name(stem: &str) -> bool {
+    let plain: String = stem.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    matches!(plain.as_str(), "mcp" | "mcps" | "mcpserver" | "mcpservers" | "mcpconfig" | "mcpsettings")
+}
+
+/// Returns the file that holds the MCP servers of a misplaced file, by the format of its content.
+fn servers_file(name: &str) -> String {
+    let is_yaml = name.rsplit_once('.').is_some_and(|(_, extension)| matches!(extension, "yaml" | "yml"));
+    if is_yaml { format!("{}mcp.yaml", ItemKind::Config.folder()) } else { MCP_FILE.to_owned() }
 }
 
 /// Returns true for a file in one of the folders of a kind.
@@ -233,6 +264,9 @@ fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<Stri
             return None;
         }
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+        if is_servers_name(stem) {
+            return Some((MCP_PLACES.to_owned(), Some(servers_file(name))));
+        }
         let general =
             matches!(stem, "settings" | "setting" | "config" | "configuration").then(|| "agent/agent".to_owned());
         let setting = general
@@ -309,6 +343,13 @@ mod tests {
             (".ai/skills/pdf/skill.md", ".ai/skills/pdf/SKILL.md"),
             (".claude/skills/a/b/c/d/e/SKILL.md", ".claude/skills/a/SKILL.md"),
             (".ai/.env", "~/.ai/.env"),
+            ("mcp.json", ".mcp.json"),
+            (".MCP.json", ".mcp.json"),
+            (".ai/mcp.json", ".mcp.json"),
+            (".ai/.mcp.json", ".mcp.json"),
+            (".ai/mcp_servers.json", ".mcp.json"),
+            (".ai/mcp.yaml", ".ai/config/mcp.yaml"),
+            (".ai/checks.yaml", ".ai/config/check.yaml"),
             ("agents.md", "AGENTS.md"),
             ("AGENT.md", "AGENTS.md"),
             ("Claude.MD", "CLAUDE.md"),
@@ -340,6 +381,7 @@ mod tests {
             ".claude/settings.json",
             ".claude/commands/README.md",
             ".ai/.gitignore",
+            ".mcp.json",
             "AGENTS.md",
             "CLAUDE.md",
             "agents.txt",

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, OFlags};
 use rye_compiler::world::{
-    CONTEXT_FILE_NAMES, ItemKind, MAX_SKILL_DEPTH, SKILL_FILE, Space, UnrecognizedFile, WorldError, meant_context_file,
+    CONTEXT_FILE_NAMES, ItemKind, MAX_SKILL_DEPTH, MCP_FILE, SKILL_FILE, Space, UnrecognizedFile, WorldError,
+    meant_root_file,
 };
 use rye_grammar::ItemId;
 
@@ -43,7 +44,8 @@ pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<Unrecognized
     for entry in entries {
         let entry = entry.map_err(|e| super::open_error(space, ".ai", &e))?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if name.starts_with('.') && !(name == VARIABLES_FILE && space == Space::Project) {
+        let is_misplaced = name == MCP_FILE || (name == VARIABLES_FILE && space == Space::Project);
+        if name.starts_with('.') && !is_misplaced {
             continue;
         }
         // A dangling link, or one that leaves the space, counts as a file.
@@ -53,20 +55,21 @@ pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<Unrecognized
     Ok(found)
 }
 
-/// Lists the files of the project's root whose name is nearly the name of a context file. The list is empty if the root
-/// has a context file.
-pub(super) fn list_misnamed_context_files(dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
+/// Lists the files of the project's root whose name is nearly the name of a file that rye reads there. A name that is
+/// nearly a context file counts only if the root has no context file, and likewise for the file of the MCP servers.
+pub(super) fn list_misnamed_root_files(dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
+    let (mut has_context, mut has_servers) = (false, false);
     for entry in folder_entries(dir, ".").map_err(|e| super::open_error(Space::Project, ".", &e))? {
         let entry = entry.map_err(|e| super::open_error(Space::Project, ".", &e.into()))?;
         let Ok(name) = entry.file_name().to_str() else { continue };
-        if CONTEXT_FILE_NAMES.contains(&name) {
-            return Ok(Vec::new());
-        }
-        if meant_context_file(name).is_some() {
+        has_context |= CONTEXT_FILE_NAMES.contains(&name);
+        has_servers |= name == MCP_FILE;
+        if meant_root_file(name).is_some() {
             found.push(UnrecognizedFile { space: Space::Project, path: name.into(), is_folder: false });
         }
     }
+    found.retain(|file| if meant_root_file(&file.path) == Some(MCP_FILE) { !has_servers } else { !has_context });
     Ok(found)
 }
 

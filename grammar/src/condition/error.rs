@@ -160,7 +160,9 @@ fn unexpected_end(place: ConditionText<'_>, before: &str) -> SyntaxError {
         place.span(end.saturating_sub(1), end),
         "the condition ends where a value is expected".into(),
         "something must follow",
-        None,
+        before.ends_with('%').then_some(
+            "a percentage is a fraction or a number without a sign: `0.8`; `%` is the remainder of a division",
+        ),
     )
 }
 
@@ -218,6 +220,13 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
     if before.trim_end().ends_with("matches") && token.starts_with('/') {
         return Some("a pattern is a string in quotes: `matches \"rm.*\"`");
     }
+    if matches!(token, "not" | "NOT" | "Not" | "!in" | "!") {
+        let after = rest.get(token.len()..).unwrap_or_default().trim_start();
+        let is_test = ["in", "IN", "contains", "matches", "like"].iter().any(|word| after.starts_with(word));
+        if is_test || token == "!in" {
+            return Some("negate the whole test: `!(a in [b, c])`, `not (a contains b)`");
+        }
+    }
     match token {
         "=" | ":=" | "is" | "eq" => return Some("equality is written `==`"),
         "=<" | "≤" => return Some("write `<=`"),
@@ -232,6 +241,7 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
         "IN" | "In" => return Some("write `in`"),
         "(" if follows_a_name => return Some("the functions are `exists(path)` and `length(value)`"),
         "[" if follows_a_name => return Some("keys and numbers follow a dot: `inputs.name`, `items.0`"),
+        "%" => return Some("a percentage is a fraction or a number without a sign: `0.8`"),
         "," => return Some("a list needs square brackets: `x in [1, 2]`"),
         "=~" | "~=" | "~" | "regex" | "match" => return Some("write `matches` and a pattern in quotes"),
         "gt" | "gte" | "lt" | "lte" => return Some("in the one-line form, write `>`, `>=`, `<` or `<=`"),

@@ -156,12 +156,18 @@ impl<'t> TagScanner<'t> {
         let quote = self.peek().filter(|c| matches!(c, '"' | '\''));
         let Some(quote) = quote else {
             let at = self.at;
+            let is_curly = self.peek().is_some_and(|c| matches!(c, '“' | '”' | '„' | '‘' | '’' | '«' | '»'));
+            let help = if is_curly {
+                "typographic quotes are text: write straight ones, `name=\"value\"`"
+            } else {
+                "write `name=\"value\"`"
+            };
             self.syntax_error(
                 at,
                 at + self.peek().map_or(0, char::len_utf8),
                 format!("the value of `{}` is not in quotes", shorten(&name.node)),
                 "expected a quote here",
-                "write `name=\"value\"`",
+                help,
             );
             return None;
         };

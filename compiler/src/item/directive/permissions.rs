@@ -122,11 +122,10 @@ fn check_hosts(element: &Element, net: &[String], found: &mut Diagnostics) {
     let Some(span) = element.attribute("net").map(|attribute| attribute.span) else { return };
     for host in net {
         if let Some(meant) = needs::suggest_host(host) {
-            let meant = if meant.is_empty() { "api.example.com" } else { meant.as_str() };
             found.push(ItemError::InvalidValue {
                 what: "`net` of `<tool>`".into(),
                 found: format!("`{}`", shorten(host)),
-                expected: format!("only a host name, such as `{meant}`, without scheme, path and port"),
+                expected: needs::host_help(host, &meant),
                 span,
             });
         }

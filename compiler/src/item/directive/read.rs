@@ -73,7 +73,10 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
         .map(|e| read_text(found, e, &[]))
         .and_then(|text| id::read(found, &text));
     let nudge = metadata.element("nudge", found).and_then(|e| read_nudge(e, found));
-    let inputs = single_child(found, &root, "inputs").map(|e| fields::read(e, "input", found)).unwrap_or_default();
+    let declarations = single_child(found, &root, "inputs");
+    let inputs = declarations.map(|e| fields::read(e, "input", found)).unwrap_or_default();
+    // A declaration that cannot be read hides its name.
+    let is_incomplete = tree.is_incomplete || declarations.is_some_and(|e| inputs.len() < e.elements().count());
     let outputs = single_child(found, &root, "outputs").map(|e| fields::read(e, "output", found)).unwrap_or_default();
     let (body, body_template) = read_body(&root, &tree.body, found);
     Some(Directive {
@@ -96,7 +99,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
         body,
         body_sizes: TextSizes::default(),
         body_template,
-        is_incomplete: tree.is_incomplete,
+        is_incomplete,
         file,
     })
 }
@@ -252,6 +255,21 @@ fn read_context(element: &Element, found: &mut Diagnostics) -> ContextDecl {
 }
 
 fn read_item_id(element: &Element, found: &mut Diagnostics) -> Option<Spanned<rye_grammar::ItemId>> {
+    // The id is written as an attribute: `<before id="rules"/>`.
+    let misplaced = element.attributes.first().filter(|_| element.children.is_empty());
+    if let Some(attribute) = misplaced {
+        let tag = &element.name.node;
+        found.push(ItemError::Missing {
+            what: "id".into(),
+            of: format!("`<{tag}>`"),
+            span: attribute.name.span,
+            help: format!(
+                "an id is the text of the element: `<{tag}>{}</{tag}>`",
+                shorten(attribute.value.node.trim())
+            ),
+        });
+        return None;
+    }
     let text = read_text(found, element, &[]);
     id::read(found, &text)
 }

@@ -85,7 +85,7 @@ fn split_action(node: &Node, point: &HookPointRow, found: &mut Diagnostics) -> O
                 of: "an action".into(),
                 span: entry.key.span,
                 suggestion: closest(&entry.key.node, ["primary", "item_type", "item_id", "params"]),
-                known: allowed,
+                known: std::iter::once("primary".to_owned()).chain(allowed).collect(),
             }),
             None => data::report_invalid(found, "action", node, "exactly one action"),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rye_grammar::data::{Kind, Node};
+use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::{ItemId, Spanned, SyntaxError, capability, condition};
 
 use super::{HookDecl, HookPlaceholders, action};
@@ -64,6 +64,25 @@ pub fn check_unique_ids(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
     }
 }
 
+/// Reports unknown keys. A key whose value is the name of an event is meant as `event`.
+fn check_keys(entries: &[Entry], found: &mut Diagnostics) {
+    let (events, others): (Vec<Entry>, Vec<Entry>) = entries.iter().cloned().partition(|entry| {
+        let is_event = entry.value.as_str().is_some_and(|value| hook_point::event_names().contains(&value));
+        is_event && !KEYS.contains(&entry.key.node.as_str()) && !entries.iter().any(|other| other.key.node == "event")
+    });
+    for entry in events {
+        found.push(ItemError::UnknownKey {
+            what: "key",
+            key: entry.key.node,
+            of: "a hook".into(),
+            span: entry.key.span,
+            suggestion: Some("event".to_owned()),
+            known: Vec::new(),
+        });
+    }
+    data::check_keys(found, &others, &KEYS, "a hook");
+}
+
 fn read_hook(
     node: &Node,
     (source, space): (&HookSource, Space),
@@ -79,7 +98,7 @@ fn read_hook(
         });
         return None;
     };
-    data::check_keys(found, entries, &KEYS, "a hook");
+    check_keys(entries, found);
     let enabled = node.get("enabled").and_then(|n| data::read_bool(found, "enabled", n)).unwrap_or(true);
     let id = read_required(node, "id", "a hook", found).and_then(|n| data::read_string(found, "id", n));
     let id = id.filter(|id| {

@@ -219,6 +219,64 @@ fn parameter_that_the_guarded_tool_lacks_is_reported() {
 }
 
 #[test]
+fn parameter_that_an_open_schema_does_not_list_is_reported() {
+    let found = |schema: &str, condition: &str, body: &str| {
+        let tool = format!("description: Counts.\nkind: command\ncommand: [wc, \"{{file}}\"]\nparameters: {schema}\n");
+        let world = project().with(Space::System, ".ai/tools/lib/count.yaml", &tool);
+        let granted = "<permissions><execute><tool>lib.count</tool></execute><acknowledge risk=\"elevated\">x</acknowledge></permissions>";
+        let yaml = format!("hooks: [{{id: h, event: tool_call, condition: '{condition}', action: {{block: no}}}}]");
+        codes(&hooks(directive(world, "user", "", granted, body), &yaml))
+    };
+    let listed = "{type: object, required: [file], properties: {file: {type: string}}}";
+    let guard = "call.item_id == \"lib/count\" && call.input.file contains \"x\"";
+    for wrong in [
+        "call.item_id == \"lib/count\" && call.input.command contains \"rm\"",
+        "call.name == \"lib_count\" && call.input.filename == \"x\"",
+        "call.item_id in [\"lib/count\"] && exists(call.input.path)",
+    ] {
+        assert_eq!(found(listed, wrong, "Do it."), ["hook::unknown-parameter"], "{wrong}");
+    }
+    assert_eq!(found(listed, guard, "Do it."), Vec::<&str>::new());
+    let call = |arguments: &str| format!("Call `rye_execute(item_type=\"tool\", item_id=\"lib/count\", {arguments})`.");
+    for wrong in ["parameters={\"file\": \"a\", \"line\": true}", "parameters={\"file\": \"a\", \"x\": 1}"] {
+        assert_eq!(found(listed, guard, &call(wrong)), ["interface::unknown-input"], "{wrong}");
+    }
+    // The missing parameter is the one that the unknown name stands for.
+    assert_eq!(found(listed, guard, &call("parameters={\"path\": \"a\"}")), ["interface::missing-input"]);
+    for open in [
+        "{type: object, properties: {file: {type: string}}, additionalProperties: true}",
+        "{type: object, properties: {file: {type: string}}, additionalProperties: {type: string}}",
+        "{type: object, properties: {file: {type: string}}, patternProperties: {\"^x\": {type: string}}}",
+    ] {
+        let other = "call.item_id == \"lib/count\" && call.input.command contains \"rm\"";
+        assert_eq!(found(open, other, &call("parameters={\"file\": \"a\", \"x\": 1}")), Vec::<&str>::new(), "{open}");
+    }
+}
+
+#[test]
+fn arguments_that_no_call_can_have_are_reported() {
+    let found = |body: &str| {
+        let granted = "<permissions><execute><tool>rye.bash.*</tool></execute><acknowledge risk=\"elevated\">x</acknowledge></permissions>";
+        codes(&directive(project(), "user", "", granted, body))
+    };
+    let id = "item_type=\"tool\", item_id=\"rye/bash/bash\"";
+    for wrong in ["params={\"command\": \"ls\"}", "arguments={}", "args=[1]", "inputs={}"] {
+        assert_eq!(found(&format!("Call `rye_execute({id}, {wrong})`.")), ["interface::unknown-input"], "{wrong}");
+    }
+    for wrong in [
+        "rye_execute(\"tool\", \"rye/bash/bash\", {\"command\": \"ls\"})",
+        "rye_execute('rye/bash/bash', command='ls')",
+        "rye_bash_bash(\"ls\")",
+        "rye_fetch(\"rules\")",
+    ] {
+        assert_eq!(found(&format!("Call `{wrong}`.")), ["interface::unknown-input"], "{wrong}");
+    }
+    for fine in ["rye_bash_bash()", "rye_bash_bash (\"the shell\" of this project)", "rye_bash_bash(command)"] {
+        assert_eq!(found(&format!("Call `{fine}`.")), Vec::<&str>::new(), "{fine}");
+    }
+}
+
+#[test]
 fn knowledge_metadata_that_contradicts_the_path_is_reported() {
     let found = |metadata: &str| {
         let text = format!("---\n{metadata}\n---\n\nText.\n");

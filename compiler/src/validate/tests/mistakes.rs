@@ -1,0 +1,162 @@
+//! Tests of reports of mistakes: one for each mistake, with a help that works.
+
+use super::*;
+
+/// Returns the code and the help of each diagnostic.
+fn helps(world: &MapWorld<'_>) -> Vec<(&'static str, String)> {
+    report(world).diagnostics.iter().map(|one| (one.code(), one.help().unwrap_or_default())).collect()
+}
+
+/// Checks that a world has exactly one diagnostic of this code, whose help contains `help`.
+fn assert_one(world: &MapWorld<'_>, code: &str, help: &str) {
+    let found = helps(world);
+    let [(only, text)] = found.as_slice() else { panic!("{code} {help}: {found:?}") };
+    assert!(*only == code && text.contains(help), "{code} {help}: {found:?}");
+}
+
+const F: &str = "<inputs><input name=\"f\" default=\"a\">f</input></inputs>";
+
+#[test]
+fn unreadable_declaration_of_an_input_is_reported_once() {
+    for (inputs, code, help) in [
+        ("<inputs><input name=f>f</input></inputs>", "syntax::xml", "name=\"value\""),
+        ("<inputs><input name=“f”>f</input></inputs>", "syntax::xml", "typographic"),
+        ("<inputs><input>f</input></inputs>", "item::missing", "give it a name"),
+        ("<inputs><f>f</f></inputs>", "item::unknown-key", "<input name=\"f\">"),
+        ("<inputs><parameter name=\"f\">f</parameter></inputs>", "item::unknown-key", "<input name=\"…\">"),
+    ] {
+        assert_one(&directive(project(), "leaf", "", inputs, "Do {input:f}."), code, help);
+    }
+    let named = "<inputs><input name=\"my-f\">f</input></inputs>";
+    assert_one(&directive(project(), "leaf", "", named, "Do {input:my-f}."), "item::invalid-value", "letters, digits");
+}
+
+#[test]
+fn marks_of_other_languages_at_a_placeholder_are_reported() {
+    for (body, help) in [
+        ("Read ${input:f}.", "write `{input:f}`"),
+        ("Read {input:f||x}.", "write `{input:f|x}`"),
+        ("Read {input:f:-x}.", "write `{input:f|x}`"),
+        ("Read {inptu:f} and {input:f}.", "write `{input:f}`"),
+        ("Read $ARGUMENTS.", "declare an input"),
+    ] {
+        assert_one(&directive(project(), "leaf", "", F, body), "interface::unknown-input", help);
+    }
+    let number = "<inputs><input name=\"f\" type=\"number\" default=\"1\">f</input></inputs>";
+    for (inputs, body) in [(number, "Spend ${input:f}."), (number, "{input:f:-1}"), (F, "{input:f|x-y}")] {
+        assert_eq!(codes(&directive(project(), "leaf", "", inputs, body)), Vec::<&str>::new(), "{body}");
+    }
+}
+
+#[test]
+fn text_and_attributes_in_place_of_elements_have_a_help() {
+    for (metadata, code, help) in [
+        ("<limits>turns=3</limits>", "item::unknown-key", "limits are attributes"),
+        ("<context>lib/identity</context>", "item::unknown-key", "<before>lib/identity</before>"),
+        ("<context><before id=\"lib/identity\"/></context>", "item::missing", "<before>lib/identity</before>"),
+        ("<context><before>lib/identity, lib/x</before></context>", "syntax::reference", "one id here"),
+        ("<permissions><deny>x</deny></permissions>", "item::unknown-key", "not granted is denied"),
+        ("<permissions>all</permissions>", "item::invalid-value", "write `*` for everything"),
+    ] {
+        assert_one(&directive(project(), "leaf", "", metadata, "x"), code, help);
+    }
+}
+
+#[test]
+fn switches_and_lists_are_no_hosts_and_folders() {
+    let grant = |attribute: &str| {
+        let permissions = format!(
+            "<permissions><execute><tool {attribute}>rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">x</acknowledge></permissions>"
+        );
+        directive(project(), "leaf", "", &permissions, "x")
+    };
+    for (attribute, help) in [
+        ("net=\"true\"", "`*` for every host"),
+        ("net=\"All\"", "`*` for every host"),
+        ("net=\"none\"", "without `net`"),
+        ("net=\"a.com b.com\"", "`a.com,b.com`"),
+        ("net=\"a.com;b.com\"", "`a.com,b.com`"),
+    ] {
+        assert_one(&grant(attribute), "item::invalid-value", help);
+    }
+    assert_one(&grant("write=\"true\""), "capability::opens-nothing", "relative to the project");
+}
+
+#[test]
+fn pattern_with_wildcards_is_no_regular_expression() {
+    let found = |pattern: &str| {
+        let action = "action: {primary: fetch, item_type: knowledge, item_id: lib/identity}";
+        hooks(
+            project(),
+            &format!(
+                "hooks: [{{id: h, event: thread_started, condition: 'directive matches \"{pattern}\"', {action}}}]"
+            ),
+        )
+    };
+    for (pattern, meant) in [("b*", "^b.*$"), ("base/*", "^base/.*$"), ("team/**", "^team/.*$")] {
+        assert_one(&found(pattern), "hook::unknown-value", meant);
+    }
+    for pattern in ["^b", "ba*se", "bas.*", "base$"] {
+        assert_eq!(codes(&found(pattern)), Vec::<&str>::new(), "{pattern}");
+    }
+}
+
+#[test]
+fn grant_with_a_superfluous_part_has_a_suggestion() {
+    for (tool, meant) in [
+        ("rye.execute.tool.rye.bash.bash", "rye.execute.tool.rye.bash.bash"),
+        ("rye.bash.bash.yaml", "rye.execute.tool.rye.bash.bash"),
+        ("tools.rye.bash.bash", "rye.execute.tool.rye.bash.bash"),
+    ] {
+        let permissions = format!("<permissions><execute><tool>{tool}</tool></execute></permissions>");
+        let help = format!("did you mean `{meant}`?");
+        assert_one(&directive(project(), "leaf", "", &permissions, "x"), "capability::matches-nothing", &help);
+    }
+}
+
+#[test]
+fn tool_file_that_is_not_read_hides_its_grant() {
+    let permissions = "<permissions><execute><tool>count2</tool></execute></permissions>";
+    let tool = "description: Counts.\nkind: command\ncommand: [wc]\n";
+    let world = directive(project(), "leaf", "", permissions, "x").project(".ai/tools/count.yaml", tool);
+    assert_one(&world.project(".ai/tools/count2.json", "{}"), "item::stray", ".ai/tools/count2.yaml");
+    let reads = "description: Counts.\nkind: command\ncommand: [python, x, \"data.json\"]\n";
+    let world = project().project(".ai/tools/count.yaml", reads).project(".ai/tools/other.json", "{}");
+    assert_eq!(codes(&world), Vec::<&str>::new());
+}
+
+#[test]
+fn placeholder_of_a_tool_is_written_in_braces_and_quotes() {
+    let tool = |command: &str, more: &str| {
+        let parameters = "parameters: {type: object, properties: {file: {type: string}}}";
+        let text = format!("description: Counts.\nkind: command\ncommand: {command}\n{parameters}\n{more}");
+        project().project(".ai/tools/count.yaml", text)
+    };
+    assert_one(&tool("[wc, \"${file}\"]", ""), "item::invalid-value", "write `{file}`");
+    assert_one(&tool("[wc, \"${FILE}\"]", ""), "item::invalid-value", "write `{file}`");
+    assert_one(&tool("[wc, \"${OTHER}\"]", ""), "item::invalid-value", "environment: [OTHER]");
+    assert_one(&tool("[wc, {file}]", ""), "item::invalid-value", "`\"{file}\"`");
+    assert_one(&tool("[wc, \"{file}\"]", "environment: {TOKEN: x}\n"), "item::invalid-value", "environment: [TOKEN]");
+}
+
+#[test]
+fn key_with_the_name_of_an_event_is_the_event() {
+    let hook = "{id: h, type: thread_started, action: {primary: fetch, item_type: knowledge, item_id: lib/identity}}";
+    assert_one(&hooks(project(), &format!("hooks: [{hook}]")), "item::unknown-key", "did you mean `event`?");
+    let action = "{id: h, event: thread_started, action: {type: fetch, item_type: knowledge, item_id: lib/identity}}";
+    assert_one(&hooks(project(), &format!("hooks: [{action}]")), "item::unknown-key", "did you mean `primary`?");
+}
+
+#[test]
+fn template_with_a_foreign_placeholder_is_reported_once() {
+    for (body, code) in [
+        ("Do $ARGUMENT", "template::arguments"),
+        ("Do {{file}}", "template::placeholder"),
+        ("Do ${arg}", "template::placeholder"),
+    ] {
+        let text = format!("---\ndescription: d\nargument-hint: <file>\n---\n{body}\n");
+        assert_one(&project().project(".ai/prompts/fix.md", text), code, "$ARGUMENTS");
+    }
+    let shell = "---\ndescription: d\n---\nUse ${HOME}, `${dir}` and $${x}.\n";
+    assert_eq!(codes(&project().project(".ai/prompts/fix.md", shell)), Vec::<&str>::new());
+}
