@@ -80,8 +80,26 @@ fn main() -> ExitCode {
 /// Parses the command line. If the environment variable of an option is empty, the variable counts as unset.
 fn parse_arguments() -> Result<Args, clap::Error> {
     let mut command = without_empty_variables(help_examples::with_examples(Args::command()));
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    let matches =
+        command.try_get_matches_from_mut(std::env::args_os()).map_err(|error| with_graph_tip(error, &command))?;
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Adds a tip to the error of an unexpected word after `--graph`, whose value follows a `=`.
+fn with_graph_tip(mut error: clap::Error, command: &Command) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let words: Vec<String> = std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
+    let value = words.iter().skip_while(|word| *word != "--graph").nth(1);
+    let unexpected = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(value) = value
+        && (unexpected.as_ref() == Some(value) || words.last() == unexpected.as_ref())
+    {
+        let tip = format!("the language follows a `=`: `--graph={value}`");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        return error.with_cmd(command);
+    }
+    error
 }
 
 fn without_empty_variables(command: Command) -> Command {

@@ -45,12 +45,33 @@ fn path_in_project(requested: &Path, real: &Path, project: &Path) -> Result<Stri
     Ok(segments.collect::<Vec<_>>().join("/"))
 }
 
+/// Returns the id of the project's item that a path most likely means: its file name without the extension.
+fn nearest_item(path: &str, world: &dyn World) -> Option<String> {
+    let inside = path.rsplit_once(".ai/").map_or(path, |(_, inside)| inside);
+    let inside = ItemKind::ALL
+        .into_iter()
+        .find_map(|kind| inside.strip_prefix(kind.folder().trim_start_matches(".ai/")))
+        .unwrap_or(inside)
+        .trim_start_matches("./");
+    let stem = inside.rsplit_once('.').map_or(inside, |(stem, _)| stem);
+    let lists = ItemKind::ALL.into_iter().filter_map(|kind| world.list(kind).ok()).flatten();
+    let ids: Vec<String> =
+        lists.filter(|entry| entry.space == Space::Project).map(|entry| entry.id.to_string()).collect();
+    ids.iter().find(|id| *id == stem).cloned().or_else(|| closest(stem, ids.iter().map(String::as_str)))
+}
+
 /// Returns the project's files of the items with the id `requested`, of every kind. Fails if the project has no such
 /// item. `error` is the reason why `requested` cannot be opened as a path, for the message about a text that is not an
 /// id either.
 fn files_of_id(requested: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<String>, CommandError> {
     let shown = requested.display().to_string();
-    let unknown = || CommandError::usage(format!("`{shown}` cannot be opened: {error}"));
+    let unknown = || {
+        let failure = CommandError::usage(format!("`{shown}` cannot be opened: {error}"));
+        match nearest_item(&shown, world) {
+            Some(near) => failure.with_help(format!("did you mean `{near}`?")),
+            None => failure,
+        }
+    };
     let id = requested.to_str().and_then(|text| ItemId::parse(text).ok()).ok_or_else(unknown)?;
     let mut found = Vec::new();
     let mut near = Vec::new();

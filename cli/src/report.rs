@@ -43,6 +43,8 @@ struct ExplainHint {
 
 /// Maximum number of codes in the hint at the end of a command.
 const MAX_EXPLAINED_CODES: usize = 5;
+/// Maximum number of warnings that a command prints whose subject is not the check.
+const MAX_BRIEF_WARNINGS: usize = 5;
 
 /// Returns the first sentence of the page of a diagnostic code, with its period.
 pub fn first_sentence(page: &str) -> String {
@@ -132,6 +134,28 @@ impl Printer {
     /// Prints every diagnostic to stderr. JSON output contains them in the result instead.
     pub fn diagnostics(&self, diagnostics: &Diagnostics, sources: &Sources) {
         let text = self.format_diagnostics(diagnostics.iter().map(|one| (one, one.severity())), sources);
+        write!(anstream::stderr().lock(), "{text}").ok();
+    }
+
+    /// Prints the diagnostics of a plan to stderr, for commands whose subject is not the check: errors in full, each
+    /// warning as one line, and no advice. `rye check` prints all of them in full.
+    pub fn brief_diagnostics(&self, diagnostics: &Diagnostics, sources: &Sources) {
+        let errors = diagnostics.iter().filter(|one| one.is_error()).map(|one| (one, Severity::Error));
+        let mut text = self.format_diagnostics(errors, sources);
+        let warnings: Vec<&Diagnostic> = diagnostics.iter().filter(|one| one.severity() == Severity::Warning).collect();
+        if self.quiet || self.format == Format::Json || warnings.is_empty() {
+            write!(anstream::stderr().lock(), "{text}").ok();
+            return;
+        }
+        for one in warnings.iter().take(MAX_BRIEF_WARNINGS) {
+            let plain = diagnostic::render_plain(one, Severity::Warning, sources);
+            let line = plain.lines().next().unwrap_or_default();
+            text.push_str(&if self.format == Format::Human { wrap::fold_for_stderr(line) } else { line.to_owned() });
+            text.push('\n');
+        }
+        let more = warnings.len().saturating_sub(MAX_BRIEF_WARNINGS);
+        let more = if more == 0 { String::new() } else { format!("further warnings: {more}; ") };
+        text.push_str(&format!("note: {more}`rye check` prints the warnings in full\n"));
         write!(anstream::stderr().lock(), "{text}").ok();
     }
 

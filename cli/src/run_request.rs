@@ -117,6 +117,12 @@ impl RunRequestArgs {
     pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<CompileRequest, CommandError> {
         let mut request = CompileRequest::new(directive);
         let model = self.model.clone().or_else(|| std::env::var(MODEL_VARIABLE).ok().filter(|model| !model.is_empty()));
+        if let Some(text) = model.as_deref().filter(|text| text.split('/').any(|part| part.trim().is_empty())) {
+            let failure = CommandError::usage(format!("`{}` names no model", text.escape_debug()));
+            return Err(failure.with_help(
+                "write a tier, the id of a model, or `PROVIDER/MODEL`; `rye providers list` lists the models",
+            ));
+        }
         request.model = ModelOverride::of_user(model);
         for limit in &self.limit {
             let (name, value) = split_name_value("limit", limit)?;
@@ -223,6 +229,12 @@ fn read_json_object(from: &str) -> Result<Map<String, Value>, CommandError> {
         }
     })?;
     let value = parse_json(text.trim_start_matches('\u{feff}'));
+    if let Some(name) = repeated_key(text.trim_start_matches('\u{feff}')) {
+        return Err(CommandError::usage(format!(
+            "the inputs in `{place}` have the name `{}` twice",
+            name.escape_debug()
+        )));
+    }
     match value.map_err(|error| CommandError::usage(format!("the inputs in `{place}` are not valid JSON: {error}")))? {
         Value::Object(values) => Ok(values),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -231,6 +243,29 @@ fn read_json_object(from: &str) -> Result<Map<String, Value>, CommandError> {
             )))
         }
     }
+}
+
+/// Returns the first key that a JSON object has twice; `None` if the text is no JSON object, or has no such key.
+fn repeated_key(text: &str) -> Option<String> {
+    struct Keys;
+    impl<'de> serde::de::Visitor<'de> for Keys {
+        type Value = Option<String>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let (mut seen, mut repeated) = (std::collections::BTreeSet::new(), None);
+            while let Some((key, _)) = map.next_entry::<String, serde::de::IgnoredAny>()? {
+                if !seen.insert(key.clone()) {
+                    repeated.get_or_insert(key);
+                }
+            }
+            Ok(repeated)
+        }
+    }
+    serde::Deserializer::deserialize_map(&mut serde_json::Deserializer::from_str(text), Keys).ok().flatten()
 }
 
 /// Returns the input types that a directive and its extends parents declare. The declaration nearest to the directive
@@ -266,6 +301,14 @@ fn parse_typed(declared: Option<FieldType>, text: &str) -> Value {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn repeated_keys_of_inputs_are_found() {
+        assert_eq!(repeated_key("{\"f\": 1, \"g\": {}, \"f\": 2}").as_deref(), Some("f"));
+        for text in ["{\"f\": {\"a\": 1}, \"g\": {\"a\": 1}}", "{}", "[1]", "{\"f\": 1, \"f\""] {
+            assert_eq!(repeated_key(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn item_path_suggests_its_id() {

@@ -273,3 +273,43 @@ fn sarif_rules_have_the_properties_of_code_scanning() {
         }
     }
 }
+
+#[test]
+fn warnings_of_a_run_are_one_line_each() {
+    let place = TestProject::own();
+    let grant = "<metadata><permissions><execute><tool>no.such</tool></execute></permissions></metadata>";
+    place.write(
+        ".ai/directives/talk.md",
+        &format!("Talks.\n\n```xml\n<directive name=\"talk\">{grant}</directive>\n```\n\nTalk.\n"),
+    );
+    let checked = place.rye(&["check"]).stderr;
+    assert!(checked.contains("no item has such an id"), "{checked}");
+    let planned = place.rye(&["plan", "talk"]).stderr;
+    assert_eq!(planned.matches("warning[rye::capability::matches-nothing]").count(), 1, "{planned}");
+    assert!(planned.contains("`rye check` prints the warnings in full"), "{planned}");
+    assert!(!planned.contains("no item has such an id"), "{planned}");
+    let quiet = place.rye(&["plan", "talk", "-q"]).stderr;
+    assert!(!quiet.contains("matches-nothing"), "{quiet}");
+}
+
+#[test]
+fn slips_of_a_command_line_have_a_help() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", "Talks.\n\n```xml\n<directive name=\"talk\"/>\n```\n\nTalk.\n");
+    for (words, part) in [
+        (&["plan", "talk", "--graph", "svg"][..], "`--graph=svg`"),
+        (&["plan", "--graph", "svg", "talk"], "`--graph=svg`"),
+        (&["plan", "talk", "--model", "anthropic/"], "names no model"),
+        (&["check", "talk.md"], "did you mean `talk`?"),
+        (&["check", ".ai/directives/tlk.md"], "did you mean `talk`?"),
+        (&["new", "knowledge", "x", "--language", "python"], "for tools only"),
+        (&["fetch", "-s", "a", "--limit", "100"], "1..=50"),
+    ] {
+        let ran = place.rye(words);
+        assert_eq!(ran.code, Some(2), "{words:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(part), "{words:?}: {}", ran.stderr);
+    }
+    let unknown = place.rye(&["plan", "talk", "--all", "--input", "n=1"]);
+    assert!(unknown.stderr.contains("`talk` has no input `n`"), "{}", unknown.stderr);
+    assert_eq!(place.rye(&["threads", "list", "--status", "done"]).code, Some(0));
+}

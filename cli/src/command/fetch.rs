@@ -41,7 +41,7 @@ pub struct FetchArgs {
     #[arg(long, value_name = "PATTERN", requires = "query")]
     scope: Option<String>,
     /// Maximum number of hits (default 10, at most 50)
-    #[arg(long, value_name = "N", requires = "query", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", requires = "query", value_parser = clap::value_parser!(u64).range(1..=50))]
     limit: Option<u64>,
     /// Copy the item's file into this space instead of printing it; the copy shadows lower spaces
     #[arg(long, value_enum, value_name = "SPACE", requires = "id")]

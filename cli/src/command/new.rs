@@ -31,9 +31,9 @@ pub struct NewArgs {
     /// The id: folders and a name, `project/count`
     #[arg(value_name = "ID")]
     id: String,
-    /// The language of a tool
-    #[arg(long, value_enum, value_name = "LANGUAGE", default_value_t = ToolLanguageArg::Command)]
-    language: ToolLanguageArg,
+    /// The language of a tool (default: `command`)
+    #[arg(long, value_enum, value_name = "LANGUAGE")]
+    language: Option<ToolLanguageArg>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,11 +72,14 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         NewItemKind::Knowledge => ItemKind::Knowledge,
         NewItemKind::Tool => ItemKind::Tool,
     };
+    if args.language.is_some() && kind != ItemKind::Tool {
+        return Err(CommandError::usage(format!("`--language` is for tools only, not for {} items", kind.as_str())));
+    }
     let id = parse_item_id(&args.id, kind)?;
     let (extension, text) = match args.kind {
         NewItemKind::Directive => ("md", templates::directive_template(&id)),
         NewItemKind::Knowledge => ("md", templates::knowledge_template(&id)),
-        NewItemKind::Tool => templates::tool_template(&id, args.language),
+        NewItemKind::Tool => templates::tool_template(&id, args.language.unwrap_or(ToolLanguageArg::Command)),
     };
     // With another extension, the id would have two files, which is an error.
     let found = spaces.open()?.candidates(kind, &id)?;

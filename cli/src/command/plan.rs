@@ -90,6 +90,15 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     let mut request = args.call.request(id, &world)?;
     request.mode = args.mode();
     if args.all {
+        // A name that no context declares is reported once, not as a context without a plan.
+        if args.call.has_inputs() {
+            let mut sources = Sources::default();
+            let found = compile_with_sources(&world, &request, &mut sources).diagnostics;
+            if found.iter().any(|one| one.code() == "interface::unknown-input" && one.labels().is_empty()) {
+                print_no_plan(requested, &found, &sources, report)?;
+                return Ok(Exit::Failed);
+            }
+        }
         return matrix::run(&world, &request, report);
     }
     let request = if args.unknown_inputs { request } else { request.with_default_inputs(&world) };
@@ -134,12 +143,12 @@ fn print_prompt(
     match global.format {
         OutputFormat::Json => report.json(&render::prompt::collect(compilation))?,
         OutputFormat::Human => {
-            report.diagnostics(diagnostics, &compilation.sources);
+            report.brief_diagnostics(diagnostics, &compilation.sources);
             let text = render::prompt::render(compilation, wrap::fold_width(OutputStream::Out));
             report.line(printable(&text).trim_end())?;
         }
         OutputFormat::Plain => {
-            report.diagnostics(diagnostics, &compilation.sources);
+            report.brief_diagnostics(diagnostics, &compilation.sources);
             report.line(printable(&render::prompt::render_bare(compilation)).trim_end())?;
         }
         OutputFormat::Html | OutputFormat::Markdown | OutputFormat::Sarif | OutputFormat::Github => {
@@ -164,7 +173,7 @@ fn show(
             report.json(&render::json::render(compilation, shown).with_summary(summary))
         }
         Format::Human | Format::Plain => {
-            report.diagnostics(diagnostics, &compilation.sources);
+            report.brief_diagnostics(diagnostics, &compilation.sources);
             report.text(printable(&render::text::render(compilation, &summary)).trim_end())
         }
     }

@@ -205,7 +205,7 @@ pub fn compile_directive(
             let mut diagnostics = of_own_files(checked.diagnostics, &compilation.sources);
             // At a terminal, the approval request of the call appears instead of this warning.
             diagnostics.retain(|one| one.code() != "capability::unacknowledged" || !ask::has_terminal(report.format()));
-            report.diagnostics(&diagnostics, &compilation.sources);
+            report.brief_diagnostics(&diagnostics, &compilation.sources);
             world.signature_policy().map_err(|error| CommandError::failed(error.to_string()))?;
             trust::require_trust(&compilation.trust_requirements, is_scripted, &world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))

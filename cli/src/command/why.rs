@@ -243,7 +243,10 @@ fn merge_answers(
                     })
                     .collect(),
             });
-            answer.directives.push(directive.clone());
+            // A plan can have an answer twice, for example about a tool of two layers.
+            if answer.directives.last() != Some(&directive) {
+                answer.directives.push(directive.clone());
+            }
         }
     }
     let suggestion = closest(&thing, near.iter().map(String::as_str));

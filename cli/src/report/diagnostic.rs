@@ -67,13 +67,25 @@ impl DiagnosticOutput {
                 text: label.text,
             })
         });
+        let mut labels: Vec<LabelOutput> = labels.collect();
+        // A diagnostic of a whole file is shown at the start of the file.
+        if labels.is_empty() {
+            labels.extend(diagnostic.file().map(|file| LabelOutput {
+                file: file.to_owned(),
+                line: 1,
+                column: 1,
+                end_line: 1,
+                end_column: 1,
+                text: "the whole file".to_owned(),
+            }));
+        }
         Self {
             code: diagnostic.full_code(),
             severity: severity_name(diagnostic.severity()).to_owned(),
             message: diagnostic.message(),
             help: diagnostic.help(),
             file: diagnostic.file().map(str::to_owned),
-            labels: labels.collect(),
+            labels,
             fix: fix_edits(diagnostic, sources),
         }
     }

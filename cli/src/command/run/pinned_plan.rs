@@ -56,7 +56,7 @@ pub fn compile_pinned(
         let failure = CommandError::failed(format!("`{path}` was edited: its content does not match its `plan_id`"));
         return Err(CommandError { exit: Exit::Refused, ..failure }.with_help(difference_lines(&planned, &current)));
     }
-    report.diagnostics(&checked.diagnostics, &compilation.sources);
+    report.brief_diagnostics(&checked.diagnostics, &compilation.sources);
     trust::require_trust(&compilation.trust_requirements, is_scripted, &world, spaces, report)?;
     Ok(Ok(Box::new(compilation)))
 }

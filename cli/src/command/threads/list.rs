@@ -47,9 +47,13 @@ pub struct ListArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StatusFilter {
     Created,
+    #[value(alias = "active")]
     Running,
+    #[value(aliases = ["done", "finished", "complete", "success"])]
     Completed,
+    #[value(aliases = ["failed", "failure"])]
     Error,
+    #[value(alias = "canceled")]
     Cancelled,
     Killed,
     Continued,
