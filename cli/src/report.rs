@@ -155,7 +155,7 @@ impl Printer {
         }
         let more = warnings.len().saturating_sub(MAX_BRIEF_WARNINGS);
         let more = if more == 0 { String::new() } else { format!("further warnings: {more}; ") };
-        text.push_str(&format!("note: {more}`rye check` prints the warnings in full\n"));
+        text.extend([format!("note: {more}`rye check` prints the warnings in full\n")]);
         write!(anstream::stderr().lock(), "{text}").ok();
     }
 

@@ -473,18 +473,18 @@ fn refusals_over_http_are_json_rpc_errors_and_repeated_headers_are_refused() {
     let token = ("authorization", server.authorization.as_deref().unwrap());
     let ping = request(1, "ping", &json!({})).to_string();
     let own = ("mcp-session-id", session.id.as_str());
-    let requests: [(&str, &[(&str, &str)], &str); 8] = [
-        ("PUT", &[token, own], "405"),
-        ("POST", &[token, own, ("accept", "text/html")], "406"),
-        ("POST", &[token, own, ("content-type", "text/plain")], "415"),
-        ("POST", &[token, ("mcp-session-id", "unknown")], "404"),
-        ("DELETE", &[token, ("mcp-session-id", "unknown")], "404"),
-        ("POST", &[token, token, own], "400"),
-        ("POST", &[token, own, ("host", "127.0.0.1"), ("host", "evil.test")], "400"),
-        ("POST", &[token, own, ("origin", "http://evil.test"), ("origin", "http://localhost")], "400"),
+    let requests = [
+        ("PUT", vec![token, own], "405"),
+        ("POST", vec![token, own, ("accept", "text/html")], "406"),
+        ("POST", vec![token, own, ("content-type", "text/plain")], "415"),
+        ("POST", vec![token, ("mcp-session-id", "unknown")], "404"),
+        ("DELETE", vec![token, ("mcp-session-id", "unknown")], "404"),
+        ("POST", vec![token, token, own], "400"),
+        ("POST", vec![token, own, ("host", "127.0.0.1"), ("host", "evil.test")], "400"),
+        ("POST", vec![token, own, ("origin", "http://evil.test"), ("origin", "http://localhost")], "400"),
     ];
     for (method, headers, status) in requests {
-        let answer = server.send(method, "/mcp", headers, ping.as_bytes());
+        let answer = server.send(method, "/mcp", &headers, ping.as_bytes());
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{method} {headers:?}: {answer}");
         assert!(body.contains(r#""jsonrpc":"2.0""#) && body.contains(r#""error""#), "{method} {headers:?}: {answer}");

@@ -6,7 +6,7 @@ mod matrix;
 pub mod routes;
 
 use clap::Args;
-use rye_compiler::compile::Compilation;
+use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::drawing::Drawing;
 use rye_compiler::plan::PlanMode;

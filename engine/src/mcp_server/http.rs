@@ -338,7 +338,7 @@ async fn as_json_rpc(response: Response<HttpBody>) -> Response<HttpBody> {
     let text = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
     let mut text = String::from_utf8_lossy(&text).into_owned();
     if text.is_empty() {
-        text = head.status.canonical_reason().unwrap_or("the request is refused").to_owned();
+        text.push_str(head.status.canonical_reason().unwrap_or("the request is refused"));
     }
     let mut refusal = error_response(head.status, &MessageError::refused(text));
     for (name, value) in &head.headers {
