@@ -58,9 +58,10 @@ def sample(seed):
         for found in re.finditer(r"((?:^ *//[/!].*\n)+)((?:^ *#\[.*\n)*)(.*)", code, re.MULTILINE):
             text = re.sub(r"\s*//[/!] ?", " ", found[1]).strip()
             comments.append(f"{name}:{code[:found.start()].count(chr(10)) + 1} {text} => {found[3].strip()}")
-        for found in re.finditer(r'"((?:[^"\\\n]|\\.|\\\n)*)"', re.sub(r"//.*", "", code)):
-            if found[1].count(" ") > 3:
-                messages.append(f"{name} " + re.sub(r"\\\n\s*", "", found[1]))
+        for found in re.finditer(r'(reason = )?"((?:[^"\\\n]|\\.|\\\n)*)"', re.sub(r"//.*", "", code)):
+            # The reason of a lint exception is not shown to users.
+            if found[2].count(" ") > 3 and not found[1]:
+                messages.append(f"{name} " + re.sub(r"\\\n\s*", "", found[2]))
     draw = random.Random(seed)
     print(*draw.sample(comments, 100), "", *draw.sample(messages, 50), sep="\n")
 

@@ -463,7 +463,7 @@ fn typed_commands_work_at_the_terminal_and_a_fork_returns_the_text_of_its_prompt
         rows.iter().filter(|row| row.starts_with("prompt 2 ")).count() == 2 && rows.iter().any(|row| row == ">")
     });
     terminal.press("/cost\r");
-    terminal.wait_for("3 turns, ");
+    terminal.wait_for("turns 3, ");
     terminal.press("/model\r");
     terminal.wait_for("/model needs a tier");
     terminal.press("/exit\r");
@@ -521,7 +521,7 @@ fn incomplete_row_is_shown_and_the_reply_after_an_interruption_is_printed_once()
     terminal.wait_until("the first words", |rows| rows.iter().any(|row| row.starts_with("one two") && row != words));
     terminal.press("\x1b");
     wait_idle(&terminal, 1);
-    assert!(terminal.rows().iter().any(|row| row.contains("of this is assumed")), "{:?}", terminal.rows());
+    assert!(terminal.rows().iter().any(|row| row.contains("of the cost is assumed")), "{:?}", terminal.rows());
     terminal.press("again\r");
     wait_idle(&terminal, 2);
     terminal.press("\x04");

@@ -224,7 +224,7 @@ fn diagnostics_of_whole_files_have_a_location() {
     let fingerprint = result["partialFingerprints"]["ryeDiagnostic/v1"].as_str().unwrap();
     assert_eq!((fingerprint.len(), fingerprint.ends_with(":1")), (18, true), "{fingerprint}");
     let done = place.rye(&["check", "--format", "github"]);
-    assert!(done.stdout.starts_with("::error file=.ai/hooks.yaml,title="), "{}", done.stdout);
+    assert!(done.stdout.starts_with("::error file=.ai/hooks.yaml,line=1,"), "{}", done.stdout);
 }
 
 #[test]
@@ -283,11 +283,11 @@ fn warnings_of_a_run_are_one_line_each() {
         &format!("Talks.\n\n```xml\n<directive name=\"talk\">{grant}</directive>\n```\n\nTalk.\n"),
     );
     let checked = place.rye(&["check"]).stderr;
-    assert!(checked.contains("no item has such an id"), "{checked}");
+    assert!(checked.contains("no item id matches"), "{checked}");
     let planned = place.rye(&["plan", "talk"]).stderr;
     assert_eq!(planned.matches("warning[rye::capability::matches-nothing]").count(), 1, "{planned}");
     assert!(planned.contains("`rye check` prints the warnings in full"), "{planned}");
-    assert!(!planned.contains("no item has such an id"), "{planned}");
+    assert!(!planned.contains("no item id matches"), "{planned}");
     let quiet = place.rye(&["plan", "talk", "-q"]).stderr;
     assert!(!quiet.contains("matches-nothing"), "{quiet}");
 }

@@ -281,7 +281,7 @@ fn change_that_widens_the_plan_for_other_inputs_exits_with_3() {
         let place = repository_with_input(write);
         let done = place.rye(&["plan", "a", "--diff", "HEAD"]);
         assert_eq!(done.code, Some(3), "{what}: {}{}", done.stdout, done.stderr);
-        assert!(done.stderr.contains(r#"compared here with the inputs {"m":"x"}"#), "{what}: {}", done.stderr);
+        assert!(done.stderr.contains(r#"inputs compared here: {"m":"x"}"#), "{what}: {}", done.stderr);
         assert!(done.stdout.contains("widened"), "{what}: {}", done.stdout);
         git(&place, &["commit", "-qam", "two"]);
         let back = place.rye(&["plan", "a", "--diff", "HEAD..HEAD~1"]);

@@ -119,7 +119,7 @@ fn newer_transcript_format_is_rejected() {
     }
     let done = place.rye(&["threads", "verify", &id]);
     assert_eq!(done.code, Some(1));
-    assert!(done.stdout.contains("a newer `rye` is needed"), "{}", done.stdout);
+    assert!(done.stdout.contains("install a newer `rye`"), "{}", done.stdout);
     // The other files are unchanged.
     place.write(&path, &record);
     place.run_ok(&["threads", "verify", "--strict"]);

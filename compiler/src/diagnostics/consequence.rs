@@ -229,8 +229,8 @@ fn grants_of_unread_tools(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_hidden(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the acknowledgements without effect in a file with a blocked grant: the tier of the blocked grant may change
-/// with its correction.
+/// Returns the indexes of the diagnostics that report an acknowledgement without effect in a file with a blocked grant.
+/// A correction of the grant may change its risk tier, so that the acknowledgement has an effect.
 fn acknowledgements_of_blocked_grants(all: &[Diagnostic]) -> BTreeSet<usize> {
     let blocked: BTreeSet<SourceId> = all
         .iter()
@@ -305,8 +305,8 @@ fn repeated_costs_of_a_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_repeated(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the reports of unused inputs of a file whose body has only one placeholder that names no input, `$ARGUMENTS`:
-/// the placeholder stands for the inputs.
+/// Returns the reports of unused inputs in files where `$ARGUMENTS` is the only text that looks like a placeholder but
+/// is none: the author means it to stand for the inputs.
 fn inputs_of_foreign_placeholders(all: &[Diagnostic]) -> BTreeSet<usize> {
     let lookalikes = || {
         all.iter().filter_map(|one| match one {

@@ -44,8 +44,8 @@ pub struct PaletteEntry {
     openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
 }
 
-/// The schema of a tool, and the size of the tool's definition in one form. Holding the schema keeps its address valid
-/// as a key.
+/// The schema of a tool, and the size of the tool's definition in one [`DefinitionForm`]. Holding the schema keeps its
+/// address valid as a key.
 type SharedDefinition = (Arc<Value>, TextSize);
 
 /// The three properties that determine the size of a tool definition: the wire's dialect (`None` if the wire sends no

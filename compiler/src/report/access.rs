@@ -1,6 +1,6 @@
 //! The access of a thread: the files, programs, hosts and directives that its own calls and its hooks can write, run,
-//! reach and start. An upper bound: a call may still need an approval, or be refused by a hook. The grants of the spawn
-//! chain bound started threads.
+//! reach and start. An upper bound: a call may still need an approval, or be refused by a hook. The access of threads
+//! that the thread starts is not included; the grants of their spawn chain bound it.
 
 use std::collections::BTreeSet;
 

@@ -19,8 +19,8 @@ pub struct RoutedPlan {
 }
 
 /// Compiles a directive for each route that its unknown inputs leave open; once if the route is certain. The result has
-/// no value if the directive has errors, or if the request has inputs that do not decide the route. `shown` receives the
-/// sources that the diagnostics refer to.
+/// no value if the directive has errors, if the request sets some inputs but not those that decide the route, or if the
+/// inputs have too many combinations. `shown` receives the sources that the diagnostics refer to.
 pub fn compile_routes(world: &dyn World, request: &CompileRequest, shown: &mut Sources) -> Checked<Vec<RoutedPlan>> {
     let compiled = compile_with_sources(world, request, shown);
     if let Some(compilation) = compiled.value {

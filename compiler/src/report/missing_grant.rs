@@ -22,8 +22,7 @@ const MAX_GRANTS: usize = 3;
 struct Action {
     primary: Primary,
     item_type: ItemType,
-    /// The id, with dots in place of slashes; `None` if the capability names no item, as the capability of a query
-    /// does.
+    /// The id, with dots in place of slashes; `None` if the capability names no item (the capability of a query).
     id: Option<String>,
 }
 
@@ -193,7 +192,7 @@ mod tests {
     fn lack_names_the_first_difference() {
         let wanted = "rye.execute.tool.rye.bash.bash";
         for (pattern, text) in [
-            ("rye.fetch.tool.rye.bash.bash", "allows to fetch, not to execute"),
+            ("rye.fetch.tool.rye.bash.bash", "grants the primary fetch, not execute"),
             ("rye.execute.directive.*", "grants items of the kind directive, not tool"),
             ("rye.execute.tool.rye.file-system.*", "has `file-system.*` where `bash.bash` is needed"),
             ("rye.execute.tool.rye.bash", "lacks `bash` at its end"),

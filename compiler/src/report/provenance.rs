@@ -88,8 +88,8 @@ pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationS
     steps
 }
 
-/// Returns the steps that explain the declaration of an origin: the verdict of the hook that declares it, or the links
-/// from the declaring directive to the last directive of the chain. Empty for other declarations.
+/// Returns the steps that explain why the plan contains what `origin` declares: if a hook declares it, the steps of the
+/// hook; if a directive does, the `extends` links from this directive to the leaf. Empty for any other origin.
 fn derive_declaration(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let OriginCause::Declared(kind) = &origin.cause else { return Vec::new() };
     match kind {

@@ -135,7 +135,7 @@ const INTERPRETERS: [&str; 22] = [
     "tclsh",
     "tsx",
 ];
-/// Launchers whose script arguments edit or select lines, and are not read as shell commands.
+/// Launchers that edit or select lines by a script in an argument. The script is not read as shell commands.
 const EDITORS: [&str; 4] = ["awk", "gawk", "mawk", "sed"];
 /// Launchers that execute commands from their standard input if no argument names a file or a text.
 const SHELLS: [&str; 12] =

@@ -33,7 +33,7 @@ pub enum BoundCause {
     Fraction,
     /// The fact counts the attempts of a call, and retries have a maximum.
     Retries,
-    /// The fact counts tokens of one context window, and the provider files state the sizes of the windows.
+    /// The fact counts tokens of one context window, whose size the provider file of the model states.
     Windows,
     /// The assumption that no turn uses several times the token limit.
     Overshoot,

@@ -28,7 +28,7 @@ pub(super) struct FolderCache {
 
 enum FolderNames {
     Missing,
-    /// The names, each true for a file that is reached through a link.
+    /// The names in the folder. The value is true if a link leads to the file, or may lead to it.
     Listed(BTreeMap<Box<str>, bool>),
     /// The names are not known: the folder is too large, or its names cannot be read.
     Unknown,

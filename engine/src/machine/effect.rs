@@ -136,8 +136,8 @@ pub struct HookBounds {
     pub limits: PlanLimits,
     /// Children so far, including children of hooks.
     pub spawned: u64,
-    /// Worst-case cost of one more turn of the thread, in nano-dollars. The child cannot reserve this amount. 0 at the
-    /// hook points of the thread's end.
+    /// Nano-dollars that are kept for the thread itself and that the child cannot reserve: the worst-case cost of one
+    /// more turn. 0 at the hook points of the thread's end.
     pub turn_reserve: u64,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,

@@ -77,7 +77,7 @@ impl<R> PendingPrompts<R> {
         Vec::new()
     }
 
-    /// Moves the message that the model reads from the queue to the delivered messages.
+    /// Moves the oldest queued message of `source` to the delivered messages, because the model has read it.
     fn read(&mut self, source: MessageSource) {
         let delivery = match source {
             MessageSource::Prompt => Delivery::Prompt,

@@ -20,7 +20,7 @@ use crate::present::event::event_view;
 pub enum ExportFormat {
     /// Prompts, calls and replies as Markdown.
     Markdown,
-    /// A page without scripts, with the same parts.
+    /// Prompts, calls and replies as an HTML page without scripts.
     Html,
     /// Every event of the session's threads.
     JsonLines,

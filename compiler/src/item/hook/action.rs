@@ -266,8 +266,8 @@ impl ActionReader<'_> {
         data::read_count(self.found, key, &node)
     }
 
-    /// Reads a count. A count of 0 is reported with the reason `why`, but returned. `None` if the field is missing or
-    /// no count.
+    /// Reads a count. `None` if the field is missing or is not a count. A count of 0 is returned too, but is reported
+    /// with the reason `why`.
     fn positive_count(&mut self, key: &str, why: &str) -> Option<u64> {
         let count = self.count(key)?;
         if let (0, Some(node)) = (count, self.get(key)) {

@@ -245,7 +245,8 @@ fn format_example(answer: &Implication) -> String {
     }
 }
 
-/// Returns true if the result of an executed item has an effect at an event.
+/// Returns true if the result of an item that a hook executes can change the outcome of `event`, for example block a
+/// call.
 fn may_answer(event: HookPoint) -> bool {
     match hook_point::row_of(event).mode {
         Mode::FirstBlock | Mode::Chain | Mode::Control | Mode::FirstMatch => true,

@@ -272,8 +272,8 @@ pub fn compare_files(trees: &DiffSides<'_>, found: &PlanDiff, named: &BTreeSet<S
     changes
 }
 
-/// Returns true if a change in `found` concerns the changed item itself: a tool that was compared, or knowledge whose
-/// text is sent.
+/// Returns true if `found` already lists a change of the item that `read` names: a change of the tool, or of the
+/// knowledge's text in the prompt.
 fn is_explained(read: &ManifestEntry, found: &PlanDiff) -> bool {
     match read.kind {
         ItemKind::Tool => {

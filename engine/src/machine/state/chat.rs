@@ -184,7 +184,8 @@ impl ThreadState {
         current.is_some() && current == continued
     }
 
-    /// Returns true if the message of the current prompt is the first of the queue.
+    /// Returns true if the message of the current prompt is not delivered yet; it is then the first of the queue. False
+    /// for a prompt that started in the continued thread, because its message is never in the queue.
     pub fn is_prompt_queued(&self) -> bool {
         let current = self.chat.as_ref().and_then(|chat| chat.current);
         current.is_some_and(|current| !current.is_delivered) && !self.is_prompt_continued()

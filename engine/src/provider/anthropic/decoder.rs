@@ -251,8 +251,8 @@ impl AnthropicDecoder {
     }
 
     /// Appends a piece to the block with this index, or to the last block if the event has no index. Returns the delta
-    /// to display; `None` if nothing of the piece is displayed. If the kind of the piece does not fit the block, the
-    /// piece is ignored and its kind is named as unread.
+    /// to display; `None` if nothing of the piece is displayed. A piece whose kind does not fit the block is ignored,
+    /// and its kind is added to `unread`.
     fn apply_delta(&mut self, index: Option<u64>, kind: &str, more: String) -> Option<Delta> {
         let key = match index {
             Some(index) => self.key_of(index).unwrap_or((index, 0)),

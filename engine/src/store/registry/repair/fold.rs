@@ -31,7 +31,7 @@ pub struct FoldedThread {
     pub can_take_over: bool,
     /// Time of the first line, and spend limit in nano-dollars at that time.
     pub opened: (i64, u64),
-    /// Spawn limit at that time.
+    /// Spawn limit at the time of the first line.
     pub opened_spawns: u64,
 }
 
