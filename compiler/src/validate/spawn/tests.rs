@@ -191,7 +191,10 @@ fn children_are_compared_with_the_budget_of_their_parent_in_the_chain() {
         [("a", top(spend), "", START_B), ("b", ALL, "", both), ("k1", kid, "", "x"), ("k2", kid, "", "x")]
     };
     let messages = spawn_messages(&family("0.30"), "");
-    assert!(messages.len() == 1 && messages[0].starts_with("spawn::over-budget: the children of `b` (2)"), "{messages:?}");
+    assert!(
+        messages.len() == 1 && messages[0].starts_with("spawn::over-budget: the children of `b` (2)"),
+        "{messages:?}"
+    );
     assert_eq!(spawn_codes(&family("0.45"), ""), NOTHING);
 }
 
