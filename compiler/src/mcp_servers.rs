@@ -4,6 +4,7 @@
 mod drift;
 mod mcp_json;
 mod report;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::tool_spec::ServerSandbox;
 use crate::world::{ItemKind, hex};
 pub use drift::{ConfiguredServers, ServerDrift};
 pub use report::{check_servers, report_drift};
+use values::{read_string_map, read_strings};
 
 /// Default timeout of a call.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -450,14 +452,14 @@ fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
                 return Err(ServerFault::at(args, message));
             }
             check_single_program(command)?;
-            let mut all = strings(command, "command")?;
+            let mut all = read_strings(command, "command")?;
             if let Some(args) = node.get("args") {
-                all.extend(strings(args, "args")?);
+                all.extend(read_strings(args, "args")?);
             }
             if all.first().is_none_or(String::is_empty) {
                 return Err(ServerFault::at(command, "`command` names no program"));
             }
-            let environment = map(node.get("env").or_else(|| node.get("environment")), "env")?;
+            let environment = read_string_map(node.get("env").or_else(|| node.get("environment")), "env")?;
             let sandbox = read_openings(node)?;
             if sandbox.is_some()
                 && let Some(name) = environment.keys().find(|name| controls_the_loader(name))
@@ -493,7 +495,7 @@ fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
             if authority.contains("${") || !Url::parse(url).is_ok_and(|url| url.has_host()) {
                 return Err(fault_of_url(format!("`{url}` must have a valid host, written without a variable")));
             }
-            Ok(McpTransport::Http { url: url.to_owned(), headers: map(node.get("headers"), "headers")? })
+            Ok(McpTransport::Http { url: url.to_owned(), headers: read_string_map(node.get("headers"), "headers")? })
         }
         (None, None) => {
             let near = node.entries().iter().find_map(|entry| {
@@ -541,7 +543,7 @@ fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, ServerFault> {
     if !matches!(needs.kind, Kind::Map(_)) || needs.entries().iter().any(|e| !known(&e.key.node)) {
         return Err(ServerFault::at(needs, "`needs` must be a mapping with `read`, `write` and `net` only"));
     }
-    let list = |key: &str| needs.get(key).map_or(Ok(Vec::new()), |node| strings(node, key));
+    let list = |key: &str| needs.get(key).map_or(Ok(Vec::new()), |node| read_strings(node, key));
     let openings = SandboxOpenings { write: list("write")?, net: list("net")?, read: list("read")? };
     if openings.read.iter().any(|path| !(path.starts_with('/') || path.starts_with("~/"))) {
         let message = "`read` needs paths that start with `/` or `~/`; the project is always readable";
@@ -561,43 +563,4 @@ fn controls_the_loader(name: &str) -> bool {
 fn quoted(part: &str) -> String {
     let plain = !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_./:@=+,${}%^~".contains(c));
     if plain { part.to_owned() } else { serde_json::Value::from(part).to_string() }
-}
-
-fn strings(node: &Node, key: &str) -> Result<Vec<String>, ServerFault> {
-    match &node.kind {
-        Kind::String(s) => Ok(vec![s.clone()]),
-        Kind::List(items) => items
-            .iter()
-            .map(|i| match &i.kind {
-                Kind::String(s) => Ok(s.clone()),
-                Kind::Number(n) => Ok(n.to_string()),
-                Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => {
-                    Err(ServerFault::at(i, format!("`{key}` must be a list of strings")))
-                }
-            })
-            .collect(),
-        Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Map(_) => {
-            Err(ServerFault::at(node, format!("`{key}` must be a list of strings")))
-        }
-    }
-}
-
-fn map(node: Option<&Node>, key: &str) -> Result<BTreeMap<String, String>, ServerFault> {
-    let Some(node) = node else { return Ok(BTreeMap::new()) };
-    if !matches!(node.kind, Kind::Map(_)) {
-        return Err(ServerFault::at(node, format!("`{key}` must be a mapping of names to strings")));
-    }
-    let mut out = BTreeMap::new();
-    for entry in node.entries() {
-        let value = match &entry.value.kind {
-            Kind::String(s) => s.clone(),
-            Kind::Number(n) => n.to_string(),
-            Kind::Bool(b) => b.to_string(),
-            Kind::Null | Kind::List(_) | Kind::Map(_) => {
-                return Err(ServerFault::at(&entry.value, format!("`{key}` must be a mapping of names to strings")));
-            }
-        };
-        out.insert(entry.key.node.clone(), value);
-    }
-    Ok(out)
 }

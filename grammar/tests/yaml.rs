@@ -97,7 +97,7 @@ fn rejected_constructs_are_reported_at_their_place() {
         ("\ta: x\nb: y\n", "\t", "a tab cannot indent here"),
         ("- a: x\n\tb: y", "\t", "a tab cannot indent here"),
         ("a: [1, \"]\" # ]\nb: don't\n", "[", "this `[` is never closed"),
-        ("a: 'x\nb: y'", "b", "a quoted text continues on this line"),
+        ("a: 'x\nb: y'", "b", "a quoted string continues on this line"),
         ("&a [*a]", "*a", "its own parent"),
         ("a:\n  - b\n c: d", "c", "did not find expected key"),
     ] {

@@ -486,9 +486,6 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
         ("text", "`<limits>`") => {
             Some("limits are attributes: `<limits turns=\"10\" spend=\"0.50\"/>`".to_owned())
         }
-        ("text", "`<permissions>`") => Some(
-            "grants are elements: `<execute><tool>rye.file-system.read</tool></execute>`; everything is `<permissions>*</permissions>`, and nothing `<permissions/>`".to_owned(),
-        ),
         ("text", "`<context>`") => {
             Some(format!("an item of a context is an element: `<before>{key}</before>`, `<after>` or `<system>`"))
         }

@@ -150,7 +150,9 @@ fn wildcard_span(element: &Element, found: &mut Diagnostics) -> Option<Span> {
                 found.push(ItemError::InvalidValue {
                     what: quote_tag(element),
                     found: format!("`{}`", shorten(other)),
-                    expected: "`*` for everything, or elements such as `<tool>rye.file-system.*</tool>`".into(),
+                    expected:
+                        "`*` for everything, or elements such as `<execute><tool>rye.file-system.*</tool></execute>`"
+                            .into(),
                     span: text.span,
                 });
             }

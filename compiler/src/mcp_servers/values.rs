@@ -1,0 +1,48 @@
+//! Values of the settings of MCP servers.
+
+use std::collections::BTreeMap;
+
+use rye_grammar::data::{Kind, Node};
+
+use super::ServerFault;
+
+/// Reads a string, or a list of strings and numbers.
+pub(super) fn read_strings(node: &Node, key: &str) -> Result<Vec<String>, ServerFault> {
+    match &node.kind {
+        Kind::String(s) => Ok(vec![s.clone()]),
+        Kind::List(items) => items
+            .iter()
+            .map(|i| match &i.kind {
+                Kind::String(s) => Ok(s.clone()),
+                Kind::Number(n) => Ok(n.to_string()),
+                Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => {
+                    Err(ServerFault::at(i, format!("`{key}` must be a list of strings")))
+                }
+            })
+            .collect(),
+        Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::Map(_) => {
+            Err(ServerFault::at(node, format!("`{key}` must be a list of strings")))
+        }
+    }
+}
+
+/// Reads a mapping of names to strings; empty if there is none. Numbers and booleans count as strings.
+pub(super) fn read_string_map(node: Option<&Node>, key: &str) -> Result<BTreeMap<String, String>, ServerFault> {
+    let Some(node) = node else { return Ok(BTreeMap::new()) };
+    if !matches!(node.kind, Kind::Map(_)) {
+        return Err(ServerFault::at(node, format!("`{key}` must be a mapping of names to strings")));
+    }
+    let mut out = BTreeMap::new();
+    for entry in node.entries() {
+        let value = match &entry.value.kind {
+            Kind::String(s) => s.clone(),
+            Kind::Number(n) => n.to_string(),
+            Kind::Bool(b) => b.to_string(),
+            Kind::Null | Kind::List(_) | Kind::Map(_) => {
+                return Err(ServerFault::at(&entry.value, format!("`{key}` must be a mapping of names to strings")));
+            }
+        };
+        out.insert(entry.key.node.clone(), value);
+    }
+    Ok(out)
+}
