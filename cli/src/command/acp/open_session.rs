@@ -98,13 +98,16 @@ impl OpenSession {
         }
     }
 
-    /// Waits until a thread other than `before` continues the session, then sends the configuration options.
-    pub async fn send_options_after(&self, before: &ThreadId) {
+    /// Waits until a thread other than the `earlier` ones continues the session, then sends the configuration options. If
+    /// two threads follow each other at once, the state of the first one may still be published.
+    pub async fn send_options_after(&self, earlier: &[ThreadId]) {
         let control = &self.requests.control;
         loop {
             let mut changes = control.state_changes();
             let live = control.live_state();
-            if live.is_some_and(|live| live.thread_id().is_some_and(|thread| thread != before.as_str())) {
+            if live.is_some_and(|live| {
+                live.thread_id().is_some_and(|thread| earlier.iter().all(|before| thread != before.as_str()))
+            }) {
                 break;
             }
             if changes.changed().await.is_err() {

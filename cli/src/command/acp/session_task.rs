@@ -87,6 +87,8 @@ impl SessionTask {
     pub async fn run(mut self) {
         // The current thread of the session. Another thread can continue the session.
         let mut main = self.session.thread_id().clone();
+        // The threads that it continues.
+        let mut earlier: Vec<ThreadId> = Vec::new();
         let grants = Arc::new(SessionGrants::default());
         let mut pending = PendingPrompts::default();
         let mut waiting = WaitingQuestions::default();
@@ -116,11 +118,11 @@ impl SessionTask {
                             && opened.parent.is_none()
                             && thread != main
                         {
-                            let before = std::mem::replace(&mut main, thread.clone());
+                            earlier.push(std::mem::replace(&mut main, thread.clone()));
                             self.list_commands();
                             // The new thread may have another plan.
-                            let open = self.open.clone();
-                            tokio::spawn(async move { open.send_options_after(&before).await });
+                            let (open, earlier) = (self.open.clone(), earlier.clone());
+                            tokio::spawn(async move { open.send_options_after(&earlier).await });
                         }
                         if let EventBody::CommandRan(ran) = &event.body
                             && ran.action == CommandAction::Show
