@@ -49,7 +49,7 @@ fn with_ids(command: Command) -> Command {
     command.mut_args(|arg| with_completer(&name, arg)).mut_subcommands(with_ids)
 }
 
-/// Selects the completer of an argument by its value name, which the help text shows.
+/// Adds a completer to an argument, selected by the value name of the argument (`ID`, `MODEL`).
 fn with_completer(command: &str, arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
     let what = match (command, value.as_deref().unwrap_or_default()) {
@@ -88,7 +88,7 @@ enum CandidateKind {
     Things,
     /// Tiers and model ids, alone and with their provider.
     Models,
-    /// `turns=`, for `--limit` and `--raise`.
+    /// Names of limits with an equals sign, such as `turns=`, as values of `--limit` and `--raise`.
     Limits,
     /// `topic=`: the inputs of the directive that another argument names.
     Inputs,

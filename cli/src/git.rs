@@ -19,7 +19,8 @@ pub struct Revision {
     /// The id of the commit.
     pub commit: String,
     files: Vec<(String, Vec<u8>)>,
-    /// A file of each folder from the root of the repository to the project, outermost first.
+    /// The context files (`AGENTS.md` or `CLAUDE.md`): at most one for each folder from the root of the repository to
+    /// the project, outermost first.
     context: Vec<(String, Vec<u8>)>,
 }
 
@@ -84,8 +85,8 @@ impl Revision {
     }
 }
 
-/// Returns the path, relative to the project, and the object of each context file of a commit, outermost first. `prefix`
-/// is the path of the project in the repository, empty or with a slash at its end.
+/// Lists the context files of a commit, outermost first: for each file its path, relative to the project, and the id of
+/// its git object. `prefix` is the path of the project in the repository, empty or with a slash at its end.
 fn context_objects(project: &Path, commit: &str, prefix: &str) -> Result<Vec<(String, String)>, CommandError> {
     let ends = prefix.match_indices('/').map(|(at, _)| at + 1);
     let folders: Vec<&str> = std::iter::once(0).chain(ends).filter_map(|end| prefix.get(..end)).collect();

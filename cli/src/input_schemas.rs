@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::CommandError;
 
-/// Folder of the input schemas, below the project, that the comments of new files name.
+/// Folder below the project to which the schemas of input files are written. Comments in new files refer to these
+/// schemas.
 const SCHEMA_FOLDER: &str = ".ai/state/schemas";
 
 /// Writes a schema to a folder that the user named, which is created if it is missing, and returns its path.

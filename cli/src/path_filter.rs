@@ -45,7 +45,8 @@ fn path_in_project(requested: &Path, real: &Path, project: &Path) -> Result<Stri
     Ok(segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Returns the id of the project's item that a path most likely means: its file name without the extension.
+/// Returns the id of the project's item that a path most likely means: the path below the folder of a kind, without the
+/// extension, or else the most similar id.
 fn nearest_item(path: &str, world: &dyn World) -> Option<String> {
     let inside = path.rsplit_once(".ai/").map_or(path, |(_, inside)| inside);
     let inside = ItemKind::ALL
@@ -60,9 +61,9 @@ fn nearest_item(path: &str, world: &dyn World) -> Option<String> {
     ids.iter().find(|id| *id == stem).cloned().or_else(|| closest(stem, ids.iter().map(String::as_str)))
 }
 
-/// Returns the project's files of the items with the id `requested`, of every kind. Fails if the project has no such
-/// item. `error` is the reason why `requested` cannot be opened as a path, for the message about a text that is not an
-/// id either.
+/// Returns the files of the project's items with the id `requested`, of every kind. Fails if the text is not an id, or
+/// if the project has no item with the id. If the text is not an id, the message states `error`: the reason why
+/// `requested` cannot be opened as a path.
 fn files_of_id(requested: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<String>, CommandError> {
     let shown = requested.display().to_string();
     let unknown = || {

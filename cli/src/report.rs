@@ -41,9 +41,9 @@ struct ExplainHint {
     to_stdout: bool,
 }
 
-/// Maximum number of codes in the hint at the end of a command.
+/// Maximum number of diagnostic codes that the hint at the end of a command lists.
 const MAX_EXPLAINED_CODES: usize = 5;
-/// Maximum number of warnings that a command prints whose subject is not the check.
+/// Maximum number of warnings that a command prints if checking is not its subject, such as `rye run`.
 const MAX_BRIEF_WARNINGS: usize = 5;
 
 /// Returns the first sentence of the page of a diagnostic code, with its period.
@@ -56,7 +56,7 @@ pub fn first_sentence(page: &str) -> String {
 }
 
 impl Printer {
-    /// Creates the settings; also sets the color choice of the whole process.
+    /// Creates a printer from the global options, and sets the color choice of the whole process.
     pub fn new(global: &Global) -> Self {
         let format = global.format.format();
         let choice = match (format, global.color) {
@@ -137,8 +137,8 @@ impl Printer {
         write!(anstream::stderr().lock(), "{text}").ok();
     }
 
-    /// Prints the diagnostics of a plan to stderr, for commands whose subject is not the check: errors in full, each
-    /// warning as one line, and no advice. `rye check` prints all of them in full.
+    /// Prints the diagnostics of a plan to stderr, for commands that do something other than check: errors in full,
+    /// each warning as one line, and no advice. `rye check` prints all of them in full.
     pub fn brief_diagnostics(&self, diagnostics: &Diagnostics, sources: &Sources) {
         let errors = diagnostics.iter().filter(|one| one.is_error()).map(|one| (one, Severity::Error));
         let mut text = self.format_diagnostics(errors, sources);

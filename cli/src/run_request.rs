@@ -171,10 +171,11 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
 }
 
 /// Parses inputs if a routing hook selects an extends parent that declares some of the inputs. The types of the inputs
-/// depend on the parent, and the parent may depend on the values of the inputs. So the function tries two ways to read
-/// the inputs before their types are known: first as strings, then as JSON. The values select a parent, and its types
-/// are used if they include every input, and if the inputs that are parsed with them select the same types again. If
-/// neither way fits, the types of the first way are used.
+/// depend on the parent, and the parent may depend on the values of the inputs. So the function first reads all inputs
+/// without types, in two ways: as strings, and then as JSON. The values of each way select a parent, and the parent
+/// declares types. The inputs are parsed with these types. The result is used if the parent declares every input, and
+/// if the parsed inputs lead to the same types again. If neither way has such a result, the result of the first way is
+/// used.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,

@@ -11,7 +11,8 @@ const MAX_BLOCKING_THREADS: usize = 16;
 pub const WORKERS_FOR_SEVERAL_THREADS: usize = 2;
 /// Number of workers for a thread that spawns no other threads. A second worker would only be woken and sent to sleep.
 pub const WORKERS_FOR_ONE_THREAD: usize = 1;
-/// Number of workers of a server with one client, whose session waits for the client and runs few directives at once.
+/// Number of worker threads of a server with one client. One is enough: the session mostly waits for the client, and
+/// runs few directives at once.
 pub const WORKERS_FOR_ONE_CLIENT: usize = 1;
 
 /// Starts a runtime with this number of workers.

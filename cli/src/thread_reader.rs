@@ -1,4 +1,5 @@
-//! Read access to the threads of a project for commands: references instead of ids, and errors with a help line.
+//! Read access to the threads of a project for commands. Accepts references to threads (`reference.rs`) instead of ids,
+//! and returns errors with a help line.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;

@@ -23,7 +23,7 @@ pub use rye_engine::user_space::root as user_root;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spaces {
     pub project: PathBuf,
-    /// `None` if there is no user space, or if the project is the user space itself.
+    /// The user space; `None` if there is none, or if the project is the user space itself.
     pub user: Option<PathBuf>,
     /// True if the project is the user space itself.
     pub own: bool,
@@ -43,8 +43,9 @@ impl Spaces {
         Ok(Self { project, user: user.filter(|_| !own), own })
     }
 
-    /// Finds the project as [`Self::find`] does. Without a project, returns the working directory as an empty project,
-    /// and false. Used by commands that need only the user space and the standard library.
+    /// Finds the project as [`Self::find`] does, and returns it with the flag true. Without a project, returns the
+    /// working directory as an empty project, and false. Used by commands that need only the user space and the
+    /// standard library.
     pub fn find_or_here(requested: Option<&Path>) -> Result<(Self, bool), CommandError> {
         check_user_root()?;
         match Self::find(requested) {
@@ -143,7 +144,7 @@ fn nearest_project() -> Result<PathBuf, CommandError> {
     Err(CommandError::usage(nothing).with_help("create one with `rye init`, or select one with `--project DIR`"))
 }
 
-/// Returns the error of a search that ends at the user space, which is never the project.
+/// Returns the error of a search for a project that ends at the user space. The user space never counts as the project.
 fn user_space_failure(folder: &Path) -> CommandError {
     let folder = folder.display();
     let reason = format!("no project found: the search ends at `{folder}`, whose `.ai/` is a user space");

@@ -88,9 +88,10 @@ pub fn timeout_seconds(world: &dyn World) -> u64 {
     written.and_then(|value| value.as_u64()).filter(|seconds| *seconds > 0).unwrap_or(DEFAULT_TIMEOUT_SECONDS)
 }
 
-/// Returns true if a call needs no approval without a terminal: the call starts a directive (each call of the directive
-/// is checked), reads knowledge, or runs a tool of the user space or a trusted tool of the project. The remaining calls
-/// use the standard library's own tools: a shell, the web, the git repository.
+/// Returns true if a call needs no approval without a terminal. This holds for a call that starts a directive (each
+/// call of the directive is checked itself), reads knowledge, runs a tool of the user space, or runs a tool of the
+/// project that the user has trusted. It does not hold for tools of the standard library, such as a shell or the web,
+/// and for tools of the project whose trust does not cover the arguments of their calls.
 pub fn is_preapproved(items: &Items<'_>, capability: &str) -> bool {
     let Some(item) = capability.strip_prefix("rye.execute.") else { return false };
     if item.starts_with("directive.") || item.starts_with("knowledge.") {

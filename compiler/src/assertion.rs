@@ -258,9 +258,10 @@ fn evaluate_function(
     }
 }
 
-/// Updates `witnessed` for the threads that one directive can lead to; the first of `threads` is the thread of the
-/// directive itself. A key of `witnessed` is the index of an assertion that applies to the directive. The value is true
-/// if one of these threads, or a thread of an earlier call, is a witness for the assertion.
+/// Records in `witnessed` which assertions have a witness among `threads`. `threads` are the threads that one directive
+/// can lead to; the first is the thread of the directive itself. The keys of `witnessed` are the indexes of the
+/// assertions that apply to a directive. A value is true once this call or an earlier call has found a witness for the
+/// assertion.
 fn record_witnesses(
     assertions: &Assertions,
     threads: &[PossibleThread],
@@ -291,8 +292,8 @@ fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_
     })
 }
 
-/// Returns the assertions that no thread tests: `for` selects no directive, or the result of the assertion depends on
-/// none of its functions in any thread.
+/// Returns the assertions that no thread really tests. Such an assertion selects no directive with `for`, or in no
+/// thread would the opposite result of one of its functions change its result.
 fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -> Vec<WithoutWitness> {
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {
@@ -315,8 +316,9 @@ fn trace_steps(items: &Items<'_>, thread: &PossibleThread) -> Vec<TraceStep> {
     thread.trace.iter().map(step).collect()
 }
 
-/// Returns the cycle of directives that the last spawn on the way to a thread closes, beginning with the smallest id of
-/// the cycle; `None` if the directive of this spawn occurs only once on the way.
+/// Returns the cycle of directives that the last spawn of the thread's spawn chain closes: the directives of the chain
+/// from the earlier thread with the same directive on, rotated so that the smallest id comes first. `None` if no
+/// earlier thread of the chain runs this directive.
 fn find_cycle(thread: &PossibleThread) -> Option<Vec<String>> {
     let (own, above) = thread.trace.split_last()?;
     let from = above.iter().rposition(|step| step.directive == own.directive)?;
@@ -374,7 +376,7 @@ impl Assertion {
         self.condition.evaluate(&facts) == Verdict::True
     }
 
-    /// Returns true if the assertion is checked for a directive that is run.
+    /// Returns true if the assertion has to hold for the runs of this directive.
     pub(crate) fn applies_to(&self, directive: &ItemId) -> bool {
         let Some(condition) = &self.only else { return true };
         let mut facts = Facts::new();

@@ -113,7 +113,8 @@ fn is_complete(entry: &Node, found: &mut Diagnostics) -> bool {
 /// Placeholders of other clients for the text after a command's name.
 const FOREIGN_ARGUMENTS: [&str; 3] = ["$ARGUMENTS", "{args}", "{arguments}"];
 
-/// Reports a command that has an `argument_hint` or a foreign placeholder, but does not use its arguments.
+/// Reports a command that ignores its arguments, although it has an `argument_hint` or contains a placeholder of
+/// another client for the arguments.
 fn check_arguments(name: &str, entry: &Node, execute: &Node, found: &mut Diagnostics) {
     let mut texts = Vec::new();
     collect_texts(execute, &mut texts);

@@ -68,8 +68,8 @@ pub fn declared_inputs(
     inputs.into_iter().map(|(name, field)| (name, field.value.kind)).collect()
 }
 
-/// Returns the inputs that the chain of a directive declares for a call with these values; `None` if the directive
-/// cannot be composed.
+/// Returns the inputs that the extends chain of a directive declares; `None` if the directive cannot be composed. The
+/// chain can depend on the values `given`, because a routing hook can read them.
 pub fn declared_fields(
     world: &dyn World,
     directive: &ItemId,

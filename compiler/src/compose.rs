@@ -92,7 +92,8 @@ pub struct Suppression {
     pub removed: Vec<DeclaredOrigin>,
 }
 
-/// A knowledge item that the chain or a hook provides more than once; the provision at `dropped` is left out.
+/// A knowledge item that the chain or a hook provides more than once. The prompt contains the item as `kept` provides
+/// it, and not as `dropped` provides it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DuplicateContext {
     pub id: ItemId,
@@ -110,7 +111,8 @@ pub struct UngrantedProtocol {
     pub granted: DeclaredOrigin,
 }
 
-/// Limits by layer, lowest first, for `semantics::limits::resolve`.
+/// The limits that files set, by layer, lowest precedence first. `semantics::limits::resolve` computes the limits of a
+/// thread from these layers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitLayers {
     /// Limits of `agent/resilience`, which all directives share.
@@ -130,8 +132,8 @@ pub struct ComposedHook {
     /// Effective layer: the declared layer, else the layer of the replaced built-in hook, else the default of the
     /// source.
     pub layer: f64,
-    /// Effective source. A project hook that replaces a built-in hook gets that hook's position, but stays a project
-    /// hook.
+    /// The source that declares the hook. A hook that replaces a built-in hook takes the position of the built-in hook,
+    /// but keeps its own source.
     pub source: HookSource,
     /// The verdict on the hook's condition before the run.
     pub verdict: PlanVerdict,
@@ -145,8 +147,8 @@ pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<C
     compose_without(items, id, launch, &[], None)
 }
 
-/// Composes like [`compose`], as if the directive also suppressed the parts `omitted`, and with the route `assumed` if
-/// the inputs leave the route open.
+/// Composes like [`compose`], with two differences. The parts `omitted` are left out, as if the directive suppressed
+/// them. If the inputs leave the route open, the route `assumed` applies.
 pub fn compose_without(
     items: &Items<'_>,
     id: &ItemId,

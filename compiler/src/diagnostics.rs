@@ -276,7 +276,8 @@ impl Diagnostics {
         }
     }
 
-    /// Keeps one diagnostic for each missing item that a file names: the first error, else the first warning.
+    /// Keeps only one of the diagnostics that report the same missing item in the same file: the first error, else the
+    /// first warning.
     fn drop_repeated_absences(&mut self) {
         let mut kept: BTreeMap<(SourceId, String), (Severity, u32)> = BTreeMap::new();
         let absence = |one: &Diagnostic| {
@@ -391,7 +392,7 @@ impl WordList {
         self.words.is_empty()
     }
 
-    /// Joins the words in backticks with commas, and counts the rest.
+    /// Puts each word in backticks and joins the words with commas. If words were left out, adds their number.
     fn quoted(&self) -> String {
         let shown = quote_list(&self.words);
         if self.more == 0 { shown } else { format!("{shown} and {} more", self.more) }

@@ -1,5 +1,5 @@
-//! JSON Schemas of the files that people write, for editors. They are derived from the tables that the check uses; what
-//! the tables leave open (names of items, types of facts) is left to `rye check`.
+//! JSON Schemas of the files that people write. Editors use the schemas. They are derived from the tables that the
+//! check uses. The schemas do not contain names of items and types of facts, which only `rye check` checks.
 
 use serde_json::{Map, Value, json};
 
@@ -162,9 +162,9 @@ fn build_settings_schema(file: &SettingsFile) -> Value {
     with_header(file.about, schema, definitions)
 }
 
-/// Converts the shape of a setting to a schema. The schema requires keys only in the items of a list, because an item
-/// replaces the item of another space as a whole. Any other mapping is merged with the mapping of another space, which
-/// may contain the keys.
+/// Converts the shape of a setting to a schema. The schema requires keys only in the mappings that are items of a list.
+/// Any other mapping is merged with the mapping of another space, which may contain the missing keys. An item of a list
+/// is not merged.
 fn build_shape_schema(shape_of: &SettingShape, definitions: &mut Definitions) -> Value {
     match shape_of {
         SettingShape::Text => json!({"type": "string", "pattern": "\\S"}),

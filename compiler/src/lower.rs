@@ -74,8 +74,8 @@ fn check_costs(
     unpriced::check(shared.catalog(), composed, &plan.model, limits, &request.limits, diagnostics);
 }
 
-/// Lowers a composed directive. `None` if the limits or the model are invalid, because other parts of the plan need
-/// them, or if the values in the prompt are too long.
+/// Lowers a composed directive to a plan. Returns `None` if the values in the prompt are too long. Also returns `None`
+/// if the limits or the model are invalid, because other parts of the plan depend on them.
 pub fn lower(
     shared: &LowerContext<'_, '_>,
     composed: &Composed,
@@ -258,8 +258,9 @@ fn text_without_placeholders(segments: &[Segment]) -> Option<String> {
     segments.iter().map(text).collect()
 }
 
-/// Checks if a composed directive can be lowered, without making a plan; `None` if its limits or its model are invalid.
-/// Reports the diagnostics of [`lower`] about the model, the tools and the costs.
+/// Checks, without making a plan, that a composed directive can be lowered to a plan. Returns `None` if the limits or
+/// the model of the directive are invalid. Reports the diagnostics of [`lower`] about the model, the tools and the
+/// costs.
 pub fn try_lower(
     shared: &LowerContext<'_, '_>,
     composed: &Composed,
@@ -325,8 +326,9 @@ fn lower_palette(
     built
 }
 
-/// Reports a `spend` limit that does not pay for the smallest first request, and a `tokens` limit below the prompt
-/// (`language.md` 11). Checks the fallback too. `opening_of` returns the size of the tools in a request to a model.
+/// Reports a `spend` limit that does not pay for the smallest first request, and a `tokens` limit below the tokens of
+/// the prompt (`language.md` 11). Also checks the fallback model. `opening_of` returns the size of the tools in a
+/// request to a model.
 fn check_affordable(
     composed: &Composed,
     model: &PlannedModel,
@@ -411,7 +413,8 @@ fn record_layer_origins(composed: &Composed, sources: &rye_grammar::Sources, ori
     }
 }
 
-/// Records the origins of links, model, interface and routing.
+/// Records the origins of the chain's directives and of their `extends`, and those of the model, the interface and the
+/// routing.
 fn record_other_origins(
     composed: &Composed,
     request: &CompileRequest,

@@ -175,8 +175,8 @@ impl McpServer {
         }
     }
 
-    /// Returns the folders, hosts and paths that the server may use, which the grants of its tools must name: the host
-    /// of the URL, or the openings of the sandbox in which the program runs.
+    /// Returns the access of the server that the grants of its tools must name. For a server with a URL, this is the
+    /// host of the URL; for a program, the folders, hosts and paths that its sandbox opens.
     pub fn required_openings(&self) -> SandboxOpenings {
         match &self.transport {
             McpTransport::Http { url, .. } => {
@@ -552,8 +552,8 @@ fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, ServerFault> {
     Ok(Some(openings))
 }
 
-/// Returns true for invalid names, variables of `rye`, and variables of the dynamic loader, which runs before the
-/// sandbox.
+/// Returns true if the settings of a server must not set the environment variable `name`: the name is invalid, or the
+/// variable controls `rye` or the dynamic loader, which runs before the sandbox applies.
 fn controls_the_loader(name: &str) -> bool {
     const LOADER_PREFIXES: [&str; 5] = ["LD_", "DYLD_", "GLIBC_", "GCONV_", "RYE_"];
     name.is_empty() || name.contains(['=', '\0']) || LOADER_PREFIXES.iter().any(|front| name.starts_with(front))

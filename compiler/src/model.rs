@@ -65,7 +65,7 @@ pub struct ModelOverride {
 /// The rule for a `provider/model` that the provider file does not list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnlistedModels {
-    /// Refuses the model: directives, and calls that a model makes, may name listed models only.
+    /// Refuses the model. Applies to directives and to calls that a model makes: both may name listed models only.
     #[default]
     Refuse,
     /// Accepts the model with an unknown price: the user may name any model of a provider.
@@ -346,8 +346,9 @@ impl Provider {
         (self.wire == read::SCRIPTED_WIRE).then(|| self.planned(&read::scripted_model(id), requested))
     }
 
-    /// Returns a model that the file does not list, with the smallest context window and reply length of the listed
-    /// models; `None` if the file lists no model, or plays a script, which has no other models.
+    /// Returns the plan of a model that the provider file does not list. The model gets the smallest context window and
+    /// the smallest reply length of the listed models. `None` if the file lists no model, or if the provider plays a
+    /// script, which has no unlisted models.
     fn unlisted(&self, id: &str) -> Option<PlannedModel> {
         if self.wire == SCRIPTED_WIRE {
             return None;

@@ -49,8 +49,9 @@ pub struct ReachedTool {
     specific: Specificity,
 }
 
-/// The specificity of a grant, by which grants are ranked: a grant of a single tool is more specific than one with
-/// wildcards, and a wildcard with more literal characters is more specific than one with fewer.
+/// The specificity of a grant. If several grants reach a tool, the most specific grant counts. A grant of a single tool
+/// is more specific than a grant with wildcards. Of two grants with wildcards, the grant with more literal characters
+/// is more specific.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Specificity {
     Wildcard(usize),
@@ -82,7 +83,7 @@ impl SizedTool {
 }
 
 /// The palette, the dropped tools, and the pattern that grants each tool, by tool name. The pattern is `None` if no
-/// link declares permissions.
+/// directive of the extends chain declares permissions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Palette {
     pub tools: Vec<PaletteTool>,
@@ -104,8 +105,8 @@ pub fn tool_name(id: &ItemId) -> String {
     id.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// Builds the palette: first the primaries, then, if `preload` is enabled, those reached tools that fit into its token
-/// limit. `place` returns the span of a grant.
+/// Builds the palette: first the primaries, then, if `preload` is enabled, the reached tools that fit into the token
+/// limit of `preload`. `place` returns the span of a grant.
 pub fn build(
     primaries: &[(primary::Primary, Option<String>)],
     reached: &[(ReachedTool, SizedTool)],

@@ -282,7 +282,7 @@ impl FieldType {
     /// All types, in the order of the language reference.
     pub const ALL: [Self; 6] = [Self::String, Self::Integer, Self::Number, Self::Boolean, Self::Array, Self::Object];
 
-    /// Returns the [`Type`] of values with the same name as this field type.
+    /// Returns the [`Type`] of the values that a field of this type accepts.
     pub const fn value_type(self) -> Type {
         match self {
             Self::String => Type::String,

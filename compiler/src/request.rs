@@ -22,7 +22,7 @@ pub struct CompileRequest {
     pub mode: PlanMode,
     /// Ids of parts that the user leaves out of the requests of a session: context items, hooks, skills, tools.
     pub omitted: Vec<String>,
-    /// The route of a plan whose inputs leave it open; `None` if the inputs must decide the route.
+    /// The route that the plan takes if the inputs do not decide the route; `None` if the inputs must decide it.
     pub route: Option<AssumedRoute>,
 }
 

@@ -37,8 +37,8 @@ pub enum Inputs<'l> {
 pub enum Routing {
     /// The route of the first matching hook; `None` keeps the declared parent.
     Certain(Option<Route>),
-    /// Several routes are possible, in the order of the hooks; `on` are the unknown paths that decide between the
-    /// routes, and `first` is the first hook whose condition is not decided.
+    /// Facts that are not known yet decide between several routes. `routes` lists the possible routes in the order of
+    /// the hooks, `on` the paths of these facts, and `first` is the first hook whose condition is not decided.
     Open { routes: Vec<Option<Route>>, on: Vec<String>, first: Arc<HookDecl> },
 }
 
@@ -74,8 +74,8 @@ impl Route {
     }
 }
 
-/// Evaluates the routing hooks of a directive. A hook that names this directive itself as the parent is skipped, so a
-/// base to which its own routing rule applies keeps the parent that it declares.
+/// Evaluates the routing hooks of a directive. A hook whose target is this directive itself is skipped, because a
+/// directive cannot extend itself. A rule that routes all directives to one base can therefore include the base.
 pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routing {
     let hooks = routing_hooks(items, leaf);
     if hooks.is_empty() {
@@ -153,8 +153,8 @@ pub fn route_target(hook: &HookDecl) -> Option<ItemId> {
     ItemId::parse(hook.action.as_ref()?.node.parent()?).ok()
 }
 
-/// The facts known before a run. `roots` holds the first segments of these facts; any other root that a condition reads
-/// is unknown.
+/// The facts known before a run. `roots` holds the first segments of the paths of these facts. A path with another
+/// first segment is unknown.
 pub struct KnownFacts<'l> {
     facts: Facts,
     roots: Vec<&'static str>,
@@ -298,8 +298,8 @@ impl<'l> KnownFacts<'l> {
         if reasons.is_empty() { "the condition is false in every run".into() } else { reasons.join(" and ") }
     }
 
-    /// Declares facts as unknown: the first segment of each path that the condition reads, if these facts contain no
-    /// value for the segment.
+    /// Prepares the facts for a condition. Resolves the model if the condition reads it. Declares the first segment of
+    /// every other path that the condition reads as unknown, unless these facts contain the segment.
     fn declare_unknowns(&mut self, condition: &Condition) {
         for root in condition.roots() {
             if root == "model"

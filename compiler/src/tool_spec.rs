@@ -41,7 +41,7 @@ pub struct ToolSpec {
     /// Names of rye's own environment variables to pass to the tool, besides the variables that every program gets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
-    /// The settings that the tool gets as the parameter `resolved_config`; `None` if it declares none.
+    /// The settings that the tool gets as the parameter `resolved_config`; `None` if the tool declares no settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<ConfigSource>,
     /// True if one process answers all calls of a thread; each call is one line of the standard input of the process.
@@ -84,9 +84,9 @@ pub enum ToolKind {
     Script { language: ScriptLanguage, entry: ScriptEntry },
     /// A single HTTP request.
     Http(HttpSpec),
-    /// A tool of an MCP server; `tool` is the tool's name as the server lists it. `sha256` is the hash of the tool's
-    /// definition when it was listed, `server_sha256` the hash of the server's settings at that time; `runs` describes
-    /// those settings for humans.
+    /// A tool of an MCP server. `tool` is the name of the tool in the server's list, and `sha256` the hash of the
+    /// tool's definition when the tool was listed. `server_sha256` is the hash of the server's settings at that time,
+    /// and `runs` describes these settings for humans.
     Mcp { server: String, tool: String, sha256: String, server_sha256: String, runs: String, sandbox: ServerSandbox },
 }
 
@@ -132,7 +132,7 @@ pub enum ScriptEntry {
     Execute,
     /// `main()`, with the parameters as JSON on stdin; the returned or printed value is the result.
     Main,
-    /// The whole file, run by a shell from its first line.
+    /// The whole file. A shell runs the file from its first line.
     Whole,
 }
 

@@ -154,8 +154,8 @@ fn requirement_of_hook(
     }
 }
 
-/// Returns the trust requirements of the project's tools that a plan reaches and that start programs or send requests,
-/// and of the project's settings for tools of other spaces.
+/// Returns the trust requirements of the tools that a plan reaches: of each tool of the project that starts programs or
+/// sends requests, and of the project's settings files that tools of other spaces read.
 pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) -> Vec<TrustRequirement> {
     let reached = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let reached = reached.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
@@ -196,8 +196,8 @@ pub fn requirement_of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Op
     requirement_of_call(tool, sha256, sources, None)
 }
 
-/// Returns the requirement like [`requirement_of_tool`], with the files that the values of `call` name. Without a call,
-/// the requirement covers the files of every call.
+/// Returns the requirement of a project tool as [`requirement_of_tool`] does, but for one call: the requirement covers
+/// only the files that the values of `call` name. Without `call`, it covers the files of every possible call.
 pub fn requirement_of_call(
     tool: &Tool,
     sha256: String,
@@ -254,7 +254,8 @@ pub fn describe_server(server: &str, runs: &str, sandbox: ServerSandbox) -> Stri
     }
 }
 
-/// Returns true if a hook needs trust in every thread: a project file makes the hook execute, sign or raise a limit.
+/// Returns true if a hook needs trust in every thread: the hook comes from a file of the project, and executes a tool
+/// or a directive, signs an item, or can raise a limit.
 pub fn needs_trust(hook: &PlannedHook) -> bool {
     hook.space == Space::Project && hook.is_live() && describe_effect(hook.event, &hook.action, &[]).is_some()
 }
@@ -392,8 +393,8 @@ pub(crate) fn risk_table_requirement(subjects: Vec<Subject>) -> TrustRequirement
     settings_file(RISK_FILE, "sets the risk tiers of the project's capabilities", subjects)
 }
 
-/// Returns the requirement of a project whose settings charge a model call without a reported usage at an estimate,
-/// instead of the worst case.
+/// Returns the trust requirement of a project that changes what a model call without a reported usage costs: its
+/// settings charge an estimate instead of the worst case.
 pub(crate) fn estimated_spend(subjects: Vec<Subject>) -> TrustRequirement {
     let what =
         "charges model calls without a reported usage at an estimate, so that a run can cost more than its spend limit";

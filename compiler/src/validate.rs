@@ -92,7 +92,7 @@ pub struct CheckReport {
     _rest: DeferredDrop,
 }
 
-/// Statistics of one check, without the results that it reused from an earlier one.
+/// Statistics of one check. Results that this check reused from an earlier check are not counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CheckStats {
     /// Number of files that were parsed.
@@ -441,8 +441,8 @@ impl<'i, 'w> Checker<'i, 'w> {
         }
     }
 
-    /// Runs the checks that need all units together. Returns the diagnostics, the resolved patterns and the lowering
-    /// cache.
+    /// Runs the checks that need the reports on all items together. Returns the diagnostics, the resolved patterns and
+    /// the lowering cache.
     fn finish(
         self,
         reports: &[&UnitReport],

@@ -1,11 +1,11 @@
-//! Tools in the form that a request contains: definitions converted for their wire, or instructions in the system
+//! Tools in the form that a request contains: definitions converted for the wire format, or instructions in the system
 //! prompt of a model without native tool use. `plan` shows them and the engine sends them.
 //!
-//! The conversion of a JSON Schema (2020-12) never narrows it: a constraint that the wire cannot express becomes part
-//! of a description, and the engine validates each call against the original schema before the tool runs.
+//! The conversion of a JSON Schema (2020-12) never narrows it: a constraint that the wire format cannot express becomes
+//! part of a description, and the engine validates each call against the original schema before the tool runs.
 //!
-//! Every wire requires an object at the root, without `anyOf`, `oneOf`, `allOf`, `not`, `enum`, `if` and `$ref` beside
-//! its properties, and property names of at most 64 characters `A-Z a-z 0-9 _ . -`.
+//! Every wire format requires an object at the root, without `anyOf`, `oneOf`, `allOf`, `not`, `enum`, `if` and `$ref`
+//! beside its properties, and property names of at most 64 characters `A-Z a-z 0-9 _ . -`.
 
 mod complete;
 pub mod instructions;
@@ -30,7 +30,7 @@ pub enum SchemaDialect {
 }
 
 impl SchemaDialect {
-    /// Returns the dialect of a wire; `None` for wires that send nothing.
+    /// Returns the dialect of a wire; `None` for a wire that sends no schemas, such as the wire of scripts.
     pub fn of_wire(wire: &str) -> Option<Self> {
         match wire {
             "anthropic" | "openai-chat" | "openai-responses" => Some(Self::Complete),
@@ -130,7 +130,7 @@ const MAX_SCHEMA_DEPTH: usize = 64;
 /// Maximum length of a property name, in bytes.
 const MAX_PROPERTY_NAME_BYTES: usize = 64;
 
-/// Returns true if every wire accepts a property of this name.
+/// Returns true if every wire format accepts a property of this name.
 pub fn is_wire_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     !name.is_empty() && name.len() <= MAX_PROPERTY_NAME_BYTES && name.bytes().all(plain)

@@ -41,8 +41,8 @@ pub const MAX_SKILL_DEPTH: usize = 4;
 /// Names of context files, highest precedence first. The first one in a folder is read.
 pub const CONTEXT_FILE_NAMES: [&str; 3] = ["AGENTS.override.md", "AGENTS.md", "CLAUDE.md"];
 
-/// Returns the name of the context file that a file name means but does not equal: `AGENTS.md` for `agents.md` and
-/// `AGENT.md`. `None` if the name is the name of a context file, or far from one.
+/// Returns the name of the context file that a misspelled file name means: `AGENTS.md` for `agents.md` and `AGENT.md`.
+/// `None` if the name is spelled correctly, or is not similar to the name of a context file.
 pub fn meant_context_file(name: &str) -> Option<&'static str> {
     let (stem, extension) = name.rsplit_once('.')?;
     if CONTEXT_FILE_NAMES.contains(&name) || !extension.eq_ignore_ascii_case("md") {
@@ -59,8 +59,8 @@ pub fn meant_context_file(name: &str) -> Option<&'static str> {
 /// The file of the MCP servers of a project, which other clients read too.
 pub const MCP_FILE: &str = ".mcp.json";
 
-/// Returns the file that a file in the project's root means but does not equal: a context file, or [`MCP_FILE`] for
-/// `mcp.json`. `None` for any other name.
+/// Returns the name that a misspelled file name in the project's root means: the name of a context file, or
+/// [`MCP_FILE`] for `mcp.json`. `None` for any other name.
 pub fn meant_root_file(name: &str) -> Option<&'static str> {
     let is_mcp = matches!(name.to_ascii_lowercase().as_str(), "mcp.json" | ".mcp.jsonc" | ".mcp.json5" | ".mcps.json")
         || (name != MCP_FILE && name.eq_ignore_ascii_case(MCP_FILE));
@@ -334,11 +334,11 @@ pub trait World {
     fn changed_since(&self, _before: &WorldState) -> Option<&ChangedAnswers> {
         None
     }
-    /// Returns everything in the project besides items, sorted: the folders and files directly in `.ai/`, the files in
-    /// the folders of the kinds that are not items, and files in the project's root that [`meant_root_file`] accepts.
-    /// For the user space, returns only what [`Self::misplaced_settings`] returns.
+    /// Returns the paths in the project that are not items, sorted: the folders and files directly in `.ai/`, files in
+    /// the folders of items that are no items themselves, and files in the project's root that [`meant_root_file`]
+    /// accepts. For the user space, returns only what [`Self::misplaced_settings`] returns.
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
-    /// Returns the places of the project and of the user where a settings file can be under a wrong name, sorted: the
+    /// Returns the paths of the project and of the user space that can be settings files with a wrong name, sorted: the
     /// folders and files directly in `.ai/`, and the files in the folder of settings that are not items.
     fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the context files, outermost first: the user's, then those from the root of the git repository to the

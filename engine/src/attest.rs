@@ -18,8 +18,8 @@ use crate::message::{ContentBlock, Message, text_of};
 pub enum OpeningCheck {
     /// Equal; `bytes` is the total size of the system prompt and the first message.
     AsPlanned { bytes: usize },
-    /// Different; `what` is `system prompt`, `contributors` or `message`, and `at` is the index of the first byte that
-    /// differs.
+    /// The openings differ. `what` is the part that differs (`system prompt`, `contributors` or `message`), and `at` is
+    /// the index of the first byte in which the two versions of this part differ.
     Differs { what: &'static str, at: usize },
     /// The transcript does not contain the whole opening (system prompt and first message) yet.
     NotYet,
@@ -78,17 +78,18 @@ pub struct PromptDifference {
     pub at: usize,
 }
 
-/// Derives the text of a message that calls a skill or a prompt template from the text before the expansion.
+/// A function that expands the call of a skill or a prompt template again: it gets the text before the expansion, and
+/// returns the text of the message.
 ///
 /// # Errors
 /// Returns the reason if the item's file at the time of the message is not available.
 pub type ExpandAgain<'a> = dyn Fn(&AcceptedInput, &str) -> Result<String, String> + 'a;
 
-/// Compares the prompts of a session, one thread after another. The checker keeps the accepted messages from thread to
-/// thread, because a message can be accepted in one thread and sent in the next thread.
+/// Compares the prompts of a session with the recorded ones, one thread after another. One checker serves all threads
+/// of the session, because a message can be accepted in one thread and sent to the model in the next thread.
 #[derive(Default)]
 pub struct PromptChecker {
-    /// The differences of accepted messages that are not sent yet, by the id of the message.
+    /// The differences found in each accepted message that is not yet sent to the model, by the id of the message.
     accepted: BTreeMap<String, Vec<PromptDifference>>,
 }
 
@@ -205,8 +206,7 @@ impl Intake {
     }
 }
 
-/// Returns the id of the waiting message that is delivered next with this source; `None` if no message with this source
-/// waits.
+/// Returns the id of the message with this source that is delivered next; `None` if no message with this source waits.
 fn delivered_id(state: &ThreadState, source: MessageSource) -> Option<String> {
     let waiting = match source {
         MessageSource::Prompt | MessageSource::Continuation => undelivered_prompt(state),

@@ -74,7 +74,8 @@ pub struct ControlReceiver {
 /// The sending end of the channel. Clones send to the same thread.
 #[derive(Debug, Clone)]
 pub struct ControlSender {
-    /// The inputs are boxed, because the channel allocates space for 32 of them at once for each thread.
+    /// The sender of the inputs. An input is boxed, because the channel of each thread allocates space for 32 inputs at
+    /// once.
     sender: mpsc::UnboundedSender<Box<Incoming>>,
     state: StateCell,
     /// The sender of the thread that continues this one. Once set, this sender receives every input.
@@ -101,7 +102,8 @@ impl Incoming {
 }
 
 impl ControlSender {
-    /// From now on, sends every message that this sender or a clone of it gets to the thread that continues this one.
+    /// Redirects this sender and its clones: from now on, they send every message to the thread that continues this
+    /// one.
     pub fn redirect(&self, to: &Self) {
         *self.next.write().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
         self.state.wake();

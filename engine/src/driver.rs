@@ -221,8 +221,8 @@ enum InterruptPolicy {
     AnyMessage,
     /// Only a kill or an interruption ends a call.
     Killed,
-    /// No control message ends the effect: either all children of a group are created or none. A kill ends the children
-    /// afterwards.
+    /// No control message ends the effect, so that either all children of a group are created or none. After a kill,
+    /// the children are ended once they exist.
     Done,
 }
 
@@ -395,8 +395,9 @@ fn record_waiting(
     }
 }
 
-/// Records a control message and forwards it to living children. Returns the id of the message if it has a file in the
-/// mailbox, which can be removed once the record is durable; otherwise `None`.
+/// Handles an input of the thread. Records a control message; if the message ends the thread or interrupts its prompt,
+/// also ends the living children. Returns the id of a control message that has a file in the mailbox, which can be
+/// removed once the record is durable; otherwise `None`.
 fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: Incoming) -> Option<String> {
     let (id, message, on_disk) = match post {
         Incoming::Message { id, message, on_disk } => (id, message, on_disk),

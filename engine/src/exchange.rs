@@ -51,8 +51,8 @@ fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Res
 pub struct ThreadPosition {
     /// Full id of the directive; selects the branch of a script.
     pub directive: String,
-    /// Number of earlier replies of the thread. If `None`, the number of assistant turns in the request counts, which a
-    /// `context` hook may have reduced.
+    /// Number of earlier replies of the thread. If `None`, the assistant turns in the request are counted instead. That
+    /// count is too low if a `context` hook has removed turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
     /// Number of failed attempts of this turn.
@@ -137,8 +137,8 @@ impl Usage {
     }
 
     /// Returns the usage of a call after a later report. The counts of a report are cumulative, so each count is the
-    /// larger one of both reports. If the whole input of the later report is not smaller, all input counts are those of
-    /// the later report, which can have corrected how many tokens were cached.
+    /// larger one of both reports. One exception: if the later report does not lower the sum of all input tokens, its
+    /// input counts replace the earlier ones, because it can have corrected how many of the tokens were cached.
     #[must_use]
     pub fn after(earlier: Option<Self>, later: Self) -> Self {
         let Some(earlier) = earlier else { return later };
@@ -262,7 +262,7 @@ pub enum FailedStage {
     StreamError,
     /// The stream ended without its final event.
     Truncated,
-    /// The response did not follow the wire's protocol.
+    /// The response did not follow the protocol of the wire format.
     Protocol,
 }
 

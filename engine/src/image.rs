@@ -1,6 +1,6 @@
-//! Images in a user's message (`engine.md` 3): detects the type from the bytes, checks that every wire accepts it, and
-//! makes the reference that the transcript stores. The bytes are an object of the store, and only a request that is
-//! being sent contains them.
+//! Images in a user's message (`engine.md` 3): detects the type from the bytes, checks that every wire format accepts
+//! the type, and makes the reference that the transcript stores. The bytes are an object of the store, and only a
+//! request that is being sent contains them.
 
 use rye_compiler::plan::hex;
 use serde::{Deserialize, Serialize};
@@ -115,7 +115,7 @@ impl ImageRef {
         pixels.div_ceil(PIXELS_PER_TOKEN).clamp(MIN_IMAGE_TOKENS, MAX_IMAGE_TOKENS)
     }
 
-    /// Returns the largest number of tokens that the providers of a wire document for one image.
+    /// Returns the largest number of tokens that the providers of a wire format document for one image.
     pub fn max_tokens(&self, wire: &str) -> u64 {
         match wire {
             "openai-chat" | "openai-responses" => MAX_OPENAI_IMAGE_TOKENS,

@@ -118,8 +118,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Stores the transcript again after a blocking task has written `events` to it. If the write succeeded, notifies
-    /// the watchers of the events.
+    /// Takes back the transcript from the blocking task that has written `events` to it. If the write succeeded,
+    /// notifies the watchers of the events.
     fn written(
         &mut self,
         transcript: Transcript,
@@ -230,7 +230,7 @@ impl FieldVisitor for FieldSizes {
     }
 }
 
-/// Stores the field with this name as an object.
+/// A visitor of an event's fields. It stores the field with the name `name` as an object.
 struct StoredField<'a> {
     objects: &'a Objects,
     name: &'a str,

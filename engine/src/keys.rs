@@ -31,7 +31,8 @@ pub struct SigningIdentity {
 #[derive(Debug, Clone, Default)]
 pub struct TrustStore(BTreeMap<String, VerifyingKey>);
 
-/// The signature status of a file whose signature, if any, is valid.
+/// The signature status of a file: unsigned, or signed with a valid signature. An invalid signature is an error
+/// instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignatureStatus {
     Unsigned,
@@ -124,8 +125,8 @@ impl SigningIdentity {
         out
     }
 
-    /// Returns the signature line of a file whose contents are these parts, with its line end. The contents must not
-    /// start with a signature line.
+    /// Returns the signature line, including its line end, of a file. `parts` joined are the contents of the file,
+    /// without a signature line.
     pub fn signature_line(&self, parts: &[&[u8]], comment: CommentSyntax, timestamp: &str) -> String {
         let hash = parts.iter().fold(Sha256::new(), Sha256::chain_update);
         let head = format!("rye:signed:{timestamp}:{}", hex(&hash.finalize()));

@@ -45,8 +45,9 @@ pub fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody
     absorb::absorb(plan, state, signal)
 }
 
-/// Returns the next command of the user, or the intake of the next queued message that `input` hooks or an expansion
-/// must process; `None` if neither waits. The driver performs the returned effect concurrently with the current effect.
+/// Returns the effect for the next command of the user. If no command waits, returns the intake of the next queued
+/// message that `input` hooks or an expansion must process; `None` if no such message waits either. The driver performs
+/// the returned effect concurrently with the current effect.
 pub fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     screen::next_intake(plan, state)
 }

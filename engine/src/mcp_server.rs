@@ -53,8 +53,8 @@ pub struct DirectiveServer {
     context: Arc<SessionContext>,
     tools: Arc<[Tool]>,
     tasks: TaskManager,
-    /// The session that all clients without a session of their own share: in the newest protocol over HTTP, a client
-    /// has no session.
+    /// The session that all clients without a session of their own share. In the newest version of the protocol over
+    /// HTTP, clients have no sessions.
     common: Arc<Session>,
 }
 

@@ -156,7 +156,7 @@ impl Message {
     }
 
     /// Returns the text that requests send as a user message in place of this message, if providers do not accept its
-    /// kind. Returns `None` for the kinds that providers accept, and for an excluded command, which is not sent.
+    /// kind. Returns `None` for the kinds that providers accept, and for a command with `excluded`, which is not sent.
     fn user_text(&self) -> Option<String> {
         match self {
             Self::Custom { content, .. } => Some(content.clone()),

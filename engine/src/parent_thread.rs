@@ -1,4 +1,4 @@
-//! A thread as the parent of threads that it does not start itself.
+//! A thread as the parent of children that a command starts. The thread does not start these children itself.
 
 use rye_compiler::compile::SpawnParent;
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
@@ -7,8 +7,9 @@ use crate::error::EngineError;
 use crate::event::{Opened, ThreadOrigin};
 use crate::thread_id::ThreadId;
 
-/// Returns the limits of a parent that bound the plan of a child. The remaining time of the parent bounds the child at
-/// run time only, so that equal parents give equal plans at any speed.
+/// Returns the limits of a parent that bound the plan of a child. The duration is the whole duration of the parent, not
+/// its remaining time: otherwise the plan of a child would depend on the moment of the spawn. At run time, the
+/// remaining time of the parent bounds the child.
 pub(crate) fn spawn_limits(launch: &Opened, plan: &Plan) -> PlanLimits {
     // The duration of a session does not depend on the time either, and it exceeds that of a prompt.
     let duration_seconds = match launch.origin {

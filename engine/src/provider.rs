@@ -1,4 +1,5 @@
-//! Providers: one trait, wires that only map data formats, and errors as facts for the classification table.
+//! Providers: one trait, one implementation for each wire format that only maps data, and errors as facts for the
+//! classification table.
 
 pub mod anthropic;
 pub mod catalog;

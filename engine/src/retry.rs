@@ -16,8 +16,8 @@ const SCRIPT_MISMATCH: &str = "script_mismatch";
 
 /// Number of failures in one turn after which retries are at least [`LATE_RETRY_DELAY_MS`] apart.
 const EARLY_RETRIES: u32 = 10;
-/// Minimum delay of late retries. A project sets the table of retries, and a request that is repeated without a pause
-/// could lock the user's key.
+/// Minimum delay before a late retry. The settings of a project determine the delays of retries. Without this minimum,
+/// a project could repeat a request without a pause, and the provider could lock the user's key.
 const LATE_RETRY_DELAY_MS: u64 = 1_000;
 
 /// Classifies a failure and returns the delay in milliseconds if another attempt may follow.

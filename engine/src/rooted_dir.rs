@@ -116,7 +116,8 @@ impl RootedDir {
         Ok(())
     }
 
-    /// Returns the permissions of the regular file with this name; `None` if there is none.
+    /// Returns the permissions of the regular file with this name; `None` if nothing has this name. Fails if the name
+    /// belongs to something other than a regular file.
     fn permissions(&self, path: &Path) -> io::Result<Option<Permissions>> {
         match self.0.symlink_metadata(path) {
             Ok(metadata) if metadata.is_file() => Ok(Some(metadata.permissions())),
@@ -134,7 +135,7 @@ impl RootedDir {
     }
 }
 
-/// Returns an unpredictable temporary name in the same folder.
+/// Returns an unpredictable temporary name in the folder of `path`.
 fn temporary_path(path: &Path) -> io::Result<PathBuf> {
     let mut random = [0_u8; 8];
     getrandom::fill(&mut random).map_err(|error| other(&error.to_string()))?;
@@ -178,8 +179,8 @@ pub fn write_user_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The name exists, a link leads elsewhere, or rye or git would read the file as settings or run it: such a file is
-/// below `.ai`, `.git` or another protected name.
+/// The file exists, a link leads elsewhere, or the path is protected: `rye` or git would read a file below `.ai`,
+/// `.git` or another protected name as settings, or run it.
 pub fn create_user_file(project: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let path = without_parent_parts(&project.join(path));
     if let Ok(within) = path.strip_prefix(project) {

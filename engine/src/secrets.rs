@@ -84,10 +84,10 @@ struct KnownSecrets {
     values: BTreeMap<String, String>,
     /// The values without encoding.
     plain: Needles,
-    /// The values for a search in [`Stream::compact`]: the values without white space, and their base 64 forms at every
-    /// alignment.
+    /// The forms of the values that are searched for in [`Stream::compact`]: without white space, and in base 64 at
+    /// every alignment.
     compact: Needles,
-    /// The values in base 16, for [`Stream::hex_digits`].
+    /// The values in base 16, which are searched for in [`Stream::hex_digits`].
     hex: Needles,
 }
 

@@ -63,7 +63,8 @@ pub(crate) struct ThreadInit {
     pub queue: Option<Arc<Semaphore>>,
     /// The tool call that the thread runs instead of a directive; `None` for a thread with a conversation.
     pub call: Option<Box<ToolCall>>,
-    /// Milliseconds of the continued thread's last incomplete second, which count towards the duration.
+    /// For a continuation: the milliseconds by which the duration of the continued thread exceeds whole seconds. They
+    /// count towards the duration of this thread.
     pub carried_ms: u64,
     /// True if the thread completes although required outputs are missing.
     pub allow_missing_outputs: bool,
@@ -85,7 +86,7 @@ pub(crate) enum RowsToWrite {
     Root { durable: bool },
     /// A registry row, an account, and the link from the thread that the new thread continues.
     Linked,
-    /// Nothing: the row and the account exist already.
+    /// No row is written: the registry row and the account of the thread exist already.
     Existing,
 }
 
@@ -162,8 +163,8 @@ impl EngineContext {
         Ok(self.thread_count.run_blocking(move || scan(&registry)).await??)
     }
 
-    /// Starts a root thread. The start is a task of its own: if the caller is dropped, no row stays without a task that
-    /// ends its thread.
+    /// Starts a root thread in a task of its own. If the caller is dropped meanwhile, the start still completes, so
+    /// that the registry never keeps a row of a thread that no task ends.
     pub(crate) async fn start_root_thread(
         self: &Arc<Self>,
         id: ThreadId,
@@ -293,8 +294,8 @@ impl EngineContext {
         self.spawn_task(thread, init.sink, init.queue)
     }
 
-    /// Starts a task that runs a thread. With a `queue`, which bounds the siblings that run at the same time, the task
-    /// first waits for a permit, unless the thread is cancelled or killed.
+    /// Starts a task that runs a thread. `queue` bounds the number of siblings that run at the same time: if it is
+    /// given, the task first waits for a permit. A cancellation or a kill of the thread ends this wait.
     pub(crate) fn spawn_task(
         self: &Arc<Self>,
         thread: DrivenThread,
@@ -337,7 +338,7 @@ impl EngineContext {
         Ok(running)
     }
 
-    /// Runs a thread and its continuations until the result.
+    /// Runs a thread and its continuations, and returns the result of the last one.
     async fn run_to_end(
         self: &Arc<Self>,
         mut thread: Box<DrivenThread>,

@@ -1,5 +1,5 @@
-//! Signatures of a process: of the checkpoints, snapshots, capability lists and exports of its threads (`engine.md` 4),
-//! with the user's key or a temporary one. `threads::verify` checks them.
+//! Signatures that a process makes for its threads (`engine.md` 4): of checkpoints, snapshots, capability lists and
+//! exports. The key is the user's key or a temporary key. `threads::verify` checks the signatures.
 
 use crate::keys::{CommentSyntax, KeyError, KeyFolder, SigningIdentity};
 use crate::store::transcript::ChainHash;

@@ -15,7 +15,7 @@ pub(crate) fn to_mark(half: u32) -> Option<char> {
     char::from_u32(MARK_OFFSET + half)
 }
 
-/// Returns the half that a mark represents; `None` for any other character.
+/// Returns the surrogate half that a mark represents; `None` if the character is no mark.
 pub(crate) fn from_mark(c: char) -> Option<u32> {
     u32::from(c).checked_sub(MARK_OFFSET).filter(|half| HIGH.contains(half) || LOW.contains(half))
 }
@@ -64,7 +64,8 @@ fn escaped_half(text: &str) -> Option<u32> {
     (HIGH.contains(&half) || LOW.contains(&half)).then_some(half)
 }
 
-/// Replaces marks: the marks of two matching halves with their character, a single mark with U+FFFD.
+/// Replaces the marks of surrogate halves in a text. The marks of two matching halves become the character that the
+/// halves encode together; a single mark becomes U+FFFD.
 pub(crate) fn join_halves(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -83,8 +84,8 @@ pub(crate) fn join_halves(text: &str) -> String {
     joined
 }
 
-/// Joins surrogate halves in all strings and keys of a value: two marks that follow each other become the character of
-/// the two halves, a single mark becomes U+FFFD.
+/// Replaces the marks of surrogate halves in all strings and keys of a value. The marks of two matching halves become
+/// the character that the halves encode together; a single mark becomes U+FFFD.
 pub(crate) fn join_in_value(value: &mut Value) {
     match value {
         Value::String(text) => *text = join_halves(text),

@@ -65,7 +65,7 @@ struct ThreadsToolCall {
     engine: Arc<EngineContext>,
     threads: Arc<Threads>,
     id: ThreadId,
-    /// The maximum wait: the timeout of the call.
+    /// The maximum time that the call may wait for threads: the timeout of the call.
     most: Duration,
 }
 

@@ -167,7 +167,8 @@ impl Threads {
         }
     }
 
-    /// Returns one thread; `None` if it is unknown, or unreadable without the registry.
+    /// Returns one thread; `None` if the thread is unknown. Without a registry, `None` also if the transcript of the
+    /// thread cannot be read.
     pub fn show(&self, thread: &ThreadId) -> Result<Option<ListedThread>, StoreError> {
         let row = match &self.registry {
             Some(registry) => registry.thread(thread)?,

@@ -31,7 +31,7 @@ use builtin::ChangeRecorder;
 use cancellation::CancellationToken;
 use persistent::PersistentProcesses;
 
-/// The event of a call that the model requests.
+/// The value of [`Invocation::event`] for a call that the model requests.
 pub const CALL_EVENT: &str = "call";
 
 /// A call that the gate has authorized. Its parameters are valid against the tool's schema.

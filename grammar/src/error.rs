@@ -20,7 +20,8 @@ pub struct SyntaxError {
     pub other: Option<Span>,
     /// Replacements that correct the error without a decision by the user; empty if there is none.
     pub replacements: Box<[(Span, String)]>,
-    /// True if the tree lacks parts of the text because of this error, so that a missing part is no further mistake.
+    /// True if the tree lacks parts of the text because of this error. A part that is missing in the tree is then not
+    /// reported as another error.
     pub loses_content: bool,
 }
 

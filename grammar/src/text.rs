@@ -14,7 +14,7 @@ pub(crate) fn describe_char(c: char) -> String {
     }
 }
 
-/// Returns the first control character other than tab and line breaks, with its range.
+/// Returns the first control character below U+0020 other than tab and line breaks, with its range.
 pub(crate) fn control_character(text: &str) -> Option<(Range<usize>, char)> {
     let at = text.bytes().position(|b| b < 0x20 && !matches!(b, b'\t' | b'\n' | b'\r'))?;
     text.get(at..)?.chars().next().map(|c| (at..at + 1, c))

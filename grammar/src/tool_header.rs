@@ -156,7 +156,7 @@ impl ShellHeader {
 }
 
 /// Returns the `# rye:` comment among the comments and blank lines at the start of a script; `None` if there is none.
-/// In continued comment lines, `#` becomes a space, so that every byte keeps its offset.
+/// The comment can continue in the next comment lines. Their `#` becomes a space, so that every byte keeps its offset.
 fn shell_header(text: &str, start: usize) -> Option<ShellHeader> {
     let mut header: Option<ShellHeader> = None;
     for line in lines(text, start) {

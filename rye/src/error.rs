@@ -30,7 +30,7 @@ pub enum Error {
     /// The script of a simulated model cannot be read.
     #[error("the script `{}`: {reason}", path.display())]
     Script {
-        /// The script as it was given.
+        /// The path of the script, as the caller passed it.
         path: PathBuf,
         /// The reason, with the line of the script.
         reason: String,

@@ -99,7 +99,7 @@ pub struct QuestionId(u64);
 /// A request for an approval that waits for the user's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
-    /// The number to answer with.
+    /// The id of the question, for [`Session::answer`].
     pub id: QuestionId,
     /// The thread that waits: the session's thread or one of its descendants.
     pub thread: ThreadId,

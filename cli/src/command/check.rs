@@ -142,7 +142,7 @@ fn selection_of(args: &CheckArgs, spaces: &Spaces, world: &dyn World) -> Result<
     })
 }
 
-/// Returns the severity overrides of the project, to which the command line adds its own overrides.
+/// Adds the severity overrides of the command line to `levels`, the overrides of the project, and returns both.
 fn severity_overrides(args: &CheckArgs, mut levels: SeverityOverrides) -> Result<SeverityOverrides, CommandError> {
     for code in &args.allow {
         levels.allow(code).map_err(|unknown| {

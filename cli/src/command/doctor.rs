@@ -54,7 +54,7 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
-/// State of a finding. `note` means that it works but could be improved.
+/// State of a finding. `note` means that the inspected part works but could be improved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingState {

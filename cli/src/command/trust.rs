@@ -237,9 +237,9 @@ fn format_requirement(one: &TrustRequirement) -> String {
     }
 }
 
-/// Checks that all requirements of a plan are trusted. Otherwise asks once for all untrusted requirements of the folder
-/// or, without a terminal, refuses the run. If `is_scripted` is true, the user's script replaces every model, so that
-/// scripts of the project are not played and need no trust.
+/// Checks that all requirements of a plan are trusted. If one is not, asks the user to trust all untrusted requirements
+/// of the whole project at once. Without a terminal, refuses the run. If `is_scripted` is true, the user's script
+/// replaces every model, so that scripts of the project are not played and need no trust.
 pub fn require_trust(
     planned: &[TrustRequirement],
     is_scripted: bool,

@@ -154,8 +154,8 @@ fn item_files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldEr
     Ok(items)
 }
 
-/// Returns the most similar name to `thing` among the ids of all items and `of_plans`, the suggestion from the plans;
-/// `None` if no name is similar.
+/// Returns the name that is most similar to `thing`; `None` if no name is similar. The candidates are the ids of all
+/// items, and `of_plans`: the name that the plans suggest.
 fn nearest_name(thing: &str, of_plans: Option<String>, world: &dyn World) -> Option<String> {
     let entries = ItemKind::ALL.into_iter().flat_map(|kind| world.list(kind).unwrap_or_default());
     let names: BTreeSet<String> = entries.map(|entry| entry.id.to_string()).chain(of_plans).collect();
@@ -170,7 +170,8 @@ fn space_name(space: Space) -> &'static str {
     }
 }
 
-/// Returns the answers for every directive of the project that compiles, or a similar name if there are none.
+/// Returns the explanations of `thing` in the plans of all directives of the project that compile. If no plan contains
+/// `thing`, returns a similar name that a plan contains, if there is one.
 fn answers_of_all_directives(
     thing: &str,
     world: &dyn World,
@@ -187,8 +188,8 @@ fn answers_of_all_directives(
 
 type NamedAnswer = (String, Result<Vec<Explanation>, NotInPlan>);
 
-/// Returns the answers for each route of a directive. If they differ, the name of the directive has the conditions of
-/// the route.
+/// Returns the answers for each route of a directive. If the answers are equal, returns only one, under the name of the
+/// directive. Otherwise, each name is followed by the conditions of the route.
 fn answers_of_routes(
     directive: &str,
     plans: &[RoutedPlan],

@@ -27,7 +27,7 @@ pub fn two_columns(rows: &[(String, String)]) -> String {
 #[derive(Debug, Default)]
 pub struct Table {
     head: Vec<&'static str>,
-    /// Right-aligned columns, for numbers.
+    /// Indexes of the columns that are right-aligned, because they hold numbers.
     right: Vec<usize>,
     rows: Vec<Vec<Cell>>,
 }

@@ -15,7 +15,7 @@ pub const MAX_PER_FILE_AND_CODE: usize = 100;
 /// Diagnostics of one file and code that are not printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct OmittedDiagnostics {
-    /// The file of each diagnostic's first label; empty if the diagnostics have no label.
+    /// The file that the first label of these diagnostics points to; empty if they have no label.
     pub file: String,
     pub code: String,
     /// Number of diagnostics beyond the first 100.

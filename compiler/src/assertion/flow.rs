@@ -24,8 +24,8 @@ impl<'t> TextFlow<'t> {
         Self { threads, declassifying }
     }
 
-    /// Returns a path on which text can flow from a use of `from` in any thread to a use of `to` in `thread`; `None` if
-    /// there is none.
+    /// Returns a path on which text can flow from a use of the capability `from` in any thread to a use of the
+    /// capability `to` in `thread`; `None` if there is none.
     pub fn find(&self, thread: &PossibleThread, from: &str, to: &str, memo: &mut ReachMemo) -> Option<FlowPath> {
         let to = thread.reads_from(to, memo)?;
         // Breadth first, from the reader back to the sources of its text.

@@ -27,7 +27,7 @@ const READING_BUILTINS: [&str; 8] = ["read", "grep", "glob", "ls", "git_diff", "
 pub struct TrifectaTools {
     /// Capabilities of tools that read the project.
     private: Vec<String>,
-    /// Capabilities of tools that exchange data with the hosts of a grant's `net`.
+    /// Capabilities of tools that exchange data with the hosts that the `net` of a grant names.
     network: Vec<String>,
     memo: BTreeMap<MemoKey, Option<Vec<String>>>,
 }
@@ -65,8 +65,8 @@ impl TrifectaTools {
         all
     }
 
-    /// Returns the reasons why a thread has the lethal trifecta: for each of its three parts, what lets the thread have
-    /// that part. `None` if a part is missing.
+    /// Returns the reasons why a thread has the lethal trifecta: for each of the three parts, the capability that gives
+    /// the part to the thread. `None` if the thread lacks a part.
     pub fn reasons(&mut self, thread: &PossibleThread, reached: &mut ReachMemo) -> Option<Vec<String>> {
         let key = (thread.sets().to_vec(), thread.net.clone());
         if let Some(known) = self.memo.get(&key) {

@@ -97,9 +97,9 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
     }
 }
 
-/// Leaves out the protocol items that only the standard library declares, if no grant allows their primary. A directive
-/// that extends a base of the standard library and declares permissions of its own then gets only the instructions that
-/// it can follow.
+/// Leaves out each protocol item whose primary no grant allows, if only directives of the standard library declare the
+/// item. A directive can extend a base of the standard library and declare permissions of its own. The directive then
+/// gets only the instructions that it can follow.
 pub fn remove_ungranted_protocols(items: &Items<'_>, composed: &mut Composed) {
     let Some(permissions) = &composed.permissions else { return };
     let lists = [&composed.system, &composed.before, &composed.after];
@@ -139,8 +139,8 @@ pub fn remove_ungranted_protocols(items: &Items<'_>, composed: &mut Composed) {
     composed.ungranted_protocols = left_out;
 }
 
-/// Records the item or hook declared at `origin` as removed in every suppression whose id is `id`. Returns false if
-/// there is no such suppression.
+/// Adds `origin`, the place that declares an item or hook, to the removed origins of every suppression with the id
+/// `id`. Returns false if no suppression has this id.
 pub fn record_suppression(suppressions: &mut [Suppression], id: &str, origin: &DeclaredOrigin) -> bool {
     let mut any = false;
     for suppression in suppressions.iter_mut().filter(|s| s.id == id) {
@@ -150,8 +150,8 @@ pub fn record_suppression(suppressions: &mut [Suppression], id: &str, origin: &D
     any
 }
 
-/// Warns if the same item is declared in two positions, or twice in one file. The same position in two links is
-/// allowed.
+/// Warns if the same item is declared in two positions, or twice in one file. Two directives of the chain may declare
+/// the item in the same position.
 fn report_duplicate(
     id: &ItemId,
     kept: (ContextPosition, &DeclaredOrigin),

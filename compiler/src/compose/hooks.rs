@@ -105,9 +105,9 @@ fn replacement_reason(by: &Arc<HookDecl>) -> String {
     }
 }
 
-/// Returns the reason if a suppression removes the hook, because it names the hook or the knowledge that the hook
-/// fetches; otherwise `None`. Suppressions apply to hooks at events that collect text, and to the chain's own hooks.
-/// Hooks of other sources guard or steer a run at the other events, so they cannot be suppressed.
+/// Returns the reason if a suppression removes the hook; otherwise `None`. At events that collect text, a suppression
+/// removes every hook with the id that it names, and every hook that fetches the knowledge with this id. At other
+/// events, hooks guard or steer a run, so a suppression removes only hooks that the chain itself declares, by their id.
 fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
     if suppressions.is_empty() {
         return None;
@@ -145,9 +145,9 @@ fn evaluate_before_run(decl: &HookDecl, known: &mut KnownFacts, explain: bool) -
     }
 }
 
-/// Returns the verdict of a `resolve_extends` hook after routing. The hook that set the route fires; a hook never fires
-/// for the directive that it names as the parent. For any other hook, the condition is evaluated with the facts that
-/// were known during routing. If `explain` is true, the verdict of a false condition states the reason.
+/// Returns the verdict of a `resolve_extends` hook after routing. The hook that set the route fires. A hook that would
+/// make the directive its own parent never fires. The condition of any other hook is evaluated with the facts that were
+/// known during routing. If `explain` is true, the verdict of a false condition states the reason.
 fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownFacts, explain: bool) -> PlanVerdict {
     if composed.route.as_ref().is_some_and(|r| Arc::ptr_eq(&r.hook, decl)) {
         return PlanVerdict::Fires;
@@ -174,11 +174,14 @@ fn remove_shadowed(hooks: &mut [ComposedHook]) {
     }
 }
 
-/// Removes hooks that provide a knowledge item which another part of the prompt also provides. A part provides an item
-/// with certainty if the part is the chain or a hook that always fires. Of these parts, the first one stays and the
-/// later hooks are removed. A hook that may fire is removed if any other part provides its item with certainty. If the
-/// hook depends on a fact that is known before every run (an input or the model), only an earlier part removes the
-/// hook, because with another value of the fact the hook can be the first part that provides the item.
+/// Removes hooks that provide a knowledge item which another part of the prompt certainly provides. The chain and the
+/// hooks that always fire certainly provide their items.
+///
+/// - A hook that always fires is removed if an earlier part certainly provides its item.
+/// - A hook that may fire is removed if any other part certainly provides its item.
+/// - Exception: a hook whose condition reads a fact that is known before every run (an input or the model) is removed
+///   only if an earlier part certainly provides its item. With another value of the fact, this hook would always fire
+///   and could be the first part that provides the item.
 fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH_PROMPT.as_slice(), CONTINUATION_PROMPT.as_slice()] {
@@ -211,7 +214,7 @@ fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     }
 }
 
-/// An item that an earlier part of the prompt provides; `hook: None` means the chain.
+/// An item that an earlier part of the prompt provides. `hook` is `None` if the chain provides the item.
 struct Provided {
     id: ItemId,
     hook: Option<String>,
@@ -228,8 +231,8 @@ impl ComposedHook {
         on.iter().any(|path| matches!(path.split('.').next(), Some("inputs" | "model")))
     }
 
-    /// Marks the hook as removed if `brought`, which lists the knowledge of the earlier parts of the prompt, already
-    /// contains the item. Returns true if the hook was marked.
+    /// Marks the hook as removed if an earlier part of the prompt already contains the item `id`. `brought` lists the
+    /// knowledge of the earlier parts. Returns true if the hook was marked.
     fn mark_provided(&mut self, brought: &[Provided], id: &ItemId) -> bool {
         let Some(earlier) = brought.iter().find(|b| b.id == *id) else { return false };
         let by = earlier.hook.as_ref().map_or("the chain".to_owned(), |hook| format!("the hook `{hook}`"));

@@ -28,8 +28,8 @@ pub enum CapabilityError {
     UngrantedCall { capability: String, span: Span, granted: Span },
     #[error("`write=\"{path}\"` has no effect: {why}")]
     OpensNothing { path: String, why: &'static str, span: Span },
-    /// Every call that the grant allows is refused. `add` is the attribute to add to the grant, if that would help;
-    /// `tokens` is the size of the tool's definition.
+    /// A grant without use, because every call that it allows is refused. `add` is the attribute to add to the grant,
+    /// if an attribute would help; `tokens` is the size of the tool's definition.
     #[error("every call of `{item}` that `{pattern}` allows is refused: {why}")]
     DeadGrant { pattern: String, item: String, why: String, add: Option<String>, tokens: u64, span: Span },
     /// A hook blocks every call that the grant allows.

@@ -7,7 +7,8 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, value_help};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
-    /// `key` is the dotted path inside the file, empty for the whole file; `file` is the file's id: `agent/resilience`.
+    /// A value that is missing, or has a wrong type or form. `key` is the dotted path of the value in the file, empty
+    /// for the whole file. `file` is the id of the file, such as `agent/resilience`.
     #[error("{}`{file}` {}{found}", key_prefix(key), if found == "missing" { "is " } else { "cannot be " })]
     Invalid { file: String, key: String, found: String, expected: String, span: Option<Span> },
     /// A value that the file does not allow; `why` describes the allowed values, as a sentence.

@@ -129,9 +129,9 @@ fn hidden_by_patterns(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_hidden(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of the diagnostics about settings that are to be dropped: a second report of a missing setting;
-/// a report of a tier whose model has a faulty entry; and, if the context window of a model is implausible, the reports
-/// about the `max_output` of this model and about the token ceilings of continuations.
+/// Returns the indexes of diagnostics about settings that only follow from another reported fault. A missing setting is
+/// reported once. A tier is not reported if the entry of its model is faulty. If the context window of a model is
+/// implausible, neither the `max_output` of the model nor the token ceilings of continuations are reported.
 fn repeated_or_unusable_settings(all: &[Diagnostic]) -> BTreeSet<usize> {
     let mut missing = BTreeSet::new();
     let mut dropped = BTreeSet::new();
@@ -207,8 +207,8 @@ fn conditions_of_unknown_values(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_explained(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the grants that match nothing because the file of the tool is not read: a grant of `t` beside the unread file
-/// `.ai/tools/t.json`.
+/// Returns the grants that match nothing because the file of the tool is not read: a grant of `t` beside the unread
+/// file `.ai/tools/t.json`.
 fn grants_of_unread_tools(all: &[Diagnostic]) -> BTreeSet<usize> {
     let unread: BTreeSet<String> = all
         .iter()
@@ -246,7 +246,8 @@ fn acknowledgements_of_blocked_grants(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the reports on the network of grants in a file with a host that cannot be guessed, such as `true`.
+/// Returns the effects of invalid hosts: the reports on the network access of grants in files that name an invalid
+/// host, such as `true`. Only hosts for which no correction can be suggested count.
 fn effects_of_invalid_hosts(all: &[Diagnostic]) -> BTreeSet<usize> {
     let invalid: BTreeSet<SourceId> = all
         .iter()
@@ -291,8 +292,8 @@ fn placeholders_of_invalid_names(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the reports of a limit below the cost of a turn that repeat another report of the same place: a directive with
-/// several routes has one report.
+/// Returns the indexes of repeated reports that a limit does not pay for one turn, or not for the prompt. A directive
+/// with several routes can have such a report for each route; only the first report of a place is kept.
 fn repeated_costs_of_a_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     let mut seen = BTreeSet::new();
     let is_repeated = |one: &Diagnostic| match one {
@@ -305,8 +306,9 @@ fn repeated_costs_of_a_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_repeated(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the reports of unused inputs in files where `$ARGUMENTS` is the only text that looks like a placeholder but
-/// is none: the author means it to stand for the inputs.
+/// Returns the indexes of reports of unused inputs that a report about `$ARGUMENTS` already explains: the author of the
+/// file means `$ARGUMENTS` to stand for the inputs. Files with another text that only looks like a placeholder do not
+/// count.
 fn inputs_of_foreign_placeholders(all: &[Diagnostic]) -> BTreeSet<usize> {
     let lookalikes = || {
         all.iter().filter_map(|one| match one {
@@ -325,8 +327,9 @@ fn inputs_of_foreign_placeholders(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the reports on what a hook would have done if its file, its item or its keys had the right names: knowledge
-/// that is never injected, and grants that a hook without its condition blocks.
+/// Returns the indexes of diagnostics that only follow from a wrong name, which is reported too. If a hook file or an
+/// item id is misspelled, no hook injects the knowledge. If a key of a hook is misspelled, the hook has no condition
+/// and blocks every use of a grant.
 fn effects_of_unread_hooks(all: &[Diagnostic]) -> BTreeSet<usize> {
     const HOOK_FILES: [&str; 2] = ["hooks.yaml", "hook_conditions.yaml"];
     let is_unread_file = |one: &Diagnostic| match one {

@@ -39,8 +39,9 @@ pub enum ContextError {
     /// both.
     #[error("`{directive}` sends the same {tokens} tokens twice")]
     RepeatedParagraph { tokens: u64, directive: String, first: Span, second: Span },
-    /// `part` is the changing part; `when` and `per` state how often `part` changes; `price` is an amount in decimal
-    /// dollars and the id of the model whose prices apply.
+    /// A part of the prompt that changes and precedes stable tokens, so that the provider's cache cannot hold them.
+    /// `part` is the changing part; `when` and `per` state how often the part changes. `price` is the cost in decimal
+    /// dollars, with the id of the model whose prices apply.
     #[error("{part} changes {when} but precedes {tokens} stable tokens")]
     VolatilePrefix {
         part: String,

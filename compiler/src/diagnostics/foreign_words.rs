@@ -1,6 +1,6 @@
 //! Words of other agent systems and workflow languages, each with help that names the equivalent word or place of this
-//! system. These words are looked up before did-you-mean suggestions: the known word that is spelled most like a
-//! foreign word rarely has the meaning of the foreign word.
+//! system. These words are looked up before a did-you-mean suggestion is made, because the word of this system with the
+//! most similar spelling rarely has the meaning of the foreign word.
 
 /// The kind of place in a file where an unknown word was read, such as an event name or a key of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,8 +86,8 @@ impl WordPlace {
     }
 }
 
-/// Returns the help for a word of another system that was read at a kind of place; `None` if the table of foreign words
-/// has no entry for the word at that kind of place.
+/// Returns the help for an unknown word at a kind of place. `None` if the table of foreign words has no entry for the
+/// word at this kind of place, so that the word is not known as a word of another system.
 pub(super) fn help_for(place: WordPlace, word: &str) -> Option<&'static str> {
     let plain = normalize(word);
     let row = rows().find(|row| row.place == place.name() && row.words.split(' ').any(|known| known == plain))?;
@@ -114,8 +114,8 @@ pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
     help_for(place, key).map(str::to_owned)
 }
 
-/// Returns the help for an element of `<inputs>` or `<outputs>` whose tag is the name of a value, as in older files:
-/// `<success>…</success>`. `None` if `of` is another parent.
+/// Returns the help for an unknown element in `<inputs>` or `<outputs>`. Its tag may be the name of an input or output,
+/// as in older files (`<success>…</success>`). `None` if the parent `of` is another element.
 pub(super) fn help_for_named_field(what: &str, key: &str, of: &str) -> Option<String> {
     const GENERAL: [&str; 11] = [
         "parameter",

@@ -8,8 +8,8 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HookError {
-    /// The condition reads a parameter that the tool of the call does not have; `tool` is `None` if the condition
-    /// requires no tool, and no tool has the parameter.
+    /// The condition reads a parameter of a call, but the tool that the condition requires (`tool`) does not have the
+    /// parameter. If the condition requires no tool, `tool` is `None`, and no tool at all has the parameter.
     #[error("the hook `{id}` reads the parameter `{name}`, which {}", if let Some(tool) = tool { format!("`{tool}` does not have") } else { "no tool has".to_owned() })]
     UnknownParameter {
         id: String,
@@ -85,7 +85,8 @@ pub enum HookError {
     /// `when` states when the other hook fires, as the end of the sentence "the other hook fires …".
     #[error("the hook `{id}` is never reached: `{by}` always answers first")]
     Shadowed { id: String, by: String, span: Span, by_span: Span, when: &'static str },
-    /// `current` is the smallest value of the limit among the directives that the hook applies to.
+    /// A hook raises a limit to a value that is not above the current value. `current` is the smallest value of the
+    /// limit among the directives that the hook applies to.
     #[error("the hook `{id}` raises nothing: `{limit}` is at least {current} already")]
     RaisesNothing { id: String, limit: &'static str, current: String, span: Span },
     /// A hook whose action has no effect; `why` is the reason, as a clause.

@@ -56,7 +56,8 @@ pub enum InterfaceError {
     RequiredDefault { name: String, span: Span },
     #[error("the input `{name}` is never used")]
     UnusedInput { name: String, span: Span },
-    /// `used` is the location that needs the value; `None` if only the caller can supply it.
+    /// A required input without a value. `used` is the place of the call that omits the value; `None` if the caller of
+    /// the directive must supply the value.
     #[error("the input `{name}` of `{directive}` has no value")]
     MissingInput { name: String, directive: String, declared: Option<Span>, used: Option<Span> },
     /// `continuation` continues threads of `directive`, and requires an input that `directive` does not declare.

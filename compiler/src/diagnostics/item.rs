@@ -9,7 +9,7 @@ use crate::world::{ItemKind, MCP_FILE};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
-    /// A parameter of a command tool, although no argument of the command contains its placeholder.
+    /// A parameter of a command tool whose placeholder occurs in no argument of the command.
     #[error("the parameter `{name}` of this command is never used")]
     UnusedParameter { name: String, span: Span },
     #[error("unknown {} `{id}`", kind.as_str())]
@@ -96,10 +96,11 @@ pub enum ItemError {
     /// A `version` that is not a version number.
     #[error("`{found}` is not a version")]
     Version { found: String, span: Span },
-    /// A file or folder under `.ai/` that nothing reads; `reason` explains it, as a clause.
+    /// A file or folder under `.ai/` that nothing reads; `reason` states why nothing reads it, as a clause.
     #[error("`{path}` is never read: {reason}")]
     Unrecognized { path: String, reason: String, suggestion: Option<String> },
-    /// A program among the tools that no tool runs; `declaration` is the file that could declare it.
+    /// A program in the folder of the tools that no tool runs; `declaration` is the file that could declare the
+    /// program.
     #[error("`{path}` is never run: no tool names it")]
     UnrecognizedProgram { path: String, declaration: String },
     /// A script that declares a tool in the form of another framework, such as `@tool`. `mark` is the line with the form.
@@ -436,7 +437,8 @@ fn other_kind_help(kind: ItemKind, id: &str) -> String {
     }
 }
 
-/// Returns a help that compares the tokens of a text with the tokens of the text that it shadows.
+/// Returns the help for an item that shadows another item. `over` is the number of tokens of the shadowing text,
+/// `under` the number of tokens of the shadowed text.
 fn token_difference_help((over, under): (u64, u64)) -> String {
     let difference =
         if over >= under { format!("{} tokens more", over - under) } else { format!("{} tokens fewer", under - over) };
@@ -465,7 +467,8 @@ fn kind_with_article(kind: ItemKind) -> &'static str {
     }
 }
 
-/// Returns the help for an element or key that is valid, but at another place; `None` for other words.
+/// Returns the help for an element or key that is written at a wrong place: the help names the right place. `None` for
+/// any other element or key.
 fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
     match (what, of) {
         ("element", "`<limits>`") => Some(format!("limits are attributes: `<limits {key}=\"…\"/>`")),

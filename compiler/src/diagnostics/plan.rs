@@ -11,8 +11,8 @@ pub enum PlanError {
     /// An outcome of a node whose edges are wrong. `problem` states the fault, such as "has no edge for the outcome".
     #[error("the node `{node}` {problem} `{outcome}`")]
     NotTotal { node: String, problem: &'static str, outcome: String },
-    /// A node without a connection that it must have. `lost` names the connection, to follow "cannot": "be reached from
-    /// the start" or "reach the finish".
+    /// A node without a connection that it must have. `lost` names the connection as a phrase that follows "cannot",
+    /// such as "be reached from the start" or "reach the finish".
     #[error("the node `{node}` cannot {lost}")]
     Unreachable { node: String, lost: &'static str },
     /// A cycle that may never end. `why` is the reason: the cycle "passes no limit" or "consumes nothing" (decision

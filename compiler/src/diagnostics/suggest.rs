@@ -29,7 +29,7 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     best.map(|(_, _, c)| c.to_owned())
 }
 
-/// The number of bytes of each class in a text; 16 classes, by the low four bits.
+/// The number of bytes of a text in each of 16 classes. The low four bits of a byte are its class.
 struct LetterCounts {
     counts: [u32; 16],
     is_ascii: bool,

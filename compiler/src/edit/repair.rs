@@ -145,7 +145,7 @@ fn diagnostics_by_identity(report: &CheckReport) -> Identities {
 }
 
 /// Returns true if no diagnostic is new, and if the fixes in `used` removed at least one diagnostic. If `used` contains
-/// only replacements of old words, no diagnostic need be removed.
+/// only replacements of old words, the fixes need not remove a diagnostic.
 fn is_better(before: &Identities, after: &Identities, used: &[Candidate]) -> bool {
     let has_new = after.iter().any(|(identity, count)| before.get(identity).is_none_or(|was| was < count));
     let total = |all: &Identities| all.values().sum::<usize>();

@@ -37,7 +37,7 @@ pub struct Items<'w> {
 /// Results that many directives of one compilation share.
 #[derive(Default)]
 struct SharedResults {
-    /// Memo of the primaries that a grant of a pattern could allow, by the pattern.
+    /// A memo: for each pattern of a grant, the primaries that the grant could allow.
     primaries: RefCell<HashMap<Box<str>, Rc<[Primary]>>>,
     limits: OnceCell<SettingsLimits>,
 }
@@ -66,8 +66,8 @@ struct Cache {
     parsed: Cell<usize>,
 }
 
-/// The items of a cache after its sources were taken out. Freeing them takes time, so the owner decides when to drop
-/// this value, or leaves it until the process exits.
+/// A cache that is no longer used and whose sources were moved out. Freeing its items takes time, so the owner decides
+/// when to drop this value, or never drops it because the process exits.
 #[derive(Clone, Default)]
 pub struct DeferredDrop {
     _cache: Option<Rc<Cache>>,
@@ -230,7 +230,8 @@ impl<'w> Items<'w> {
         layers
     }
 
-    /// Returns the merged settings file of a name; `None` also if the name is not a valid id.
+    /// Returns the merged settings file with this name; `None` if no space has the file, or if the name is not a valid
+    /// id.
     pub fn config_by_name(&self, name: &str) -> Option<Arc<Node>> {
         if let Some(known) = self.cache.configs.borrow().get(name) {
             return known.clone();

@@ -53,8 +53,8 @@ pub fn read_string(found: &mut Diagnostics, what: &str, node: &Node) -> Option<S
     text
 }
 
-/// Reads a boolean, or text that spells one, because XML holds only text. For any other value, adds a diagnostic and
-/// returns `None`.
+/// Reads a boolean. Also accepts the texts `true` and `false`, because XML holds only text. For any other value, adds a
+/// diagnostic and returns `None`.
 pub fn read_bool(found: &mut Diagnostics, what: &str, node: &Node) -> Option<bool> {
     let value = match &node.kind {
         Kind::Bool(value) => Some(*value),

@@ -1,5 +1,5 @@
-//! The front matter of prompt templates and skills. A file in `.ai/` has valid YAML and a closed vocabulary; a file of
-//! another client is read as far as it can be, with warnings.
+//! The front matter of prompt templates and skills. A file in `.ai/` must have valid YAML and only known keys. A file
+//! of another client is read as far as possible, and faults are reported as warnings.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,8 @@ pub fn is_own(file: &FileRef) -> bool {
 }
 
 impl<'t> FrontMatter<'t> {
-    /// Reads a file. `known` are the allowed keys in a file of `.ai/`.
+    /// Reads the front matter of a file. `known` are the allowed keys in a file of `.ai/`; in a file of another client,
+    /// all keys are allowed.
     pub fn read(file: &FileRef, text: &'t str, known: &[&str], found: &mut Diagnostics) -> Self {
         let parsed = knowledge::parse(file.source, text, KnowledgeFormat::FrontMatter);
         let (is_own, metadata) = (is_own(file), parsed.tree.metadata);

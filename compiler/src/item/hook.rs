@@ -28,7 +28,8 @@ pub struct HookDecl {
     pub position: Position,
     pub wrap: bool,
     pub enabled: bool,
-    /// The condition as written (mapping form or one-line text), for the plan; `None` if the hook has no condition.
+    /// The condition as written (mapping form or one-line text), which the plan contains; `None` if the hook has no
+    /// condition.
     pub condition_source: Option<Value>,
     /// The condition as written; `None` means that the hook always fires.
     pub condition: Option<Spanned<Expr>>,
@@ -56,7 +57,7 @@ pub struct HookPlaceholders {
     pub item: Option<Span>,
     /// Each parameter's name and the span of its value.
     pub params: Vec<(Spanned<String>, Span)>,
-    /// `${…}` placeholders.
+    /// The `${…}` placeholders in the hook's texts.
     pub facts: Vec<HookFactPlaceholder>,
     /// The `{input:…}` placeholders of the action.
     pub inputs: Vec<HookInputPlaceholder>,
@@ -120,7 +121,8 @@ pub struct OrderedHooks {
 struct ExcludingHooks {
     /// For each hook of the list, true if its condition requires that the directive's id contains a certain text.
     is_excluding: Vec<bool>,
-    /// For each hook whose condition requires a text, the last bytes of that text and the index of the hook; sorted.
+    /// For each hook whose condition requires that the directive's id contains a text: the last bytes of the text, and
+    /// the index of the hook. Sorted.
     by_ending: Vec<(TextEnding, usize)>,
 }
 

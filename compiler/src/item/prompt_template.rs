@@ -93,8 +93,9 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     PromptTemplate { file, sha256, description, argument_hint, body }
 }
 
-/// Reports an `argument-hint` that contradicts the placeholders of the body, and misspelt placeholders. `has_foreign` is
-/// true if placeholders of another syntax were reported, which may be meant as the arguments.
+/// Reports an `argument-hint` that contradicts the placeholders of the body, and misspelt placeholders. `has_foreign`
+/// is true if the body contains placeholders of another syntax, which were reported; the author may mean them as the
+/// arguments, so arguments without a placeholder are then not reported.
 fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, has_foreign: bool, found: &mut Diagnostics) {
     let mut is_misspelled = has_foreign;
     let start = body.span.range().start;
@@ -130,7 +131,7 @@ fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, has_f
 }
 
 /// Reports `` !`command` ``, lines that import a file, and placeholders of another syntax. Code fences are skipped.
-/// Returns true if there are such placeholders.
+/// Returns true if the body has placeholders of another syntax.
 fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) -> bool {
     let mut has_placeholders = false;
     let mut at = body.span.range().start;
@@ -182,8 +183,9 @@ fn shell_commands(line: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// Returns offset and length of each placeholder of a directive (`{input:name}`) or of another template language
-/// (`{{name}}`, `${name}`), outside of backticks. `${NAME}` in capitals may be a variable of a shell.
+/// Returns the offset and the length of each placeholder of a directive (`{input:name}`) or of another template
+/// language (`{{name}}`, `${name}`), outside of backticks. `${NAME}` in capitals is not returned, because it may be a
+/// variable of a shell.
 fn foreign_placeholders(line: &str) -> Vec<(usize, usize)> {
     let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let (mut found, mut at, mut counted, mut in_code) = (Vec::new(), 0, 0, false);

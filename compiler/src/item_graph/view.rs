@@ -9,7 +9,7 @@ use crate::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeGroup, NodeSh
 const MAX_ITEM_BOXES: usize = 60;
 /// Largest number of boxes at the levels [`DetailLevel::Mixed`] and [`DetailLevel::Folders`].
 const MAX_FOLDER_BOXES: usize = 90;
-/// Id and label of the box of the standard library.
+/// Id and label of the box that stands for the standard library in a drawing.
 const LIBRARY: &str = "standard library";
 /// Largest number of labels in the text of one edge.
 const MAX_EDGE_LABELS: usize = 2;
@@ -48,7 +48,7 @@ pub enum DetailLevel {
     Mixed,
     /// Items of every kind are drawn by folder.
     Folders,
-    /// Like [`Self::Folders`], but only the first folder of an id counts.
+    /// Items of every kind are drawn by the first folder of their ids.
     Top,
 }
 

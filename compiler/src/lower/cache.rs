@@ -33,14 +33,14 @@ pub const PROVIDER_PREFIX: &str = "agent/providers/";
 pub struct PaletteEntry {
     pub palette: Palette,
     pub diagnostics: Diagnostics,
-    /// Tools that do not fit the token budget, with their tokens. Each tool is reported once for each `<permissions>`
-    /// element.
+    /// Tools whose definitions exceed the token budget, each with its number of tokens. Each tool is reported once for
+    /// each `<permissions>` element that grants it.
     heavy: Vec<(String, u64)>,
     /// Tools that are left out, because the settings of their MCP server refuse every call.
     refused: Vec<(ItemId, ServerDrift)>,
     /// The reads that the palette depends on.
     reads: Dependencies,
-    /// Sizes of all tool definitions together, by the form of the definitions and the tokenizer.
+    /// Total size of the definitions of all tools in the palette, by the form in which a request contains them.
     openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
 }
 
@@ -48,20 +48,20 @@ pub struct PaletteEntry {
 /// address valid as a key.
 type SharedDefinition = (Arc<Value>, TextSize);
 
-/// The three properties that determine the size of a tool definition: the wire's dialect (`None` if the wire sends no
-/// schema), native or textual tool use, and the tokenizer.
+/// The three properties that determine the size of a tool definition: the schema dialect of the wire format (`None` if
+/// it sends no schema), native or textual tool use, and the tokenizer.
 type DefinitionForm = (Option<SchemaDialect>, ToolUse, Tokenizer);
 
 fn definition_form(model: &PlannedModel) -> DefinitionForm {
     (SchemaDialect::of_wire(&model.wire), model.tool_use, model.counted_by)
 }
 
-/// Maximum number of model requests of directives whose resolved models are cached. A lookup compares the requests one
-/// by one.
+/// Maximum number of cached models. The key of a cached model is the declaration with which a directive requests it. A
+/// lookup compares the declarations one by one.
 const MAX_SHARED_MODELS: usize = 32;
 
 impl PaletteEntry {
-    /// Reports each MCP server whose settings refuse every call of the granted tools, once.
+    /// Reports once each MCP server whose settings refuse every call of the granted tools.
     pub fn report_refused(&self, items: &Items<'_>, found: &mut Diagnostics) {
         report_drift(items, &self.refused, found);
     }
@@ -131,7 +131,7 @@ pub struct LowerContext<'i, 'w> {
     /// Memo of the sizes of tool definitions, by the address of the tool's schema and the form of the definition in a
     /// request. A schema that many palettes share is counted once.
     definitions: RefCell<BTreeMap<(*const Value, DefinitionForm), SharedDefinition>>,
-    /// Palettes with errors, by the span of the `<permissions>` element that reports them.
+    /// Palettes with errors, by the span of the `<permissions>` element in which the errors are reported.
     faulty: RefCell<BTreeMap<Span, Rc<PaletteEntry>>>,
     kept: LowerCache,
     found: Rc<RefCell<Diagnostics>>,
@@ -227,8 +227,9 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
     }
 
-    /// Reports tiers that `agent/models` names and no provider has, and aliases that have the name of a tier. Skipped
-    /// unless a project or user wrote that file, because the check reads all provider files.
+    /// Reports tiers that `agent/models` names and no provider has, and aliases that have the name of a tier. Does
+    /// nothing if neither the project nor the user has a file `agent/models`, because the check reads all provider
+    /// files.
     pub fn check_tiers(&self, found: &mut Diagnostics) {
         let Ok(id) = ItemId::parse("agent/models") else { return };
         let written = self.items.list(ItemKind::Config).iter().any(|e| e.id == id && e.space != Space::System);
@@ -274,7 +275,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         })
     }
 
-    /// Resolves the model of a directive without an override. The result is shared by all equal requests.
+    /// Resolves the model that a directive requests, without an override by a user or a parent. Equal requests share
+    /// the result.
     ///
     /// # Errors
     /// There is no provider, model or tier of that name.
@@ -386,8 +388,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
     }
 
-    /// Returns true if a cached palette that is still in use was computed from `read`. `is_in_use` returns true for a
-    /// dependency of a current result.
+    /// Returns true if a cached palette was computed from `read` and is still in use. `is_in_use` returns true if a
+    /// current result depends on its argument.
     pub fn is_in_palette(&self, read: &Dependency, is_in_use: impl Fn(&Dependency) -> bool) -> bool {
         let palettes = self.kept.palettes.borrow();
         palettes

@@ -24,8 +24,9 @@ pub struct PlanTimeFacts<'a> {
 }
 
 impl PlanTimeFacts<'_> {
-    /// Returns the facts that are known for a hook point before the run. `reads` lists the paths that the hooks read,
-    /// because the table of facts does not contain the fields of transcript events, which are facts too.
+    /// Returns the facts of a hook point before the run: the known values, and the facts that are declared unknown.
+    /// `reads` lists the paths that the hooks read. At an event of the transcript, each of these paths is declared
+    /// unknown, because the table of facts does not list the fields of such an event.
     pub fn facts_at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
         let mut facts = Facts::new();
         let leaf = self.composed.leaf();

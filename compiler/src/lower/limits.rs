@@ -44,8 +44,8 @@ pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
     Some(limits)
 }
 
-/// Returns the ceiling whose amount is `spend` and that lowers the limit to this amount. `None` if no ceiling has this
-/// amount, or if the limit of the directive and the defaults is not higher without ceilings.
+/// Returns the ceiling that lowers the `spend` limit to the amount `spend`. `None` if no ceiling has this amount, or if
+/// the limit that the directive and the defaults declare is not above the amount, so that no ceiling lowers it.
 pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<DeclaredOrigin>> {
     let without = resolve_declared(&layers.defaults, &layers.directive)?.spend;
     let mut bounding =

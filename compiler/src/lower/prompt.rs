@@ -99,8 +99,8 @@ fn skills_layer(skills: &SkillList, fetches_skills: bool) -> Option<Layer> {
 
 struct LayerCollector<'a, 'f> {
     frame: &'a PlanTimeFacts<'f>,
-    /// Ids of knowledge that is sent in every run. Knowledge of hooks that depend on the run is not included; a run
-    /// removes repeats of that knowledge.
+    /// Ids of knowledge that is sent in every run. If the condition of a hook depends on the run, the knowledge of the
+    /// hook is not included, and the run itself removes its repeats.
     seen: BTreeSet<String>,
     layers: Vec<Layer>,
     budget: &'a mut ValueBudget,
@@ -198,8 +198,8 @@ impl LayerCollector<'_, '_> {
         })
     }
 
-    /// Returns true if no earlier layer contains the item in every run; otherwise records a repeat. `depends` is true
-    /// if only some runs contain the item.
+    /// Returns true if the item must be added: no earlier layer contains the item in every run. Otherwise records that
+    /// `by` repeats the item. `depends` is true if only some runs contain the item at this place.
     fn is_first(&mut self, id: &str, by: &str, depends: bool) -> bool {
         if self.seen.contains(id) {
             self.repeats.push(RepeatedKnowledge { id: id.to_owned(), by: by.to_owned() });

@@ -16,10 +16,12 @@ pub enum ServerDrift {
     Missing { server: String },
     #[error("the settings of the MCP server `{server}` changed since its tools were listed")]
     Changed { server: String },
-    /// The settings pass the key of a provider to the server. Known only if the keys of providers were read.
+    /// The settings pass the key of a provider to the server. This difference is found only if the names of the
+    /// variables with provider keys were determined before.
     #[error("the MCP server `{server}` requests `{variable}`, which holds a provider's key")]
     ProviderKey { server: String, variable: String },
-    /// The only difference that refuses no call: a call has the timeout of the tool file.
+    /// The timeout differs. This is the only difference for which calls are not refused: a call has the timeout of the
+    /// tool file.
     #[error("the timeout of the MCP server `{server}` is {configured} s, but its tools were listed with {listed} s")]
     Timeout { server: String, configured: u64, listed: u64 },
 }
@@ -71,7 +73,7 @@ impl ServerDrift {
 pub struct ConfiguredServers(Result<BTreeMap<String, McpServer>, String>);
 
 impl ConfiguredServers {
-    /// Reads the servers, without the variables that hold the keys of providers.
+    /// Reads the servers. Does not read which of their variables hold the keys of providers.
     pub fn read(items: &Items<'_>) -> Self {
         Self(read_servers(items).map_err(|error| error.message))
     }

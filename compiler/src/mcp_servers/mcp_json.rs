@@ -1,5 +1,5 @@
-//! The file `.mcp.json`: its text, and the check of it for misspelled words. Unknown words are no error, because they
-//! may belong to other clients.
+//! Reads the file `.mcp.json`, and reports words in it that are misspelled. Words that are only unknown are no error,
+//! because they may belong to other clients.
 
 use crate::diagnostics::closest;
 use crate::item::Items;

@@ -31,7 +31,8 @@ pub fn check_servers(items: &Items<'_>, found: &mut Diagnostics) {
     report_drift(items, &drifted, found);
 }
 
-/// Reports the differences of some tools, one for each server. The label is at the first tool of the server.
+/// Reports the differences between tools and the settings of their MCP servers. A difference that several tools have is
+/// reported once, with the label at the first of these tools.
 pub fn report_drift(items: &Items<'_>, drifted: &[(ItemId, ServerDrift)], found: &mut Diagnostics) {
     let mut by_drift: BTreeMap<&ServerDrift, Vec<&ItemId>> = BTreeMap::new();
     for (id, drift) in drifted {

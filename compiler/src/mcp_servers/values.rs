@@ -1,4 +1,4 @@
-//! Values of the settings of MCP servers.
+//! Functions that read the values of MCP server settings: strings, lists and mappings.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use super::{PaletteTool, PlannedModel, TextSize, Tokenizer, ToolUse};
 pub const REQUEST_OVERHEAD_TOKENS: u64 = 256;
 /// Tokens that a provider adds to its system text once a request offers tools.
 pub const TOOLS_OVERHEAD_TOKENS: u64 = 768;
-/// Tokens that frame one tool definition.
+/// Upper bound on the tokens that a provider adds around one tool definition.
 pub const TOOL_OVERHEAD_TOKENS: u64 = 128;
 /// Upper bound on the tokens that a provider adds around one message, or around one content block of a message.
 pub const MESSAGE_OVERHEAD_TOKENS: u64 = 128;

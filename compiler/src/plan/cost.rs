@@ -133,7 +133,7 @@ pub struct RequestTokens {
     pub palette: u64,
     /// Upper bound on the prompt tokens.
     pub input_bound: u64,
-    /// Output tokens that the request asks the model for at most.
+    /// Maximum number of output tokens that the request allows.
     pub output: u64,
 }
 

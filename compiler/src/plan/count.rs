@@ -38,8 +38,8 @@ impl Tokenizer {
         [Self::Characters, Self::Cl100k, Self::O200k].into_iter().find(|tokenizer| tokenizer.as_str() == name)
     }
 
-    /// Returns the tokenizer that this build uses in place of `self`: the vocabularies of the exact tokenizers are
-    /// compiled in only with the feature `tokenizers`. Without the feature, every tokenizer counts characters.
+    /// Returns the tokenizer that this build uses for `self`. A build with the feature `tokenizers` contains the
+    /// vocabularies of the exact tokenizers and uses `self`. Any other build counts characters instead.
     #[must_use]
     pub const fn available(self) -> Self {
         if cfg!(feature = "tokenizers") { self } else { Self::Characters }

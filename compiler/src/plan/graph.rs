@@ -38,7 +38,7 @@ pub enum Node {
     Context,
     Compact,
     Handoff,
-    /// Ends the thread: export, `after_complete`, the last event.
+    /// Ends the thread: writes the export, runs the `after_complete` hooks and records the last event.
     Finish,
 }
 
@@ -50,7 +50,8 @@ pub enum ApprovalOrigin {
     Limit,
 }
 
-/// The result of a node, which selects the next node. Each description names the nodes that can return the outcome.
+/// The result of a node, which selects the next node. The descriptions of outcomes have the form `Node: meaning`, where
+/// `Node` can return the outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -84,9 +85,9 @@ pub enum Outcome {
     Exceeded,
     /// Model: the reply holds tool calls.
     Calls,
-    /// Model, `after_step` hooks: the reply is text only.
+    /// Model, `after_step` hooks: the reply contains only text.
     Text,
-    /// Model, `after_step` hooks: the reply is text only, and messages are waiting.
+    /// Model, `after_step` hooks: the reply contains only text, and messages wait.
     Queued,
     /// Model: the attempt failed and another is allowed.
     Failed,
@@ -99,7 +100,7 @@ pub enum Outcome {
     Skipped,
     /// Gate: at least one call is allowed.
     Allowed,
-    /// Gate: the whole group is answered without running a tool.
+    /// Gate: every call of the group is answered without running a tool.
     Denied,
     /// Gate: a call needs approval first.
     Asks,
@@ -134,7 +135,7 @@ pub type Edges = BTreeMap<Outcome, Node>;
 pub struct Graph(pub BTreeMap<Node, Edges>);
 
 impl Graph {
-    /// Returns the node that follows an outcome; `None` only in a graph that `verify` rejects.
+    /// Returns the node that follows `node` after `outcome`; `None` only in a graph that `verify_graph` rejects.
     pub fn next(&self, node: Node, outcome: Outcome) -> Option<Node> {
         self.0.get(&node)?.get(&outcome).copied()
     }

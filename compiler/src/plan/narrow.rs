@@ -11,15 +11,15 @@ use crate::semantics::glob::inclusion::{Coverage, Witness, covers, covers_all, w
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NarrowedGrants {
     pub grants: Vec<Grant>,
-    /// Patterns of the set that share no capability with the grants.
+    /// Patterns that share no capability with the grants.
     pub unused: Vec<String>,
-    /// Pairs of a pattern of the set and a grant that share capabilities, although neither covers the other. Such a
-    /// pair grants nothing.
+    /// Pairs of a pattern and a grant that share capabilities, although neither covers the other. A pair of this kind
+    /// adds nothing to `grants`.
     pub overlapping: Vec<(String, String)>,
 }
 
-/// Returns the grants within a set of patterns. If a pattern covers a grant or a grant covers a pattern, the covered
-/// one of the two is kept, with the folders and hosts of the grant.
+/// Returns the part of the grants that lies within a set of patterns. For each pair of a pattern and a grant of which
+/// one covers the other, the result holds the narrower one, with the folders and hosts of the grant.
 pub fn narrow_grants(grants: &[Grant], patterns: &[String]) -> NarrowedGrants {
     let mut narrowed = NarrowedGrants::default();
     for pattern in patterns {

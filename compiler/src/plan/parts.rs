@@ -14,7 +14,7 @@ pub struct ValueParts {
     /// The type of an array's items.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Box<PartType>>,
-    /// The fields of an object. An object with declared fields may have no others.
+    /// The fields of an object. If fields are declared, the object may have no other fields.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub fields: IndexMap<String, PartType>,
 }
@@ -100,7 +100,7 @@ impl ValueParts {
         })
     }
 
-    /// Adds the types to the JSON Schema of a value of type `kind`.
+    /// Adds the types of the elements and fields to the JSON Schema of a value. `kind` is the type of the value itself.
     fn add_to_schema(&self, kind: FieldType, schema: &mut Map<String, Value>) {
         if kind == FieldType::Array {
             // Some providers reject an array without `items`.

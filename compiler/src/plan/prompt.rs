@@ -125,8 +125,8 @@ impl RuntimePlaceholder {
     }
 }
 
-/// The facts of a run that a plan lacks. A printed plan uses an implementation that returns markers, a run one that
-/// returns values.
+/// Access to the facts that only a run knows. For a printed plan, the implementation returns markers. In a run, the
+/// implementation returns the values.
 pub trait PromptFacts {
     /// Returns the text for a placeholder.
     fn text(&mut self, placeholder: &RuntimePlaceholder) -> String;
@@ -165,7 +165,7 @@ pub struct OpeningMessages {
 }
 
 impl Prompt {
-    /// Renders the fact `directive_body`.
+    /// Renders the body of the directive, which is the value of the fact `directive_body`.
     pub fn directive_body(&self, fill: &mut dyn FnMut(&RuntimePlaceholder) -> String) -> String {
         let text = |segment: &Segment| match segment {
             Segment::Text { text } => text.clone(),

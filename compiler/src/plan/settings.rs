@@ -1,4 +1,4 @@
-//! The settings of a plan: the files that it freezes, and their values, read once.
+//! The settings of a plan: the contents of the settings files that the plan stores, and the values in them, read once.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -16,7 +16,7 @@ use crate::semantics::risk::{RiskTable, RiskTableError};
 /// The fraction 1 in billionths, the unit in which the settings of a run store fractions.
 pub const BILLIONTHS: u64 = 1_000_000_000;
 
-/// The settings files that a plan freezes, merged over the spaces, by file name. Copies share the values.
+/// The settings files that a plan contains, by file name, each merged over the spaces. Copies share the values.
 #[derive(Debug, Clone, Default)]
 pub struct PlanSettings(Arc<Frozen>);
 

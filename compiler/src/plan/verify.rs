@@ -111,8 +111,8 @@ enum Consumed {
     Call,
     /// A message of the inbox, sent by another process or the user.
     Message,
-    /// Headroom below the parent's limit, which a raise of the limit consumes, or an approval by a person. A raise that
-    /// changes nothing takes no such edge.
+    /// Headroom of a limit, which a raise by a hook consumes, or an approval by a person. The outcome of a raise that
+    /// changes nothing is not `raise`, so that this raise does not take the edge.
     Limit,
 }
 

@@ -8,7 +8,7 @@ use crate::diagnostics::{Checked, Diagnostic, Diagnostics};
 use crate::report::matrix::build_route_matrix;
 use crate::world::World;
 
-/// A plan, and the conditions on the inputs for its route.
+/// The plan of one route of a directive, and the conditions on the inputs under which calls take this route.
 #[derive(Debug, Clone)]
 pub struct RoutedPlan {
     /// Conditions on the inputs: the plan applies to a call if one of them holds; `true` holds for every call.

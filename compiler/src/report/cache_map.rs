@@ -184,8 +184,9 @@ impl CacheMapper<'_> {
         }
     }
 
-    /// Returns the end of the prefix that a continuation shares: a part of the system prompt that differs, else the end
-    /// of the system prompt, because the continuation has other messages.
+    /// Returns the end of the prefix that a request of a continuation shares with the requests of the thread: the first
+    /// part of the system prompt that differs. If no part differs, returns the end of the system prompt, because a
+    /// continuation has messages of its own.
     fn continuation_end(&self) -> (Cut, PrefixEnd) {
         let is_changed = |root: &str| changes_in_continuation(root);
         match self.first_change(self.system, &is_changed) {
@@ -202,9 +203,9 @@ impl CacheMapper<'_> {
         system.or_else(|| self.first_change(self.message, &is_changed).map(|(offset, end)| (Cut::Message(offset), end)))
     }
 
-    /// Returns the first part of a message that can differ in the other request (a placeholder, or a layer that only
-    /// some runs send), and the offset of the part; `None` if no part can differ. `is_changed` gets the first segment
-    /// of a fact's path, and returns true if the fact can differ.
+    /// Returns the first part of a message that can differ between the two compared requests, and the offset of the
+    /// part; `None` if no part can differ. A part is a placeholder, or a layer that only some runs send. `is_changed`
+    /// gets the first segment of the path of a placeholder's fact, and returns true if the fact can differ.
     fn first_change(&self, view: &MessageView, is_changed: &dyn Fn(&str) -> bool) -> Option<(usize, PrefixEnd)> {
         let mut pending = view.pending.iter().peekable();
         for layer in &view.layers {

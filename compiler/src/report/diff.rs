@@ -1,6 +1,7 @@
-//! A comparison of two plans of one directive, for reviewers. Two compiled plans are compared completely, with every
-//! directive that they can start: plans with different ids always have a change with a direction. Of a plan from a
-//! file, only the content of `rye plan --format json` is known.
+//! A comparison of two plans of one directive, for reviewers. Two compiled plans are compared completely, together with
+//! the plans of all directives that they can start. If the ids of two plans differ, the comparison therefore lists at
+//! least one change with a direction. Of a plan that is read from a file, only the fields of `rye plan --format json`
+//! are known and compared.
 
 mod capabilities;
 mod change;
@@ -186,8 +187,8 @@ fn pair_plans<'c>(
     found
 }
 
-/// Removes the changes that `root`, the comparison of the starting directive, already contains. `None` if no change is
-/// left and the directive exists on both sides.
+/// Removes the changes from `one` that `root` contains too. `root` compares the directive that can start the directive
+/// of `one`. `None` if no change is left and the directive of `one` exists on both sides.
 fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     one.changes.retain(|change| !root.changes.contains(change));
     one.hooks.retain(|hook| !root.hooks.contains(hook));

@@ -91,9 +91,9 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the number of tokens by which the upper bound on a turn's reply and results exceeds the size that the
-    /// forecast assumes for them. The bound on the next prompt includes this difference, because the provider has not
-    /// yet reported the usage of the turn.
+    /// Returns the difference between the upper bound on the tokens of a turn's reply and results, and the size that
+    /// the forecast assumes for them. The bound on the next prompt includes this difference, because the provider has
+    /// not yet reported the usage of the turn.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)
@@ -125,7 +125,8 @@ impl Plan {
         }
     }
 
-    /// Returns the worst case of the first request. Nothing is spent if the spend limit does not cover that request.
+    /// Returns the worst case of a run with one turn. If a limit does not allow the first request, the result has no
+    /// turn and no cost.
     fn bound_first_turn(&self, first: &RequestTokens) -> RunEstimate {
         let budget = Nanos::from_u64(self.limits.spend);
         let stopped = self.stopped(&RunEstimate::NONE, first.input_bound, first.input_bound, budget);

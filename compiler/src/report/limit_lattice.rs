@@ -20,7 +20,8 @@ struct Contribution {
     place: Option<SourcePlace>,
 }
 
-/// Returns a step for each contributor of a limit, lowest precedence first, then the bounds.
+/// Returns a step for each value that a source requests for the limit, lowest precedence first, then a step for each
+/// upper bound on the limit.
 pub fn limit_lattice(world: &dyn World, compilation: &Compilation, limit: LimitName) -> Vec<DerivationStep> {
     let items = Items::new(world);
     let values = requested_values(&items, compilation, limit);
@@ -96,7 +97,8 @@ fn settings_bounds(
     all
 }
 
-/// Returns the values of a settings file in every space, highest space first.
+/// Returns the values that a settings file sets for a limit, one for each space that sets the limit, highest space
+/// first. `path` are the keys that lead to the map of limits.
 fn settings(items: &Items<'_>, file: &str, limit: LimitName, path: &[&str]) -> Vec<Contribution> {
     let Ok(id) = ItemId::parse(file) else { return Vec::new() };
     let mut all = Vec::new();

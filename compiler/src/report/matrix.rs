@@ -1,6 +1,6 @@
-//! The matrix of contexts that a directive can run in. The inputs are split by the conditions that read them, and the
-//! compiler plans each combination. Combinations with equal plans form one context. Each context states, as conditions
-//! on the inputs, which calls run in it.
+//! The matrix of contexts that a directive can run in. The conditions of the directive split the values of each input
+//! into cells, and the compiler makes a plan for each combination of cells. Combinations with equal plans form one
+//! context. A context states the conditions on the inputs under which a call of the directive runs in the context.
 
 mod cells;
 mod predicates;
@@ -98,7 +98,8 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
     build(world, request, MatrixKind::Plans)
 }
 
-/// Groups the calls by the chain that routing selects: a context for each chain, with the conditions that select it.
+/// Groups the possible calls of a directive by the extends chain that routing selects. The matrix has one entry for
+/// each chain, with the conditions under which routing selects this chain.
 ///
 /// # Errors
 /// Fails like [`build_matrix`].
@@ -284,7 +285,8 @@ fn placeholder_value(name: &str, field: &InterfaceField) -> Option<Value> {
     }
 }
 
-/// Returns the key that distinguishes contexts: the report without the filled-in values.
+/// Returns the key of a context: the parts of the report in which contexts can differ (extends chain, parts of the
+/// prompt, model, hooks, limits and grants), without the values of inputs.
 fn context_key(report: &PlanReport) -> String {
     let hooks: Vec<String> = report.hooks.iter().map(|h| format!("{} {:?}", h.id, h.verdict)).collect();
     let limits: Vec<String> = report.limits.iter().map(|(name, limit)| format!("{name}={}", limit.value)).collect();

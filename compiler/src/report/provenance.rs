@@ -88,8 +88,9 @@ pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationS
     steps
 }
 
-/// Returns the steps that explain why the plan contains what `origin` declares: if a hook declares it, the steps of the
-/// hook; if a directive does, the `extends` links from this directive to the leaf. Empty for any other origin.
+/// Returns the steps that explain why the plan contains a declaration. `origin` is the origin of the declaration: for a
+/// hook, the result are the steps of the hook; for a directive, the `extends` links from this directive to the leaf.
+/// Empty for any other origin.
 fn derive_declaration(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let OriginCause::Declared(kind) = &origin.cause else { return Vec::new() };
     match kind {
@@ -99,8 +100,8 @@ fn derive_declaration(compilation: &Compilation, origin: &Origin) -> Vec<Derivat
     }
 }
 
-/// Returns the steps that put a directive into the extends chain: one step for each directive that follows it in the
-/// chain, with the `extends` line of that directive.
+/// Returns the steps that put the directive `id` into the extends chain: one step for each later directive of the
+/// chain, with the line at which the later directive extends its parent.
 fn derive_chain(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     let chain = &compilation.plan.chain;
     let Some(at) = chain.iter().position(|link| link.id.as_str() == id) else { return Vec::new() };

@@ -26,14 +26,14 @@ pub struct WorstCase {
     pub set_by: CostBound,
 }
 
-/// The part of a plan that sets the worst cost.
+/// The part of a plan that determines [`WorstCase::cost`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CostBound {
     /// The limit `spend`: the ledger permits no attempt that could exceed it.
     Spend,
     /// The prices, not a limit: every call is free, or no model has prices.
     Prices,
-    /// A hook that may raise the limit `spend` in every thread of a chain of handoffs: there is no bound.
+    /// A hook. The hook may raise the limit `spend`, again in each thread of a chain of handoffs, so there is no bound.
     Raise,
 }
 
@@ -75,7 +75,7 @@ pub struct ThreadBound {
 /// The part of a plan that sets the bound on its threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThreadBoundOrigin {
-    /// The grants and hooks, none of which starts another thread.
+    /// The grants and the hooks: none of them starts another thread.
     Grants,
     /// The limit `depth` is 0.
     Depth,
@@ -107,8 +107,8 @@ impl Plan {
     /// Returns an upper bound on the cost of every run.
     ///
     /// The ledger reserves the worst case of each attempt and the money of each child from the `spend` limit of the
-    /// root. No smaller bound holds: a recovery repeats an attempt that a crash interrupted, any number of times, and
-    /// messages to the thread lengthen its prompt.
+    /// root. A smaller bound, such as the worst case of one attempt for each turn, does not hold: a recovery can repeat
+    /// an interrupted attempt any number of times, and messages to the thread can lengthen its prompt.
     pub fn bound_cost(&self) -> WorstCase {
         let is_free = self.models().all(is_free);
         if is_free && !self.can_start_threads() {
@@ -169,8 +169,8 @@ impl Plan {
         bounds.into_iter().flatten().filter(|bound| !self.can_raise(bound.set_by)).min_by_key(|bound| bound.turns)
     }
 
-    /// Returns the turns that the spend limit pays for if each turn has the lowest possible cost; `None` if a turn may
-    /// be free.
+    /// Returns the number of turns that the spend limit pays for if each turn has the lowest possible cost; `None` if a
+    /// turn may be free.
     fn most_paid_turns(&self) -> Option<u64> {
         let least =
             self.models().map(|model| model.prices.map_or(Nanos::ZERO, |prices| prices.min_prompt_cost())).min()?;
@@ -182,8 +182,9 @@ impl Plan {
         }
     }
 
-    /// Returns the number of turns that the limits allow to every run. The spend limit guarantees one turn at most:
-    /// only the first prompt has a known maximum size, because replies and results have no bound in bytes.
+    /// Returns the number of turns that the limits allow in every run. If calls cost money, the result is at most 1:
+    /// later requests contain replies and results, whose size has no bound in bytes, so only the cost of the first
+    /// request has a known maximum.
     fn bound_turns_below(&self) -> TurnBound {
         if self.models().all(is_free) && !self.can_start_threads() {
             return TurnBound::new(self.limits.turns, LimitName::Turns);
@@ -224,7 +225,8 @@ impl Plan {
         is_bounded.then(|| self.bound_head(&self.model, "").saturating_add(self.model.bound_message(text, 1)))
     }
 
-    /// Returns true if a hook may raise a limit. The result of an executed item may be any action of its hook point.
+    /// Returns true if a hook may raise a limit: its action raises the limit, or executes an item. An item that a hook
+    /// executes can return any action of the hook point.
     fn can_raise(&self, limit: LimitName) -> bool {
         let raises = |action: &HookAction| {
             if let HookAction::Raise { limit: name, .. } = action {

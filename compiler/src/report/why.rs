@@ -178,7 +178,7 @@ fn explain_hooks(compilation: &Compilation, name: &str, found: &mut Vec<Explanat
     }
 }
 
-/// Explains knowledge that is in no part of the prompt, by the hooks that add it: each hook with its verdict.
+/// Explains knowledge that only hooks add: lists each hook that fetches the knowledge, with its verdict.
 fn explain_knowledge_of_hooks(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
     use crate::hook::PlanVerdict;
     let hooks = compilation.plan.hooks.iter().zip(&compilation.hooks);
@@ -197,8 +197,8 @@ fn explain_knowledge_of_hooks(compilation: &Compilation, name: &str, found: &mut
     }
 }
 
-/// Returns the reason of a verdict. If the verdict rests on values of inputs, the reason states that other inputs can have
-/// another verdict.
+/// Returns the reason of a verdict. If the verdict depends on the values of inputs, the reason states that other values
+/// can lead to another verdict.
 fn describe_cause(verdict: &crate::hook::PlanVerdict, because: &str) -> String {
     let is_constant = matches!(verdict, crate::hook::PlanVerdict::Never { .. } | crate::hook::PlanVerdict::Fires);
     if is_constant && because.contains("`inputs.") {

@@ -23,8 +23,9 @@ use crate::trust::{
 };
 use crate::world::{Entry, ItemKind, RecordingWorld, Space, World};
 
-/// Lists the requirements of every tool, directive, hook and provider file of the project. Skips unreadable files,
-/// which `rye check` reports.
+/// Lists the trust requirements of everything in the project that can need trust: tools, directives, hooks, provider
+/// files and other settings, items that shadow another space's, and appended knowledge. Skips unreadable files, which
+/// `rye check` reports.
 pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
     let recording = RecordingWorld::new(world);
     let items = Items::new(&recording);
@@ -106,7 +107,8 @@ impl WorkspaceScan<'_, '_> {
         })
     }
 
-    /// Lists the knowledge, the directives and the tools of the project that shadow items of the user or of the standard library.
+    /// Lists the knowledge, the directives and the tools of the project that shadow items of the user or of the
+    /// standard library.
     fn shadowing_items(&self) -> Vec<TrustRequirement> {
         let mut found = Vec::new();
         for kind in [ItemKind::Knowledge, ItemKind::Directive, ItemKind::Tool] {
@@ -182,10 +184,11 @@ impl WorkspaceScan<'_, '_> {
         })
     }
 
-    /// Lists the requirements of the project's directives, each compiled as a root without inputs: grants, items of the
-    /// user space, texts of continuations, and scripts. A directive that inherits its permissions is listed if the user
-    /// has directives, or if a directive of the project has more grants than an untrusted project may use: such a
-    /// directive could start the inheriting one.
+    /// Lists the requirements of the project's directives: grants, items of the user space, texts of continuations, and
+    /// scripts. Each directive is compiled as a root without inputs.
+    ///
+    /// A directive that inherits its permissions is listed only if a directive with more permissions could start it:
+    /// the user has directives, or a directive of the project has more grants than an untrusted project may use.
     fn directives(&self) -> Vec<TrustRequirement> {
         let shared = LowerContext::new(self.items);
         let (mut found, mut heirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());

@@ -110,7 +110,7 @@ pub fn pattern_matches(pattern: &str, capability: &str) -> bool {
     glob::matches(pattern, capability)
 }
 
-/// The patterns of one link of the spawn chain.
+/// The capability patterns of one thread of the spawn chain.
 #[derive(Debug, Clone, Default)]
 pub struct CapabilitySet {
     patterns: Vec<(String, Glob)>,
@@ -202,8 +202,8 @@ pub fn authorize(chain: &[CapabilitySet], request: &CapabilityRequest<'_>) -> Ca
     authorize_links(chain, request, CapabilitySet::first_match)
 }
 
-/// Authorizes like [`authorize`], for links of any type. `first_match` returns the first pattern of a link that matches
-/// a capability.
+/// Authorizes like [`authorize`]. The elements of `chain`, one for each thread of the spawn chain, can have any type:
+/// `first_match` returns the first pattern of an element that matches a capability.
 pub fn authorize_links<'c, L>(
     chain: &'c [L],
     request: &CapabilityRequest<'_>,

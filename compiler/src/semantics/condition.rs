@@ -132,7 +132,7 @@ impl Condition {
         Self::compile_within(expr, types, &mut PatternBudget::default())
     }
 
-    /// Compiles a condition of a file whose patterns share a budget.
+    /// Compiles a condition of a file. The patterns of all conditions in the file share one budget.
     ///
     /// # Errors
     /// As for [`Condition::compile_typed`]; also if the patterns exceed the budget.
@@ -156,7 +156,8 @@ impl Condition {
         self.directive_parts.iter().any(|part| !directive.contains(&**part))
     }
 
-    /// Returns the longest text that the fact `directive` must contain, if there is one.
+    /// Returns the longest text that the fact `directive` must contain for the condition to be true; `None` if the
+    /// condition requires no text.
     pub fn directive_part(&self) -> Option<&str> {
         self.directive_parts.iter().map(AsRef::as_ref).max_by_key(|part: &&str| part.len())
     }

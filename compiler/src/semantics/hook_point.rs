@@ -93,7 +93,8 @@ pub enum PathMeaning {
     /// A path that only a run can resolve: a part of a fact whose fields are not declared, or a field of a transcript
     /// event.
     Open,
-    /// No fact: the first segment of the path names no fact of this point, or a later segment names no field.
+    /// No fact: the first segment of the path names no fact of the hook point, or a later segment names no field of the
+    /// fact.
     Nothing,
 }
 
@@ -185,7 +186,7 @@ use ActionName as A;
 const EXECUTE_ONLY: &[ActionName] = &[A::Execute];
 const COLLECTED: &[ActionName] = &[A::Fetch, A::Execute];
 const STEP: &[ActionName] = &[A::Retry, A::Continue, A::Terminate, A::Execute];
-/// The mode of points that are transcript events. Their facts are the fields of the event.
+/// The mode of the hook points that are transcript events. The facts of these points are the fields of the event.
 const EVENT_MODE: Mode = Mode::Observe;
 
 /// The whole table, in the order of [`HookPoint`].
@@ -300,7 +301,7 @@ const fn row(
     HookPointRow { point, name, mode, facts, actions }
 }
 
-/// Returns the row of a point.
+/// Returns the table row of a hook point.
 pub fn row_of(point: HookPoint) -> &'static HookPointRow {
     // A test checks that the table holds every point; this row only makes the function total.
     const FIRST: &HookPointRow = &row(HookPoint::ResolveExtends, "resolve_extends", Mode::FirstMatch, &[], &[]);
@@ -478,7 +479,7 @@ impl ActionName {
         }
     }
 
-    /// Parses a name or an alias.
+    /// Returns the action with this name or alias; `None` if there is no such action.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|a| a.as_str() == word || a.aliases().contains(&word))
     }

@@ -31,7 +31,7 @@ pub struct HookPlace {
 pub enum RemovalReason {
     /// The hook has `enabled: false`.
     Disabled,
-    /// The candidate at this index has the same id and replaces it.
+    /// Another hook with the same id replaces the hook. `by` is the index of the other hook among the candidates.
     Replaced { by: usize },
 }
 
@@ -103,8 +103,8 @@ impl<'h> HooksById<'h> {
         named
     }
 
-    /// Returns the index and the layer of the built-in hook with the same id that a project or user hook replaces;
-    /// `None` if there is none.
+    /// Returns the index and the layer of the built-in hook that a project or user hook replaces: the built-in hook
+    /// with the same id. `None` if there is none.
     fn replaced_built_in(&self, hook: &HookCandidate<'_>) -> Option<(usize, f64)> {
         if !can_replace(hook.source) {
             return None;
@@ -112,9 +112,9 @@ impl<'h> HooksById<'h> {
         self.built_in.get(hook.id).copied()
     }
 
-    /// Returns the index of the hook that replaces a candidate; `None` if no hook replaces it. A hook of the project
-    /// replaces a built-in hook, and a user's hook that itself replaces a built-in hook. A user's hook replaces a
-    /// built-in hook that no hook of the project replaces.
+    /// Returns the index of the hook that replaces a candidate; `None` if no hook replaces it. Only built-in hooks can
+    /// be replaced: by the project's hook with the same id, else by the user's hook with the same id. If both exist,
+    /// the project's hook replaces the user's hook too.
     fn replacement(&self, hook: &HookCandidate<'_>) -> Option<usize> {
         let project = || self.project.get(hook.id).copied();
         match hook.source {

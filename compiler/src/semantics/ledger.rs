@@ -27,7 +27,8 @@ pub enum Operation {
     /// Reserves money of the parent for a child, before the child starts. Without an amount, the child gets the smaller
     /// of `default` and the parent's remaining amount.
     Reserve { thread: String, parent: String, amount: Option<Nanos>, default: Nanos },
-    /// Sets the amount of an account that descendants cannot reserve: the cost of one last turn of the thread itself.
+    /// Sets the amount of an account that descendants cannot reserve, so that the thread itself can pay for one last
+    /// turn.
     #[serde(alias = "keep_back")]
     SetParentReserve { thread: String, amount: Nanos },
     /// Reserves the worst case of an attempt, before the attempt is made.
@@ -35,15 +36,16 @@ pub enum Operation {
     /// Books an amount that was spent. If `attempt` is set, the worst case that [`Operation::Issue`] reserved for this
     /// attempt is released.
     Settle { thread: String, attempt: Option<String>, spent: Nanos },
-    /// Sets a new total for an account. An increase is reserved from the parent; below an ended parent, from every
-    /// account up to the nearest ancestor that has not ended.
+    /// Sets a new, higher total for an account. The increase is reserved from the parent. If the parent has ended or is
+    /// suspended, the increase is reserved from every ancestor up to the nearest one that is open.
     Raise { thread: String, spend: Nanos },
-    /// Ends a thread and opens the account of its continuation below the same parent, if there is one. The continuation
-    /// gets the thread's remaining amount, at most `most`, and the thread's reservation decreases by this amount. The
-    /// parent is allowed to be draining, because its reservation already contains the money.
+    /// Ends a thread and opens the account of its continuation. If the thread has a parent, the continuation gets the
+    /// same parent. The continuation gets the thread's remaining amount, at most `most`, and the thread's reservation
+    /// decreases by the amount. The parent may be draining, because its reservation already contains the amount.
     #[serde(alias = "hand_over")]
     HandOff { thread: String, next: String, most: Nanos },
-    /// Suspends a thread: until it continues, its account occupies only the amount that it uses.
+    /// Suspends a thread. Until the thread continues, its account holds only the amount that is spent or reserved for
+    /// children; the rest is available to the parent.
     Suspend { thread: String },
     /// Reserves the whole amount of a suspended thread again, before it continues. An account that is open stays open.
     Reopen { thread: String },
@@ -366,7 +368,8 @@ impl Ledger {
     }
 }
 
-/// The history of one account, without the order of its operations: that order changes no amount of a ledger.
+/// The history of one account. It does not contain the order of the operations, because the order changes no amount of
+/// a ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountHistory {
     pub thread: String,
@@ -426,7 +429,8 @@ impl Ledger {
     }
 }
 
-/// Creates a ledger from some accounts. An operation needs the accounts of its thread and of that thread's ancestors.
+/// Creates a ledger that contains only the given accounts. An operation needs the accounts of its thread and of the
+/// thread's ancestors.
 impl FromIterator<(String, Account)> for Ledger {
     fn from_iter<I: IntoIterator<Item = (String, Account)>>(accounts: I) -> Self {
         Self { accounts: accounts.into_iter().collect() }

@@ -391,7 +391,7 @@ pub struct Exceeded {
 }
 
 impl fmt::Display for Exceeded {
-    /// Formats `spend_exceeded: $0.02 of $0.02`, without exponents.
+    /// Formats the code, the usage and the limit, without exponents: `spend_exceeded: $0.02 of $0.02`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&describe_exceeded(&self.limit_code, &self.current_value, &self.current_max))
     }

@@ -1,4 +1,5 @@
-//! Comparison of the hosts and folders that grants name (`language.md` 9): for the gate, and for comparing two plans.
+//! Comparison of the hosts and folders that grants name (`language.md` 9). The gate uses it, and so does the comparison
+//! of two plans.
 
 /// Returns true if the folder `inner` is the folder `outer` or lies inside of it. Both paths are relative to the
 /// project.
@@ -53,8 +54,9 @@ pub fn is_host_inside(inner: &str, outer: &str) -> bool {
     outer.strip_prefix("*.").is_some_and(|domain| bare.len() > domain.len() && bare.ends_with(&format!(".{domain}")))
 }
 
-/// Returns the host that an invalid text probably means, empty if unclear; `None` if the text is a valid host:
-/// `api.example.com`, `*.example.com`, `*`, without scheme, path or port.
+/// Checks a text that must be a host without scheme, path or port: `api.example.com`, `*.example.com` or `*`. Returns
+/// `None` if the text is valid. Otherwise returns the host that the text probably means, or an empty text if that is
+/// unclear.
 pub fn suggest_host(text: &str) -> Option<String> {
     if is_host(text) {
         return None;
@@ -66,7 +68,8 @@ pub fn suggest_host(text: &str) -> Option<String> {
     Some(if is_host(host) { host.to_owned() } else { String::new() })
 }
 
-/// Returns the help for a text that is not a host, which names the host `meant`, empty if unclear.
+/// Returns the help for a text that is not a host. The help names the host that the text probably means: `meant`, which
+/// is empty if the meaning is unclear.
 pub fn host_help(text: &str, meant: &str) -> String {
     let several: Vec<&str> = text.split([' ', ';', '|', '\n']).filter(|part| !part.is_empty()).collect();
     if several.len() > 1 && several.iter().all(|part| is_host(part)) {

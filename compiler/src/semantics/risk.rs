@@ -254,17 +254,18 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Returns true if comparing prefixes is enough to classify a grant `prefix*`, without an automaton. This is the
-    /// case if every rule is a prefix or a single capability, and if there are fewer rules than characters that can
-    /// follow a prefix: the rules are then too few to cover a prefix by having one rule for each next character.
+    /// Returns true if comparing prefixes is enough to classify a grant `prefix*`, without an automaton. Two conditions
+    /// must hold. The pattern of every rule is a prefix with `*` or a single capability. And there are fewer rules than
+    /// characters that can follow a prefix; otherwise several rules, one for each next character, could together cover
+    /// a prefix that no single rule covers.
     fn has_only_prefix_rules(&self) -> bool {
         self.rules.len() < ALPHABET_SIZE
             && self.rules.iter().all(|rule| PatternReach::from_rule(&rule.normal).is_some())
     }
 
-    /// Classifies the grant `prefix*` by comparing prefixes, with the same result as [`RiskTable::classify_grant`]. The
-    /// caller guarantees that every rule is a prefix or a single capability. `by_text` is the rule for the text of the
-    /// grant.
+    /// Classifies a grant of the form `prefix*` by comparing prefixes. The result equals that of
+    /// [`RiskTable::classify_grant`]. The caller guarantees that the pattern of every rule is either one capability or
+    /// a prefix with `*`. `by_text` is the rule that matches the text of the grant.
     fn classify_reach(&self, by_text: Option<&RiskRule>, grant: &PatternReach<'_>) -> Risk {
         let rules: Vec<(&RiskRule, PatternReach<'_>)> =
             self.rules.iter().filter_map(|rule| Some((rule, PatternReach::from_rule(&rule.normal)?))).collect();
@@ -290,8 +291,8 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Returns true if the rule decides the risk of some capability that the grant matches, or if this is too complex
-    /// to check.
+    /// Returns true if the rule decides the risk of at least one capability that the grant matches, or if the check
+    /// would take too many steps.
     fn decides_part_of(&self, rule: &RiskRule, grant: &Glob) -> bool {
         let specific = rule.glob.literal_chars();
         let stronger: Vec<&Glob> = self
@@ -320,8 +321,9 @@ impl RiskTable {
     }
 }
 
-/// The capabilities that a pattern matches, for a pattern without wildcards or with only one `*` at its end: the
-/// capability `literal`, or all capabilities that start with `literal`.
+/// The capabilities that a simple pattern matches. A pattern is simple if it has no wildcard, or only one `*` at its
+/// end. Without a wildcard, the pattern matches the capability `literal`; with `*` (`is_prefix`), it matches all
+/// capabilities that start with `literal`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PatternReach<'p> {
     literal: &'p str,
@@ -332,8 +334,8 @@ struct PatternReach<'p> {
 const ALPHABET_SIZE: usize = 65;
 
 impl<'p> PatternReach<'p> {
-    /// Returns the reach of a grant such as `rye.execute.tool.x*`, whose wildcard is inside of the id; `None` for other
-    /// grants.
+    /// Returns the capabilities that a grant such as `rye.execute.tool.x*` reaches, if its only wildcard stands at the
+    /// end and inside of the id; `None` for other grants.
     fn of(pattern: &'p str) -> Option<Self> {
         let literal = pattern.strip_suffix('*')?;
         let inside_an_id = ItemType::ALL.iter().any(|kind| {
@@ -345,8 +347,8 @@ impl<'p> PatternReach<'p> {
         inside_an_id.then_some(Self { literal, is_prefix: true })
     }
 
-    /// Returns the reach of a rule whose pattern has no wildcard, or a single `*` at its end; `None` for other
-    /// patterns. In a rule, this `*` may also stand before the id: `rye.execute.*`.
+    /// Returns the reach of a rule whose pattern has no wildcard or only a `*` at its end, such as `rye.execute.*`;
+    /// `None` for other patterns. Unlike in a grant, the `*` need not stand inside the id.
     fn from_rule(pattern: &'p str) -> Option<Self> {
         let (literal, is_prefix) = match pattern.strip_suffix('*') {
             Some(literal) => (literal, true),

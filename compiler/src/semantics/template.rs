@@ -118,8 +118,8 @@ fn fill_placeholder<'a>(placeholder: &'a Placeholder, facts: &'a Facts) -> Fille
     }
 }
 
-/// Fills `{input:…}` placeholders in a text. Values are formatted like values of `${…}` placeholders inside a longer
-/// text; null counts as missing.
+/// Fills the `{input:…}` placeholders of a text. A text is inserted unchanged, any other value as compact JSON. Null
+/// counts as missing.
 ///
 /// # Errors
 ///

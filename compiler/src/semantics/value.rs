@@ -224,8 +224,9 @@ fn float(f: f64) -> Option<Num> {
     f.is_finite().then_some(Num::Float(f))
 }
 
-/// Returns the float nearest to a quotient of integers that do not divide evenly. Neither operand is rounded first:
-/// above 2⁵³ the result would not be the nearest one.
+/// Returns the float nearest to a quotient of integers that do not divide evenly. The operands are not converted to
+/// floats first, because the conversion rounds integers above 2⁵³, and the quotient of rounded operands can differ from
+/// the nearest float.
 #[expect(clippy::cast_precision_loss, reason = "the quotient is rounded here, once")]
 fn nearest_quotient(a: i128, b: i128) -> f64 {
     let (dividend, divisor) = (a.unsigned_abs(), b.unsigned_abs());
@@ -350,7 +351,8 @@ fn end_of_string(bytes: &[u8], open: usize) -> usize {
     at
 }
 
-/// Converts a value to data nodes that all have one span: for readers of data without a source.
+/// Converts a value to data nodes that all have the span `at`. With this function, a reader of data nodes can read a
+/// value that does not come from a source file.
 pub fn to_node(value: &Value, at: Span) -> Node {
     let kind = match value {
         Value::Null => Kind::Null,

@@ -77,8 +77,8 @@ pub fn fill_argv(argv: &[String], given: FillValues<'_>) -> Result<Vec<String>, 
     Ok(out)
 }
 
-/// Fills one template; `None` if a parameter in it is missing or null. `encode` is applied to the text of each
-/// parameter and to nothing else.
+/// Fills one template; `None` if a parameter in it is missing or null. `encode` encodes the text of each parameter, but
+/// neither the text of the template nor the values of variables.
 pub fn fill_text(
     template: &str,
     given: FillValues<'_>,

@@ -29,8 +29,8 @@ enum SchemaAuthor {
 
 /// Returns true if a tool file declares its parameters at a wrong place: under another key than `parameters`, or
 /// directly under `parameters` instead of below `properties`. The second case is assumed if the schema has no
-/// `properties` and has faults (`has_faults`). Because the wrong place itself is reported, placeholders that name these
-/// parameters are not.
+/// `properties` and has faults (`has_faults`). If the result is true, placeholders that name these parameters are not
+/// reported as unknown, because the wrong place is already reported.
 fn are_misplaced(node: &Node, has_faults: bool) -> bool {
     match node.get("parameters") {
         Some(schema) => has_faults && schema.get("properties").is_none(),
@@ -425,7 +425,8 @@ fn find_anchor<'n>(node: &'n Node, anchor: &str, depth: usize) -> Option<&'n Nod
     children.filter(|_| depth < MAX_DEPTH).find_map(|child| find_anchor(child, anchor, depth + 1))
 }
 
-/// Returns true if following references alone leads from a schema back to itself.
+/// Returns true if the references that start at a schema never end at a schema without `$ref`: they form a loop, or
+/// there are more than [`MAX_DEPTH`] of them.
 fn leads_to_itself(root: &Node, target: &Node) -> bool {
     let mut node = target;
     for _ in 0..=MAX_DEPTH {

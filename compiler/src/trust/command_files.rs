@@ -13,7 +13,7 @@ use crate::tool_spec::{ArgvPlaceholder, replace_placeholders};
 use code::{starts_programs, value_of_search_variable};
 use shell_words::{ShellCommand, split_commands};
 
-/// Marks the start of each part of a placeholder's value that could be a word of its own.
+/// Marker that is inserted into the value of a placeholder before each part that a shell could read as a separate word.
 const VALUE_START: char = '\u{E000}';
 /// Marks a part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a
 /// glob.
@@ -22,8 +22,8 @@ const EXPANSION: char = '\u{E002}';
 pub const PROJECT_WORD: &str = ".";
 /// Maximum nesting of shell texts in shell texts.
 const MAX_NESTING: usize = 8;
-/// Programs that execute a file that an argument names, and words after which a command follows. Digits, dots and
-/// hyphens at the end of a name do not count (`python3.12`).
+/// Launchers: programs that execute a file that an argument names, and words after which a command follows. Digits,
+/// dots and hyphens at the end of a program's name are ignored, so that `python` includes `python3.12`.
 const LAUNCHERS: [&str; 84] = [
     "!",
     "-exec",
@@ -196,9 +196,9 @@ pub struct CallValues<'a> {
     pub environment: &'a BTreeMap<String, String>,
 }
 
-/// Returns the words that may name project files in the command of a tool, relative to the project; `tool_path` is the
-/// path of the tool's file. If `call` is `None`, placeholders have no values: a word with a placeholder counts as the
-/// folder at its start, so that the result covers the files of every call.
+/// Returns the words in the command of a tool that may name files of the project, as paths relative to the project.
+/// `tool_path` is the path of the tool's file. Without `call`, placeholders have no values: a word with a placeholder
+/// then counts as the folder before the placeholder, so that the result covers the files of every call.
 pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'_>>) -> Vec<String> {
     let mut parts = Vec::new();
     for template in argv {
@@ -238,8 +238,8 @@ pub fn files_of_value(value: &str) -> Vec<String> {
     words.finish()
 }
 
-/// Describes the files that must be trusted because a word of a command is known only when the command runs: all files
-/// of the folders, or of the project, that the word can name. `None` if there is no such word.
+/// Describes the folders of which every file must be trusted, because `words` contains a word that is complete only
+/// when the command runs and that can then name any of these files. `None` if `words` contains no folder.
 pub fn describe_folders(words: &[String]) -> Option<String> {
     if words.iter().any(|word| word == PROJECT_WORD) {
         return Some("every file of the project, because a parameter of the call is a part of a file name".to_owned());
@@ -333,8 +333,8 @@ fn runs_programs(word: &str) -> bool {
     SHELLS.contains(&name) || INTERPRETERS.contains(&name)
 }
 
-/// Returns true if a shell or an interpreter executes a file or a text that the command itself does not contain: words
-/// of `xargs`, or files that `find` finds in the project.
+/// Returns true if the command makes a shell or an interpreter execute words that the command itself does not contain:
+/// words that `xargs` reads, or files that `find` finds in the project.
 fn appends_program(words: &[String]) -> bool {
     let is_open = |word: &String| word.contains([VALUE_START, EXPANSION]);
     let is_replacement = |word: &String| !word.starts_with('-') && !word.contains(|c: char| c.is_alphanumeric());
@@ -385,9 +385,10 @@ fn is_closed_reader(words: &[String]) -> bool {
         && !words.iter().any(|word| word.contains([VALUE_START, EXPANSION]))
 }
 
-/// Returns one flag for each word: true if the command may execute the file that the word names. True for the program
-/// itself, and after a launcher (a program that executes the file that its argument names) for the words up to the
-/// first path or text. The words after the text of `sh -c` are only parameters of that text.
+/// Returns one flag for each word of a command: true if the command may execute the file that the word names. The flag
+/// is true for the program itself. After the name of a launcher (a program that executes the file that its argument
+/// names), it is also true for the following words, up to and including the first path or text. The words after the
+/// text of `sh -c` are only parameters of that text, so their flag is false.
 fn launched_words(words: &[String]) -> Vec<bool> {
     let (mut launches, mut has_text, mut before) = (false, false, "");
     let mut states = Vec::with_capacity(words.len());
@@ -423,10 +424,12 @@ impl FileWords {
         self.found.extend(implied.map(|file| (*file).to_owned()));
     }
 
-    /// Adds the words of an argument, which is a path or a text for a program. An argument with special characters of a
-    /// shell counts as a text. If only the value of a placeholder contains such characters, the argument counts as a
-    /// text only if `launches` is true. `launches` is true if the command can execute the argument, `is_shell` if the
-    /// command reads a text as shell commands. `depth` is the nesting of shell texts.
+    /// Adds the words of an argument, which is a path or a text for a program. An argument counts as a text if it
+    /// contains white space or special characters of a shell. If only the value of a placeholder contains these
+    /// characters, the argument counts as a text only if `launches` is true.
+    ///
+    /// `launches` is true if the command can execute the argument, and `is_shell` if the command reads a text as shell
+    /// commands. `depth` is the nesting of shell texts.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();
@@ -456,8 +459,8 @@ impl FileWords {
         }
     }
 
-    /// Adds the words of a text as a shell would read them, without those that a shell would expand. Many programs
-    /// start commands by a shell.
+    /// Adds the words of a text as a shell would read them, because many programs pass such a text to a shell. Skips
+    /// words that a shell would expand.
     fn add_unquoted(&mut self, text: &str) {
         for word in split_commands(text).into_iter().flat_map(|command| command.words) {
             if !word.contains([VALUE_START, EXPANSION]) {

@@ -23,8 +23,8 @@ use crate::world::{ItemKind, Space, World};
 /// The built-in risk table, used here because no file can loosen it.
 static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
 const SIGN: &str = "rye.sign.";
-/// Prefixes of capabilities that need no requirement if the chain inherits its permissions: a started thread has trust
-/// requirements of its own.
+/// Prefixes of capabilities that need no trust requirement if the chain declares no permissions and therefore inherits
+/// them. A directive that is started runs in a thread with trust requirements of its own.
 const REAUTHORIZED_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
 /// The kinds of items that a grant can name and that the user space can hold.
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
@@ -86,10 +86,14 @@ fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String
     grants.iter().filter_map(beyond).collect()
 }
 
-/// Lists the project files, other than the directives of the chain, that determine what the model of a thread with wide
-/// grants reads: hook files, knowledge and tools that shadow those of another space, tools that describe themselves to
-/// a directive of another space, and knowledge that `append_system` names. Without the requirement, an untrusted project could steer how a directive of the user or of the standard
-/// library uses its grants.
+/// Lists trust requirements for the project files that steer the model of a thread with wide grants, because the model
+/// reads their text. Without these requirements, an untrusted project could steer how a directive of the user or of the
+/// standard library uses its grants. The directives of the chain are covered by [`of_grants`]. The files are:
+///
+/// - hook files,
+/// - knowledge and tools that shadow an item of another space,
+/// - tools that add text to the system prompt of a directive of another space,
+/// - knowledge that `append_system` names.
 pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let wide = wide_grants(plan, grants, false);
     if wide.is_empty() {
@@ -196,8 +200,9 @@ pub(crate) fn described(id: &str, place: &str, subjects: Vec<Subject>) -> TrustR
     }
 }
 
-/// Lists the items of the project that take the place of an item that a hook of the user executes or fetches. Without
-/// trust, a file of the project could switch off a hook that guards the user's threads.
+/// Lists the items of the project that shadow the item which a hook of the user executes or fetches. These items
+/// require trust; otherwise a file of the project could replace the item and so disable a hook that guards the user's
+/// threads.
 pub fn of_replaced_hook_items(world: &dyn World, plan: &Plan) -> Vec<TrustRequirement> {
     let mut found: Vec<TrustRequirement> = Vec::new();
     for hook in plan.hooks.iter().filter(|hook| hook.space == Space::User && hook.is_live()) {
@@ -270,7 +275,7 @@ pub(crate) fn of_scripts(plan: &Plan) -> Vec<TrustRequirement> {
     found
 }
 
-/// Returns the requirement of the script that a provider file names; `None` if it names none.
+/// Returns the trust requirement of the script that a provider file names; `None` if the file names no script.
 pub fn script_of(connection: &serde_json::Value) -> Option<TrustRequirement> {
     connection.get("script").and_then(serde_json::Value::as_str).map(script_requirement)
 }
@@ -310,8 +315,9 @@ pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Ve
     found
 }
 
-/// Returns the requirement of [`of_user_space`] for the items that the project's directives in the extends chain reach,
-/// without the items that hooks reach; `None` if the directives reach no item of the user space.
+/// Returns the trust requirement for the items of the user space that the project's directives in the extends chain
+/// reach, by grants or by `<context>`. `None` if they reach no item. [`of_user_space`] adds the requirements for the
+/// items that hooks reach.
 pub(crate) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     if links.is_empty() {
@@ -351,8 +357,8 @@ pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
     is_of_user(items, kind, &id).then(|| one_line(&format!("fetches {} `{id}` of your user space", kind.as_str())))
 }
 
-/// Returns the trust requirement of a thread whose model gets items of the user space or, if `hook` is set, of a hook
-/// that gets such items. `None` if no file of the project requests the items.
+/// Returns the trust requirement for items of the user space that the model of a thread or, if `hook` is set, this hook
+/// gets. `None` if no file of the project requests the items.
 pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustRequirement> {
     let what = "reaches items of your user space";
     let Some(hook) = hook else {
@@ -413,7 +419,7 @@ fn chain_subjects(plan: &Plan) -> Vec<Subject> {
     own.map(subject).collect()
 }
 
-/// Lists the items of the user space that grants allow to execute or fetch.
+/// Lists the items of the user space that can be executed or fetched with these grants: kind and id of each.
 fn granted_patterns(items: &Items<'_>, grants: &[Grant]) -> Vec<String> {
     let set = CapabilitySet::new(grants.iter().map(|grant| grant.pattern.clone()));
     let mut reached = Vec::new();

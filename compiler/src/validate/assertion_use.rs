@@ -1,6 +1,5 @@
-//! Checks of assertions without looking at threads: assertions that can never fail, because `for` selects no directive
-//! or because the results of the functions make no difference; and assertions whose `passes` names a hook that does not
-//! exist.
+//! Checks of assertions that need no list of possible threads. An assertion can never fail if its `for` selects no
+//! directive, or if the results of its functions make no difference. A `passes` must name a hook that exists.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Directives without content: they have no prompt of their own, get none from their chain or from hooks other than the
-//! standard library's, and no directive extends them.
+//! Directives without content. A directive is reported if its body is empty, if neither its chain nor a hook (other
+//! than the hooks of the standard library) adds text to its prompt, and if no directive extends it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::world::Space;
 /// Directives with an empty prompt on every route, and the directives that others extend.
 #[derive(Default)]
 pub struct EmptyDirectives {
-    /// For each directive, its span and a flag: true while the directive is empty on every route so far.
+    /// For each directive, its span, and a flag that is true if the directive was empty on every route seen so far.
     empty: BTreeMap<ItemId, (Span, bool)>,
     extended: BTreeSet<ItemId>,
     /// True if a directive could not be read. Such a directive may extend any other directive.
@@ -39,7 +39,7 @@ impl EmptyDirectives {
         *silent &= !is_told;
     }
 
-    /// Adds a directive that could not be composed; `None` if it could not be read.
+    /// Records a directive that could not be composed. `None` means that it could not even be read.
     pub fn add_uncomposed(&mut self, directive: Option<&Directive>) {
         match directive {
             Some(directive) => self.extended.extend(directive.extends.as_ref().map(|parent| parent.node.clone())),

@@ -28,7 +28,7 @@ const MAX_ARGUMENT_DISTANCE: usize = 2000;
 /// The thread tool, which starts the directive that its argument names.
 const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
 
-/// The pattern of an argument as written in prose, Python and JSON.
+/// The regular expression that finds an argument with an item's id or type, as written in prose, Python or JSON.
 static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?-u:\b)(item_type|item_id|directive_name)["']?\s*[=:]\s*(?:"([^"\n]*)"|'([^'\n]*)')"#).ok()
 });
@@ -133,7 +133,7 @@ struct BodyCall {
     id: String,
     /// Byte offset of the id, from the opening parenthesis.
     at: usize,
-    /// True for a call of the thread tool, which accepts limits beside the inputs.
+    /// True for a call of the tool `thread_directive`, which accepts limits beside the inputs.
     by_tool: bool,
     /// The literal parameters, with offsets from the opening parenthesis; `None` if the call lists none in a readable
     /// form.
@@ -393,8 +393,8 @@ fn is_literal_id(text: &str) -> bool {
     text.chars().all(is_id_char) && text.contains(|c: char| c.is_ascii_alphanumeric())
 }
 
-/// Returns the id that a text with dots probably means: `rye/bash/bash` for `rye.bash.bash`, or a path without its
-/// extension. `None` if neither is an id.
+/// Returns the id that a text with dots probably means: the text with slashes for dots (`rye/bash/bash` for
+/// `rye.bash.bash`), else the text as a path without its extension. `None` if neither of the two is an id.
 fn guess_misspelled_id(text: &str) -> Option<ItemId> {
     if let Some(id) = ItemId::from_dotted(text) {
         return Some(id);

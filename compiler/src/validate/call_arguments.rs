@@ -72,8 +72,8 @@ impl CallArguments {
     }
 }
 
-/// Returns the offset from the opening parenthesis and the length of a first argument that is a literal text or a
-/// number without a name; `None` if the call has no such argument.
+/// Returns the place of the first argument of a call if it has no name and is a literal; otherwise `None`. The place is
+/// the offset from the opening parenthesis, and the length.
 pub fn unnamed_argument(text: &str) -> Option<(usize, usize)> {
     let mut reader = ArgumentReader { text, at: 0 };
     reader.take("(").then_some(())?;

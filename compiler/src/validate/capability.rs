@@ -145,8 +145,8 @@ impl PatternMatcher {
         PatternMatch::Nothing { suggestion }
     }
 
-    /// Revalidates the match results of an earlier check. Returns the patterns whose result changed; none if the item
-    /// lists are unchanged.
+    /// Creates a matcher from the match results of an earlier check. If the item lists have changed, matches every
+    /// pattern again. Also returns the patterns whose result differs from the earlier one.
     pub fn from_memo(memo: PatternMemo, items: &Items<'_>, lists_changed: bool) -> (Self, Vec<String>) {
         if !lists_changed {
             return (Self { reaches: memo.0, ..Self::default() }, Vec::new());
@@ -217,8 +217,8 @@ impl PatternMatcher {
         })
     }
 
-    /// Suggests a pattern if the grant names a group of tools in place of an item: the first pattern of the group that
-    /// matches an item.
+    /// Suggests a pattern for a grant that names a group of capability patterns in place of an item. The suggestion is
+    /// the first pattern of the group that matches an item.
     fn suggest_group(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let name = pattern.splitn(4, '.').nth(3)?;
         let groups = self.groups.get_or_insert_with(|| groups::all_groups(items));
@@ -226,8 +226,8 @@ impl PatternMatcher {
         patterns.into_iter().find(|p| p != pattern && self.matches(items, p))
     }
 
-    /// Suggests the pattern of an item that is written with too much: as a whole capability inside of the element of its
-    /// kind, as a path below `.ai/`, or with the extension of its file.
+    /// Suggests a shorter pattern of an item if the written one has too many parts: it repeats a whole capability
+    /// inside of the element of its kind, starts with the folder below `.ai/`, or ends with the extension of the file.
     fn suggest_plain(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let head_end = pattern.match_indices('.').nth(2)?.0;
         let (head, item) = (pattern.get(..head_end)?, pattern.get(head_end + 1..)?);
@@ -284,7 +284,7 @@ impl PatternMatcher {
     }
 }
 
-/// Reports a grant whose risk policy needs an acknowledgement that is missing, or blocks the grant.
+/// Reports a grant if the policy for its risk blocks it, or if the policy requires an acknowledgement that is missing.
 fn check_risk(
     shared: &LowerContext<'_, '_>,
     pattern: &str,
@@ -320,9 +320,10 @@ fn check_acknowledgements(shared: &LowerContext<'_, '_>, permissions: &Permissio
     }
 }
 
-/// Reports each path of `write` that cannot be granted as a folder. Also reports grants that the sandbox of a program
-/// cannot apply as they are written: granted hosts open the whole network to the program, and a grant of the project's
-/// folder allows the program to change existing entries there, but not to create entries.
+/// Reports each path of `write` that cannot be granted as a folder. Also reports two kinds of grants that the sandbox
+/// of a program cannot apply as they are written. If single hosts are granted, the program reaches the whole network.
+/// If the folder of the project is granted, the program can change existing entries of the folder, but cannot create
+/// entries.
 fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
     for path in &grant.write {
         if let Some(why) = write_path_error(path) {
@@ -392,8 +393,8 @@ pub fn write_bound<'p>(permissions: &'p Permissions, tool: &ItemId) -> Vec<&'p s
     grants.iter().flat_map(|grant| grant.write.iter().map(String::as_str)).collect()
 }
 
-/// Returns the attributes that a grant of the tool lacks, as text such as `write="out" net="example.com"`. `write` and
-/// `net` are the granted folders and hosts; `None` if they meet all needs of the tool.
+/// Returns the attributes that a grant of the tool lacks, as text such as `write="out" net="example.com"`. `None` if
+/// the granted folders (`write`) and hosts (`net`) meet all needs of the tool.
 fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     let unmet = |needs: &[String], granted: &[&str], inside: fn(&str, &str) -> bool| {
         let unmet = needs.iter().filter(|need| !granted.iter().any(|outer| inside(need, outer)));
@@ -438,8 +439,8 @@ fn matches_exports(glob: &Glob, pattern: &str, head: &str) -> bool {
     inside.is_some_and(|inside| inside.starts_with(&exports)) || glob.matches(&format!("{head}.{exports}x"))
 }
 
-/// The part of a pattern after the prefix `head` and a dot. A pattern with wildcards has such a part only if its only
-/// wildcard is one `*` at the end.
+/// The part of a pattern after the prefix `head` and a dot. Only a pattern without wildcards (`Exact`) and a pattern
+/// whose only wildcard is one `*` at the end (`Prefix`) have such a part.
 enum PatternTail<'p> {
     Exact(&'p str),
     Prefix(&'p str),
@@ -454,17 +455,17 @@ fn literal_tail<'p>(pattern: &'p str, head: &str) -> Option<PatternTail<'p>> {
     is_literal(prefix).then_some(PatternTail::Prefix(prefix))
 }
 
-/// Returns true if a pattern can match a text that begins with `head`, judged by the literal prefix of the pattern
-/// alone: the prefix and `head` are equal up to the end of the shorter one.
+/// Returns true if a pattern may match a text that begins with `head`. Only the literal prefix of the pattern is
+/// compared: the prefix and `head` must be equal up to the end of the shorter of the two.
 fn is_compatible_with_head(pattern: &str, head: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     let common = literal.len().min(head.len());
     literal.get(..common) == head.get(..common)
 }
 
-/// Returns true in the common cases in which it is obvious that the grants of `base` cover a pattern, so that no
-/// automaton has to prove it: `base` grants the same pattern, or grants `prefix*` where the literal start of the
-/// pattern begins with `prefix`.
+/// Returns true if the grants of `base` obviously cover a pattern: `base` grants the same pattern, or it grants
+/// `prefix*` and the part of the pattern before its first wildcard starts with `prefix`. In these common cases, no
+/// automaton has to prove that the grants cover the pattern.
 pub(super) fn is_trivially_covered(base: &Permissions, pattern: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     base.grants.iter().any(|grant| {

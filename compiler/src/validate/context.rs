@@ -11,7 +11,7 @@ use crate::world::{ItemKind, Space};
 
 use super::incremental::Merge;
 
-/// Suppressions by the span of the `<suppress>`: the id, and true if the suppression removed something in any
+/// For each `<suppress>` of the project, by its span: the id that it names, and true if it removed something in any
 /// directive.
 #[derive(Default)]
 pub struct SuppressionUses {

@@ -57,7 +57,7 @@ impl ContinuationSettings {
         }
     }
 
-    /// Returns the number of tokens of a context window up to which a thread does not yet continue in a new thread,
+    /// Returns the number of tokens of a context window that a thread can fill before it continues in a new thread,
     /// rounded down.
     fn usable_tokens(&self, window: u64) -> u64 {
         #[expect(

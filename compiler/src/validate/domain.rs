@@ -44,12 +44,13 @@ const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 6] = [
     ),
 ];
 
-/// Returns the values of a fact with a closed vocabulary at this point; `None` for other facts.
+/// Returns the possible values of a fact that has a closed vocabulary at this hook point; `None` for any other fact.
 pub fn closed_vocabulary(point: &HookPointRow, path: &str) -> Option<&'static [&'static str]> {
     CLOSED_VOCABULARIES.iter().find(|(event, fact, _)| *event == point.name && *fact == path).map(|(.., words)| *words)
 }
 
-/// Returns the domain of a point's fact; `inputs` are those of the directive being checked, if there is one.
+/// Returns the domain (the possible values) of a fact at a hook point; `None` if any value is possible. `inputs` are
+/// the declared inputs of the directive being checked; `None` if no single directive is being checked.
 pub fn fact_domain(
     point: &HookPointRow,
     path: &Path,

@@ -1,5 +1,5 @@
-//! Bounds on the values of hook facts that follow from a directive before a run. Limits bound the facts about costs, and
-//! grants bound the facts about calls. `model` has no bound, because `--model` accepts models that no provider file
+//! Bounds on the values of hook facts that follow from a directive before a run. Limits bound the facts about costs,
+//! and grants bound the facts about calls. `model` has no bound, because `--model` accepts models that no provider file
 //! lists. A condition that matches calls by a pattern is evaluated for each existing item.
 
 use std::cell::{OnceCell, RefCell};
@@ -35,7 +35,7 @@ pub enum BoundCause {
     Retries,
     /// The fact counts tokens of one context window, whose size the provider file of the model states.
     Windows,
-    /// The assumption that no turn uses several times the token limit.
+    /// The fact counts tokens of the thread, and the check assumes that no turn uses several times the token limit.
     Overshoot,
 }
 
@@ -134,10 +134,12 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(number_up_to(if path.to_string() == "tokens_used" { window * MAX_USAGE_RATIO } else { window }, true))
     }
 
-    /// Returns the bound that a limit implies for a fact, raised if a hook raises the limit. `None` if no limit bounds
-    /// the fact, or if a hook may let the thread continue beyond the limit. Counts of tokens have a bound only if
-    /// `is_usual` is true, because the bound assumes that no turn uses several times the token limit. In general no
-    /// such bound exists: a turn can have any number of attempts, and each cut attempt counts the bytes of its prompt.
+    /// Returns the bound that a limit implies for a fact; if a hook raises the limit, the bound of the raised limit.
+    /// `None` if no limit bounds the fact, or if a hook may let the thread continue beyond the limit.
+    ///
+    /// Token counts have no strict bound: a turn can have any number of attempts, and each cut attempt counts the bytes
+    /// of its prompt. If `is_usual` is true, the function assumes that no turn uses several times the token limit, and
+    /// returns a bound for token counts too.
     fn limited(&self, fact: &str, is_usual: bool) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,
@@ -173,8 +175,9 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         })
     }
 
-    /// Returns the names of granted calls that a condition distinguishes, and one name for all other calls; `None` if
-    /// there are too many names, or if the grants of the spawn parent apply.
+    /// Returns the domain of `fact`: the ids or names of the granted calls that the condition of the hook
+    /// distinguishes, one text that stands for all other calls, and the absent value. `None` if there are too many
+    /// calls, or if the grants of the spawn parent apply.
     fn calls(&self, hook: &HookDecl, path: &Path, fact: CallFact) -> Option<Domain> {
         self.grants()?;
         let condition = hook.compiled.as_ref()?;
@@ -194,8 +197,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(Domain::Values(names.into_iter().map(Some).chain([Some(Value::from("\u{1}")), None]).collect()))
     }
 
-    /// Returns the existing values of a fact about calls (ids of items, or names of tools) for which a condition is not
-    /// false. All other facts of the condition are unknown.
+    /// Returns the calls that can meet a condition: the ids of items (for [`CallFact::ItemId`]) or the names of tools
+    /// (for [`CallFact::Name`]) for which the condition is not false while all its other facts are unknown.
     fn matching_calls(&self, hook: &HookDecl, condition: &Condition, path: &Path, fact: CallFact) -> Rc<[String]> {
         // Read the lists for every directive, so that each directive depends on them.
         let lists = ItemType::ALL.map(|item_type| self.items.list(item_type.kind()));
@@ -262,8 +265,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
     }
 }
 
-/// Returns the domain of a text that may have any value: the texts that a condition compares the fact with, and one
-/// text for all others. `None` if the condition reads the fact in other ways, such as by a pattern.
+/// Returns the values to try for a fact that may be any text: each text with which the condition compares the fact, and
+/// one text that stands for all others. `None` if the condition reads the fact in other ways, such as by a pattern.
 fn compared_texts(hook: &HookDecl, path: &Path) -> Option<Domain> {
     let samples = hook.compiled.as_ref()?.samples().into_iter().find(|samples| samples.path == *path)?;
     let is_compared_as_a_whole = !samples.open && !samples.ordered && samples.parts.is_empty();
@@ -271,7 +274,7 @@ fn compared_texts(hook: &HookDecl, path: &Path) -> Option<Domain> {
     is_compared_as_a_whole.then(|| Domain::Values(texts.map(Some).collect()))
 }
 
-/// Returns the domain of the numbers from 0 to `most`.
+/// Returns the domain of the numbers from 0 to `most`, or of the whole numbers in this range if `whole` is true.
 fn number_up_to(most: f64, whole: bool) -> Domain {
     Domain::Number { whole, least: Some(0), most: Some(most), optional: false }
 }
@@ -281,15 +284,16 @@ fn declared_limits(composed: &Composed) -> Option<Limits> {
     resolve_declared(&composed.limits.defaults, &composed.limits.directive)
 }
 
-/// Returns the highest value of a limit in a run: the declared one, or the value to which a hook raises it. `None` if a
-/// hook may let the thread continue beyond the limit. Only hooks of the event `limit` can do so, because the limits are
-/// checked again after every other event. Hooks of the infrastructure layer cannot.
+/// Returns the highest value that a limit can have in a run: the declared value, or a higher value to which a hook
+/// raises it. `None` if a hook may let the thread continue beyond the limit. Only hooks of the event `limit` can do
+/// this, because the limits are checked again after every other event. Hooks of the infrastructure layer cannot do
+/// this.
 pub fn highest_limit(composed: &Composed, limit: LimitName, declared: f64) -> Option<f64> {
     Some(raised_limit(composed, limit)?.map_or(declared, |raised| raised.max(declared)))
 }
 
-/// Returns the highest value to which a hook raises a limit; `Some(None)` if no hook raises it. Returns `None` if a
-/// hook may let the thread continue beyond the limit, as in [`highest_limit`].
+/// Returns the highest value to which a hook raises a limit. Returns `Some(None)` if no hook raises the limit, and
+/// `None` if a hook may let the thread continue beyond the limit (see [`highest_limit`]).
 #[expect(clippy::option_option, reason = "no raise differs from a limit that a hook may lift")]
 pub fn raised_limit(composed: &Composed, limit: LimitName) -> Option<Option<f64>> {
     let is_lifting = |hook: &&ComposedHook| {

@@ -6,7 +6,7 @@ use rye_grammar::data::Node;
 use crate::item::Items;
 use crate::world::ItemKind;
 
-/// A named group of capability patterns, merged over the spaces.
+/// A named group of capability patterns, merged from the files of all spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapabilityGroup {
     /// File and group name: `fs.read`.

@@ -141,8 +141,9 @@ fn collect_paths<'e>(expr: &'e Expr, all: &mut Vec<(&'e Path, Span)>) {
     }
 }
 
-/// Checks that a fact exists at this hook point. A condition reads the fact, or a placeholder if `is_placeholder` is
-/// true. `own` is the directive that declares the hook, if a directive declares it.
+/// Checks that the fact at `path` exists at this hook point. If `is_placeholder` is true, a placeholder reads the fact;
+/// otherwise a condition does. `own` is the directive that declares the hook; `None` if a settings file declares the
+/// hook.
 fn check_fact(
     path: &Path,
     span: Span,
@@ -214,9 +215,9 @@ pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     read.filter_map(|(path, span)| Some((output_name(point, path)?, span))).collect()
 }
 
-/// Checks the placeholders in the knowledge that a hook fetches, as far as they name facts of the hook's point. Any
-/// other `${…}` is sent as text and not checked. The check reads the knowledge, so the compilation of a plan calls this
-/// function only for hooks that fire.
+/// Checks the placeholders in the knowledge that a hook fetches. Only a placeholder whose first segment is a fact of
+/// the hook's point is checked; any other `${…}` is sent as text. The check reads the knowledge, so the compilation of
+/// a plan calls this function only for hooks that fire.
 pub fn check_content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let point = hook_point::row_of(hook.event);
     let Some(knowledge) = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id)) else {
@@ -259,7 +260,8 @@ fn check_grants(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// Compiles the condition again with the types of the directive's inputs and outputs.
+/// Checks the types in the condition of a hook: compiles the condition again, now with the types of the directive's
+/// inputs and outputs.
 fn check_input_types(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     let kind_at = |field: &FieldDecl, inside: &[Segment]| field.parts.kind_at(field.kind, inside);
     let input = |name: &str, inside: &[Segment]| kind_at(&own.inputs.get(name)?.value, inside);
@@ -294,7 +296,7 @@ pub fn check_condition_types(
     }
 }
 
-/// Maximum number of errors with a search for the closest name.
+/// Maximum number of errors for which the closest name is searched as a suggestion.
 const MAX_SUGGESTIONS: usize = 1_000;
 
 /// Reports an input that the directive's chain does not declare, unless errors hide declarations of the chain.
@@ -380,8 +382,8 @@ fn check_names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &
     }
 }
 
-/// Checks the parameters of a directive or tool that a hook calls. The check has to compose the called directive, so
-/// only `check` calls this function; `plan` and `run` read no other directive.
+/// Checks the parameters of a directive or tool that a hook calls. To do this, the called directive is composed. Only
+/// `rye check` calls this function, because `rye plan` and `rye run` read no other directive.
 pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled && hook.has_static_id()) else { return };
     let HookAction::Execute { item_type, item_id, params: Value::Object(params) } = &action.node else { return };
@@ -394,8 +396,9 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports parameters of a call that a hook reads although no tool has them. If the condition requires certain tools,
-/// only the parameters of these tools count. The function reads the tools, so only `check` calls it.
+/// Reports parameters of a call (`call.input.NAME`) that a hook reads although no tool has them. If the condition of
+/// the hook is true for calls of certain tools only, just the parameters of these tools count. The function reads the
+/// tools, so only `rye check` calls it.
 pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let placeholders = hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span));
@@ -436,8 +439,9 @@ struct KnownParameters {
     is_complete: bool,
 }
 
-/// Returns the parameters of the required tools; `None` if the required tools do not exist, or if one of them accepts
-/// other parameters. If no tool is required, returns the parameters of all tools and primaries, and the inputs of all
+/// Returns the parameters that the calls of a hook can have. `required` are the tools to which the condition of the
+/// hook limits the calls (see [`required_tools`]). `None` if one of these tools does not exist or accepts parameters
+/// that it does not list. Without `required`, returns the parameters of all tools and primaries, and the inputs of all
 /// directives, because calls can start directives too.
 fn known_parameters(items: &Items<'_>, required: Option<&[ItemId]>) -> Option<KnownParameters> {
     if let Some(required) = required {
@@ -461,9 +465,9 @@ fn known_parameters(items: &Items<'_>, required: Option<&[ItemId]>) -> Option<Kn
     Some(known)
 }
 
-/// Returns the tools that a condition requires of a call, by `call.item_id == "…"` or `call.item_id in […]`, or by the
-/// same forms with `call.name`: alone, as a part of `&&`, or in every part of `||`. `None` if the condition requires no
-/// tool.
+/// Returns the tools to which a condition limits the calls, with `call.item_id == "…"`, `call.item_id in […]` or the
+/// same comparisons of `call.name`. The comparison is the whole condition, one part of `&&`, or in every part of `||`.
+/// `None` if the condition can be true for calls of any tool.
 fn required_tools(items: &Items<'_>, expr: &Expr) -> Option<Vec<ItemId>> {
     match &expr.kind {
         ExprKind::All(parts) => parts.iter().find_map(|part| required_tools(items, part)),
@@ -501,8 +505,8 @@ fn literal_text(expr: &Expr) -> Option<&str> {
 }
 
 /// Returns the tools that a comparison of `fact` with `compared` names: by id for `call.item_id`, by name for
-/// `call.name`. `None` for any other fact, if `compared` is neither a literal text nor a list of them, or if a text is
-/// not a valid id or no tool's name.
+/// `call.name`. `None` for any other fact, if `compared` is neither a literal text nor a list of literal texts, or if a
+/// text is not a valid id or not the name of a tool.
 fn named_tools(items: &Items<'_>, fact: &Path, compared: &Expr) -> Option<Vec<ItemId>> {
     let by_name = match fact.to_string().as_str() {
         "call.item_id" => false,

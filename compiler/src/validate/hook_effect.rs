@@ -1,5 +1,5 @@
-//! Hooks whose action changes nothing, hooks that let a thread end only at its limits, and comparisons with a text
-//! where a list is meant.
+//! Reports hooks whose action changes nothing, hooks because of which a thread can end only at its limits, and
+//! comparisons with a text where the author probably meant a list.
 
 use rye_grammar::Span;
 use rye_grammar::condition::{CompareOp, Expr, ExprKind};
@@ -28,8 +28,8 @@ pub fn check(hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the reason why an action changes nothing, and the span of the part that has no effect, if only a part has
-/// none. `None` if the action has an effect.
+/// Returns the reason why an action, or a part of it, has no effect; `None` if the whole action has an effect. If only
+/// a part has no effect, also returns the span of the part.
 fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Option<Span>)> {
     let is_blank = |text: &str| text.trim().is_empty();
     let empty = |what: &str| Some((format!("{what} is empty"), None));
@@ -78,7 +78,8 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
     }
 }
 
-/// Collects each text with commas on the right side of `in`. Such an `in` is true for every part of the text.
+/// Collects each list of words in one text (`"read,write"`) on the right side of `in`. The author means a list, but
+/// `in` is true for every part of the text.
 fn collect_joined_texts(expr: &Expr, all: &mut Vec<(String, Span)>) {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}
@@ -102,7 +103,7 @@ fn collect_joined_texts(expr: &Expr, all: &mut Vec<(String, Span)>) {
     }
 }
 
-/// Returns true for words that are joined by commas, each without a space.
+/// Returns true for a list of at least two words that are separated by commas. A word contains no spaces.
 fn is_joined(text: &str) -> bool {
     let parts: Vec<&str> = text.split(',').map(str::trim).collect();
     parts.len() > 1 && parts.iter().all(|part| !part.is_empty() && !part.contains(char::is_whitespace))

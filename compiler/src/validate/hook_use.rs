@@ -35,8 +35,9 @@ struct HookUse {
     hook: Arc<HookDecl>,
     /// True if the hook could fire for some directive.
     fires: bool,
-    /// The one kind of bound that prevents the hook from firing: without the bounds of this kind, the hook could fire.
-    /// `None` if there is no such kind, or if the kind differs between directives.
+    /// The cause of the bounds on facts that prevent the hook from firing: without the bounds of this cause, the hook
+    /// could fire. `None` if no single cause prevents the hook from firing, or if the cause is not the same in all
+    /// directives.
     bound: Option<BoundCause>,
 }
 
@@ -45,8 +46,8 @@ struct RouteUse {
     hook: Arc<HookDecl>,
     /// True if the hook sets the route of some directive.
     routes: bool,
-    /// The hook that sets the route of the first directive for which the condition of `hook` is true: another hook, or
-    /// `hook` itself.
+    /// The hook that sets the route of one directive: the first directive for which the condition of `hook` is true.
+    /// This can be `hook` itself, or another hook that takes precedence.
     by: Arc<HookDecl>,
 }
 
@@ -63,8 +64,8 @@ impl RouteUse {
 }
 
 impl HookUses {
-    /// Records the hooks that can fire for a directive. Each directive has its own fuel, so that the check of one
-    /// directive cannot affect the result of another directive.
+    /// Records the hooks that can fire for a directive. The analysis of each directive has its own fuel (bound on
+    /// steps), so that the result for one directive does not depend on the other directives.
     pub fn add(
         &mut self,
         items: &Items<'_>,
@@ -107,8 +108,8 @@ impl HookUses {
         }
     }
 
-    /// Records the routing hooks of the project's files whose condition is true for a directive: the hook that sets the
-    /// route, and the later ones.
+    /// Records the routing hooks in files of the project whose conditions are true for a directive: the hook that sets
+    /// the route, and the hooks after it.
     fn add_routes(&mut self, composed: &Composed) {
         let Some(route) = &composed.route else { return };
         let routing = composed
@@ -164,9 +165,9 @@ impl HookUses {
         }
     }
 
-    /// Records a directive that could not be composed. The hooks of its chain count as firing, as far as the chain can
-    /// be followed. Hooks of hook files count as firing if their condition is not false for the id of the directive. If
-    /// a link cannot be read, any hook may fire.
+    /// Records a directive that could not be composed. Every hook of a directive in its extends chain counts as firing.
+    /// A hook of a hook file counts as firing if its condition is not false for the id of the directive. If a directive
+    /// of the chain cannot be read, the record becomes incomplete, because that directive may have any hooks.
     pub fn add_uncomposed(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {
@@ -307,8 +308,8 @@ impl ConditionVerdicts {
     }
 }
 
-/// Reports hooks of the project's files that can never run, because an earlier hook stops later hooks and fires always
-/// or under the same condition. Returns the spans of the reported hooks.
+/// Reports hooks of the project's hook files that can never run: an earlier hook of the same event fires always, or
+/// under the same condition, and prevents later hooks from running. Returns the spans of the reported hooks.
 pub fn check_shadowed_hooks(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
     let mut shadowed = BTreeSet::new();
     let all: Vec<&Arc<HookDecl>> =
@@ -379,7 +380,7 @@ fn reads_model(hook: &HookDecl) -> bool {
     hook.compiled.iter().any(|condition| condition.roots().any(|root| root == "model"))
 }
 
-/// Returns true if a hook's condition is true whenever another hook's condition is.
+/// Returns true if the condition of `other` is true in every case in which the condition of `hook` is true.
 fn implies(hook: &HookDecl, other: &HookDecl) -> bool {
     match (&hook.compiled, &other.compiled) {
         (_, None) => true,
@@ -406,9 +407,9 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
     .to_owned()
 }
 
-/// Explains why a condition is always false, with the span of the cause: the part of an `&&` that is false alone, else
-/// the whole condition. Lists the values of a fact with a closed vocabulary, and names a fact that is compared with the
-/// text of a boolean.
+/// Explains why a condition is always false, with the span of the cause: the first operand of an `&&` that is false by
+/// itself, else the whole condition. If the condition reads a fact with a closed vocabulary, lists the values of the
+/// fact. If the condition compares a boolean fact with the text `true` or `false`, names the fact and the text.
 fn describe_constant_false(hook: &HookDecl, span: Span) -> (String, Span) {
     let point = hook_point::row_of(hook.event);
     let part = hook.condition.as_ref().and_then(|condition| false_part(point, &condition.node));

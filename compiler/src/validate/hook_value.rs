@@ -1,5 +1,6 @@
-//! Checks of the values that hook conditions compare facts with (`language.md` 7): with an unknown item, tool,
-//! directive or model, the condition can never be true. Also reports `enabled: false` entries that match no hook.
+//! Checks of the values that hook conditions compare facts with (`language.md` 7): a condition that compares a fact
+//! with an unknown item, tool, directive or model can never be true. Also reports `enabled: false` entries that match
+//! no hook.
 
 use regex::Regex;
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
@@ -94,9 +95,10 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the regular expression that an author meant by a text with wildcards: `^d.*$` for `d*`. `None` if the text is
-/// no text with wildcards, or if it is unlikely that one is meant: its `*` follows a letter only where the expression then
-/// matches every text, or follows a `/`.
+/// Returns the regular expression that an author probably meant who wrote wildcards in place of a regular expression:
+/// `^d.*$` for `d*`. `None` if the text is probably a regular expression: it contains no `*`, contains `.*`, or
+/// contains other special characters. Also `None` if its `*` can be meant as a repetition: the `*` follows neither `/`
+/// nor another `*`, and as a regular expression the text does not match every text.
 fn pattern_of_wildcards(pattern: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | '*' | '?');
     if !pattern.contains('*') || pattern.contains(".*") || !pattern.chars().all(is_plain) {

@@ -1,6 +1,6 @@
-//! Incremental checking: the results of each unit are cached with their dependencies. After an edit, only units that
-//! depend on a changed file are parsed, composed and checked again; the other results come from the cache. Results
-//! equal those of [`super::check`].
+//! Incremental checking. A unit is one item of the project. The results of each unit are cached with their
+//! dependencies. After an edit, only the units that depend on a changed file are parsed, composed and checked again;
+//! the results of all other units come from the cache. The whole result equals that of [`super::check`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,8 +64,9 @@ pub(super) struct ProjectAnalyses {
 }
 
 impl CheckCache {
-    /// Drops invalidated results. Extends `changes` by the patterns that no longer match the same items. Returns the
-    /// cache with the remaining results, and a matcher that knows the match results of the previous check.
+    /// Drops the results that `changes` invalidates, and adds to `changes` the patterns that no longer match the same
+    /// items as before. Returns the cache with the remaining results, and a matcher with the match results of the
+    /// previous check that are still valid.
     pub fn invalidate(
         mut self,
         items: &Items<'_>,
@@ -88,8 +89,8 @@ impl CheckCache {
         (self, reach)
     }
 
-    /// Evicts patterns that no file contains any more, and their palettes, once enough of them have accumulated.
-    /// `settings` are the dependencies of the settings; entries that the settings or a unit depend on stay.
+    /// Evicts patterns that no file contains any more, and their palettes, once many of them have accumulated. Keeps
+    /// every entry that the settings or a checked unit depend on; `settings` are the dependencies of the settings.
     pub fn evict_unused(&mut self, settings: &Dependencies) {
         let reports = &self.reports;
         let is_used = |read: &Dependency| settings.contains(read) || reports.depends_on(read);
@@ -109,8 +110,8 @@ impl CheckCache {
     }
 }
 
-/// Number of entries that a cache may have before it is evicted, in addition to twice the number of entries that its
-/// last eviction left.
+/// Number of additional entries before the next eviction. A cache evicts entries when their number exceeds twice the
+/// number that its last eviction left, plus this number.
 const EVICTION_SLACK: usize = 100;
 
 /// A list for each kind in [`UNIT_KINDS`]: the items of the kind, as the world lists them.
@@ -170,7 +171,7 @@ impl UnitReports {
         }
     }
 
-    /// Returns the merged results, one per chunk, in the order of the units.
+    /// Returns the merged results of each chunk (a run of consecutive units), in the order of the units.
     pub fn merged_chunks(&self) -> Vec<&UnitReport> {
         self.blocks.iter().filter_map(|block| block.merged.as_ref()).collect()
     }
@@ -182,12 +183,13 @@ impl UnitReports {
         directives.filter_map(|((_, id), share)| Some((id, share.as_ref()?.chain.as_slice())))
     }
 
-    /// Returns true if any unit depends on this read.
+    /// Returns true if the result of any unit depends on `read`.
     pub fn depends_on(&self, read: &Dependency) -> bool {
         self.blocks.iter().filter_map(|block| block.merged.as_ref()).any(|whole| whole.reads.contains(read))
     }
 
-    /// Splits the units into new chunks if the units differ from those of the last check. Otherwise, the chunks stay.
+    /// Splits the units (the items that are checked on their own) into new chunks if the units differ from those of the
+    /// last check. Otherwise, keeps the chunks.
     fn split_into_chunks(&mut self, lists: &UnitLists) {
         let units: Vec<(ItemKind, &ItemId)> = units(lists).collect();
         let before = self.blocks.iter().flat_map(|block| &block.reports).map(|((kind, id), _)| (*kind, id));
@@ -256,7 +258,8 @@ pub(super) const UNIT_KINDS: [ItemKind; 5] =
 
 /// Results that can be merged, unit by unit, to the results of a whole project.
 pub(super) trait Merge: Default {
-    /// Merges the results of another group of units that comes later in order.
+    /// Adds the results of another group of units. The units of `other` come after the units of this group in checking
+    /// order.
     fn merge(&mut self, other: &Self);
 
     fn together<'s>(several: impl IntoIterator<Item = &'s Self>) -> Self

@@ -23,7 +23,8 @@ use crate::world::{ItemKind, Space};
 use super::incremental::Merge;
 use super::mistyped_placeholders;
 
-/// The used and the unused declarations of inputs, by span, and the declared types of inputs and outputs.
+/// The declarations of inputs that are used, the declarations that are unused (both by span), and the declared types of
+/// all inputs and outputs.
 #[derive(Default)]
 pub struct InputUses {
     used: BTreeSet<Span>,
@@ -34,7 +35,8 @@ pub struct InputUses {
     incomplete: bool,
 }
 
-/// The types that all directives declare for a name; `None` if two of them differ.
+/// For each name of an input or output, the type that all directives declare for the name; `None` if two declarations
+/// differ.
 #[derive(Default)]
 struct DeclaredTypes(BTreeMap<String, Option<FieldType>>);
 
@@ -166,8 +168,9 @@ pub fn report_unused_inputs(several: &[&InputUses], found: &mut Diagnostics) {
     found.extend(unused.into_iter().map(|(span, name)| InterfaceError::UnusedInput { name: name.clone(), span }));
 }
 
-/// Checks the inputs and outputs that hooks of the project's files read: names that no directive declares, and
-/// conditions that cannot hold for the type that all directives declare.
+/// Checks the hooks of the project's files that read inputs or outputs. Reports the name of an input or output that no
+/// directive declares. Also reports a condition that can never be true, because all directives declare the input or
+/// output with a type that the condition does not fit.
 pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostics) {
     let files = items.hook_files();
     let hooks = || files.project.iter().chain(&files.infra).filter(|h| h.enabled && h.space == Space::Project);
@@ -227,8 +230,8 @@ fn read_inputs(hook: &HookDecl) -> Vec<(&str, Span)> {
         .collect()
 }
 
-/// Reports inputs and outputs of the last directive of the chain whose type differs from the declaration of an
-/// ancestor: the hooks and the callers of the ancestor rely on the declared type.
+/// Reports inputs and outputs of the last directive of the chain whose type is neither the type that the nearest
+/// ancestor declares nor narrower. The hooks and the callers of the ancestor rely on the declared type.
 pub fn check_retyped(composed: &Composed, found: &mut Diagnostics) {
     let Some((leaf, ancestors)) = composed.chain.split_last() else { return };
     let pairs = [("input", &leaf.inputs), ("output", &leaf.outputs)];
@@ -326,7 +329,8 @@ pub struct LiteralArgument {
 }
 
 impl LiteralCall {
-    /// Converts the parameters of a hook. `places` holds the name of each parameter and the span of its value.
+    /// Converts the parameters of a hook to the arguments of a call. `places` holds the name of each parameter and the
+    /// span of its value; `span` is that of the called item's id.
     pub fn of_hook(params: &Map<String, Value>, places: &[(Spanned<String>, Span)], span: Span) -> Self {
         let argument = |(name, value): (&String, &Value)| {
             let place = places.iter().find(|(written, _)| written.node == *name);

@@ -1,5 +1,5 @@
-//! The text of knowledge: missing, or with placeholders that nothing fills in (`language.md` 6). Inputs are filled in
-//! only in bodies and hooks, facts only in knowledge that a hook fetches. Code is skipped.
+//! Checks the text of knowledge: the text is missing, or it has placeholders that nothing fills in (`language.md` 6).
+//! `{input:…}` is filled in only in bodies and hooks, `${…}` only in knowledge that a hook fetches. Code is skipped.
 
 use rye_grammar::Span;
 use rye_grammar::condition::{Path, Segment};

@@ -1,5 +1,5 @@
-//! Project knowledge that no prompt includes and no grant can fetch. Exports of finished threads are exempt, because
-//! threads find them by search.
+//! Reports project knowledge that no prompt includes and no grant can fetch. Exports of finished threads are exempt,
+//! because threads find them by search.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::world::{Entry, ItemKind, Space};
 use super::incremental::{Merge, Unit, is_project_item};
 use super::{is_export, project_ids};
 
-/// References to knowledge found so far, by the span of the reference: many directives inherit the same line.
+/// References to knowledge found so far. The span of a reference is the key, so that a line that many directives
+/// inherit is recorded once.
 #[derive(Default)]
 pub struct KnowledgeUses {
     named: BTreeMap<Span, ItemId>,
@@ -148,8 +149,8 @@ impl UnreferencedKnowledge {
     }
 }
 
-/// Returns true if the item exists only in the project and is no export of a thread. A project item that shadows an
-/// item of another space is intentional, so it does not count.
+/// Returns true if the item exists only in the project and is no export of a thread. An item that also exists in
+/// another space does not count, because the project shadows it on purpose.
 fn is_only_in_project(list: &[Entry], id: &ItemId) -> bool {
     let at = list.partition_point(|entry| entry.id < *id);
     let mut same = list.iter().skip(at).take_while(|entry| entry.id == *id).map(|entry| entry.space);
@@ -192,7 +193,8 @@ pub fn report_unreached(
     }
 }
 
-/// Drops reports of knowledge that a misspelled id probably means, because the misspelling is reported.
+/// Drops reports of unused knowledge if a misspelled id probably means the knowledge: the misspelling is reported, and
+/// its correction makes the knowledge used.
 pub fn drop_misspelled(found: &mut Diagnostics) {
     let meant = |one: &Diagnostic| {
         if let Diagnostic::Context(ContextError::UnknownItem { suggestion, .. })
@@ -222,7 +224,8 @@ fn plain_letters(text: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// Mentions of knowledge ids that no declaration references: in bodies, other knowledge, or hook actions.
+/// Mentions of ids in the texts of bodies, knowledge and hook actions. Only the ids of knowledge that no declaration
+/// references are searched for.
 #[derive(Default)]
 pub struct KnowledgeMentions {
     /// The first mention found for each searched id; `None` if there is none.
@@ -344,7 +347,8 @@ struct MentionSearch {
 }
 
 impl MentionSearch {
-    /// Searches each knowledge entry that has a mention, including the entries whose mention this search finds.
+    /// Searches the text of each knowledge entry that some text mentions. A search can find mentions of further
+    /// entries; their texts are searched too.
     fn search_mentioned_entries(&mut self, items: &Items<'_>) {
         let mut searched = BTreeSet::new();
         while !self.left.is_empty() {
@@ -385,8 +389,9 @@ impl MentionSearch {
     }
 }
 
-/// Reports an `id` or a `category` of knowledge that contradicts the path of the file, and ids in the metadata that no
-/// item has. A text that cannot be an id is a remark for readers and is not reported.
+/// Reports an `id` or a `category` of knowledge that contradicts the path of the file. Also reports references in the
+/// metadata (`extends`, `references` and others) to ids that no item has. A reference that cannot be an id, such as the
+/// title of a book, is a remark for readers and is not reported.
 pub fn check_references(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) {
     for (key, name) in &knowledge.names {
         let own = match *key {

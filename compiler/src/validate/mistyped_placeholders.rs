@@ -1,5 +1,6 @@
-//! Text in a body that looks like a placeholder but is not: another word before the colon, or the braces of another
-//! template language around an input's name (`language.md` 6: only `{input:…}` is filled in). Code is skipped.
+//! Text in a body that looks like a placeholder but stays text, because only `{input:…}` is filled in (`language.md`
+//! 6). The text has another word before the colon (`{inputs:name}`), or the braces of another template language around
+//! an input's name (`{{name}}`). Code is skipped.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, InterfaceError, closest};
@@ -41,7 +42,7 @@ pub fn check(composed: &Composed, found: &mut Diagnostics) {
 }
 
 /// Reports placeholders with a mark of another language: a `$` before the brace, or a default that begins with an
-/// operator. A `$` before a number is a currency.
+/// operator. A `$` before the placeholder of a number is not reported, because it can be a currency.
 fn check_marks(leaf: &Directive, composed: &Composed, found: &mut Diagnostics) {
     let body = leaf.body.span;
     let is_verbatim = body.len() == leaf.body.node.len();

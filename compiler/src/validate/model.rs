@@ -24,8 +24,8 @@ pub fn check_fallback(catalog: &ProviderCatalog<'_>, composed: &Composed, found:
 /// The values of the fact `model`: the model ids of every provider file.
 pub struct ModelIds {
     ids: Vec<String>,
-    /// Tiers and aliases, each with a model id. If several providers declare a name, its first entry applies; the
-    /// entries of the default provider come first.
+    /// Tiers and aliases, each with a model id. If several providers declare the same name, the first entry with the
+    /// name applies; the entries of the default provider come first.
     names: Vec<(String, String)>,
     largest_request: Option<u64>,
 }

@@ -20,9 +20,9 @@ use crate::world::Space;
 
 use super::incremental::Merge;
 
-/// Minimum number of constant tokens after a changing part of the first message. With fewer constant tokens, the
-/// changing part is not reported: providers cache no shorter prefix, and another thread of the directive profits from
-/// the cached first message only while the cache of an earlier thread lasts.
+/// Minimum number of constant tokens that must follow a changing part of the first message, so that the changing part
+/// is reported. If fewer tokens follow, a report is not worth while: providers cache no shorter prefix, and only
+/// threads that start while the cache of an earlier thread lasts would save these tokens.
 const MIN_STABLE_TOKENS: u64 = 1_024;
 
 /// A memo: how often the text that a hook provides changes, by the span of the text and the hook point. The directives

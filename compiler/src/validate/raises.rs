@@ -1,5 +1,5 @@
-//! Hooks that set a limit to a value that is not above the current value of the limit: the thread stops at the limit as
-//! if there were no hook (`language.md` 7).
+//! Reports hooks that raise a limit to a value that is not above the current value of the limit. The thread stops at
+//! the limit as if there were no hook (`language.md` 7).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Paragraphs that two texts of one request have in common: their tokens are sent twice.
+//! Reports paragraphs that two texts of one request have in common, because their tokens are sent twice.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -61,9 +61,10 @@ struct TextParagraphs {
     is_repeated: Cell<bool>,
 }
 
-/// A cache of the paragraphs of each text, and of the `ParagraphIndex` of each list of texts. Most directives share
-/// the knowledge of their bases; with the cache, the work grows with the size of the texts and not with the number of
-/// directives. A directive whose texts have no paragraph that occurs twice in the project needs no index.
+/// A cache of the paragraphs of each text, and of the repetitions in each list of texts (`ParagraphIndex`). Most
+/// directives share the knowledge of their bases. With the cache, the work grows with the size of the texts, not with
+/// the number of directives. If no paragraph of a directive's texts occurs twice in the project, the directive needs no
+/// index.
 #[derive(Default)]
 pub struct ParagraphCache {
     texts: RefCell<HashMap<SourceId, Rc<TextParagraphs>>>,
@@ -270,7 +271,8 @@ fn join_words(text: &str, joined: &mut Vec<u8>) {
     }
 }
 
-/// Joins repetitions of neighboring paragraphs. Omits repetitions within the standard library.
+/// Joins repetitions whose paragraphs follow each other in both places into one repetition. Omits repetitions within
+/// the standard library. Returns the two spans and the number of tokens of each joined repetition.
 fn join_neighbors(repeated: &[(Occurrence, Occurrence)]) -> Vec<(Span, Span, u64)> {
     let mut joined: Vec<(Span, Span, u64)> = Vec::new();
     let mut last: Option<(Occurrence, Occurrence)> = None;

@@ -51,8 +51,9 @@ pub struct ReportedPlaces {
 }
 
 impl ReportedPlaces {
-    /// Returns true if the location of a reader's error was reported before. A table that is refused as a whole counts
-    /// as reported if its file has any schema error, because the reader of a table reports only its first error.
+    /// Returns true if the schema check has already reported the location of `error`, which the reader of a settings
+    /// file found. If the reader refused a whole table, any schema error of the file counts: the reader reports only
+    /// the first error of the table.
     pub fn contains(&self, error: &ConfigError) -> bool {
         match error {
             ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),
@@ -124,9 +125,9 @@ fn check_documentation_file(items: &Items<'_>, id: &ItemId, about: &'static str,
     }
 }
 
-/// Checks the settings files that a run reads, for `plan`, `run` and sessions. Without this check, a value or key that
-/// cannot be read would count as absent, and an absent bound permits everything. Reports the errors that `rye check`
-/// reports for these files. `loaded` are the providers whose files were read.
+/// Checks the settings files that a run reads. `rye plan`, `rye run` and sessions call this function. Without this
+/// check, a value or key that cannot be read would count as absent, and an absent bound permits everything. Reports the
+/// errors that `rye check` reports for these files. `loaded` are the names of the providers whose files were read.
 pub fn check_run_settings<'p>(
     items: &Items<'_>,
     mode: PlanMode,
@@ -149,8 +150,8 @@ pub fn check_run_settings<'p>(
     super::unrecognized_files::check_settings(items, &[Space::Project, Space::User], found);
 }
 
-/// Returns the errors of the settings files that every run reads, with the sources of their spans. Used before a stored
-/// plan runs, because the plan holds no approvals and no sandbox.
+/// Returns the errors of the settings files that every run reads, with the sources of their spans. The check is needed
+/// before a stored plan runs, because a stored plan does not contain the settings of approvals and of the sandbox.
 pub fn run_settings_errors(world: &dyn World) -> (Diagnostics, Sources) {
     let items = Items::new(world);
     let mut found = Diagnostics::new();
@@ -161,8 +162,9 @@ pub fn run_settings_errors(world: &dyn World) -> (Diagnostics, Sources) {
     (found, items.into_sources())
 }
 
-/// Reports settings files of the project and of the user that nothing reads. Below `agent/` the names are closed;
-/// elsewhere a file may belong to a tool, unless its name looks like a known file in the wrong place.
+/// Reports settings files of the project and of the user that nothing reads. In `agent/`, every file with an unknown
+/// name is reported. Elsewhere, a file may hold the settings of a tool, so it is reported only if its name resembles
+/// that of a known file.
 pub fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
     for entry in items.list(ItemKind::Config).iter().filter(|e| e.space != Space::System) {
         let id = entry.id.as_str();
@@ -179,7 +181,8 @@ pub fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Names that other systems give to a settings file, with the id of the file that has the settings here.
+/// Names that other systems give to a settings file, each with the id of the settings file of this system that has the
+/// same purpose.
 const OTHER_NAMES: [(&str, &str); 8] = [
     ("limit limits budget budgets retry retries concurrency timeouts", "agent/resilience"),
     ("permissions permission risk risks capabilities capability", "agent/capability_risk"),
@@ -239,7 +242,7 @@ struct SettingsWalk<'f> {
     file: &'f str,
     found: Diagnostics,
     patterns: Vec<(Pattern, Span)>,
-    /// The budget of the patterns of `matches` in the file.
+    /// The size that the patterns of the operator `matches` in the file may still take together.
     regexes: PatternBudget,
 }
 

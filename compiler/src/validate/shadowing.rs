@@ -1,7 +1,8 @@
-//! Project items that shadow the standard library's bases, or the knowledge that those bases and the library's hooks
-//! provide. Such an item affects every directive that extends a base (`language.md` 1), so the difference in tokens is
-//! reported. Prompt templates and skills of the project that shadow another file are reported too, because a user calls
-//! them by name.
+//! Project items that shadow items of the standard library on which other directives depend: its base directives (the
+//! directives made to be extended), and the knowledge that the base directives or the hooks of the standard library
+//! provide. A project item of this kind affects every directive that extends a base directive (`language.md` 1), so the
+//! difference in tokens is reported. Prompt templates and skills of the project that shadow another file are reported
+//! too, because a user calls them by name.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +46,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Reports each file that a prompt template or a skill of the project shadows, in any space.
+/// Reports each file, in any space, that a prompt template or a skill of the project shadows.
 fn check_called_items(items: &Items<'_>, found: &mut Diagnostics) {
     for kind in [ItemKind::Prompt, ItemKind::Skill] {
         let list = items.list(kind);

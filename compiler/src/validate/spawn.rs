@@ -1,7 +1,7 @@
 //! The spawn graph of directives (`language.md` 7, 9 and 11), with an edge for each child that a body or a hook names.
-//! Spawns that only grants allow are not edges: the palette, the item graph and the assertions read these spawns as
-//! patterns, and the budget check reads the grants of single directives. The checks in the submodules take time in
-//! proportion to the number of edges, and check each pair of permission sets once.
+//! A child that a directive may start only because of a grant has no edge. The palette, the item graph and the
+//! assertions read grants as patterns; the check of budgets reads the grants that name a single directive. The time of
+//! the checks in the submodules is proportional to the number of edges. Each pair of permission sets is checked once.
 
 mod budget;
 mod cycle;
@@ -32,7 +32,7 @@ use crate::world::ItemKind;
 use super::incremental::Merge;
 use graph::SpawnGraph;
 
-/// A spawn of one directive that a body, a hook or a grant names.
+/// A possible start of another directive: the directive `to`, and the hook, call or grant that names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpawnEdge {
     pub to: ItemId,
@@ -53,7 +53,7 @@ pub enum SpawnSource {
 }
 
 impl SpawnEdge {
-    /// Returns false for a hook that does not fire in every thread.
+    /// Returns true, except for the start by a hook that does not fire in every thread.
     fn is_certain(&self) -> bool {
         !matches!(self.by, SpawnSource::Hook { certain: false, .. })
     }
@@ -63,7 +63,8 @@ impl SpawnEdge {
 #[derive(Debug, Clone, Default)]
 pub struct BodySpawns {
     pub named: Vec<SpawnEdge>,
-    /// True if the body also starts directives by ids with which no directive exists, such as placeholders.
+    /// True if the body also contains ids that are no ids of existing directives, such as placeholders, and would start
+    /// the directives with these ids.
     pub open: bool,
 }
 
@@ -141,8 +142,8 @@ impl Merge for Spawns {
     }
 }
 
-/// Checks permissions only, for a few directives. The elements of `several` hold different directives, in the order of
-/// the ids.
+/// Checks only the permissions of the spawns in `several`, which need not hold every directive of the project. The
+/// elements of `several` hold different directives, in the order of the ids.
 pub fn check_permissions(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     let leaves = graph::leaf_routes(several, |id| routes_in_other_spaces(items, id));
     proof::check(&SpawnGraph::new(several, &leaves), found);
@@ -161,8 +162,8 @@ pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     outputs::check(&graph, found);
 }
 
-/// Returns the routes of a directive of the user space or the standard library; such a directive is in no [`Spawns`].
-/// `None` if no space has the directive.
+/// Returns the routes of a directive of the user space or the standard library. The [`Spawns`] of the project do not
+/// contain the routes of this directive. `None` if no space has the directive.
 fn routes_in_other_spaces(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<SpawnRoute>>> {
     if !items.exists(ItemKind::Directive, id) {
         return None;

@@ -27,8 +27,8 @@ const THREAD_TOOLS: &str = "rye/agent/threads/";
 /// arguments.
 const MIN_CALL_TOKENS: u64 = 20;
 
-/// Reports grants of directives that a limit of 0 makes useless. Reports nothing if `starts` is true: then the body
-/// names a child, and the spawn checks report the limit.
+/// Reports grants to execute directives that a limit of 0 on `depth` or `spawns` makes useless. `starts` is true if the
+/// body names a child: the spawn checks then report the limit, and this function reports nothing.
 pub fn check_child_grants(composed: &Composed, audit: &LowerSummary, starts: bool, found: &mut Diagnostics) {
     let limit = match (audit.limits.depth, audit.limits.spawns) {
         (0, _) => "depth",
@@ -142,8 +142,8 @@ impl ReachableLimits<'_> {
             LimitName::Output if limits.output > model.max_output => {
                 Some(format!("`{}` answers with at most {} tokens", model.id, model.max_output))
             }
-            // Retries of cut attempts can reach `tokens` and `spend` in any number of turns: each attempt is booked with
-            // the bytes of its prompt, and a resumed thread repeats attempts without a maximum.
+            // Retries of cut attempts can reach `tokens` and `spend` in any number of turns: each attempt is booked
+            // with the bytes of its prompt, and a resumed thread repeats attempts without a maximum.
             LimitName::Spawns
             | LimitName::Depth
             | LimitName::Output

@@ -18,7 +18,7 @@ const LOCKFILE: &str = "lock.json";
 /// The reason why a file of MCP servers elsewhere is not read.
 const MCP_PLACES: &str = "MCP servers are read from `.mcp.json` in the project's root and from `.ai/config/mcp.yaml`";
 
-/// Folders that tools create.
+/// Folders that package managers, interpreters and compilers create.
 const TOOL_FOLDERS: [&str; 3] = ["node_modules", "__pycache__", "target"];
 
 /// Folder names of other clients, and misplaced settings folders, each with the place of their content in this system.
@@ -166,8 +166,9 @@ impl ToolFiles {
         Self { folders, texts }
     }
 
-    /// Returns true if a tool names the file, or could read it as data beside its own file: a tool names the ending of
-    /// the file, or the name of the file is usual for data.
+    /// Returns true if a tool of the project probably uses the file: the text of a tool contains the name of the file,
+    /// or the file looks like data in a folder of tools. A file looks like data if it is JSON, TOML or XML, and either
+    /// the text of a tool contains its extension or its name is usual for data ([`DATA_NAMES`]).
     fn uses(&self, path: &str) -> bool {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let is_data = name.rsplit_once('.').is_some_and(|(_, ending)| matches!(ending, "json" | "toml" | "xml"));
@@ -180,8 +181,8 @@ impl ToolFiles {
     }
 }
 
-/// Returns the path of the YAML file that could declare a file as a tool; `None` unless the file is a program in the
-/// folder of tools that no tool uses.
+/// Returns the path of a YAML file that would make an unrecognized program a tool. `None` if the file is not a program
+/// in the folder of tools, or if `uses` states that a tool already uses it.
 fn find_declaration(unrecognized_file: &UnrecognizedFile, uses: &mut dyn FnMut(&str) -> bool) -> Option<String> {
     let folder = ItemKind::Tool.folder();
     let inside = unrecognized_file.path.strip_prefix(folder)?;
@@ -202,7 +203,8 @@ fn is_servers_name(stem: &str) -> bool {
     matches!(plain.as_str(), "mcp" | "mcps" | "mcpserver" | "mcpservers" | "mcpconfig" | "mcpsettings")
 }
 
-/// Returns the file that holds the MCP servers of a misplaced file, by the format of its content.
+/// Returns the file to which the MCP servers of a misplaced file belong: `.ai/config/mcp.yaml` for a name with a YAML
+/// extension, else `.mcp.json`.
 fn servers_file(name: &str) -> String {
     let is_yaml = name.rsplit_once('.').is_some_and(|(_, extension)| matches!(extension, "yaml" | "yml"));
     if is_yaml { format!("{}mcp.yaml", ItemKind::Config.folder()) } else { MCP_FILE.to_owned() }

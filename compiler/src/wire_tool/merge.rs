@@ -44,8 +44,9 @@ pub(super) fn merge_all(map: &mut Map<String, Value>, other: Map<String, Value>,
     }
 }
 
-/// Returns the rule of a member of `allOf` that closes its object: merged with other properties, the object would be
-/// more open than the member allows. `None` if the member is open, or declares all properties of `map`.
+/// Returns a rule that is lost if the properties of `map` and of a member of its `allOf` are merged. A rule is lost if
+/// one of the two schemas forbids further properties and does not declare a property of the other schema: the merged
+/// schema then accepts more than both together. `None` if no rule is lost.
 pub(super) fn closing_rule(map: &Map<String, Value>, member: &Map<String, Value>) -> Option<String> {
     let names = |map: &Map<String, Value>| -> BTreeSet<String> {
         map.get("properties").and_then(Value::as_object).into_iter().flatten().map(|(name, _)| name.clone()).collect()
@@ -134,9 +135,9 @@ fn intersect_types(map: &Map<String, Value>, other: &Value) -> Option<Value> {
     }
 }
 
-/// Combines object schemas of which at least one applies. A property matches the union of its schemas in all branches:
-/// a branch that does not declare the property allows every value for it, unless its `additionalProperties` restrict
-/// the value. Only properties that all schemas require stay required.
+/// Combines object schemas to one schema for values that match at least one of them. The schemas of a property in all
+/// branches are united: a branch that does not declare the property allows every value for it, unless its
+/// `additionalProperties` restrict the value. Only properties that all branches require stay required.
 pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let mut properties: Map<String, Value> = Map::new();
     for (index, branch) in branches.iter().enumerate() {
@@ -186,8 +187,8 @@ fn allows_any_value(branch: &Map<String, Value>, name: &str) -> bool {
     !is_declared && (is_open || has_patterns)
 }
 
-/// Returns the schema of the `additionalProperties` of an object schema that does not declare the property; `None` if
-/// the schema declares or refuses the property.
+/// Returns the schema that an object schema has for the property `name` in `additionalProperties`. `None` if the object
+/// schema declares the property in `properties`, or if its `additionalProperties` is not a schema.
 fn undeclared_schema<'s>(branch: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
     let is_declared = branch.get("properties").is_some_and(|properties| properties.get(name).is_some());
     branch.get("additionalProperties").filter(|rest| !is_declared && rest.is_object())

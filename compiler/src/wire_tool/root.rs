@@ -1,4 +1,5 @@
-//! The root of a schema as a plain object: references and combinations at the root are merged.
+//! Conversion of the root of a parameter schema to the schema of a plain object: references and combinations (`allOf`,
+//! `anyOf`, `oneOf`) at the root are merged.
 
 use crate::tool_spec::resolve_pointer;
 use serde_json::{Map, Value, json};
@@ -11,7 +12,8 @@ const MAX_NESTING: usize = 16;
 const OTHER_COMBINATIONS: [&str; 9] =
     ["not", "if", "then", "else", "enum", "const", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"];
 
-/// Returns the root as the schema of an object, and the rules that this schema cannot express.
+/// Converts a parameter schema to a schema without references and combinations at its root. Also returns the rules of
+/// the parameter schema that the result cannot express.
 pub(super) fn flatten_root(root: &Value) -> (Map<String, Value>, Vec<String>) {
     let mut notes = Vec::new();
     let mut map = flatten(root, root, 0, &mut notes);

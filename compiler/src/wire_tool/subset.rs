@@ -12,8 +12,8 @@ use super::complete::bound_tuple;
 use super::merge::{closing_rule, merge_all};
 use super::{add_notes, remove_unnameable_properties, types_of};
 
-/// Limits of following references: levels of a recursive definition, and total depth. If the result is too large, the
-/// next, smaller limits are tried.
+/// Limits for following references: the levels of a recursive definition, and the total depth. If the result is too
+/// large, the next entry, with smaller limits, is tried.
 const EFFORTS: [(usize, usize); 6] = [(3, 24), (2, 16), (1, 12), (1, 8), (1, 6), (1, 4)];
 /// Maximum number of schemas in a result. If the smallest limits still produce more schemas, the rest is cut off.
 const MAX_SCHEMAS: usize = 500;
@@ -54,7 +54,8 @@ const DESCRIBED_KEYWORDS: [&str; 29] = [
     "readOnly",
 ];
 
-/// Converts a root that [`super::root::flatten_root`] returned. `original` is the schema that references point into.
+/// Converts the root of a schema, which [`super::root::flatten_root`] returned, to the keywords that Gemini documents.
+/// References point into `original`. Rules that the result cannot express are added to `notes`.
 pub(super) fn convert_root(original: &Value, mut root: Map<String, Value>, notes: &mut Vec<String>) -> Value {
     root.shift_remove("$defs");
     root.shift_remove("definitions");
@@ -82,8 +83,8 @@ struct SubsetConverter<'v> {
     references: Vec<String>,
 }
 
-/// A schema whose top level has no references and no `allOf`; or, where a recursion is cut, the name of the definition
-/// with its types.
+/// A schema whose top level has no references and no `allOf` (`Map`). Where a recursive reference is cut, only the name
+/// and the types of the definition remain (`Cut`).
 enum FlatSchema {
     Map(Map<String, Value>, Vec<String>),
     Cut { name: String, types: Vec<String> },
@@ -199,8 +200,8 @@ impl SubsetConverter<'_> {
         self.convert_typed(map, &types, depth)
     }
 
-    /// Converts the alternatives `any` of a schema (`anyOf`); the constraints of `base`, the rest of the schema, apply
-    /// to each of them. Also returns the rules that the result cannot express.
+    /// Converts a schema with the alternatives `any` (`anyOf`). `base` is the rest of the schema; its constraints apply
+    /// to each alternative. Also returns the rules that the result cannot express.
     fn convert_any(
         &mut self,
         mut base: Map<String, Value>,
@@ -354,8 +355,8 @@ impl SubsetConverter<'_> {
     }
 }
 
-/// Returns true if no value matches two of the alternatives: their types differ, or each requires another value of one
-/// property.
+/// Returns true if no value matches two of the alternatives. Two alternatives exclude each other if they have no type
+/// in common, or if both require the same property with different constant values.
 fn are_disjoint(alternatives: &[Value]) -> bool {
     let pairwise = |differ: &dyn Fn(&Value, &Value) -> bool| {
         alternatives
@@ -529,8 +530,8 @@ fn describe_alternative(map: &mut Map<String, Value>, outer: Map<String, Value>)
     }
 }
 
-/// Returns the schema that ends a recursion or a too deep nesting: it has only the type, and a description that refers
-/// to `name` in the levels above.
+/// Returns a schema that stands for further levels of a recursion or of a nesting that is too deep. The schema has only
+/// the type, and a description that refers the model to the parameter `name` in the levels above.
 fn shorten_note(name: &str, types: &[&str]) -> Value {
     let description = format!("Continues like `{name}` above.");
     let mut map = Map::new();

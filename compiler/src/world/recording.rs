@@ -30,7 +30,7 @@ pub struct ManifestEntry {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ContextFileRead {
     pub space: Space,
-    /// Relative to the space's root.
+    /// Path of the file, relative to the space's root.
     pub path: String,
     pub sha256: String,
 }

@@ -66,7 +66,8 @@ pub enum ApprovalPolicy {
 }
 
 impl ApprovalPolicy {
-    /// Returns false if the policy allows every call without requesting an approval.
+    /// Returns true if the policy requests approvals or denies calls that need one. Returns false if it allows every
+    /// call without an approval request.
     pub fn has_approver(&self) -> bool {
         match self {
             Self::Allow => false,

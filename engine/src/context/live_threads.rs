@@ -189,8 +189,8 @@ impl EngineContext {
         Some(RecoveryGuard { engine: Arc::clone(self), thread: thread.clone() })
     }
 
-    /// Adds a thread to the list, with the control messages that arrived during its recovery. Starts the inbox watcher
-    /// if it does not run.
+    /// Adds a thread to the list of running threads, and sends it the control messages that arrived during its
+    /// recovery. Starts the watcher of the inboxes if the watcher does not run yet.
     pub fn register(self: &Arc<Self>, thread: &ThreadId, running: RunningThread) {
         let mut live = self.live();
         for message in live.taking.get_mut(thread).map(std::mem::take).unwrap_or_default() {

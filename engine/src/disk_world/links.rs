@@ -1,4 +1,5 @@
-//! Files of a project that are links to files which must not reach a model: credentials, the repository, the state.
+//! Refusal of project files that are links to files which must not reach a model: `.env` files, and files in `.git`,
+//! `.ai/state`, `.ai/keys` and `.ai/trust`.
 
 use std::path::Path;
 

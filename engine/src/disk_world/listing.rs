@@ -56,7 +56,8 @@ pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<Unrecognized
 }
 
 /// Lists the files of the project's root whose name is nearly the name of a file that rye reads there. A name that is
-/// nearly a context file counts only if the root has no context file, and likewise for the file of the MCP servers.
+/// nearly the name of a context file counts only if the root has no context file. A name that is nearly `.mcp.json`
+/// counts only if the root has no `.mcp.json`.
 pub(super) fn list_misnamed_root_files(dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
     let (mut has_context, mut has_servers) = (false, false);
@@ -73,7 +74,8 @@ pub(super) fn list_misnamed_root_files(dir: &Dir) -> Result<Vec<UnrecognizedFile
     Ok(found)
 }
 
-/// Returns the entries of a folder. Opens the folder once: two system calls per folder.
+/// Returns the entries of a folder. The folder is opened only once, and its entries are read from the same handle: two
+/// system calls per folder.
 pub(super) fn folder_entries(dir: &Dir, folder: &str) -> io::Result<rustix::fs::Dir> {
     let mut options = OpenOptions::new();
     let directory = i32::try_from(OFlags::DIRECTORY.bits()).unwrap_or(0);
@@ -136,8 +138,8 @@ impl Listing {
                     | FileType::BlockDevice => false,
                 };
                 if is_folder && kind == ItemKind::Skill {
-                    // A hidden folder holds no skill. Folders that are too deep are searched for a `SKILL.md` to report,
-                    // but links there are not followed.
+                    // A hidden folder holds no skill. Folders that are too deep are searched for a `SKILL.md` to
+                    // report, but links there are not followed.
                     let max_depth = if is_linked { MAX_SKILL_DEPTH } else { MAX_REPORTED_SKILL_DEPTH };
                     if depth < max_depth && !name.starts_with('.') && name != "node_modules" {
                         folders.push((is_linked, path, depth + 1));

@@ -208,8 +208,8 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Completes some time after the deadline: children have the deadline of their parent, and need a moment to end.
-    /// While a child waits for an approval, the deadline of its ancestors does not pass.
+    /// Waits until the deadline, and then as long as a child needs to end, because a child has the deadline of its
+    /// parent. While a thread of the tree waits for an approval, the wait continues: the deadline does not pass then.
     async fn give_up_waiting(&self, deadline: Option<Deadline>) {
         self.wait_for_deadline(deadline).await;
         loop {

@@ -97,7 +97,7 @@ struct PieceBuffer {
     pieces: Vec<LivePiece>,
     bytes: usize,
     dropped: u64,
-    /// True once a piece was taken for writing.
+    /// True if the writer task has already taken pieces of this attempt to write them.
     is_started: bool,
 }
 

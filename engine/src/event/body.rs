@@ -71,8 +71,8 @@ impl Opened {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParentLink {
     pub thread_id: String,
-    /// Number of the child among the parent's children, from 1. With the parent's id it identifies the spawn, so that a
-    /// repeated spawn returns the same thread.
+    /// Number of the child among the parent's children, from 1. This number and the parent's id identify the spawn, so
+    /// that a repeated spawn returns the same thread.
     pub spawn: u64,
 }
 
@@ -95,7 +95,7 @@ pub enum ThreadOrigin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBound {
     pub plan_id: String,
-    /// The hook points at which hooks only observe an event, if the plan has a hook there that a run has to evaluate.
+    /// The hook points at which hooks only observe an event and for which the plan has at least one live hook.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observes: Vec<HookPoint>,
     /// True if the plan is a chat.
@@ -189,7 +189,7 @@ pub struct AttemptIntended {
     pub max_output: u64,
     /// Worst-case cost of the attempt, in nano-dollars.
     pub worst_case: u64,
-    /// True if the attempt requests a summary of the conversation; it does not count as a turn.
+    /// True if the attempt requests a summary of the conversation. Such an attempt does not count as a turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compacts: bool,
     /// True if the model has no price, so that the cost of the attempt is unknown.
@@ -212,7 +212,7 @@ pub struct CognitionOut {
     pub attempt: u32,
     pub content: Vec<ContentBlock>,
     pub usage: Usage,
-    /// The bytes of the exchange, if the provider reported no usable final usage.
+    /// The numbers of bytes sent and received, if the provider reported no usable final usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<CutStream>,
     pub stop: StopReason,
@@ -304,7 +304,8 @@ pub enum HookOutcome {
     /// No hook of the hook point changes anything.
     #[default]
     None,
-    /// At collecting points: the hooks whose layers are included, and the texts of execute hooks by hook id.
+    /// At hook points that collect layers: the hooks whose layers are included, and the texts of execute hooks by hook
+    /// id.
     Collected {
         fired: Vec<String>,
         texts: BTreeMap<String, String>,
@@ -319,7 +320,7 @@ pub enum HookOutcome {
         messages: Vec<Message>,
         system: Option<String>,
     },
-    /// Changes for the next call: operations on the copy of the messages, in order.
+    /// Changes of the messages in the next model call: operations on a copy of the messages, in order.
     Context {
         operations: Vec<ContextOperation>,
     },

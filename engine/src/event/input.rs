@@ -206,7 +206,8 @@ pub struct SessionNamed {
     pub name: String,
 }
 
-/// A message that waits for its delivery, as a continuation receives it.
+/// A message that still waits for its delivery when its thread is continued, in the form in which the continuation
+/// receives the message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedMessage {
     /// The id of the control message that submitted the message.

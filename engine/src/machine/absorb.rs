@@ -157,8 +157,8 @@ fn hook_children(state: &ThreadState, children: Vec<HookChild>) -> Vec<EventBody
         .collect()
 }
 
-/// Bounds the retries that `error` hooks request to the maximum of the retry table. Beyond the maximum, the failure is
-/// final.
+/// Limits the retries that `error` hooks request: the retry table sets the maximum number. Beyond the maximum, the
+/// failure is final.
 fn bound_retries(plan: &Plan, state: &ThreadState, run: &mut HookPointRun) {
     let retries = matches!(run.answer, HookOutcome::Retry { .. });
     let (HookPoint::Error, None, true) = (run.point, &run.subject, retries) else { return };

@@ -543,7 +543,7 @@ fn raise_limit(state: &mut ThreadState, name: &str, value: u64) -> bool {
 }
 
 /// Returns the limit after a raise to `value`, at most the parent's limit; `None` if the raise changes nothing. In a
-/// chat, the limit of the prompt is raised, at most to the remaining limit of the session.
+/// chat, `value` is the limit of the prompt alone; the result is a total of the thread, at most the session's limit.
 pub fn raised_limit(state: &ThreadState, name: &str, value: u64) -> Option<u64> {
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
     let most = ceiling.and_then(|mut ceiling| limit_mut(&mut ceiling, name).map(|limit| *limit)).unwrap_or(u64::MAX);

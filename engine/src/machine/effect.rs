@@ -1,4 +1,4 @@
-//! Effects: requests of the machine to the driver, as closed data derived from the state.
+//! Effects: requests of the machine to the driver. An effect is plain data that the machine derives from the state.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ pub enum Effect {
         /// The call from which [`crate::machine::build_request`] builds the request.
         call: ModelCall,
     },
-    /// Calls of one group. The driver answers with a signal for each call.
+    /// Tool calls of one group, which run at the same time. The driver answers with a signal for each call.
     RunTools(Vec<Allowed<Dispatch>>),
     RunHooks(Box<HookRun>),
     /// A command of the user, by the id of its control message. The driver performs it concurrently with the current
@@ -54,8 +54,8 @@ pub enum Effect {
     /// first.
     Wait,
     /// The end of the thread: the driver settles open attempts and releases the reservation. If `cancel` is given, the
-    /// descendants end too; `cancel` names the recorded children. `leaves` holds the registry data of the continuation,
-    /// if there is one.
+    /// driver also ends the descendants of the thread; `cancel` lists the recorded children. `leaves` holds the data
+    /// that the registry needs about the continuation; `None` if no thread continues this one.
     Done {
         settle: Vec<Settled>,
         ended: Arc<Ended>,
@@ -149,8 +149,8 @@ pub struct HookBounds {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpawnChild {
     pub child: ChildIntended,
-    /// Number of children of the same group of calls still to be created, including this one. They share the available
-    /// spend.
+    /// Number of children that the group of calls still has to create, including this child. These children share the
+    /// available spend.
     pub siblings: u64,
     /// Worst-case cost of one more turn of the parent, in nano-dollars. The children cannot reserve this amount.
     pub turn_reserve: u64,
@@ -176,8 +176,8 @@ impl fmt::Display for StepKey {
 }
 
 impl Effect {
-    /// Returns the key of this effect; for an effect on several calls or children, the key of the first. `events` is
-    /// the number of events folded so far. It distinguishes effects that have no number of their own.
+    /// Returns the key of this effect. An effect on several calls or children has the key of the first of them.
+    /// `events` is the number of events folded so far: it is the key's number for effects without a turn, index or id.
     pub fn key(&self, events: u64) -> StepKey {
         StepKey(match self {
             Self::Record => format!("record.{events}"),

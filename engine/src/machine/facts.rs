@@ -193,8 +193,8 @@ fn indexed(subject: Option<&str>) -> usize {
     subject.and_then(|s| s.parse().ok()).unwrap_or(usize::MAX)
 }
 
-/// Returns the call `subject` as the value of a fact, with the item that the call acts on; null if the reply has no
-/// call with this index.
+/// Returns a call of the reply as the value of a fact, with the item that the call acts on. `subject` is the index of
+/// the call, as a text. Null if the reply has no such call.
 fn call(plan: &Plan, state: &ThreadState, subject: Option<&str>) -> Value {
     let Some(call) = state.calls.list.get(indexed(subject)) else { return Value::Null };
     call_fact(&call.call, item_of(plan, &call.call.name, &call.call.input))

@@ -91,7 +91,7 @@ pub enum GatedCall {
     },
     Fetch(FetchRequest),
     Sign(SignRequest),
-    /// A directive that a hook starts. If the model starts a directive, the call is a spawn.
+    /// A directive that a hook starts. A start by the model is [`GateDecision::Spawn`] instead.
     Directive(ChildStart),
 }
 
@@ -263,10 +263,10 @@ pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &st
 /// Maximum duration of a command of the user.
 const MAX_COMMAND_MS: u64 = 600_000;
 
-/// Authorizes the action of a hook. The declaration of the hook authorizes an action whose item id is static; if a
-/// directive declares the hook, this applies to fetch actions only. The grants of a hook that a settings file declares
-/// also authorize an action. In all other cases, the thread and each of its ancestors need a grant. `id_is_static` is
-/// true if the id in the plan has no placeholders.
+/// Authorizes the action of a hook. If the id of the item is static, the declaration of the hook itself authorizes the
+/// action; if a directive declares the hook, this holds for a fetch only. A hook that no directive declares can also
+/// authorize the action with grants of its own. Any other action needs a grant of the thread and of each of its spawn
+/// ancestors. `id_is_static` is true if the id in the plan has no placeholders.
 ///
 /// # Errors
 ///
@@ -380,8 +380,8 @@ enum CallGroupKind {
     Children,
 }
 
-/// Returns the kind of parallel group that a call may join; `None` if the call always runs alone. The kind only affects
-/// the order of calls; it authorizes nothing.
+/// Returns the kind of parallel group that a call may join; `None` if the call always runs alone. The kind only
+/// determines which calls run at the same time; the gate authorizes each call separately.
 fn group_kind(plan: &Plan, name: &str, input: &Value) -> Option<CallGroupKind> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let tools = |yes: bool| yes.then_some(CallGroupKind::Tools);

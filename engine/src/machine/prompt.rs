@@ -1,5 +1,4 @@
-//! The opening of a thread: the system prompt and the first user message. `rye plan` renders them with the same
-//! functions.
+//! The system prompt and the first user message of a thread. `rye plan` renders both with the same functions.
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::prompt::PromptFacts;

@@ -18,8 +18,8 @@ use crate::event::{
     InputSource, QueuedMessage, UserInput,
 };
 
-/// The subject of the `input` hooks for the message of a resumed or forked thread. For a queued message, the subject is
-/// its id.
+/// The subject of a run of the `input` hooks (the value that identifies the message) for the message of a resumed or
+/// forked thread. For a queued message, the subject is the id of the message.
 pub(super) const RESUME_SUBJECT: &str = "resume";
 
 /// Returns the first queued message that has not passed its intake; `None` if there is no such message.
@@ -51,8 +51,9 @@ pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     Some(hook_run(plan, state, HookPoint::Input, Some(message.id.clone()), facts))
 }
 
-/// Returns the intake of the next queued message as a step of its own. `None` if no message needs an intake. Also
-/// `None` while an approval request is open: the answer to the request counts only while the request is the step.
+/// Returns the effect that starts the intake of the next queued message. `None` if no message needs an intake. Also
+/// `None` while an approval request is open: the current effect must stay the request, because an answer counts only
+/// for the current effect.
 pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     state.question.is_none().then(|| next_intake(plan, state)).flatten()
 }
@@ -81,8 +82,9 @@ pub(super) fn accept_unchanged(plan: &Plan, state: &ThreadState) -> Option<Event
     (!needs_intake(plan, state, &message.text)).then(|| accepted(message, message.text.clone(), Vec::new(), false))
 }
 
-/// Returns the event that accepts a submitted message. Empty if the message is not queued, or if it must wait for the
-/// prompt of a run, an `input` hook or an expansion.
+/// Returns the event that accepts a submitted message. Returns no event if the message is not queued. Also returns no
+/// event if the message cannot be accepted yet: it waits until a run has its prompt, or for an `input` hook or an
+/// expansion.
 pub(super) fn accept_new(
     plan: &Plan,
     state: &ThreadState,

@@ -36,11 +36,12 @@ pub struct ThreadState {
     /// The limits at launch, including later raises. In a chat, the limits of the current prompt, as totals since the
     /// start of the thread.
     pub limits: PlanLimits,
-    /// The limits of the thread's account. They differ from `limits` in a chat only.
+    /// The limits of the whole thread. They equal `limits` in a run. In a chat, they bound all prompts together.
     pub thread_limits: PlanLimits,
     /// The state of a chat; `None` in a run.
     pub chat: Option<ChatState>,
-    /// True if a client makes the calls, which cost nothing. After a recovery, a model makes them.
+    /// True if an MCP client makes the calls in place of a model, so that a turn costs nothing. Recovery sets the flag
+    /// to false: a model then continues the thread.
     pub serves_client: bool,
     pub cost: Cost,
     pub conversation: Conversation,
@@ -158,7 +159,7 @@ impl OwnedTime {
         }
     }
 
-    /// Excludes `ms` milliseconds from the owned time, during which awaited children waited for an approval.
+    /// Excludes from the owned time the `ms` milliseconds during which awaited children waited for an approval.
     pub fn exclude(&mut self, ms: u64) {
         let ms = i64::try_from(ms).unwrap_or(i64::MAX);
         self.approval_wait_ms = self.approval_wait_ms.saturating_add(ms);
@@ -389,8 +390,8 @@ impl ThreadState {
     }
 
     /// Returns the nano-dollars of the `spend` limit that are neither spent nor reserved for a living child. In a chat,
-    /// the reservations of descendants that the current prompt started and that outlived their parent are subtracted as
-    /// a whole: the thread does not see the ends of these descendants.
+    /// a descendant that the current prompt started can outlive its parent. The thread does not see the end of this
+    /// descendant, so the whole reservation of the descendant is subtracted too.
     pub fn available_spend(&self) -> u64 {
         self.remaining_spend(self.limits.spend)
     }
@@ -449,8 +450,8 @@ impl ThreadState {
         })
     }
 
-    /// Returns true if a handoff can shorten a prompt that the provider refused. A continuation that has made no turn
-    /// cannot be shortened again.
+    /// Returns true if a handoff can shorten a prompt that the provider refused as too long. False for a thread that a
+    /// handoff started and that has made no turn: its prompt is as short as a handoff can make it.
     pub fn can_shorten_prompt(&self) -> bool {
         let continued = self.launch.as_ref().is_some_and(|launch| launch.origin == ThreadOrigin::Handoff);
         self.cost.turns > 0 || !continued

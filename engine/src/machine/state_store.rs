@@ -53,7 +53,7 @@ pub(crate) fn parse_state_op(parameters: &Value) -> Result<StateOp, String> {
     }
 }
 
-/// Returns the result of an operation, and the event of a write.
+/// Returns the result of an operation and, for a write, the event that records it.
 pub(crate) fn apply_state_op(
     store: &BTreeMap<String, Value>,
     requested: StateOp,

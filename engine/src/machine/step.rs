@@ -63,8 +63,8 @@ fn interrupted_compaction() -> LimitHit {
     }
 }
 
-/// Returns the outcome that a recorded step has now. While a user message waits, the outcome of a reply without calls
-/// is `Queued`, so that the reply does not end the turns.
+/// Returns the outcome of a recorded step, given the messages that wait now. If a user message waits, the outcome of a
+/// reply without calls becomes `Queued`, so that another turn follows.
 pub(super) fn current_outcome(state: &ThreadState, node: Node, outcome: Outcome) -> Outcome {
     let text = matches!(node, Node::Model | Node::Hooks(HookPoint::AfterStep)) && outcome == Outcome::Text;
     if text && state.waiting_message().is_some() { Outcome::Queued } else { outcome }

@@ -52,8 +52,8 @@ pub(super) fn next(plan: &Plan, state: &ThreadState) -> Effect {
     }
 }
 
-/// Walks to the first step that needs an effect or a write. `now` may be later than the last event: a wait ends at its
-/// time, without an event.
+/// Walks to the first step that needs an effect or a write. `now` may be later than the time of the last event: the end
+/// of a wait is not recorded as an event, so the walk finds by `now` that a wait has ended.
 pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult {
     if let Some(ended) = &state.ended {
         let (settle, cancel) = (state.unsettled.clone(), step::children_to_cancel(plan, state, ended.status));
@@ -122,14 +122,15 @@ fn starts_work(event: &EventBody) -> bool {
     matches!(event, EventBody::AttemptIntended(_) | EventBody::ToolStarted(_) | EventBody::ChildIntended(_))
 }
 
-/// Returns the remaining duration. `None` during an approval request, and for a run of a single tool call, which is
-/// bounded by the timeout of the tool instead of a limit.
+/// Returns the remaining duration of the thread, in milliseconds. `None` during an approval request. Also `None` for a
+/// run of a single tool call: the timeout of the tool bounds such a run, not a limit.
 fn remaining_ms(walk: &WalkContext<'_>) -> Option<u64> {
     walk.state.remaining_ms_at(walk.now).filter(|_| walk.plan.graph.has(Node::Limits))
 }
 
-/// Returns the effect, or the duration limit if the effect would wait and the duration of the thread has passed. A
-/// sleep that would end after the deadline stops the thread at once.
+/// Returns the effect if it may start before the deadline of the thread. Otherwise returns the events of the duration
+/// limit. A sleep that would end after the deadline does not start either. Effects that only record, run hooks or wait
+/// for the user start even after the deadline.
 fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
     let (state, now) = (walk.state, walk.now);
     let Some(left) = remaining_ms(walk) else { return StepResult::Do(effect) };

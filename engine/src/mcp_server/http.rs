@@ -89,7 +89,8 @@ impl AccessToken {
         &self.0
     }
 
-    /// Returns true if the header contains this token. The comparison of hashes takes the same time for every token.
+    /// Returns true if the header contains this token. Hashes of the tokens are compared, so the time of the comparison
+    /// tells a client nothing about the token.
     fn allows(&self, header: Option<&HeaderValue>) -> bool {
         let Some((scheme, token)) = header.and_then(|value| value.to_str().ok()).and_then(|text| text.split_once(' '))
         else {
@@ -280,7 +281,8 @@ impl HttpServer {
         self.respond(request, None).await
     }
 
-    /// Passes a request to the protocol. The session counts as active until the response ends.
+    /// Passes a request to the protocol library and returns the response. The session counts as active until the
+    /// response ends.
     async fn respond(&self, request: Request<Full<Bytes>>, session: Option<String>) -> Response<HttpBody> {
         let is_known = session.as_ref().is_some_and(|id| self.uses().contains_key(id));
         let open = session.filter(|_| is_known).map(|id| OpenResponse::new(&self.uses, id));
@@ -326,8 +328,8 @@ impl HttpServer {
     }
 }
 
-/// Returns a refusal of the protocol library as a JSON-RPC error with the same status and headers. The library writes
-/// some refusals as plain text.
+/// Converts a refusal of the protocol library to a JSON-RPC error with the status and the headers of the refusal. The
+/// library writes some refusals as plain text, which JSON-RPC clients cannot read.
 async fn as_json_rpc(response: Response<HttpBody>) -> Response<HttpBody> {
     let is_json =
         response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));

@@ -48,7 +48,8 @@ enum SlotState {
 }
 
 impl CallSlot {
-    /// Cancels the call. Returns true if the call was running, in which case it still gets a result.
+    /// Cancels the call. Returns true if the call was running; such a call still gets a result. Returns false if the
+    /// call had not started; it then never runs.
     pub fn cancel(&self, engine: &Engine) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let SlotState::Running { thread, call_id } = &*state {
@@ -255,7 +256,8 @@ impl Providers for ClientProviders {
     }
 }
 
-/// A provider that selects the source of the reply by the directive of the request.
+/// The provider of a served directive. A request of a thread of the directive gets the next calls of the client as its
+/// reply. A request of any other directive goes to the fallback provider.
 struct DirectiveProvider {
     directive: String,
     table: Arc<SessionTable>,

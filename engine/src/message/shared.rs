@@ -1,6 +1,7 @@
-//! Messages that the state and its requests share, with the bytes that a wire sends for them.
+//! Messages that the state and its requests share, with the bytes that requests contain for them.
 //!
-//! A conversation only grows, so each message is encoded once per wire, and a request only copies these bytes.
+//! A conversation only grows, so each message is encoded once for each wire format, and a request only copies these
+//! bytes.
 
 use std::fmt;
 use std::ops::Deref;
@@ -46,7 +47,8 @@ impl SharedMessage {
         Self(Arc::new(MessageEntry { message, converted, encoded, renamed }))
     }
 
-    /// Returns the message as providers receive it; `None` for an excluded command.
+    /// Returns the message as providers receive it; `None` for a command of the user that is hidden from the model
+    /// (`!!`).
     pub fn for_provider(&self) -> Option<ProviderMessage<'_>> {
         Some(match &self.0.message {
             Message::User { content } => ProviderMessage::User { content },
@@ -85,8 +87,8 @@ impl SharedMessage {
         bytes
     }
 
-    /// Returns a copy of the message with other call ids: the copy that was created last if `is_same` accepts it,
-    /// otherwise the copy that `rename` creates.
+    /// Returns a copy of the message in which the call ids are replaced. `rename` creates the copy. The last copy is
+    /// kept, and returned again if `is_same` accepts it.
     #[must_use]
     pub fn renamed(&self, is_same: impl FnOnce(&Message) -> bool, rename: impl FnOnce(&Message) -> Message) -> Self {
         let mut slot = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,8 +101,8 @@ impl SharedMessage {
 
 #[cfg(test)]
 impl SharedMessage {
-    /// Returns the last encoding, even if it encodes the message with other call ids; `None` if the message was never
-    /// encoded.
+    /// Returns the last encoding of the message; `None` if the message was never encoded. If the last normalized
+    /// request replaced call ids of the message, the encoding contains the ids of that request.
     pub fn cached_encoding(&self) -> Option<Arc<[u8]>> {
         let renamed = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let kept = renamed.as_ref().unwrap_or(self).0.encoded.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -1,4 +1,4 @@
-//! The `anthropic` wire: Anthropic's Messages API. This file maps requests; `decoder.rs` reads the streams.
+//! The wire format `anthropic`: Anthropic's Messages API. This file maps requests; `decoder.rs` reads the streams.
 
 mod decoder;
 

@@ -110,7 +110,7 @@ impl ProviderDefinition {
     /// Reads a definition.
     ///
     /// # Errors
-    /// [`FailedStage::Setup`] if `value` is not a provider file. `check` reports the details.
+    /// [`FailedStage::Setup`] if `value` is not a provider file. `rye check` reports the details.
     pub fn from_value(value: &Value) -> Result<Self, CallError> {
         let name = value.get("id").and_then(Value::as_str).unwrap_or("?");
         Self::deserialize(value).map_err(|error| {

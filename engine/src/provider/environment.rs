@@ -8,7 +8,7 @@ use std::path::Path;
 /// The environment variables of this process and of the user's `.env`.
 #[derive(Clone, Default)]
 pub struct ProviderEnvironment {
-    /// In tests, replaces the process's environment.
+    /// The variables that replace the process's environment in tests; `None` outside of tests.
     fixed: Option<BTreeMap<String, String>>,
     file: BTreeMap<String, String>,
 }

@@ -19,7 +19,7 @@ use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, ToolDefinit
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, SharedMessage, ToolCall, WireEncoding};
 
-/// The name of this wire, which marks parts that only this wire understands.
+/// The name of this wire format, which marks parts that only this wire format understands.
 pub const WIRE: &str = "gemini";
 
 /// Prefix of the ids that we generate for calls without an id; never sent to the server.
@@ -29,7 +29,7 @@ const SIGNATURE_FIELD: &str = "thoughtSignature";
 /// The documented signature for calls that another model made. Models from Gemini 3 refuse a call without a signature.
 const FOREIGN_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// A connection to a server that speaks the `gemini` wire.
+/// A connection to a server that speaks the wire format `gemini`.
 #[derive(Debug)]
 pub struct Gemini {
     endpoint: Endpoint,

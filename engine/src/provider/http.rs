@@ -140,9 +140,9 @@ impl Endpoint {
         Ok(stream)
     }
 
-    /// Sends a request. A connection may break after the server has read the request, and the client does not see how
-    /// much of the headers arrived, so the cost of such a request is unknown. If the server has answered before, the
-    /// connection may have been an idle one that the server closed, so the error permits another attempt at once.
+    /// Sends a request. If the connection breaks, the server may have read the request already, so the cost of the
+    /// request is unknown. If the server has answered an earlier request of this process, the broken connection may be
+    /// an idle one that the server closed, so the error permits another attempt at once.
     async fn send(&self, body: Vec<u8>) -> Result<Response, CallError> {
         let cut = CutStream { sent: length(body.len()), received: 0 };
         let client = client_for(&self.url)?;
@@ -224,9 +224,9 @@ impl Endpoint {
         }
     }
 
-    /// Returns the error of a successful response that is a document instead of a stream. An error body costs nothing
-    /// unless it shows a reply or its cost, and an HTML page of a proxy costs nothing. Any other document may be a
-    /// whole reply or the start of one, so its cost is unknown.
+    /// Returns the error for a response with a success status whose body is a document instead of a stream. The call
+    /// cost nothing if the document is an HTML page (of a proxy), or an error that shows neither a reply nor a cost.
+    /// Any other document may be a whole reply or the start of a reply, so the cost of the call is unknown.
     fn document_error(&self, sent: u64, headers: &HeaderMap, body: &[u8]) -> CallError {
         let text = String::from_utf8_lossy(body);
         let cut = Some(CutStream { sent, received: length(body.len()) });
@@ -441,7 +441,7 @@ fn is_loopback(url: &Url) -> bool {
     host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Returns the innermost cause, which never contains the URL.
+/// Returns the text of the innermost cause of an error. Unlike the text of the error itself, it never contains the URL.
 fn innermost_cause(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {

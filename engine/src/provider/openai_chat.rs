@@ -1,5 +1,5 @@
-//! The `openai-chat` wire: Chat Completions of OpenAI and compatible servers. This file maps requests; `decoder.rs`
-//! reads the streams.
+//! The wire format `openai-chat`: Chat Completions of OpenAI and compatible servers. This file maps requests;
+//! `decoder.rs` reads the streams.
 
 mod decoder;
 

@@ -25,7 +25,7 @@ use crate::message::{ContentBlock, ProviderMessage, WireEncoding};
 /// The name of this wire, which marks items that only this wire understands.
 pub const WIRE: &str = "openai-responses";
 
-/// A connection to a server that speaks the `openai-responses` wire.
+/// A connection to a server that speaks the wire format `openai-responses`.
 #[derive(Debug)]
 pub struct OpenaiResponses {
     endpoint: Endpoint,

@@ -1,6 +1,6 @@
-//! Common parts of the HTTP wires: POST, then decode the stream into a reply.
+//! Common parts of the wire formats over HTTP: POST, then decode the stream into a reply.
 //!
-//! The formats themselves are in one file per wire.
+//! Each wire format has a file of its own.
 
 use serde_json::{Number, Value};
 
@@ -141,8 +141,8 @@ pub(super) fn sampling(sampling: &Sampling, top_p: &str) -> impl Iterator<Item =
     [field("temperature", &sampling.temperature), field(top_p, &sampling.top_p)].into_iter().flatten()
 }
 
-/// Reads a token count of a provider. The inner `None` means that the provider sent no count, the outer that the value
-/// is not a count.
+/// Reads a token count of a provider. Returns `Some(None)` if the provider sent no count, and `None` if the value at
+/// `path` is not a count.
 #[expect(clippy::option_option, reason = "an absent count differs from one that cannot be read")]
 pub(super) fn read_count(usage: &Value, path: &str) -> Option<Option<u64>> {
     match usage.pointer(path) {

@@ -64,7 +64,7 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
 }
 
 /// Returns the place of a statement that exports a function `execute` as `CommonJS` does; `None` for any other
-/// statement. Such a statement is an error of a tool. Modules beside a tool may be `CommonJS`, but they have no
+/// statement. In a tool, such an export is an error. Other modules may use `CommonJS`, but they do not export
 /// `execute`.
 fn common_export(statement: &Statement<'_>, text: &str) -> Option<oxc_span::Span> {
     let Statement::ExpressionStatement(statement) = statement else { return None };

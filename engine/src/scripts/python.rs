@@ -104,8 +104,8 @@ impl PythonReader<'_> {
         }
     }
 
-    /// Reads a statement inside a block, unless the statement is a block itself: one level suffices for `try: import …`
-    /// and for a constant in an `if`.
+    /// Reads a statement inside a block. Skips a statement that is a block itself: one level is enough for `try: import
+    /// …` and for a constant in an `if`.
     fn read_nested(&mut self, statement: &Stmt) {
         if !matches!(statement, Stmt::If(_) | Stmt::Try(_) | Stmt::With(_)) {
             self.statement(statement, false);

@@ -9,7 +9,7 @@ pub const MAX_ROUNDS: usize = 3;
 /// The kinds of escapes that one decoding round replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EscapeKind {
-    /// All kinds at once, for a text that is encoded within another.
+    /// All kinds at once. Some texts are encoded several times, each time with another kind of escape.
     Any,
     /// Escapes that start with a backslash: `\u00e9`, `\x2f`, `\057`, `\"`, `\n`.
     Backslash,
@@ -39,7 +39,7 @@ impl EscapeKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stream {
     pub bytes: Vec<u8>,
-    /// For each byte, the start and end of the range of the original text that it was decoded from.
+    /// For each byte, the start and end of the range of the original text from which the byte was decoded.
     places: Vec<(usize, usize)>,
 }
 
@@ -49,8 +49,8 @@ impl Stream {
         Self { bytes: text.as_bytes().to_vec(), places: (0..text.len()).map(|at| (at, at + 1)).collect() }
     }
 
-    /// Returns the range of the original text that a range of this form of the text represents; `None` if the given
-    /// range is empty or lies outside of the form.
+    /// Returns the range of the original text from which the bytes `found` of this form were decoded; `None` if `found`
+    /// is empty or ends after the last byte.
     pub fn range(&self, found: &Range<usize>) -> Option<Range<usize>> {
         let (start, _) = self.places.get(found.start)?;
         let (_, end) = self.places.get(found.end.checked_sub(1)?)?;
@@ -126,7 +126,8 @@ impl Stream {
     }
 }
 
-/// Decodes the start of some bytes. Returns the decoded bytes and the number of encoded bytes, at least one.
+/// Decodes the first escape or character of some bytes. Returns the decoded bytes, and the number of bytes that the
+/// escape or character takes in `rest`, at least one.
 fn decode_first(rest: &[u8]) -> (Vec<u8>, usize) {
     let same = |bytes: &[u8]| (bytes.to_vec(), 1);
     match rest {

@@ -35,8 +35,8 @@ impl EngineContext {
         .await;
     }
 
-    /// Writes the final `thread.json` and the knowledge export of an ended thread. A temporary key does not sign the
-    /// export, because `rye fetch` rejects a file whose signature cannot be verified.
+    /// Writes the final `thread.json` and the knowledge export of an ended thread. If the process has only a temporary
+    /// key, the export is not signed, because `rye fetch` rejects a file whose signature cannot be verified.
     pub(crate) async fn write_final(self: &Arc<Self>, thread: &DrivenThread, ended: &Ended, artifact: Artifact) {
         let now = self.clock.now();
         // A detached tool run has no conversation of its own. The thread that receives its result exports the result.

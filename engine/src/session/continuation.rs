@@ -268,8 +268,8 @@ impl EngineContext {
         Ok(ThreadHandle::new(id, live, running))
     }
 
-    /// Refuses a thread that has handed over. A second link would replace the one to its continuation, which has taken
-    /// over its money.
+    /// Returns an error if the thread already has a continuation. A thread stores one link to a continuation: a second
+    /// continuation would replace the link to the first one, which has taken over the money of the thread.
     async fn check_not_continued(&self, thread: &ThreadId) -> Result<(), EngineError> {
         let id = thread.clone();
         let row = self.read_registry(move |registry| registry.thread(&id)).await?;

@@ -73,8 +73,8 @@ impl EngineContext {
         }
     }
 
-    /// Returns the row of a thread. If the thread was continued because its context was full, returns the row of its
-    /// last continuation instead.
+    /// Returns the row of a thread. If a handoff continued the thread, returns the row of the last thread of the chain
+    /// instead.
     async fn last_row(&self, thread: &ThreadId) -> Result<ThreadRow, DriveError> {
         let mut next = thread.clone();
         for _ in 0..MAX_CHAIN_THREADS {

@@ -16,7 +16,7 @@ use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedK
 
 /// Maximum number of threads that a rewind reads: the chain of the session and the children of its prompts.
 const MAX_THREADS: usize = 10_000;
-/// Maximum number of calls that are listed as not undone.
+/// Maximum number of calls that a rewind lists as not undone.
 const MAX_LISTED_CALLS: usize = 100;
 /// The capability of every item: the user restores files, so no grant of a thread bounds the writes.
 const EVERY_ITEM: &str = "rye.*";
@@ -181,8 +181,8 @@ fn state_of(
     if is_kept { RewindState::Restorable } else { RewindState::Unavailable }
 }
 
-/// Returns true for the capability of a tool whose changes may be unrecorded, because the tool is none of the tools for
-/// files, git and knowledge. Such a tool may run a program.
+/// Returns true if the tool with this capability may run a program, whose changes of files are not recorded. This is
+/// assumed of every tool except the built-in tools for files, git and knowledge.
 fn runs_programs(capability: &str) -> bool {
     capability.strip_prefix("rye.execute.tool.").is_some_and(|tool| {
         !tool.starts_with("rye.file-system.") && !tool.starts_with("rye.git.") && !tool.starts_with("rye.knowledge.")

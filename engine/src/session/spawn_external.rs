@@ -90,9 +90,9 @@ impl EngineContext {
         same.then_some(()).ok_or_else(changed)
     }
 
-    /// Starts a child thread: writes its registry row, and reserves `named` nano-dollars of the parent for it, or
-    /// everything that the parent has left if `named` is `None`. `linked` is the thread that the new thread continues;
-    /// its row gets the link. If the start fails, everything that was written is removed.
+    /// Starts a child thread. Writes the registry row of the child, and reserves `named` nano-dollars of the parent for
+    /// the child; if `named` is `None`, reserves everything that the parent has left. `linked` is the thread that the
+    /// child continues; its row gets the link to the child. If the start fails, removes everything that was written.
     pub(super) async fn start_reserved_child(
         self: &Arc<Self>,
         parent: &ParentThread,
@@ -115,8 +115,8 @@ impl EngineContext {
         let guard = self.reserve_recovery(&id);
         let (engine, starting) = (Arc::clone(self), self.await_child_guard());
         let (above, linked) = (above.clone(), linked.cloned());
-        // The start is a task of its own: if the caller is dropped, the child does not keep a reservation without a task
-        // that ends it.
+        // The start is a task of its own: if the caller is dropped, the child does not keep a reservation without a
+        // task that ends it.
         let start = tokio::spawn(async move {
             let (_starting, _guard) = (starting, guard);
             let running = engine.reserve_and_start_child((&above, context), &id, init, named, linked).await?;

@@ -21,7 +21,7 @@ use crate::threads::verify::resume::{SignatureHolder, list_signers};
 /// A transcript whose signatures were verified.
 #[derive(Debug)]
 pub(crate) struct VerifiedTranscript {
-    /// The contents without the lines after the last seal, which an interrupted write left.
+    /// The contents of the transcript. Lines after the last seal that an interrupted write has left are not included.
     pub reading: TranscriptContents,
     pub events: Vec<Event>,
     /// Number of events that are known to be on the disk.
@@ -41,7 +41,8 @@ pub(crate) enum TranscriptTrust {
     Bounded,
 }
 
-/// The statements of a transcript about its own start, which are checked against its plan and other threads.
+/// The statements of a transcript about the start of its thread. They are checked against the plan of the thread and
+/// against other threads.
 struct ThreadClaims {
     opened: Opened,
     plan_id: String,
@@ -55,7 +56,8 @@ impl EngineContext {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] and [`StoreError::Altered`]: a signature does not verify, or the files contradict each
-    /// other. [`DriveError::Unverified`]: no key of this user signed it, and the user did not accept it.
+    /// other. [`DriveError::Unverified`]: no key of this user signed the transcript, and the user did not accept the
+    /// transcript.
     pub(crate) fn read_verified(&self, thread: &ThreadId) -> Result<Option<VerifiedTranscript>, DriveError> {
         let synced = self.writer.registry().thread(thread)?.map_or(0, |row| row.synced);
         let mut reading = match transcript::read(&*self.disk, thread, synced) {
@@ -135,7 +137,7 @@ impl EngineContext {
     /// # Errors
     ///
     /// [`StoreError::Damaged`]: the transcript claims more than the plan and the spawn chain grant.
-    /// [`DriveError::Unverified`]: only the user can decide.
+    /// [`DriveError::Unverified`]: only the user can decide whether to accept the transcript.
     pub(crate) fn check_launch(
         &self,
         thread: &ThreadId,
@@ -237,9 +239,13 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Checks the folded state of an unverified transcript. The user must accept a raised limit, an approved call, a
-    /// start under a policy that requests no approvals (unless the policy of this process requests none either), and a
-    /// waiting control message that does not just stop the thread.
+    /// Checks the state of a thread whose transcript is not signed with a permanent key. Fails, unless the user has
+    /// accepted the transcript, if the state gives the thread more freedom than its plan:
+    ///
+    /// - a limit is higher than in the plan,
+    /// - a call that has not run is approved,
+    /// - the thread was started without an approver, but this process has one,
+    /// - a control message waits that does more than stop the thread.
     pub(crate) fn check_state(
         &self,
         thread: &ThreadId,

@@ -1,6 +1,7 @@
-//! Verification of a stored plan. A transcript lies in the project, which can be of unknown origin, so every hook of
-//! the stored plan that starts a program, raises a limit or grants a capability must match the current files, whose
-//! trust is recorded. The model's endpoint never comes from a stored plan (`context::providers`).
+//! Verification of a stored plan. A stored plan lies in the project, which can be of unknown origin. The trust of the
+//! user is recorded only for the current files. Every hook of the stored plan that starts a program, raises a limit or
+//! grants a capability must therefore match the current files. The model's endpoint never comes from a stored plan
+//! (`context::providers`).
 
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::hook::PlannedHook;

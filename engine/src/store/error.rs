@@ -76,7 +76,8 @@ impl StoreError {
         format!("cannot {doing} `{}`: {source}", path.display())
     }
 
-    /// For `map_err`: wraps an I/O error with the attempted action and the path.
+    /// Returns a function that converts an I/O error for `map_err`. The message names the attempted action (`doing`)
+    /// and the path.
     pub fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { doing, path: path.to_path_buf(), source }
     }

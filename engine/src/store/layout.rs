@@ -21,9 +21,9 @@ pub const OWNERS: &str = ".ai/state/owners";
 /// File of the registry.
 pub const REGISTRY: &str = ".ai/state/threads/registry.redb";
 
-/// Returns a thread's folder. A folder that holds a transcript is the folder of a thread. A directive id with `/` leads
-/// to nested folders. Ids end in digits, and every name in a thread's folder has a dot, except `inbox`, so names never
-/// collide.
+/// Returns a thread's folder. A folder that holds a transcript is the folder of a thread. An id that contains `/` leads
+/// to nested folders, which can lie in the folder of another thread. Their names do not collide with the entries of
+/// that thread: ids end in digits, and every entry has a dot in its name, except `inbox`.
 pub fn thread_folder(thread: &ThreadId) -> PathBuf {
     Path::new(THREADS).join(thread.as_str())
 }
@@ -58,14 +58,14 @@ pub fn export(directive: &ItemId, thread: &ThreadId) -> PathBuf {
     Path::new(".ai/knowledge/agent/threads").join(directive.as_str()).join(format!("{thread}.md"))
 }
 
-/// Creates the folders of the store. Creates the owners' folder last, after the names of all others are synced: if it
-/// exists, nothing needs to be synced again.
+/// Creates the folders of the store. Creates the owners' folder last, after the names of all other folders are synced.
+/// So if the owners' folder exists, no folder needs to be synced again.
 pub fn create_folders(disk: &dyn Disk) -> Result<(), StoreError> {
     create_folders_with(disk, || Ok(()))
 }
 
-/// Variant of [`create_folders`] that calls `add` between the creation of the folders and the sync of the names in
-/// [`STATE`]. Does not call `add` if all folders exist.
+/// Variant of [`create_folders`] that calls `add` after the folders are created and before their names in [`STATE`] are
+/// synced. Does not call `add` if all folders exist.
 pub fn create_folders_with(disk: &dyn Disk, add: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
     let owners = Path::new(OWNERS);
     let exists = |folder: &str| disk.exists(Path::new(folder)).map_err(StoreError::io("access", Path::new(folder)));

@@ -87,7 +87,8 @@ impl Objects {
         ids.pop().map_or_else(|| Ok(ObjectId::of(contents)), Ok)
     }
 
-    /// Stores a value as JSON, as [`Self::put`] stores its text. The text is never in memory as a whole.
+    /// Stores a value as JSON text. The result is the same as if [`Self::put`] stored the text, but the text is never
+    /// in memory as a whole.
     pub fn put_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<ObjectId, StoreError> {
         let unserializable = |error: serde_json::Error| StoreError::io("write", Path::new(OBJECTS))(error.into());
         let mut hash = HashWriter(Sha256::new());

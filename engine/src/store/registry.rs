@@ -67,8 +67,8 @@ pub struct Registry {
     writing: Mutex<WriteStreak>,
     commits: AtomicU64,
     first_error: FirstError,
-    /// The mark of unsynced writes, held while this process may have such writes; `None` if every commit is synced.
-    /// Dropped after the database.
+    /// The mark of unsynced writes; `None` if every commit is synced. The order of the fields matters: the mark is
+    /// dropped after the database, so that it exists as long as this process can have unsynced writes.
     _mark: Option<UnsyncedMark>,
 }
 
@@ -137,7 +137,7 @@ impl Registry {
     }
 
     /// Creates the complete registry under a temporary name and renames it, so that a crash leaves no partial registry,
-    /// and one of two concurrent creators succeeds. Syncs it unless a mark of unsynced writes exists.
+    /// and only one of two concurrent creators succeeds. Syncs the registry unless a mark of unsynced writes exists.
     fn create_atomically(disk: &Arc<dyn Disk>, path: &Path, is_marked: bool) -> Result<(), StoreError> {
         let temporary = temporary_beside(path);
         let memory = backend::MemoryBackend::default();
@@ -271,8 +271,8 @@ impl Registry {
         checked.map_err(|error| self.explained(error))
     }
 
-    /// Replaces an error by the first I/O error of the file if the error is a consequence of that failure: a file that
-    /// failed once stays unusable in this process.
+    /// Returns the first I/O error of the registry's file in place of an error that only follows from it: after one I/O
+    /// error, the file stays unusable in this process. Returns any other error unchanged.
     fn explained(&self, error: StoreError) -> StoreError {
         self.first_error.explain(error, Path::new(REGISTRY))
     }
@@ -329,7 +329,7 @@ impl Registry {
 }
 
 impl Drop for Registry {
-    /// Closes the database. The database then reads its file once more; an error of this read is ignored.
+    /// Closes the database. To close, the database reads its file once more; an error of this read is ignored.
     fn drop(&mut self) {
         let database = self.database.take();
         // Drop cannot report errors; earlier calls have reported damaged bytes.
@@ -393,7 +393,8 @@ fn closed_error(doing: &'static str) -> StoreError {
     registry_error(doing)(io::Error::from(io::ErrorKind::NotConnected))
 }
 
-/// For `map_err`: wraps a database error with the attempted action.
+/// Returns a function that converts a database error for `map_err`. `doing` is the attempted action, which the message
+/// names.
 fn registry_error<E: std::error::Error + Send + Sync + 'static>(doing: &'static str) -> impl FnOnce(E) -> StoreError {
     move |source| StoreError::Registry { doing, source: Box::new(source) }
 }

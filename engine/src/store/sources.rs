@@ -129,7 +129,7 @@ pub fn read_copy(disk: &dyn Disk, kind: ItemKind, hash: &str) -> Option<Vec<u8>>
     kind.extensions().iter().find_map(|extension| unaltered(disk, &path(kind, hash, extension), hash))
 }
 
-/// Reads a copy whose bytes have this hash.
+/// Reads a copy; `None` if the copy cannot be read, or if its bytes do not have this hash.
 fn unaltered(disk: &dyn Disk, path: &Path, hash: &str) -> Option<Vec<u8>> {
     let bytes = disk.read(path).ok()?;
     (hex(&Sha256::digest(&bytes)) == hash).then_some(bytes)

@@ -66,12 +66,12 @@ pub struct Transcript {
     path: PathBuf,
     /// Size of the valid lines in bytes, which is the size of the file.
     length: u64,
-    /// Events so far, including those that are staged.
+    /// Number of events so far, including those that are encoded in `staged` and not written yet.
     count: u64,
     head: ChainHash,
     /// The lines of the next write.
     staged: Vec<u8>,
-    /// The values of `head` and `count` after the last write, without the events in `staged`.
+    /// `head` and `count` as they were after the last write. The events in `staged` are not included.
     written: (ChainHash, u64),
     /// Number of events known to be on disk.
     barrier: u64,
@@ -81,7 +81,8 @@ pub struct Transcript {
 }
 
 impl TranscriptRecord {
-    /// Returns the event if this program knows its type and fields. `thread` is for the error message.
+    /// Returns the event of the line; fails if this program does not know the type or the fields of the event. `thread`
+    /// is the thread whose transcript the error names.
     pub fn event(&self, thread: &ThreadId) -> Result<Event, StoreError> {
         let body = serde_json::from_value(Value::Object(self.body.clone())).map_err(|error| StoreError::Damaged {
             path: layout::transcript(thread),
@@ -185,7 +186,8 @@ impl Transcript {
         self.write_staged()
     }
 
-    /// Adds either all events or none to the next [`Self::write_staged`], and seals the last line if there is a signer.
+    /// Encodes events as lines that the next [`Self::write_staged`] writes. On an error, no event is added. If there is
+    /// a signer, the last line gets a seal.
     pub fn stage<T: LineBody>(
         &mut self,
         events: &[T],

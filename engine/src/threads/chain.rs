@@ -1,4 +1,4 @@
-//! Continuation chains: threads that continue one another, for waiting and searching.
+//! Continuation chains: a thread and the threads that continue it. A wait and a search cover the whole chain.
 
 use regex::Regex;
 use serde::Serialize;

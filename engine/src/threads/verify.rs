@@ -261,7 +261,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks that the line from which this thread continues another one is unchanged.
+    /// Checks the link of a continuation to the earlier thread: the line of the earlier transcript after which this
+    /// thread continues is unchanged.
     fn check_continued(&mut self, view: &TranscriptView<'_>) -> Result<(), StoreError> {
         let Some(continues) = view.head.continues else { return Ok(()) };
         let path = layout::transcript(self.thread);

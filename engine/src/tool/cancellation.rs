@@ -14,8 +14,8 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct CancellationToken(watch::Receiver<()>);
 
-/// The sender of a thread's cancellations. A cancellation does not affect steps that start later, because they belong
-/// to the end of the thread.
+/// The sender of a thread's cancellations. A cancellation stops only the calls that are running. A step that starts
+/// after the cancellation is not stopped, because such a step ends the thread.
 #[derive(Debug)]
 pub struct CancellationSource(watch::Sender<()>);
 
@@ -64,8 +64,8 @@ pub struct StopCondition {
     cancelled: Arc<AtomicBool>,
 }
 
-/// A guard held by the code that waits for the work of a [`StopCondition`]. Dropping the guard makes the condition due,
-/// so that the work stops.
+/// A guard for work that has a [`StopCondition`]. The code that waits for the work holds the guard. If the code drops
+/// the guard, the condition becomes true, and the work stops.
 #[derive(Debug)]
 pub struct StopGuard(Arc<AtomicBool>);
 

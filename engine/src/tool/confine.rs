@@ -42,7 +42,8 @@ pub struct ProjectFiles {
     given: PathBuf,
     real: PathBuf,
     root: Dir,
-    /// Device and inode of the protected folders, because a file system may treat other names as equal to their names.
+    /// Device and inode of the protected folders. A folder is recognized by these numbers, because a file system may
+    /// also find it under another spelling of its name (`.GIT`).
     known: Vec<(Inode, &'static str)>,
     /// The user's keys and trust records, which file tools must not reach.
     protected: Arc<ProtectedFiles>,
@@ -68,7 +69,8 @@ pub enum ResolvedKind {
     Special {
         what: &'static str,
     },
-    /// No file. `tail` holds the segments that do not exist, at least one.
+    /// The path leads to no file. `parent` is the last folder of the path that exists, and `tail` holds the segments
+    /// below it, at least one.
     Missing {
         parent: Dir,
         tail: Vec<OsString>,

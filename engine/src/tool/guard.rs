@@ -52,7 +52,8 @@ pub fn fits_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
     matches!(&outcome.content, Value::String(text) if text.len() <= max_bytes)
 }
 
-/// Bounds a result. `earlier` maps the hash of each result that is still in the conversation to its call's id.
+/// Bounds the size of a result. `earlier` contains the results that are still in the conversation: their hashes, each
+/// with the id of the call. A result that is equal to an earlier one is replaced by a reference to that call.
 ///
 /// # Errors
 /// The store cannot write a large result.
@@ -137,7 +138,8 @@ fn shorten_result(whole: &str, max_bytes: usize, object: &str) -> String {
     format!("{head}\n[… {left_out} of {} bytes omitted; fetch them with rye_fetch {next} …]\n{tail}", whole.len())
 }
 
-/// Returns at most `most` bytes of the start, up to a line end if there is one near.
+/// Returns the first bytes of a text, at most `most`. Ends at the end of a line if a line ends in the second half of
+/// these bytes.
 fn head_lines(text: &str, most: usize) -> &str {
     let cut = text.get(..floor_char_boundary(text, most)).unwrap_or_default();
     match cut.rfind('\n') {
@@ -146,7 +148,8 @@ fn head_lines(text: &str, most: usize) -> &str {
     }
 }
 
-/// Returns at most `most` bytes of the end, from a line start if there is one near.
+/// Returns the last bytes of a text, at most `most`. Starts at the start of a line if a line starts in the first half
+/// of these bytes.
 fn tail_lines(text: &str, most: usize) -> &str {
     let from = ceil_char_boundary(text, text.len().saturating_sub(most));
     let cut = text.get(from..).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Tools of `kind: http`: one request made from a declaration. Parameters are percent-encoded in the URL and plain
-//! values in the body. Environment variables are used only where the declaration names them.
+//! Tools of `kind: http`: a call makes one request, which the tool file declares. Parameters are percent-encoded in the
+//! URL and inserted as plain values in the body. Environment variables are used only where the declaration names them.
 
 use std::time::Duration;
 

@@ -100,8 +100,9 @@ impl McpTool {
     }
 }
 
-/// Converts a server's response: structured content if there is some, else its text. Other parts, such as images, are
-/// left out and named. Of very long output only the start and the end are kept, as for any program.
+/// Converts a server's response to the result of the call: the structured content of the response if there is some,
+/// else its text. Other parts, such as images, are left out, and the result lists them. Of a very long text, only the
+/// start and the end are kept, as for the output of any program.
 fn mcp_outcome(answer: connection::McpResult) -> ToolOutcome {
     let mut details = serde_json::Map::new();
     let mut content = answer.structured.unwrap_or_else(|| match serde_json::from_str::<Value>(&answer.text) {

@@ -34,7 +34,7 @@ const MAX_RESTARTS: u64 = 1;
 /// The program of a persistent tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PersistentProgram {
-    /// A command that implements the protocol.
+    /// A command that implements the line protocol of persistent tools.
     Command { argv: Vec<String> },
     /// A script whose function `execute` is called for each line.
     Script { language: ScriptLanguage },

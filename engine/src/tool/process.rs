@@ -42,7 +42,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// Maximum bytes of output that are kept from the start; as many bytes are kept from the end.
 pub const MAX_KEPT_BYTES: usize = 512 * 1024;
 
-/// A program to run for a tool, to its end.
+/// A program that a tool starts and whose end the tool awaits.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// A name to look up in `PATH`, or an absolute path.
@@ -236,9 +236,9 @@ enum RunPhase {
     Asked,
     /// `SIGKILL` was sent.
     Killed,
-    /// The program ended by itself, and the rest of its output is read.
+    /// The program ended by itself, and the rest of its output is being read.
     Draining,
-    /// Every process was killed, and the output is read a last time.
+    /// Every process was killed, and the rest of the output is being read.
     Over(EndReason),
 }
 

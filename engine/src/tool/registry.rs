@@ -40,7 +40,7 @@ pub struct ToolRegistry {
 /// The file that a tool was read from, with its contents at that time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFile {
-    /// The path; `None` for embedded files of the standard library.
+    /// The path of the file; `None` for embedded files of the standard library.
     pub path: Option<PathBuf>,
     /// Path of the tool's file, relative to the root of its space.
     pub item_path: Arc<str>,
@@ -116,7 +116,8 @@ impl ToolRegistry {
         self
     }
 
-    /// Returns the file of a tool, for [`ToolRegistry::prepare`].
+    /// Returns the file of a tool in the form that [`ToolRegistry::prepare`] takes. `item_path` is the path of the file
+    /// in its space.
     pub fn file(&self, project: &Path, space: Space, item_path: Arc<str>, text: Arc<str>) -> ToolFile {
         let root = match space {
             Space::Project => Some(project),

@@ -34,11 +34,11 @@ enum Watched {
     Entries,
 }
 
-/// The watched state of a path at the time when the path was read.
+/// The state of a folder or file when it was read. If the state differs later, the folder or file has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PathVersion {
     identity: Identity,
-    /// Time of the last change in seconds and nanoseconds, if entries are watched.
+    /// Time of the last change, in seconds and nanoseconds; `None` if only the identity of the path is watched.
     changed: Option<(i64, i64)>,
 }
 
@@ -60,7 +60,8 @@ impl PathVersion {
     }
 }
 
-/// The protected files of one project, and the versions of the paths that determine them.
+/// The protected files of one project. `versions` holds the state of each folder and file from which the list of
+/// protected files was computed, so that a change is noticed.
 struct KnownFiles {
     project: PathBuf,
     variables: Vec<PathBuf>,

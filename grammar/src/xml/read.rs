@@ -72,7 +72,7 @@ struct TreeBuilder<'t> {
     /// Number of open elements beyond [`MAX_DEPTH`], which are not kept.
     skipped: usize,
     errors: Vec<SyntaxError>,
-    /// The index in `errors` of the last error about an unescaped character, and the start of the character's text.
+    /// The last error about an unescaped character: the index in `errors`, and the offset where the text node starts.
     unescaped: Option<(usize, usize)>,
     /// Names of elements that an outer end tag closed, with the indexes of their errors.
     unclosed: Vec<(String, usize)>,
@@ -263,8 +263,8 @@ impl<'t> TreeBuilder<'t> {
         self.unescaped_char(start, reference_error(self.span(start, start + 1), None))
     }
 
-    /// Adds the error of a character of text, or extends the error of an earlier character of the same text. Keeps the
-    /// character and returns the offset after it.
+    /// Reports an unescaped character of a text. If the text has such an error already, extends that error instead of
+    /// adding `error`. Keeps the character in the text, and returns the offset after the character.
     fn unescaped_char(&mut self, start: usize, error: SyntaxError) -> usize {
         let escaped = if self.raw(start, start + 1) == "<" { "&lt;" } else { "&amp;" };
         let text_start = match self.open.last().and_then(|parent| parent.children.last()) {
@@ -402,8 +402,8 @@ impl<'t> TreeBuilder<'t> {
         self.errors.push(error.with_lost_content());
     }
 
-    /// Reports an end tag without a start tag. If the tag is a misspelling of the innermost open element's end tag, the
-    /// element ends here. If an outer end tag has already closed an element of this name, changes the error about it.
+    /// Reports an end tag without a start tag. If the tag misspells the name of the innermost open element, the element
+    /// ends here. If an outer end tag closed an element of this name, its error now says that two end tags are swapped.
     fn report_unmatched_end(&mut self, name: &str, start: usize, end: usize) {
         if let Some(at) = self.unclosed.iter().rposition(|(unclosed, _)| unclosed == name) {
             let (_, index) = self.unclosed.remove(at);

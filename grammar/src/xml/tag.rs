@@ -17,8 +17,8 @@ pub(super) struct Tag {
     pub name: Spanned<String>,
     pub attributes: Vec<Attribute>,
     pub errors: Vec<SyntaxError>,
-    /// The offset at which parsing must restart: set if another `<` comes before the `>`, because the first `<` then
-    /// opens no complete tag.
+    /// The offset at which parsing must restart. Set if another `<` comes before the `>`: the first `<` is then not the
+    /// start of a complete tag.
     pub resume: Option<usize>,
 }
 

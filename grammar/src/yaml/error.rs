@@ -1,4 +1,4 @@
-//! Converts the library's errors to syntax errors.
+//! Converts the errors of the YAML library to syntax errors.
 
 use serde_saphyr::Error;
 use serde_saphyr::budget::BudgetBreach;
@@ -184,7 +184,7 @@ fn budget_error_text(breach: &BudgetBreach) -> (String, &'static str, Option<&'s
     }
 }
 
-/// Returns the library's message without its position, and with backticks in place of the library's quotes.
+/// Returns the message of the YAML library without its position, and with backticks in place of its quotes.
 fn clean_message(text: &str) -> String {
     let text = text.rsplit_once(" at line ").map_or(text, |(before, _)| before);
     let text = text.trim_end_matches('.');

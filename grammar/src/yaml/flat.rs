@@ -1,5 +1,5 @@
-//! A reader of flat mappings of plain texts, the usual form of front matter. Its result equals the library's result, and
-//! it costs a fraction of the library's work. Every other document is left to the library.
+//! A fast reader of flat YAML mappings whose values are plain texts, the usual form of front matter. Its result equals
+//! the result of the YAML library. Every other document is left to the library.
 
 use super::node::SpanConverter;
 use crate::data::{Entry, Kind, Node};

@@ -22,7 +22,7 @@ impl ExtensionRequest {
         self.params.get("sessionId").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the corresponding request of a chat.
+    /// Returns the chat request with the name and the parameters of this message.
     ///
     /// # Errors
     /// Returns the reason if the parameters do not fit.

@@ -217,7 +217,7 @@ pub fn text_block(text: &str) -> ContentBlock {
     ContentBlock::Text(TextContent::new(text))
 }
 
-/// Returns a text of the agent as an update.
+/// Converts a text of the agent to an update of the session, in the form of the protocol.
 pub fn agent_text(text: &str) -> SessionUpdate {
     SessionUpdate::AgentMessageChunk(ContentChunk::new(text_block(text)))
 }

@@ -98,8 +98,9 @@ impl OpenSession {
         }
     }
 
-    /// Waits until a thread other than the `earlier` ones continues the session, then sends the configuration options. If
-    /// two threads follow each other at once, the state of the first one may still be published.
+    /// Sends the configuration options as soon as the published state of the session belongs to a new thread: a thread
+    /// that is not one of the `earlier` ones. If the session changed its thread several times in a row, the published
+    /// state may still be that of an earlier thread.
     pub async fn send_options_after(&self, earlier: &[ThreadId]) {
         let control = &self.requests.control;
         loop {

@@ -125,7 +125,8 @@ impl<R> PendingPrompts<R> {
         self.answer(&over, &PromptOutcome::Ended(ended.clone()))
     }
 
-    /// Removes the prompts with these messages.
+    /// Removes the prompts that have one of these messages. Returns the responder of each removed prompt, with
+    /// `outcome`.
     fn answer(&mut self, inputs: &[String], outcome: &PromptOutcome) -> Vec<(R, PromptOutcome)> {
         let (over, open) = std::mem::take(&mut self.prompts).into_iter().partition(|(id, _)| inputs.contains(id));
         self.prompts = open;

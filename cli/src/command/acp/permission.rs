@@ -39,8 +39,8 @@ impl SessionGrants {
         lock(&self.prompt).clear();
     }
 
-    /// Returns true if the user allowed the capability of a question for the prompt, the session or the project, or the
-    /// commands of the question for the project.
+    /// Returns true if an earlier approval answers a question: the user has allowed the capability for the prompt, for
+    /// the session or for the project, or has allowed the commands of the call for the project.
     pub fn allows(&self, question: &Question, spaces: &Spaces) -> bool {
         let Some(grant) = grant_of(question) else { return false };
         let is_given = |given: &Mutex<BTreeSet<String>>| lock(given).contains(&grant.capability);

@@ -1,4 +1,4 @@
-//! Prompts of a client as text and images.
+//! Converts the prompts that an ACP client sends to text and images.
 
 use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
 use base64::Engine as _;

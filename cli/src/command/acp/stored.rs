@@ -22,8 +22,8 @@ const PAGE_SIZE: usize = 50;
 /// Maximum length of a title, in characters.
 const MAX_TITLE_CHARS: usize = 80;
 
-/// Returns the sessions of a project from a cursor on, the most recently changed first. A cursor is the id of the last
-/// session of the page before it, so that new sessions shift nothing.
+/// Returns one page of the sessions of a project, the most recently changed first. A cursor is the id of the last
+/// session of the previous page, so that new sessions do not move the start of the next page.
 pub fn list_sessions(spaces: &Spaces, cursor: Option<&str>) -> Result<ListSessionsResponse, CommandError> {
     let reader = ThreadReader::open(&spaces.project)?;
     let sessions = stored_sessions(&reader)?;

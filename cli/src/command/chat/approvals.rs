@@ -48,7 +48,8 @@ impl OpenRequest {
         self.is_answered
     }
 
-    /// Marks the request as answered, for a refusal with a message. Returns false if the request was answered before.
+    /// Marks the request as answered, because the user refuses it with a message. Returns false if the request was
+    /// answered before.
     pub fn refuse(&mut self) -> bool {
         !std::mem::replace(&mut self.is_answered, true)
     }

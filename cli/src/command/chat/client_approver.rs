@@ -15,7 +15,8 @@ pub struct ClientApprover {
 }
 
 impl ClientApprover {
-    /// Returns the approval policy. `ended` becomes true at the end of the input; `otherwise` applies after that.
+    /// Returns the approval policy of a session whose client answers approval requests. `ended` becomes true when the
+    /// input of the client has ended; from then on, the policy `otherwise` answers.
     pub fn policy(ended: watch::Receiver<bool>, otherwise: ApprovalPolicy) -> ApprovalPolicy {
         ApprovalPolicy::Ask(Arc::new(Self { ended, otherwise }))
     }

@@ -30,7 +30,7 @@ const MAX_SESSION_TITLE_CHARS: usize = 30;
 /// A typed text, by its meaning for the session.
 #[derive(Debug)]
 pub enum TypedText {
-    /// Prints help, perhaps of a topic.
+    /// Prints help: an overview, or the help of the given topic.
     Help(Option<String>),
     /// Closes the session. The value is the treatment of children that still run, if the command names one.
     Leave(Option<LeftChildren>),

@@ -17,7 +17,7 @@ use super::replan::{PlanChanges, PlanRequest, compare_with_session, recompile};
 use super::requests::{ENDED, RequestHandler};
 use crate::present::format_count;
 
-/// Maximum number of references that are listed.
+/// Maximum number of references to a part of the context that are listed: the hooks and layers that name the part.
 const MAX_REFERENCES: usize = 8;
 
 /// The effect of a change of the context.

@@ -20,7 +20,7 @@ const MAX_PROMPTS: usize = 1000;
 /// Maximum size of a file, in bytes. A longer history loses its oldest prompts.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// The folder of a user's files of the chats in one project.
+/// The folder with a user's files for the chats in one project.
 #[derive(Debug, Clone, Default)]
 pub struct ChatFolder {
     /// Path of the folder; `None` if there is no user space, so that nothing is stored.
@@ -113,8 +113,8 @@ impl PromptHistory {
         self.prompts.get(at).cloned()
     }
 
-    /// Returns the prompt after the shown one; after the last one, the text that was being written; `None` if the
-    /// editor shows this text already.
+    /// Returns the next newer prompt in the history. After the newest prompt, returns the text that the user was
+    /// writing; `None` if the editor shows this text already.
     pub fn following(&mut self) -> Option<String> {
         if self.at >= self.prompts.len() {
             return None;

@@ -241,8 +241,9 @@ impl RequestHandler {
     }
 }
 
-/// Returns the name of a call, or the command that the user ran, with the output and the object that holds the whole
-/// output; `None` for any other event. There is no such object if the output was not shortened.
+/// Returns the output of a call, or of a command that the user ran; `None` for any other event. The result has the name
+/// of the call or the text of the command, the output, and the object that holds the whole output. There is an object
+/// only if the output was shortened.
 fn match_output(body: &EventBody) -> Option<(&str, &str, Option<&str>)> {
     if let EventBody::ToolCallResult(result) = body {
         Some((&result.name, &result.content, result.object.as_deref()))

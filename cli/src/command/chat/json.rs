@@ -72,7 +72,7 @@ pub enum ChatVerb {
     ClearQueue {},
     /// Answers the request of an `approval_asked` event.
     Answer {
-        /// The number (`seq`) of the event.
+        /// The number (`seq`) of the `approval_asked` event.
         question: u64,
         /// True to approve, false to refuse.
         approve: bool,
@@ -91,8 +91,9 @@ pub enum ChatVerb {
     State {},
     /// The messages of the conversation.
     Messages {},
-    /// The parts of the next request, with their tokens. With `part`, the tokens and costs without the part, or with
-    /// the part again if it is left out; `confirm` applies the change at the next idle step.
+    /// The parts of the next request, with their tokens. With `part`, also the tokens and the cost of the request after
+    /// a change: without this part or, if the part was removed before, with the part restored. `confirm` applies the
+    /// change at the next idle step.
     Context {
         /// Id of a part: a layer, a hook, `skill/NAME`, or the name of a tool.
         #[serde(default)]
@@ -101,7 +102,7 @@ pub enum ChatVerb {
         #[serde(default)]
         confirm: bool,
     },
-    /// The price of the next request with a message, and the request. Sends nothing.
+    /// The price of the request that a message would cause, and the request itself. Sends nothing.
     Preview {
         /// Text, or the call of a skill or a prompt template.
         message: String,
@@ -170,7 +171,7 @@ pub enum ChatVerb {
         #[serde(default)]
         files: RewindFiles,
     },
-    /// Sends the last prompt again, from the end of the prompt before it.
+    /// Sends the last prompt again. The conversation continues from the state before this prompt.
     Retry {},
     /// Replaces the conversation with a summary, at the next idle step.
     Compact {

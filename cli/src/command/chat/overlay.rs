@@ -169,7 +169,8 @@ impl Completer {
     }
 }
 
-/// Returns the names that contain the characters of `typed` in the same order, best match first.
+/// Returns entries for the names that contain the characters of `typed` in the same order, best match first. An entry's
+/// text is `sign`, then the name.
 fn best_matches(names: impl IntoIterator<Item = (String, String)>, typed: &str, sign: &str) -> Vec<Entry> {
     let scored = names.into_iter().filter_map(|(name, note)| Some((match_score(&name, typed)?, name, note)));
     let mut scored: Vec<_> = scored.collect();

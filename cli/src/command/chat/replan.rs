@@ -40,7 +40,7 @@ pub const CONFIRM_HINT: &str = "repeat the request with `confirm` set to true";
 /// The difference that a user requests between a session's plan and its next plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRequest {
-    /// No change on request: the plan changes only where its files have changed.
+    /// The user requests no change: the plan changes only because its files have changed.
     Reload,
     /// Another model: a tier or the id of a model.
     Model(String),
@@ -151,8 +151,8 @@ fn compile_again(
     Ok(compilation)
 }
 
-/// Compares the plan of a session with its next plan, as `rye plan --diff` does. The side of the session consists of
-/// the copies of the plan's files that were stored when the thread started.
+/// Compares the plan of a session with its next plan, as `rye plan --diff` does. The files behind the session's plan
+/// may have changed, so the comparison uses the copies that were stored when the thread started.
 pub fn compare_with_session(spaces: &Spaces, disk: &dyn Disk, live: &LiveState, after: &Compilation) -> PlanChanges {
     let by_files = || {
         let now = spaces.open().ok()?;

@@ -440,8 +440,8 @@ impl RequestHandler {
         Ok(Some(json!({"message": id, "text": text})))
     }
 
-    /// Sends the last prompt again, from the end of the prompt before it. Returns the id of the new message as the data
-    /// of the response.
+    /// Sends the last prompt again, after the conversation has been reset to its state before that prompt. Returns the
+    /// id of the new message as the data of the response.
     async fn retry(&self) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let chat = live.state.chat.as_ref().filter(|chat| chat.current.is_none());

@@ -1,5 +1,5 @@
 //! The request `rewind` of a session: continues from the state before a prompt, and restores the files that file tools
-//! changed since.
+//! have changed since the prompt started.
 
 use rye_engine::session::rewind::{FileRewind, plan_rewind, restore_files};
 use rye_engine::thread_id::ThreadId;

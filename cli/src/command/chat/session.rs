@@ -39,7 +39,8 @@ impl ChatInput {
         }
     }
 
-    /// Interrupts the current prompt. Returns false if the process should end without waiting.
+    /// Interrupts the current prompt. Returns false after repeated interruptions: the process should then end without
+    /// waiting for the end of the session.
     pub fn interrupt(&mut self) -> bool {
         match self {
             Self::Lines(input) => input.interrupt(),
@@ -48,7 +49,8 @@ impl ChatInput {
         }
     }
 
-    /// Interrupts the current prompt and closes the session. Returns false if the process should end without waiting.
+    /// Interrupts the current prompt and closes the session. Returns false after repeated interruptions: the process
+    /// should then end without waiting for the end of the session.
     pub fn leave(&mut self) -> bool {
         match self {
             Self::Lines(input) => input.leave(),
@@ -75,7 +77,7 @@ pub struct SessionInput {
     answering: Option<BoxFuture<'static, ChatResponse>>,
     /// The id of the last message that was sent, and the id of the session's thread at that time.
     last_sent: Option<(String, Option<String>)>,
-    /// Interruptions since the last line.
+    /// Number of interruptions by the user since the last typed line.
     interruptions: u32,
 }
 
@@ -234,8 +236,8 @@ impl SessionInput {
         }));
     }
 
-    /// Interrupts the current prompt; a second interruption in a row also closes the session. Returns false if the
-    /// process should end without waiting.
+    /// Interrupts the current prompt; a second interruption in a row also closes the session. Returns false after
+    /// further interruptions: the process should then end without waiting for the end of the session.
     pub fn interrupt(&mut self) -> bool {
         self.interruptions += 1;
         self.control.send(ControlMessage::Interrupt);
@@ -245,7 +247,8 @@ impl SessionInput {
         self.interruptions <= 2
     }
 
-    /// Interrupts the current prompt and closes the session. Returns false if the process should end without waiting.
+    /// Interrupts the current prompt and closes the session. Returns false after repeated interruptions: the process
+    /// should then end without waiting for the end of the session.
     pub fn leave(&mut self) -> bool {
         self.interruptions += 1;
         self.control.send(ControlMessage::Interrupt);

@@ -54,7 +54,7 @@ use typed_commands::TypedCommands;
 const FRAME_INTERVAL: Duration = Duration::from_millis(16);
 /// Time until a changed draft is written.
 const DRAFT_DELAY: Duration = Duration::from_secs(1);
-/// Maximum number of rows of the reply that are shown before they are finished.
+/// Maximum number of unfinished rows of a reply that the viewport shows.
 const MAX_HELD_ROWS: usize = 3;
 /// Maximum number of queued messages that are shown.
 const MAX_QUEUE_ROWS: usize = 3;
@@ -118,13 +118,14 @@ pub struct ChatTerminal {
     may_leave: bool,
     /// An open question that a key answers.
     question: Option<KeyQuestion>,
-    /// True if the last key requested a mode that allows more.
+    /// True if the last key requested a mode that allows more than the current one. The same key confirms the change.
     may_widen: bool,
     hint: Option<&'static str>,
     is_dirty: bool,
     draft_due: Option<Instant>,
-    /// After the user has suspended the process: the time until which nothing is painted. A signal that continues the
-    /// process ends the pause earlier; the time ends the pause if the process was not stopped after all.
+    /// The time until which nothing is painted, set when the user suspends the process. The signal that continues the
+    /// process ends this pause earlier. If the process was never stopped, no signal arrives, and the pause ends at this
+    /// time.
     suspended_until: Option<Instant>,
     /// The text in the editor for which the last preview was computed.
     previewed: String,
@@ -503,8 +504,8 @@ impl ChatTerminal {
         self.previewed = text;
     }
 
-    /// Returns the viewport: the end of a streaming reply, the editor or the question, where the cursor rests, and
-    /// everything else below.
+    /// Returns the viewport. From top to bottom, it contains the end of a streaming reply; the open question or the
+    /// editor, with the cursor; the overlay or a hint, the activity, the queued messages and the status.
     fn viewport(&self) -> Viewport {
         let (columns, max_rows) = (self.columns(), self.screen.size().viewport_rows());
         let width = columns.saturating_sub(1);

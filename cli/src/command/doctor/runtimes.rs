@@ -39,7 +39,7 @@ const RUNTIMES: [Runtime; 5] = [
     Runtime { program: "cargo", arguments: &["--version"], needed_by: None },
 ];
 
-/// The result of a probe.
+/// The result of starting one runtime.
 pub enum Probe {
     /// The program and the line that it printed.
     Works { program: &'static str, printed: String },

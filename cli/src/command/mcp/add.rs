@@ -42,7 +42,7 @@ pub struct AddedServer {
     before: Option<Vec<u8>>,
 }
 
-/// Adds a server to the file.
+/// Adds a server to `.mcp.json`.
 pub fn add_server(
     args: &AddArgs,
     configured: &BTreeMap<String, McpServer>,

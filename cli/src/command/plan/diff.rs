@@ -50,7 +50,8 @@ impl SidePlan {
         }
     }
 
-    /// Returns the plan with its files; `None` if either is missing.
+    /// Returns the compiled plan of this side with the world of its files. `None` if the side has no compiled plan or
+    /// no world.
     fn tree<'a>(&'a self, world: &'a SideWorld<'_>) -> Option<DiffSide<'a>> {
         match (self, world) {
             (Self::Compiled(compilation), Some(world)) => Some(DiffSide { world: &**world, compilation }),
@@ -113,7 +114,8 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
     Ok(if found.widened { Exit::PermissionsWidened } else { Exit::Success })
 }
 
-/// A comparison of two trees with inputs other than the defaults. Some routes and hooks apply only with such inputs.
+/// A comparison of two trees for inputs other than the default inputs. Some routes and hooks apply only with other
+/// inputs.
 struct OtherInputs<'a> {
     old: &'a dyn World,
     new: &'a dyn World,
@@ -122,18 +124,19 @@ struct OtherInputs<'a> {
 }
 
 enum OtherComparison {
-    /// No inputs lead to a change that the comparison with the default inputs does not show.
+    /// The comparison with the default inputs already shows every change that any inputs lead to.
     Same,
     /// With these inputs, the new plan is wider. If no inputs make the new plan wider, it differs in another way with
     /// these inputs. `inputs` is JSON.
     Changed { inputs: String, diff: Box<PlanDiff> },
-    /// The contexts of a side are not known, for the given reason.
+    /// The inputs that lead to different plans are not known for one of the two trees, for the given reason.
     Unknown(String),
 }
 
 impl OtherInputs<'_> {
-    /// Compares the plans in every context of both sides. Returns the first context that widens the plan if the default
-    /// inputs do not, or else the first one that changes the plan if the default inputs do not.
+    /// Compares the plans of both sides for the inputs of every context. Returns the first inputs with which the new
+    /// plan is wider. If there are none and the plans for the default inputs are equal, returns the first inputs with
+    /// which the plans differ. Compares nothing if the new plan is already wider for the default inputs.
     fn compare(&self, defaults: &PlanDiff) -> Result<OtherComparison, CommandError> {
         if defaults.widened {
             return Ok(OtherComparison::Same);
@@ -204,8 +207,8 @@ fn print(diff: &PlanDiff, requested: OutputFormat, report: &Printer) -> Result<(
     }
 }
 
-/// Parses `BEFORE..AFTER`; without `AFTER`, the second side is the current files. If `requested` is the path of a file,
-/// the first side is this file.
+/// Parses `BEFORE..AFTER`. Without `BEFORE`, the first side is the revision `HEAD`; without `AFTER`, the second side is
+/// the current files. If `requested` is the path of a file, the first side is this file.
 fn parse_sides(requested: &str) -> Result<(ComparedSide, ComparedSide), CommandError> {
     let side = |text: &str| {
         if text.is_empty() {

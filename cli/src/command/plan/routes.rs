@@ -88,7 +88,7 @@ fn heading(when: &[String], plan: &rye_compiler::plan::Plan) -> String {
     format!("When {}{parent}:", describe_when(when))
 }
 
-/// Prints the graph of each route; one graph if all routes have the same.
+/// Prints the graph of each route. If all routes have the same graph, prints it once.
 fn print_graphs(
     language: GraphLanguage,
     is_json: bool,

@@ -71,8 +71,8 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandEr
     failure.map_or(Ok(()), Err)
 }
 
-/// Returns prices with a value for each optional key. Provider files of several spaces are merged, so a missing key
-/// would keep the value of `listed`, the entry that already exists.
+/// Adds a value for each optional key that `prices` lacks. The new entry is merged with `listed`, the entry that
+/// already exists (possibly in another space). Without the added values, the old prices would stay.
 pub fn complete_prices(mut prices: Map<String, Value>, listed: Option<&Node>) -> Value {
     if let Some(input) = prices.get("input").cloned() {
         for key in ["cache_read", "cache_write"] {

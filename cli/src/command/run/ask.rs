@@ -1,6 +1,6 @@
-//! Approval of calls and limits: a question at the terminal or, without one, the headless policy, which may leave the
-//! thread in the queue of `rye threads approvals`. An approval can be remembered for a thread or for the project, never
-//! globally.
+//! Approval of calls and of raised limits. At a terminal, the user is asked. Without a terminal, the headless policy
+//! decides; it can suspend the thread, which `rye threads approvals` then lists. An approval can be remembered for a
+//! thread or for the project, never globally.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -79,9 +79,10 @@ pub fn headless_warning(grants: &[ApprovalRequired], unattended: HeadlessPolicy)
     })
 }
 
-/// Returns the handler of approval requests: the terminal or, without one, the headless policy. `given` holds the
-/// approvals for the rest of a thread; `screen` renders the questions; `answers` reads their answers if stdin has
-/// another reader.
+/// Returns the policy that answers approval requests: the user at the terminal or, without a terminal, the headless
+/// policy. `given` are earlier approvals that hold for the rest of a thread. `screen` renders the questions. `answers`
+/// reads the lines that the user types if something else, such as a chat, reads stdin; `None` if this handler reads
+/// stdin itself.
 pub fn approval_handler(
     format: Format,
     spaces: &Spaces,
@@ -149,8 +150,8 @@ impl HeadlessApprover {
     }
 }
 
-/// Returns true if the user has approved a call before: its capability in this thread, or its capability or its command
-/// in this project.
+/// Returns true if an earlier approval of the user covers a call: an approval of its capability for this thread, or an
+/// approval of its capability or of its command for this project.
 fn is_approved(given: &BTreeSet<ThreadGrant>, trust: &Trust, grant: &ThreadGrant, input: Option<&Value>) -> bool {
     given.contains(grant) || is_approved_in_project(trust, &grant.capability, input)
 }
@@ -184,7 +185,7 @@ struct TerminalState {
 }
 
 impl TerminalState {
-    /// Returns true if the user has approved the commands with the shape of this call.
+    /// Returns true if the user has approved commands that start with the same words as the command of this call.
     fn covers(&self, grant: &ThreadGrant, input: &Value) -> bool {
         self.shapes.iter().any(|(approved, shape)| approved == grant && shape.covers(input))
     }
@@ -198,7 +199,8 @@ pub struct ThreadGrant {
 }
 
 impl ThreadGrant {
-    /// Parses the requested capability of `rye.execute.tool.rye.bash.bash with {…}`; `None` for any other text.
+    /// Returns the capability of an approval request for a call, such as `rye.execute.tool.rye.bash.bash with {…}`;
+    /// `None` for the text of any other request.
     pub fn parse_request(thread: &ThreadId, what: &str) -> Option<Self> {
         let (capability, _) = what.split_once(" with ")?;
         Some(Self { thread: thread.to_string(), capability: capability.to_owned() })

@@ -1,4 +1,5 @@
-//! Approvals of a command's shape: the user approves every simple command that starts with the same words.
+//! Approvals by the shape of a command: the first words of a simple command. The user approves every simple command
+//! that starts with the same words.
 
 use rye_engine::trust::ApprovedCommands;
 use serde_json::Value;

@@ -22,7 +22,7 @@ pub const DETACHED_FLAG: &str = "--detached";
 pub struct DetachOutput {
     pub thread_id: String,
     pub pid: u32,
-    /// `running`.
+    /// The status of the thread, always `running`.
     pub status: String,
 }
 

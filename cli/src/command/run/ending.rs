@@ -81,7 +81,7 @@ pub fn stopping_limit(result: &RunResult) -> Option<&str> {
     code.strip_suffix("_exceeded").filter(|_| LIMIT_CODES.contains(&code))
 }
 
-/// Returns the exit code of a run. `origin` is the origin of a suspended thread's open approval request.
+/// Returns the exit code of a run. `origin` is the origin of the open approval request if the thread is suspended.
 pub fn exit_of_run(result: &RunResult, origin: Option<ApprovalOrigin>) -> Exit {
     match result.status {
         Status::Completed | Status::Continued | Status::Idle => Exit::Success,

@@ -105,7 +105,7 @@ const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a
 /// Help for a prompt of a chat that reached its `spend` limit.
 const BUDGET_HELP: &str = "  help: `/budget DOLLARS confirm` sets a higher limit for the next prompts";
 
-/// Help for a limit that calls without a known cost have reached.
+/// Help that is printed if a limit was reached and the cost of a call is not known.
 const WORST_CASE_HELP: &str = "help: a call had no reported usage, so its maximum tokens and cost were charged; \
     `budget.unknown_outcome: estimate` in `agent/resilience` charges by the size of the exchange instead";
 
@@ -530,7 +530,8 @@ impl Render for HumanRenderer {
     }
 }
 
-/// Returns the message of an error without its code. The message of a limit starts with the code.
+/// Returns the message of an error without the code of the error. The message of a reached limit starts with its code,
+/// which is printed separately.
 fn message_without_code(error: &RunError) -> &str {
     error.message.strip_prefix(&format!("{}: ", error.code)).unwrap_or(&error.message)
 }
@@ -539,7 +540,7 @@ fn io_err() -> impl io::Write {
     anstream::stderr().lock()
 }
 
-/// Returns the line of a failed call's output that states the reason: the last one of a Python traceback, else the first.
+/// Returns the output line that states why a call failed: the last line of a Python traceback, else the first line.
 fn error_line(output: &str) -> &str {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());
     let first = lines.next().unwrap_or_default();

@@ -44,7 +44,7 @@ pub struct DeltaOutput<'e> {
 
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DeltaEvent {
-    /// `token_delta`.
+    /// Always `token_delta`.
     pub r#type: &'static str,
     /// `kind` (`text`, `thinking`, `tool_call` or `tool_input`) and its fields.
     #[serde(flatten)]

@@ -15,7 +15,7 @@ use crate::report::Printer;
 use crate::run_request::parse_directive_id;
 use crate::workspace::Spaces;
 
-/// Compiles the call of a plan file; fails if the plan has changed.
+/// Compiles the request that a plan file contains; fails if the result differs from the plan in the file.
 pub fn compile_pinned(
     path: &str,
     requested: Option<&str>,

@@ -29,8 +29,9 @@ pub fn bubblewrap_state(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
     find_program(spaces).map_or(BubblewrapState::Missing, BubblewrapState::At)
 }
 
-/// Refuses settings with errors, so that no invalid value counts as an absent bound. Then enables bubblewrap for tool
-/// programs if the settings request it; fails if it is missing.
+/// Applies the settings of a run. Refuses settings with errors, because an invalid value would otherwise count as an
+/// absent bound. Enables bubblewrap for the programs of tools if the settings request bubblewrap, and fails if
+/// bubblewrap is missing.
 pub fn apply_run_settings(world: &dyn World, spaces: &Spaces) -> Result<(), CommandError> {
     require_valid_settings(world)?;
     match bubblewrap_state(world, spaces) {

@@ -119,8 +119,8 @@ pub fn accepts_messages(row: &ThreadRow) -> Result<(), CommandError> {
     }))
 }
 
-/// Kills a thread of a live process: with a control message, then by ending the process if it runs no other trees.
-/// Returns false if the thread still runs.
+/// Kills a thread of a live process with a control message. If the thread does not end, ends the process, unless the
+/// process also runs threads of other trees. Returns false if the thread still runs.
 fn kill_running(
     entry: &ListedThread,
     reader: &ThreadReader,

@@ -229,8 +229,8 @@ struct ListRow {
     step: Option<String>,
 }
 
-/// Arranges threads as trees, the newest first; children follow their parent in the order of their start. A thread
-/// whose parent is not in `entries` is the root of a tree.
+/// Arranges threads as trees, and returns the `limit` newest trees, the newest first. Children follow their parent in
+/// the order of their start. A thread whose parent is not in `entries` is the root of a tree.
 fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThread, String)> {
     let ids: BTreeSet<ThreadId> = entries.iter().map(|entry| entry.row.id.clone()).collect();
     let parent = |entry: &ListedThread| entry.row.parent.clone().filter(|parent| ids.contains(parent));
@@ -257,7 +257,8 @@ fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThr
     arranged
 }
 
-/// Returns the current step of a thread that has not ended; `None` if its transcript cannot be read yet.
+/// Returns the current step of a thread that has not ended or is suspended. `None` for an ended thread, and if the
+/// transcript cannot be read.
 fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<String> {
     let status = entry.row.status;
     if status.has_ended() && status != Status::Suspended {

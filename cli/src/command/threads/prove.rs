@@ -170,8 +170,8 @@ fn prove_prompts(
     Ok(proved)
 }
 
-/// Expands a typed call with the files that the message was expanded with: the current ones if they have not changed,
-/// else the stored copies.
+/// Expands a typed call of a skill or prompt template with the file contents of the recorded expansion: the current
+/// files if they have not changed, else the stored copies.
 fn expand_again(disk: &dyn Disk, now: &dyn World, input: &AcceptedInput, typed: &str) -> Result<String, String> {
     let mut world = MapWorld::with_fallback(now);
     for part in &input.expansions {

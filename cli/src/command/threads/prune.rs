@@ -59,7 +59,7 @@ pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<
     Ok(Exit::Success)
 }
 
-/// Groups threads by tree and continuation chain.
+/// Groups related threads. Threads of one tree are related, and so are threads of which one continues the other.
 pub fn group_related(entries: Vec<ListedThread>) -> Vec<Vec<ListedThread>> {
     let mut of: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
     for entry in &entries {

@@ -57,8 +57,8 @@ pub struct Tail {
 pub type TailStep<'a> = dyn FnMut(&ThreadId) -> Result<bool, CommandError> + 'a;
 
 impl Tail {
-    /// Prints a thread; with `follows`, until it ends, and then the threads that continue it. Returns false if `step`
-    /// has ended the output.
+    /// Prints the events of a thread. With `follows`, also prints new events until the thread ends, and then the
+    /// threads that continue it. Returns false if `step` has ended the output.
     pub fn print(
         self,
         mut thread: ThreadId,

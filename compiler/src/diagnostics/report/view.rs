@@ -14,12 +14,13 @@ const MAX_LINE_DISTANCE: usize = 160;
 /// Context in bytes that a cropped line keeps beside a label.
 const CROP_CONTEXT: usize = 60;
 
-/// A source at an offset in the virtual text: its first byte is at `base`.
+/// A source of a report. All sources of a report form one virtual text, in which the first byte of this source is at
+/// the offset `base`.
 #[derive(Debug)]
 pub struct SourceView {
     pub source: SourceId,
     name: String,
-    /// The cleaned text. Its byte length equals that of the source.
+    /// The source text with unprintable characters replaced. Its byte length equals that of the source.
     text: Arc<str>,
     /// The source as it was read, from which columns and line numbers are computed.
     original: Source,

@@ -30,7 +30,8 @@ pub enum Dependency {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dependencies(Vec<Dependency>);
 
-/// The differences between an earlier state of the world and the current one.
+/// The differences between an earlier state of the world and the current state. Results that depend on one of `reads`
+/// have to be computed again.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Invalidation {
     /// True if settings changed or no earlier state is known: every result has to be computed again.
@@ -45,11 +46,12 @@ pub struct CacheSnapshot {
     log: DependencyLog,
 }
 
-/// A log of what the world returned, of the sources opened for each item, and of the reads of running `tracked` calls.
+/// A log of the results that the world returned, of the sources that were opened for each item, and of the reads of the
+/// calls of [`Items::tracked`] in progress.
 #[derive(Default)]
 pub(super) struct DependencyLog {
     given: RefCell<[HashMap<ItemId, CandidatesResult>; ItemKind::ALL.len()]>,
-    /// The sources of each item that was opened; `items` is the inverse.
+    /// The sources of each item that was opened. The field `items` holds the inverse: the item of each source.
     opened: RefCell<HashMap<(ItemKind, ItemId), Vec<SourceId>>>,
     items: RefCell<HashMap<SourceId, (ItemKind, ItemId)>>,
     /// The state of the world when the reads were recorded; `None` if the world does not track changes.
@@ -143,8 +145,8 @@ impl<'w> Items<'w> {
         (answer, Dependencies(reads))
     }
 
-    /// Runs `ask` without recording its reads for the enclosing `tracked` call. The caller records the result of `ask`
-    /// as a dependency instead.
+    /// Runs `ask`. The reads of `ask` do not become dependencies of the enclosing `tracked` call; the caller records
+    /// the result of `ask` as one dependency instead.
     pub fn untracked<T>(&self, ask: impl FnOnce() -> T) -> T {
         let Some(log) = &self.log else { return ask() };
         let around = std::mem::take(&mut *log.frames.borrow_mut());
@@ -223,8 +225,8 @@ impl DependencyLog {
 
 type ItemLists = [Arc<[Entry]>; ItemKind::ALL.len()];
 
-/// Compares the world with the earlier reads, and returns the changes with the current lists; `None` if the cache
-/// cannot be reused.
+/// Compares the world with the earlier reads in `log`. Returns the changes and the current lists of items; `None` if
+/// the cache cannot be reused.
 fn find_changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option<(Invalidation, ItemLists)> {
     if !cache.unlisted.borrow().is_empty() {
         return None;

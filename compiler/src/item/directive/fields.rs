@@ -158,7 +158,7 @@ fn read_part(element: &Element, known: &[&str], label: &str, depth: usize, found
     }
 }
 
-/// Reports `<item>` and `<field>` elements that the type does not allow, and other elements.
+/// Reports `<item>` and `<field>` elements that are allowed only in another type, and all other child elements.
 fn check_parts(element: &Element, kind: FieldType, known: &[&str], found: &mut Diagnostics) {
     let is_part = |name: &str| matches!(name, "item" | "field");
     for child in element.elements().filter(|child| is_part(&child.name.node) && !known.contains(&&*child.name.node)) {
@@ -173,7 +173,8 @@ fn check_parts(element: &Element, kind: FieldType, known: &[&str], found: &mut D
     check_children(found, element, &["item", "field"]);
 }
 
-/// Returns the name of a field, if a placeholder can reference it.
+/// Returns the name of a field. If the name is missing, or is not a name that a placeholder can contain, reports it and
+/// returns `None`.
 fn field_name(element: &Element, word: &str, found: &mut Diagnostics) -> Option<Spanned<String>> {
     let Some(name) = element.attribute("name") else {
         found.push(ItemError::Missing {

@@ -161,8 +161,9 @@ fn wildcard_span(element: &Element, found: &mut Diagnostics) -> Option<Span> {
     }
 }
 
-/// Reads a comma-separated list from an attribute. A list without an entry is an error: a grant without the attribute
-/// has no bound, so an empty list that counted as a missing attribute would grant more than the author wrote.
+/// Reads a comma-separated list from an attribute. A list without an entry is reported as an error. It must not count
+/// as a missing attribute, because a grant without the attribute has no bound and would grant more than the author
+/// wrote.
 fn list(element: &Element, name: &str, found: &mut Diagnostics) -> Vec<String> {
     let Some(value) = element.attribute(name) else { return Vec::new() };
     let entries: Vec<String> =

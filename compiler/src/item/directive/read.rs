@@ -110,7 +110,8 @@ fn is_version(text: &str) -> bool {
     numbers.split('.').all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The metadata sections: inside `<metadata>`, or, for four of them, directly under the root.
+/// The sections of a directive's metadata. A section is an element in `<metadata>`; the elements in [`ROOT_ELEMENTS`]
+/// may also be directly under the root.
 struct MetadataSections<'e> {
     root: &'e Element,
     metadata: Option<&'e Element>,
@@ -142,7 +143,8 @@ impl<'e> MetadataSections<'e> {
     }
 }
 
-/// Checks the attribute `name`. Returns the span that diagnostics about the directive as a whole mark.
+/// Checks the attribute `name`. Returns its span, or the span of the element's name if the attribute is missing.
+/// Diagnostics about the directive as a whole point at this span.
 fn read_name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
     let Some(name) = root.attribute("name") else {
         found.push(ItemError::Missing {

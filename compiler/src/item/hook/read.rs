@@ -260,8 +260,8 @@ fn read_grants(node: &Node, found: &mut Diagnostics) -> Vec<Spanned<capability::
     grants
 }
 
-/// Compiles a condition against the fact types of the point. Inputs are untyped here, because each directive declares
-/// its own.
+/// Compiles a condition against the types of the facts of the hook point. Inputs are untyped here, because each
+/// directive declares its own.
 fn compile(
     expr: &condition::Expr,
     point: &HookPointRow,

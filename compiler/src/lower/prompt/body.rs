@@ -18,7 +18,8 @@ use crate::semantics::value::inline_text;
 /// The tag around the body; knowledge cannot use it.
 pub const BODY_TAG: &str = "directive";
 
-/// Returns the layer, and the segments of the filled body without the enclosing element.
+/// Lowers the body of a composed directive. Returns the layer with the whole element `<directive>`, and separately the
+/// segments of the filled body without this element.
 pub fn lower_body(
     composed: &Composed,
     inputs: Option<&Map<String, Value>>,

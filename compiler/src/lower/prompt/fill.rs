@@ -90,8 +90,8 @@ pub fn verbatim_layer(knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
     FilledLayer { segments: enclose(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, inside), escaped }
 }
 
-/// Returns the layer of knowledge that a hook fetches: placeholders whose root is a fact of the point are filled in,
-/// any other `${…}` is text.
+/// Returns the layer of knowledge that a hook fetches. A placeholder whose root is a fact of the hook point is filled;
+/// any other `${…}` stays as text.
 pub fn lower_knowledge(
     frame: &PlanTimeFacts<'_>,
     point: HookPoint,
@@ -167,7 +167,8 @@ fn push_text(segments: &mut Vec<Segment>, more: &str) {
     }
 }
 
-/// Escapes a text for an attribute value. The id of a hook needs this, because it may contain a template.
+/// Escapes a text so that it can be the value of an attribute. Ids of hooks are escaped, because they may contain a
+/// template.
 fn escape_attribute(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
 }
@@ -180,7 +181,8 @@ pub fn is_tag_name(text: &str) -> bool {
     starts && continues && text.len() <= 64 && !text.eq_ignore_ascii_case(super::body::BODY_TAG)
 }
 
-/// Returns a valid tag made from a text; invalid characters become `_`.
+/// Returns the text if it is a valid tag. Otherwise makes a tag: `_`, then the first 63 characters of the text, in
+/// which `_` replaces each invalid character.
 pub fn to_tag_name(text: &str) -> String {
     if is_tag_name(text) {
         return text.to_owned();

@@ -40,7 +40,8 @@ fn split_long_runs(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Counts characters / 4 in builds without the vocabularies, in which no plan is counted with an exact tokenizer.
+/// Counts four characters as one token. A build without the feature `tokenizers` has no vocabularies and counts no plan
+/// with an exact tokenizer.
 #[cfg(not(feature = "tokenizers"))]
 pub fn count(_: Tokenizer, text: &str) -> u64 {
     Tokenizer::Characters.count(text)

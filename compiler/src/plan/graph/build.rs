@@ -18,11 +18,12 @@ pub struct GraphNeeds {
 /// An optional part of the graph, with the condition for its presence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GraphPart {
-    /// The palette is not empty. If it is empty, the gate still answers a call that the model invents.
+    /// The palette is not empty, so the model can call tools. Without this part, the gate still answers a call that the
+    /// model invents.
     Tools,
     /// The directive declares outputs.
     Return,
-    /// The nudge policy is not `never`.
+    /// The nudge policy of the plan is not `never`, so a run can send reminders to the model.
     Nudge,
     /// A granted capability needs approval.
     Ask,

@@ -15,8 +15,8 @@ pub enum LayerPiece {
     Value(String),
 }
 
-/// Joins the pieces. If a closing tag of `tag` contains bytes of a value, escapes the first character that comes from
-/// the value; if `tag` is `None`, escapes nothing.
+/// Joins the pieces. If a value completes a closing tag of `tag`, escapes the first character of the closing tag that
+/// comes from the value. If `tag` is `None`, escapes nothing.
 pub fn guard_layer(tag: Option<&str>, pieces: &[LayerPiece]) -> String {
     let mut joined = String::new();
     let mut values: Vec<Range<usize>> = Vec::new();

@@ -78,8 +78,8 @@ fn hook_role(action: &HookAction) -> HookRole {
     }
 }
 
-/// Returns true if `other` has the effect of `one` or a stronger one, at the same event. The conditions are not
-/// compared.
+/// Returns true if `other` acts at the same event as `one`, and has the same or a stronger effect. The conditions of
+/// the hooks are not compared.
 fn is_replacement(one: &PlannedHook, other: &PlannedHook) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })
@@ -181,16 +181,16 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     changes
 }
 
-/// Returns true if a hook is a trust requirement of a plan.
+/// Returns true if a plan requires trust in one of its hooks.
 pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> bool {
     let of_hook = |one: &TrustRequirement| one.kind == TrustRequirementKind::Hook && one.name == hook.id;
     compilation.trust_requirements.iter().any(of_hook)
 }
 
-/// Returns the direction and the reason of the change if `hook` acts in a case in which no hook of the old plan acted;
-/// `None` if a hook of the old plan acted in all of these cases. `answer` states whether the condition of `hook`
-/// implies the condition of such a hook. `needs_new_trust` is true if only the new plan requires trust in `hook`
-/// (decision 0105).
+/// Describes the gain of `hook`, a hook of the new plan: returns the direction and the reason of the change. `answer`
+/// states whether the condition of `hook` implies the conditions of the old plan's hooks with the same effect. If it
+/// does, these hooks acted in every case in which `hook` acts; nothing is gained, and the result is `None`.
+/// `needs_new_trust` is true if only the new plan requires trust in `hook` (decision 0105).
 fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -215,9 +215,10 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
     })
 }
 
-/// Returns the direction and the reason of the change if no hook of the new plan acts in all cases in which `hook`
-/// acted; `None` if a hook of the new plan does. `answer` states whether the condition of `hook` implies the condition
-/// of such a hook. `kept` is true if the new plan has a hook with this id.
+/// Describes the loss of `hook`, a hook of the old plan: returns the direction and the reason of the change. `answer`
+/// states whether the condition of `hook` implies the conditions of the new plan's hooks with the same effect. If it
+/// does, these hooks act in every case in which `hook` acted; nothing is lost, and the result is `None`. `kept` is true
+/// if the new plan has a hook with this id.
 fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -279,8 +280,8 @@ fn compare_order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Co
     }
 }
 
-/// Adds the finding `why` about a hook to the changes. If the hook has a finding already, the finding with the wider
-/// direction stays.
+/// Adds the finding `why` about a hook to the changes. If the changes already contain a finding about the hook, keeps
+/// only the finding whose direction is wider.
 fn add_finding(
     changes: &mut Vec<HookChange>,
     hook: &PlannedHook,

@@ -51,8 +51,8 @@ pub fn compare_rest(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     changes
 }
 
-/// Compares two models. The connection decides where requests and the key are sent; a more expensive model may spend
-/// more within the same limits.
+/// Compares two models. Returns each difference as text, with its direction: a higher price widens, because a run may
+/// spend more; the direction of another provider or address is unknown.
 fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)> {
     let mut found = Vec::new();
     let name = |model: &PlannedModel| format!("{}/{}", model.provider, model.id);
@@ -103,9 +103,9 @@ fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction
     found
 }
 
-/// Returns the direction of a changed fallback. A thread uses a set of models: the model and its fallback. A fallback
-/// that joins the set can only widen, and a fallback that leaves the set can only narrow. Both are neutral if the set
-/// has another model of the same provider that is not cheaper than the fallback.
+/// Returns the direction of a changed fallback. A thread can use two models: its model and the fallback. Adding a
+/// fallback can only widen the spend, and removing a fallback can only narrow it. Either change is neutral if the
+/// thread can also use another model of the same provider that is not cheaper than the fallback.
 fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     let joining = after.fallback.as_deref().map_or(Direction::Neutral, |new| compare_with_set(new, before));
     let leaving = before.fallback.as_deref().map_or(Direction::Neutral, |old| compare_with_set(old, after));

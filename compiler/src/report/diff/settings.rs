@@ -19,7 +19,8 @@ use crate::semantics::risk::{Policy, RiskTable};
 use crate::world::ItemKind;
 
 const RISKS: &str = "agent/capability_risk";
-/// The settings file of the agent system, which plans do not contain.
+/// The settings file `agent/agent`, with settings of the agent system such as approvals and signing. Plans do not
+/// contain it.
 const AGENT: &str = "agent/agent";
 
 pub fn compare_settings(trees: &DiffSides<'_>) -> Vec<PlanChange> {
@@ -90,9 +91,10 @@ fn collect(path: String, node: &Node, found: &mut BTreeMap<String, (Value, Node)
     }
 }
 
-/// Returns the direction in which the change of one value changes what a run may do. `name` is the id of the settings
-/// file, and `path` the dotted path of the value in it. Changes in the files of hooks, models and risks are neutral
-/// here, because their effects are compared elsewhere; the same applies to the default limits in `agent/resilience`.
+/// Returns the direction of the change of one setting: whether a run may do more or less than before. `name` is the id
+/// of the settings file, and `path` the dotted path of the value in it. Changes in the files of hooks, models and risks
+/// are neutral here, because their effects are compared elsewhere; the same applies to the default limits in
+/// `agent/resilience`.
 fn setting_direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Value>) -> Direction {
     let bound = || match (before.and_then(Value::as_f64), after.and_then(Value::as_f64)) {
         (Some(was), Some(is)) => Direction::of_bound(&was, &is),
@@ -203,8 +205,8 @@ fn find_acknowledgment(items: &Items<'_>, compilation: &Compilation, tier: &str)
 }
 
 /// Returns the direction of the change of the approval rules, for calls that both plans allow. The patterns of both
-/// tables and the grants divide the capabilities into regions; the rules are evaluated for one capability of each
-/// region.
+/// risk tables and of all grants divide the capabilities into regions. Within a region, the approval rules are the same
+/// for every capability, so the rules of both plans are compared for one capability of each region.
 fn compare_strictness<'p>(before: &'p Plan, after: &'p Plan) -> Direction {
     let built_in = RiskTable::default();
     let read = |plan: &'p Plan| plan.settings.risk().map(|table| table.unwrap_or(&built_in));

@@ -59,7 +59,9 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     changes
 }
 
-/// Compares the settings of MCP servers with the tools that both plans reach: a difference refuses every call.
+/// Compares, on each side, the settings of MCP servers with the tool files of these servers. If they differ, a run
+/// refuses every call of the tools. Reports each server whose calls are refused on only one side, or for another reason
+/// than before.
 fn compare_servers<'t>(trees: &DiffSides<'_>, tools: impl Iterator<Item = &'t ItemId>) -> Vec<PlanChange> {
     let is_of_server = |items: &Items<'_>, id: &ItemId| {
         items.tool(id).is_some_and(|tool| matches!(tool.spec.kind, ToolKind::Mcp { .. }))
@@ -284,7 +286,8 @@ fn list(value: Option<&Value>) -> Option<&Vec<Value>> {
     value.and_then(Value::as_array)
 }
 
-/// Compares two lists of allowed values. Returns narrowed if `outer` contains every value of `inner`, else widened.
+/// Returns the direction of a change from `outer` to `inner`, two lists of allowed values: narrowed if `outer` contains
+/// every value of `inner`, else widened.
 fn compare_lists(inner: &[Value], outer: &[Value]) -> Direction {
     if inner.iter().all(|value| outer.contains(value)) { Direction::Narrowed } else { Direction::Widened }
 }

@@ -10,14 +10,16 @@ use crate::plan::{FieldType, InterfaceField};
 use crate::semantics::condition::ComparedLiterals;
 use crate::semantics::value::are_equal;
 
-/// Maximum number of substrings or elements of one input whose combinations are distinguished.
+/// Maximum number of substrings or elements that conditions look for in one input. If there are more, the cells of the
+/// input do not decide these conditions.
 const MAX_PARTS: usize = 6;
 /// A character that occurs in no substring that a condition compares with; it separates such substrings in an example
 /// value.
 pub const SEPARATOR: &str = "\u{1}";
 
-/// A set of combinations of input values, as one set per dimension: for each input the indexes of its cells, then for
-/// each predicate the results it may have (0 is false, 1 is true).
+/// A set of combinations of input values. The first elements belong to the inputs: each holds the indexes of the
+/// possible cells of one input. The further elements belong to the predicates: each holds the possible results of one
+/// predicate (0 is false, 1 is true).
 pub type CellBox = Vec<BTreeSet<usize>>;
 
 /// The literals that the conditions of a directive compare an input with.
@@ -42,8 +44,8 @@ pub struct Partition {
 enum ValueSet {
     Absent,
     Point(Value),
-    /// The values between two neighboring values that conditions name. Only an input that is compared by order has such
-    /// cells. `None` means no bound on that side.
+    /// The values between two neighboring values that conditions name; `None` means that the cell has no lower or no
+    /// upper bound. Only numbers, and texts that a condition compares by order (`<`, `>=`), have these cells.
     Between(Option<Value>, Option<Value>),
     /// All values that no condition names exactly and that contain the same parts (substrings, elements or keys). Each
     /// entry is true if the values contain the part with the same index in `parts`.
@@ -212,7 +214,7 @@ fn other_cells(name: &str, field: &InterfaceField, points: &[Value], parts: &[Va
     cells
 }
 
-/// Returns for each part whether a value contains the part.
+/// Returns for each part (a substring, element or key) whether a value contains it.
 fn contained(parts: &[Value], value: &Value) -> Vec<bool> {
     let contains = |part: &Value| match value {
         Value::String(text) => part.as_str().is_some_and(|part| text.contains(part)),
@@ -286,9 +288,9 @@ impl Partition {
         })
     }
 
-    /// Returns a condition that describes the chosen cells, without the cell for an absent input, and true if the
-    /// condition also holds for an absent input. With `may_exclude`, the condition of an input with a list of possible
-    /// values may name the values that are not chosen, if they are fewer than the chosen values.
+    /// Returns a condition that describes the chosen cells except the cell for an absent input. Also returns true if
+    /// the condition holds for an absent input too. For an input with a list of possible values, the condition excludes
+    /// the values that are not chosen if `may_exclude` is true and these values are fewer than the chosen ones.
     fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
         let points = |is_in: bool| -> Vec<&Value> {
             let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {
@@ -351,9 +353,10 @@ impl Partition {
         matches!(self.cells.get(n), Some((ValueSet::Point(_) | ValueSet::Between(..), _)))
     }
 
-    /// Describes the chosen cells by the parts (substrings, elements or keys) that their values contain, as the text of
-    /// a condition. `inside` are the exact values for which the condition must be true, `outside` the exact values for
-    /// which it must be false. The second value is true if the condition is also true where the input is absent.
+    /// Describes the chosen cells as the text of a condition on the parts (substrings, elements or keys) that their
+    /// values contain. `inside` are the exact values for which the condition must be true, `outside` the exact values
+    /// for which it must be false. The second returned value is true if the condition is also true where the input is
+    /// absent.
     fn describe_parts(&self, chosen: &BTreeSet<usize>, inside: &[&Value], outside: &[&Value]) -> (String, bool) {
         let signatures = self.cells.iter().enumerate().filter(|(n, _)| chosen.contains(n));
         let mut terms: Vec<Vec<Option<bool>>> = signatures

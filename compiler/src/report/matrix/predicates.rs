@@ -16,7 +16,7 @@ use crate::semantics::facts::Facts;
 
 /// Maximum number of values that are tried for one input.
 const MAX_CANDIDATES: usize = 120;
-/// Maximum number of combinations of values that are tried for one component.
+/// Maximum number of combinations of values that are tried for the inputs of one component.
 const MAX_TRIES: usize = 20_000;
 /// Maximum number of predicates of one component.
 const MAX_PREDICATES: usize = 8;
@@ -83,7 +83,8 @@ pub struct SplitInputs<'f> {
 }
 
 impl SplitInputs<'_> {
-    /// Finds the components and their states. If a component has too many states, fails with their number.
+    /// Finds the components and their states. If a component has too many states, the error is the number of its
+    /// states.
     pub fn components(&self) -> Result<Vec<Component>, usize> {
         let mut groups: Vec<BTreeSet<usize>> = (0..self.names.len()).map(|at| BTreeSet::from([at])).collect();
         for predicate in &self.predicates {
@@ -134,7 +135,8 @@ impl SplitInputs<'_> {
         Ok(component)
     }
 
-    /// Returns values of an input: one for each cell, then values at which predicates can change.
+    /// Returns values to try for an input: one for each cell of the input (`cells.rs`), then values at which the result
+    /// of a predicate can change.
     fn candidates(&self, input: usize, component: &Component) -> Vec<Value> {
         let (Some(partition), Some(field)) = (self.partitions.get(input), self.fields.get(input)) else {
             return Vec::new();
@@ -165,9 +167,9 @@ impl SplitInputs<'_> {
         values
     }
 
-    /// Restricts the box `into` to a state of a component: to the cell of each input, and to the result of each
-    /// predicate. If the cell of every input holds a single value, the box is not restricted to results of predicates,
-    /// because these values already determine the results.
+    /// Restricts `into` to one state of a component: the cell of each input, and the result of each predicate. If the
+    /// cell of every input holds a single value, the results of predicates are not restricted, because these values
+    /// already determine them.
     fn boxed(&self, component: &Component, state: &[usize], into: &mut CellBox) {
         let is_single = component
             .inputs
@@ -205,9 +207,9 @@ impl SplitInputs<'_> {
         combined
     }
 
-    /// Returns boxes that together contain every state for which no values of the inputs were found. The result omits a
-    /// state if each of its input cells holds a single value: these values were tried and determine the results of all
-    /// predicates, so the inputs cannot lead to any other results.
+    /// Returns boxes that together contain every state for which no values of the inputs were found. A state is omitted
+    /// if each of its input cells holds a single value. These values were tried, and they led to another state, so no
+    /// values lead to the omitted state.
     pub fn unexamined(&self, components: &[Component]) -> Vec<CellBox> {
         let mut boxes = Vec::new();
         for component in components.iter().filter(|component| !component.predicates.is_empty()) {
@@ -257,8 +259,8 @@ impl Component {
 }
 
 impl Predicate {
-    /// Returns values of the input at which the result of the predicate can change. The caller tries each value, so
-    /// values without such a change do no harm. `cells` are the values that represent the input's cells.
+    /// Returns values of the input at which the result of the predicate may change. The caller tries each value, so a
+    /// value at which the result does not change is harmless. `cells` are the values that represent the input's cells.
     fn candidates(&self, input: &str, kind: FieldType, cells: &[Value]) -> Vec<Value> {
         let literals: Vec<&Value> = self.atom.literals();
         let mut values: Vec<Value> = literals.iter().map(|value| (*value).clone()).collect();
@@ -322,8 +324,8 @@ impl Predicate {
     }
 }
 
-/// Returns numbers near which arithmetic over these literals can change its result: sums, differences, products and
-/// quotients of two literals, the values in `cells`, and the neighbors of all of them.
+/// Returns numbers at which a condition with arithmetic over these literals may change its result: the sums,
+/// differences, products and quotients of two literals, the values in `cells`, and the neighbors of all these numbers.
 fn numbers_near(literals: &[&Value], cells: &[Value]) -> Vec<Value> {
     let mut own: Vec<f64> = literals.iter().filter_map(|value| value.as_f64()).collect();
     own.extend([0.0, 1.0]);

@@ -1,4 +1,5 @@
-//! Renders a comparison of two plans: lines with a tone for a terminal, Markdown for a pull request.
+//! Renders a comparison of two plans: lines with a tone (such as wider or narrower) for a terminal, Markdown for a pull
+//! request.
 
 use std::fmt::Write as _;
 
@@ -114,7 +115,8 @@ fn is_as_long(part: &PartChange) -> bool {
     part.before == part.after
 }
 
-/// Lists the parts whose text changed while their token count stayed the same, each once with all of its locations.
+/// Lists the parts of the prompt whose text changed but whose token count did not. A part with several locations is
+/// listed once, with all locations.
 fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange, String)> {
     let mut all: Vec<(&PartChange, Vec<&str>)> = Vec::new();
     for part in diff.parts.iter().filter(|part| is_as_long(part)) {

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::svg::{self, escape_xml as escape};
 use crate::item_graph::{DetailLevel, ItemEdge, ItemGraph, ItemNode};
 
-/// Renders the page.
+/// Renders the HTML page of an item graph. `detail` is the level of detail of the drawing.
 pub fn render(graph: &ItemGraph, detail: DetailLevel, title: &str) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'nonce-search'\">\n<title>{0} · graph</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<header><h1>{0}</h1><p>{1} items, {2} relations</p></header>\n",

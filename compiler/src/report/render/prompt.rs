@@ -49,7 +49,7 @@ struct Part {
     labels: Vec<LineLabel>,
 }
 
-/// The label in the margin that applies from `offset` on: a byte offset in the text of the part.
+/// A label in the margin. The label applies to the text of its part from the byte offset `offset` on.
 struct LineLabel {
     offset: usize,
     /// Lines of the label in the margin: `FILE:LINE` if the place is known, then the name of the part.

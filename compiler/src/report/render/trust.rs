@@ -51,8 +51,8 @@ impl From<&ToolSandbox> for SandboxReport {
     }
 }
 
-/// Describes what a hook may start or raise, and whether that needs trust. `None` if no run evaluates the hook, or if
-/// the hook starts and raises nothing.
+/// Describes what a hook may start, raise or grant, and whether that needs trust. `None` if no run evaluates the hook,
+/// or if the hook starts, raises and grants nothing.
 pub fn describe_starts(hook: &PlannedHook) -> Option<String> {
     if !hook.is_live() {
         return None;

@@ -27,8 +27,9 @@ impl Backoff {
     }
 }
 
-/// Returns the delay in milliseconds that the response requests in `retry-after-ms` or `retry-after`; `None` without a
-/// readable header. `now_ms` is the current time; without it, the `date` header of the response is used.
+/// Returns the delay in milliseconds that the response requests in the header `retry-after-ms` or `retry-after`; `None`
+/// without a readable header. A date in `retry-after` is compared with the current time `now_ms`, or with the `date`
+/// header of the response if `now_ms` is `None`.
 pub(super) fn requested_delay_ms(failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
     if let Some(ms) = failure.header("retry-after-ms").and_then(|text| round_up(text, 0)) {
         return Some(ms);

@@ -52,8 +52,8 @@ impl ClassifyTable {
         &TABLE
     }
 
-    /// Reads the content of `error_classification.yaml`. `backoff` is the default for rules without their own: the
-    /// `retry` of `resilience.yaml`.
+    /// Reads the content of `error_classification.yaml`. `backoff` applies to each rule that declares no backoff; it is
+    /// the section `retry` of `resilience.yaml`.
     ///
     /// # Errors
     /// The table has an unknown key or category, an invalid condition, or a number out of range.

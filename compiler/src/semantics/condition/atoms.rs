@@ -9,19 +9,19 @@ use serde_json::Value;
 use super::{Comparison, CompiledNode, Condition};
 
 impl Condition {
-    /// Returns the parts that `all`, `any` and `not` combine, in order.
+    /// Returns the atoms of the condition, in order: the parts that `all`, `any` and `not` combine.
     pub fn atoms(&self) -> Vec<Self> {
         let mut nodes = Vec::new();
         collect_atoms(&self.root, &mut nodes);
         nodes.into_iter().map(|node| Self::of(node.clone())).collect()
     }
 
-    /// Returns the one-line form, in which each path is written as `name` returns it.
+    /// Returns the condition in its one-line form. `name` returns the text of a path.
     pub fn text(&self, name: &dyn Fn(&Path) -> String) -> String {
         NodeText { node: &self.root, name }.to_string()
     }
 
-    /// Returns every literal, in order.
+    /// Returns every literal of the condition, in order.
     pub fn literals(&self) -> Vec<&Value> {
         let mut literals = Vec::new();
         visit_nodes(&self.root, &mut |node| {

@@ -81,7 +81,8 @@ impl Compiler<'_> {
         CompiledNode::Compare { op, left: Box::new(self.value(left)), right: Box::new(self.value(right)) }
     }
 
-    /// Reports a comparison by order of two known types that have no order. Returns `op` in any case.
+    /// Reports a comparison by order (`<`, `>=`) of two values whose types are known and have no order. Returns `op` in
+    /// any case.
     fn check_order(&mut self, whole: &Expr, op: Comparison, left: &Expr, right: &Expr) -> Comparison {
         if let (Some(a), Some(b)) = (self.known_type(left), self.known_type(right)) {
             let comparable = (a.is_numeric() && b.is_numeric()) || (a == Type::String && b == Type::String);

@@ -23,7 +23,8 @@ pub enum Domain {
 /// unknown.
 const MAX_COMBINATIONS: usize = 4096;
 
-/// The number of evaluations that may still be made to refine unknown verdicts; several conditions can share it.
+/// The number of evaluations that may still be made in order to decide unknown verdicts. Several conditions can share
+/// this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fuel(usize);
 
@@ -34,17 +35,18 @@ impl Default for Fuel {
 }
 
 impl Fuel {
-    /// Returns the fuel of one condition if `among` conditions share the total. The fuel changes only where `among`
-    /// passes a power of two, so that one more condition rarely changes a result. Up to a thousand conditions, the fuel
-    /// suffices for the largest single condition.
+    /// Returns the fuel of one condition if `among` conditions share the total. The fuel changes only when `among`
+    /// exceeds the next power of two, so one more condition rarely changes a result. For up to 1,024 conditions, the
+    /// fuel of each is enough for the maximum number of combinations.
     pub fn share(among: usize) -> Self {
         Self((MAX_COMBINATIONS << 10) / among.next_power_of_two().max(1 << 10))
     }
 }
 
 impl Condition {
-    /// Evaluates like [`Condition::evaluate`], but tries all values of every unknown fact that has a domain. If there
-    /// are too many values, the result stays unknown.
+    /// Evaluates like [`Condition::evaluate`]. If the verdict is unknown, tries all combinations of the possible values
+    /// of the unknown facts; `domain` returns the possible values of a fact. If there are too many combinations, the
+    /// verdict stays unknown.
     pub fn evaluate_over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, fuel: &mut Fuel) -> Verdict {
         let plain = self.evaluate(facts);
         let Verdict::Unknown(_) = plain else { return plain };

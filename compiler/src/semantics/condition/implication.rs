@@ -34,13 +34,13 @@ pub struct PathValues {
 
 /// Maximum number of assignments; beyond it the result is `Unproved`.
 const MAX_ASSIGNMENTS: usize = 1 << 16;
-/// Maximum number of substrings with which comparisons of one path are made. If there are more, the values of the path
-/// are not enumerated: each of these comparisons then counts as true or false independently of the others.
+/// Maximum number of substrings that the comparisons of one path may search for. If there are more, the values of the
+/// path are not enumerated: each of these comparisons then counts as true or false independently of the others.
 const MAX_PARTS: usize = 8;
 /// The largest magnitude up to which every number type distinguishes integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
-/// A character that occurs in no substring that a condition compares with; it separates such substrings in an example
-/// value.
+/// A character that occurs in none of the substrings with which a condition compares. In an example value, it separates
+/// the substrings.
 const SEPARATOR: char = '\u{1}';
 
 /// The structure of a condition, whose atoms are represented by their numbers.
@@ -60,8 +60,9 @@ struct Atom<'n> {
     path: Option<&'n Path>,
 }
 
-/// The combinations of truth values that the atoms of one path can have, each with a value of the path that produces
-/// the combination; `None` means no value.
+/// The combinations of truth values that the atoms of one path can have.
+///
+/// Each row holds a combination and a value of the path that produces it; `None` if the absent path produces it.
 struct Choice {
     path: String,
     atoms: Vec<usize>,
@@ -69,7 +70,8 @@ struct Choice {
 }
 
 impl Condition {
-    /// Checks if one of `others` holds wherever this condition holds.
+    /// Checks if at least one of `others` is true for all facts for which this condition is true. `values` returns the
+    /// values that the fact at a path can have.
     pub fn implies_any(&self, others: &[&Self], values: &dyn Fn(&Path) -> PathValues) -> Implication {
         let mut atoms: Vec<Atom<'_>> = Vec::new();
         let left = lower(&self.root, &mut atoms);
@@ -185,8 +187,8 @@ fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom
     }))
 }
 
-/// Returns the path of a comparison with a literal. `None` if no list of values decides the comparison, such as an
-/// order of texts, or a test for a part of the literal text.
+/// Returns the path of a comparison with a literal. `None` if the values for which the comparison is true cannot be
+/// listed: if texts are compared by order, or if the comparison tests for a part of the literal text.
 fn compared_path(node: &CompiledNode) -> Option<&Path> {
     let (op, path, first, value) = parts_of(node)?;
     let has_text = matches!(value, Value::String(_));
@@ -267,8 +269,8 @@ fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues)
     Some(all.into_iter().map(Some).chain([None]).collect())
 }
 
-/// Evaluates the comparisons of one path (`members` are their indexes in `atoms`) for each candidate value, and returns
-/// each combination of results once, with the first value that produces it.
+/// Evaluates the comparisons of one path for each candidate value of the path. `members` are the indexes of these
+/// comparisons in `atoms`. Returns each combination of results once, with the first value that leads to it.
 fn choice(path: &str, members: &[usize], candidates: Vec<Option<Value>>, atoms: &[Atom<'_>]) -> Choice {
     let mut rows: Vec<(Vec<bool>, Option<Value>)> = Vec::new();
     for value in candidates {

@@ -9,7 +9,8 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Maximum size of a built pattern in bytes. This bounds memory; matching is linear in any case.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
-/// Size that counts for a pattern that has to be built to know its size, in bytes.
+/// Size in bytes that is charged to the budget for a pattern whose estimate exceeds [`MAX_PATTERN_BYTES`]. Only
+/// building such a pattern shows its real size.
 const BUILT_PATTERN_BYTES: usize = 16 << 20;
 /// Maximum size of all patterns of one file, in bytes. The sizes are estimates, which are several times the real sizes.
 const MAX_PATTERNS_BYTES: usize = 256 << 20;

@@ -8,15 +8,15 @@ use super::{Glob, Token};
 /// Maximum number of states to explore before the result is "too complex".
 pub const MAX_STATES: usize = 20_000;
 
-/// Maximum number of steps of one search. A step moves one position of one pattern over one character, so the bound
-/// holds for many patterns as well as for long ones.
+/// Maximum number of steps of one search. A step moves one position of one pattern over one character, so many patterns
+/// need many steps, and so do long patterns.
 pub const MAX_STEPS: usize = 5_000_000;
 
 /// The result of checking that the patterns of parents cover the pattern of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coverage {
     Covered,
-    /// A shortest well-formed capability that the child matches and no parent does.
+    /// A shortest well-formed capability that the pattern of the child matches and no pattern of a parent matches.
     Counterexample(String),
     /// More than [`MAX_STATES`] states or [`MAX_STEPS`] steps; counts as not covered.
     TooComplex,
@@ -75,8 +75,8 @@ const HEADS: [&str; 9] = [
 /// A position in the text of a well-formed capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CapabilityPosition {
-    /// The text so far is the start of an entry of [`HEADS`]; the number is the node of [`TRIE`] to which the text
-    /// leads.
+    /// Inside an entry of [`HEADS`]. The number is the node of [`TRIE`] to which the characters before the position
+    /// lead.
     Head(u32),
     /// After a dot: a segment character must follow.
     SegmentStart,
@@ -233,8 +233,8 @@ impl<'a> InclusionSearch<'a> {
         }
     }
 
-    /// Searches breadth first from the start states of all lists in `included` at once, so that the first witness found
-    /// is a shortest one.
+    /// Searches breadth first from the start states of all lists in `included` at once, so that the first capability
+    /// found is a shortest one.
     fn run(mut self) -> Witness {
         for (group, globs) in self.included.iter().enumerate() {
             let state = SearchState {
@@ -321,8 +321,8 @@ fn state_key(state: &SearchState) -> Vec<u32> {
     key
 }
 
-/// Returns characters that represent all others: one for each set of characters that the patterns and the heads of
-/// capabilities ([`HEADS`]) treat alike.
+/// Returns one character for each set of characters that the patterns and the heads of capabilities ([`HEADS`]) do not
+/// distinguish. A search need only try these characters.
 fn representatives<'g>(globs: impl Iterator<Item = &'g Glob>) -> Vec<char> {
     let mut classes: Vec<&Token> = Vec::new();
     let mut spelled: Vec<char> = HEADS.iter().flat_map(|head| head.chars()).collect();

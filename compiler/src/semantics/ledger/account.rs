@@ -35,7 +35,8 @@ pub struct Account {
 #[serde(rename_all = "snake_case")]
 pub enum AccountStatus {
     Open,
-    /// The thread waits for an approval and has a parent. The rest of its reservation is free again until it continues.
+    /// The thread waits for an approval and has a parent. Until the thread continues, its parent can use the part of
+    /// its reservation that is not spent.
     Suspended,
     /// The thread has ended, but has live children.
     Draining,
@@ -126,8 +127,9 @@ impl Account {
             .fold(self.spent.saturating_add(self.children_hold), |sum, worst| sum.saturating_add(*worst))
     }
 
-    /// Returns the part of the parent's amount that the account occupies: the reservation, or the used amount if that
-    /// is higher. While its thread is suspended and after its end, an account occupies the used amount.
+    /// Returns the part of the parent's amount that the account occupies: the higher one of the reservation and the
+    /// used amount. While the thread of the account is suspended, and after the thread has ended, only the used amount
+    /// counts.
     pub fn occupied(&self) -> Nanos {
         match self.status {
             AccountStatus::Open => self.reserved.max(self.used()),

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::keywords::{Shape, shape_of};
 
-/// Converts a schema of draft 4, 6, 7 or 2019-09 to 2020-12, and drops `$schema`. A schema of 2020-12 is unchanged.
+/// Converts a schema of draft 4, 6, 7 or 2019-09 to 2020-12, and removes `$schema`. Nothing else changes in a schema of
+/// 2020-12.
 pub fn upgrade_schema(schema: &mut Value) {
     if let Some(map) = schema.as_object_mut() {
         map.shift_remove("$schema");

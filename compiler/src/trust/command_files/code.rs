@@ -1,16 +1,17 @@
-//! Code in the arguments of a command that can start programs, in languages other than a shell's. The files that such
-//! code runs cannot be read from its text.
+//! Detection of code in the arguments of a command that can start programs and is not written in the language of a
+//! shell (`awk`, `gdb` and others). The names of the files that this code runs cannot be determined from its text.
 
 use super::{EXPANSION, INTERPRETERS, READERS, SHELLS, VALUE_START, name_of, reads_shell_text};
 
 /// Programs whose code is searched for the ways in which `awk` starts a program.
 const AWKS: [&str; 3] = ["awk", "gawk", "mawk"];
-/// Editors, debuggers and macro processors, whose commands can start programs. Names are without digits at the end.
+/// Names of editors, debuggers and macro processors, whose commands can start programs. As in the result of
+/// [`name_of`], digits at the end are left out: `m` stands for `m4`.
 const COMMAND_READERS: [&str; 18] = [
     "dc", "ed", "emacs", "ex", "expect", "gdb", "gnuplot", "irb", "lldb", "m", "nvim", "octave", "R", "red", "rvim",
     "vi", "view", "vim",
 ];
-/// Names of functions and directives that start a program.
+/// Names of functions and commands, in the languages of several programs, that start another program.
 const STARTERS: [&str; 12] = [
     "call_external",
     "esyscmd",
@@ -58,7 +59,7 @@ const SEARCH_VARIABLES: [&str; 29] = [
     "VISUAL",
 ];
 
-/// Returns the value of an assignment to a variable from which programs are started or loaded.
+/// Returns the value that the word assigns to one of the `SEARCH_VARIABLES`; `None` for any other word.
 pub fn value_of_search_variable(word: &str) -> Option<&str> {
     let (name, value) = word.split_once('=')?;
     SEARCH_VARIABLES.contains(&name.trim_end_matches('+')).then_some(value)
@@ -98,13 +99,15 @@ pub fn starts_programs(words: &[String]) -> bool {
         || (!reads_shell_text(words) && (words.iter().skip(1).any(is_code) || words.windows(2).any(follows_eval)))
 }
 
-/// Returns true for an argument with a character that file names rarely have. The values of placeholders count.
+/// Returns true if an argument contains a character that file names rarely have, also in the filled-in value of a
+/// placeholder.
 fn is_text(argument: &str) -> bool {
     argument.contains(|c: char| c.is_whitespace() || "!;&|<>()$`'\"\\@".contains(c))
 }
 
-/// Returns true if a text names a shell or an interpreter where a command can start, a function that starts programs,
-/// or an exclamation mark with a command, as in an alias of git.
+/// Returns true if a text seems to start a program: the text names a shell or an interpreter at a place where a command
+/// can start, calls a function that starts programs, or contains a command after an exclamation mark, as an alias of
+/// git does.
 fn text_starts_programs(text: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || "_./-+".contains(c);
     let mut rest = text;
@@ -186,7 +189,7 @@ struct SedScript {
     rest: std::collections::VecDeque<char>,
 }
 
-/// The script breaks off, or has an unknown command.
+/// Error for a `sed` script that ends inside a command or contains an unknown command.
 struct UnknownSyntax;
 
 impl SedScript {
@@ -223,7 +226,7 @@ impl SedScript {
         Ok(false)
     }
 
-    /// Returns the next command letter, behind its addresses; `None` at the end.
+    /// Skips the addresses of the next command and returns the letter of the command; `None` at the end of the script.
     fn command(&mut self) -> Result<Option<char>, UnknownSyntax> {
         while let Some(c) = self.rest.pop_front() {
             match c {

@@ -145,8 +145,8 @@ impl Splitter {
         }
     }
 
-    /// Removes the mark of an expansion that adds nothing new: the earlier value of a variable in an assignment to it
-    /// (`PATH=scripts:$PATH`).
+    /// Removes [`EXPANSION`] for the variable `name` from the end of the current word if the word assigns to this
+    /// variable, as in `PATH=scripts:$PATH`. The earlier value of the variable names no new file.
     fn forget_own_value(&mut self, name: &str) {
         let is_assigned = |word: &String| word.strip_prefix(name).is_some_and(|value| value.starts_with(['=', '+']));
         if let Some(word) = self.word.as_mut().filter(|word| is_assigned(word)) {

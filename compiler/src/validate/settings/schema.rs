@@ -1,5 +1,5 @@
 //! The schemas of all settings files as data (`language.md` 1), used by the check and printed in the language
-//! reference. Readers of the settings define what a value does.
+//! reference. A schema does not state the effect of a value: the code that reads the setting defines the effect.
 
 use crate::model::WIRE_FORMATS;
 use crate::plan::Tokenizer;
@@ -178,7 +178,7 @@ const CEILINGS: &[SettingField] = &[
     key("duration_seconds", SettingShape::Integer { least: 1 }, "the longest duration that a file can set"),
 ];
 
-/// Former names of keys: the file, the path of the key, and its current name.
+/// Renamed keys: the file, the path with the former name, and the current name of the key.
 pub const RENAMED_KEYS: [(&str, &str, &str); 1] = [("agent/agent", "approvals.unattended", "headless")];
 
 /// Every settings file, by id.

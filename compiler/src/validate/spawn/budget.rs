@@ -1,5 +1,5 @@
-//! Reservations that can never succeed: a child requests more `spend` than its spawn parent can have left
-//! (`language.md` 11), because of the parent's own limit or the limits of its ancestors.
+//! Checks for reservations that can never succeed: a child requests more `spend` than its spawn parent can ever reserve
+//! for the child (`language.md` 11). The limit of the parent or a limit of one of its ancestors is too low.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -14,15 +14,16 @@ use crate::semantics::money::Nanos;
 /// Maximum depth of spawn chains that the check follows; equal to the default of the limit `depth`.
 const MAX_DEPTH: usize = 5;
 
-/// The maximum spend of a directive along a spawn chain, and the spawn that bounds it.
+/// The most that a directive can spend; `above` is the spawn whose parent bounds the amount, `None` if the directive's
+/// own limit bounds it.
 #[derive(Clone, Copy)]
 struct Budget<'n> {
     spend: Nanos,
     above: Option<(usize, &'n SpawnEdge)>,
 }
 
-/// Reports spawns that the available money never covers. Returns the maximum spend of each directive along the spawn
-/// chains that lead to the directive; `None` if the maximum is unknown.
+/// Reports spawns that the available money never covers. Returns the most that each directive can spend under its own
+/// limit and the limits of the directives that spawn it; `None` if this amount is unknown.
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nanos>> {
     let requested: Vec<Option<(Nanos, Span)>> =
         graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();
@@ -81,18 +82,18 @@ fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// Returns the lowest spend that the child requests over all routes, with its span; `None` if the child requests no
-/// amount on some route and gets the remaining amount there.
+/// Returns the lowest spend that the child requests on any of its routes, with its span. `None` if the child requests
+/// no amount on a route, because the child then gets the remaining amount.
 pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)> {
     let requested: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();
     requested?.into_iter().min_by_key(|(requested, _)| *requested)
 }
 
-/// Returns the most that a thread with the limit `spend` can reserve for a child. `None` for a call of the thread tool,
-/// which may request less than the child's own limit. A hook can pass on the whole amount, because the hook may run
-/// when the thread needs no further turn. Other calls, and calls that a grant allows, leave the amount that the thread
-/// keeps for its own last turn.
+/// Returns the most that a thread with the limit `spend` can reserve for a child. A child of a hook can get the whole
+/// amount, because the hook may run when the thread needs no further turn. A child of a body call or a grant can get
+/// the amount minus the part that the thread keeps for its own last turn. `None` for a call of the thread tool: this
+/// call may request less than the child's own limit, so that no amount is certain.
 fn max_child_spend(link: &SpawnRoute, start: &SpawnEdge, spend: Nanos) -> Option<Nanos> {
     match &start.by {
         SpawnSource::Body { free: true } => None,

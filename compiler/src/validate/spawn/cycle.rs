@@ -1,4 +1,4 @@
-//! Spawn cycles: directives that spawn each other by name, without an explicit depth limit.
+//! Reports spawn cycles: directives that spawn each other by name, none of which sets the limit `depth` or `spawns`.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -10,8 +10,8 @@ use rye_grammar::Span;
 use super::graph::SpawnGraph;
 use crate::diagnostics::{Diagnostics, SpawnError};
 
-/// Returns a number for each directive, by its index: directives have the same number exactly if they are part of the
-/// same cycle.
+/// Returns a number for each directive, by the index of the directive. Two directives have equal numbers exactly if
+/// they belong to one cycle.
 pub fn component_of(graph: &SpawnGraph<'_>) -> Vec<usize> {
     let mut components: Vec<usize> = (0..graph.nodes.len()).collect();
     for members in kosaraju_scc(&certain_edges(graph)) {

@@ -1,5 +1,5 @@
-//! Depth over the spawn graph: a directive names a child, but an explicit `depth` of an ancestor allows no child at
-//! that depth (`language.md` 11).
+//! Checks of `depth` limits along the spawn graph. Reports a directive that names a child although the explicit `depth`
+//! of one of its ancestors allows no child so far below the ancestor (`language.md` 11).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The spawn graph for traversal: directives by index, in the order of their ids.
+//! The spawn graph in the form that searches need: each directive has an index, in the order of the ids.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -30,8 +30,9 @@ pub struct SpawnGraphEdge<'n> {
     pub child: Option<usize>,
 }
 
-/// Returns the directives that are spawned and spawn none themselves. The elements of `several` hold different
-/// directives, in the order of the ids; `elsewhere` looks up a directive that no element holds.
+/// Returns the routes of the directives that other directives spawn and that spawn no directives themselves. Each
+/// element of `several` holds a range of directives, in the order of the ids. `elsewhere` looks up a directive that no
+/// element holds.
 pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<SpawnRoute>>>) -> SpawnRoutes {
     let starting: HashSet<&ItemId> = several.iter().flat_map(|s| s.starting.keys()).collect();
     let others: Vec<(&ItemId, &SpawnRoutes)> =
@@ -47,7 +48,8 @@ pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Ve
 }
 
 impl<'n> SpawnGraph<'n> {
-    /// Builds the graph; `leaves` are the directives that spawn none.
+    /// Builds the graph of the directives in `several`, which spawn others, and in `leaves`, which are spawned and
+    /// spawn none themselves.
     pub fn new(several: &[&'n Spawns], leaves: &'n SpawnRoutes) -> Self {
         let mut all: Vec<(&ItemId, &[Rc<SpawnRoute>])> =
             several.iter().flat_map(|s| &s.starting).chain(leaves).map(|(id, links)| (id, links.as_slice())).collect();

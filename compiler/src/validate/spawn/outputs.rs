@@ -1,5 +1,6 @@
-//! Outputs of children that a body reads: `result.outputs.url`, `${outputs.url}`, `outputs["url"]`. Checked only if
-//! every child is named, so that no other directive could return the output.
+//! Checks that the outputs of children that a body reads exist: `result.outputs.url`, `${outputs.url}`,
+//! `outputs["url"]`. The outputs are checked only if the body names every child, because an unnamed child could return
+//! any output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -59,8 +60,9 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Returns every output of a child that the body of the route's directive reads, with its span. Empty if the text of
-/// the body differs from the text in the file, because the spans in the file are then unknown.
+/// Returns the name and the span of every output of a child that the body of a directive reads. `link` is a route of
+/// the directive. Returns nothing if the text of the body differs from the text in the file, because the spans in the
+/// file are then unknown.
 fn read_outputs(link: &SpawnRoute) -> Vec<(String, Span)> {
     let (Some(leaf), Some(read)) = (link.chain.last(), OUTPUT_READ.as_ref()) else { return Vec::new() };
     let body = &leaf.body;

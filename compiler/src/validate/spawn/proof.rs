@@ -1,5 +1,5 @@
-//! Proof that a child's grants are within its parent's: reports grants of a spawned directive that would be refused
-//! because its spawn parent lacks them (`language.md` 7 and 9), and spawns that a limit of 0 refuses.
+//! Checks that the grants of a spawned directive are within the grants of its spawn parent (`language.md` 7 and 9).
+//! Reports each grant that would be refused because the parent lacks it. Also reports spawns that a limit of 0 refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -19,7 +19,8 @@ type PermissionsKey<'n> = (Span, Span, &'n [String]);
 /// A grant of the child outside of the parent's grants, and an example capability; `None` if there is no such grant.
 type Excess = Option<(Span, String)>;
 
-/// Checks every edge; reports one example per spawn, even if several routes fail.
+/// Checks that the child of every edge can be spawned and that its grants lie within those of the parent. Reports each
+/// spawn at most once, even if several routes violate the rule.
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     let mut proved: BTreeMap<PermissionsKey<'_>, Excess> = BTreeMap::new();
     let mut reported: BTreeSet<Span> = BTreeSet::new();

@@ -13,9 +13,9 @@ use super::{SpawnRoute, SpawnSource};
 use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::money::Nanos;
 
-/// Checks the children that each directive certainly starts: their number and their total `spend` against the parent's
-/// limits, and each child's own limits against the parent's limits. `budgets` holds the maximum spend of each
-/// directive; the spawns that lead to a directive bound its spend.
+/// Checks the children that each directive certainly starts. Compares their number and their total `spend` with the
+/// limits of the parent, and the own limits of each child with the limits of the parent. `budgets` holds the most that
+/// each directive can spend under the limits of its possible spawn chains.
 pub fn check(graph: &SpawnGraph<'_>, budgets: &[Option<Nanos>], found: &mut Diagnostics) {
     let mut reported: BTreeSet<(Span, &'static str)> = BTreeSet::new();
     for (node, budget) in graph.nodes.iter().zip(budgets) {

@@ -16,8 +16,8 @@ use crate::event::{HookEvaluation, HookOutcome, HookVerdict, InputExpansion};
 use crate::machine::HookRun;
 use crate::store::{Disk, StoreError, sources};
 
-/// The name, in place of a hook's id, under which the transcript lists a problem of an expansion among the evaluated
-/// hooks.
+/// The id under which the transcript lists a problem of an expansion. Problems of expansions are listed among the
+/// evaluated hooks, and this id stands in place of a hook's id.
 const EXPANSION: &str = "expansion";
 
 /// Expands the call of a skill or a prompt template in a message that the `input` hooks pass on. Returns the answer of

@@ -60,7 +60,8 @@ impl EmbeddedDriver {
         raised.is_none() && settle.iter().all(is_free) && self.has_client()
     }
 
-    /// Returns true if calls come from a client. Connects the provider, which the next effect needs anyway.
+    /// Returns true if the calls of this thread come from an MCP client instead of a model. Connects the provider to
+    /// find out; the next effect needs the connection anyway.
     fn has_client(&self) -> bool {
         let provider = self.connection(false).as_ref();
         provider.is_ok_and(|provider| provider.serves_client(self.plan.directive.as_str()))
@@ -109,9 +110,10 @@ impl EmbeddedDriver {
         Ok(())
     }
 
-    /// Commits the end of the thread: books open settlements, writes the end status, and closes the account, which stays
-    /// draining while children live. The account of a suspended root or of a closed session stays open. A continuation
-    /// gets its row and account in the same commit, so that after a crash one of the two threads can be resumed.
+    /// Commits the end of the thread: books open settlements, writes the end status, and closes the account, which
+    /// stays draining while children live. The account of a suspended root or of a closed session stays open. A
+    /// continuation gets its row and account in the same commit, so that after a crash one of the two threads can be
+    /// resumed.
     pub(super) async fn finish(
         &self,
         settle: &[Settled],
@@ -149,9 +151,9 @@ impl EmbeddedDriver {
     }
 
     /// Returns the changes that close this thread's account and create the row and account of its continuation. The
-    /// continuation takes over the rest of the reservation from the ledger, which also counts descendants that the
-    /// transcript of this thread does not record. The reservation is handed over and not released, because a parent
-    /// that has ended could not reserve the money again.
+    /// account of the continuation gets the rest of the reservation, computed from the ledger: the ledger also counts
+    /// descendants that the transcript of this thread does not record. The reservation is handed over and not released,
+    /// because a parent that has ended could not reserve the money again.
     async fn continuation(
         &self,
         next: &ThreadId,
@@ -181,8 +183,9 @@ impl EmbeddedDriver {
         Ok(vec![vec![Change::Ledger(LedgerStep::hand_off(&self.id, next, most)), put]])
     }
 
-    /// Returns the spend limit of the plan with which a session continues, in nano-dollars. The continuation gets no
-    /// more, so that its transcript states the amount of its account.
+    /// Returns the spend limit of the plan with which a session continues, in nano-dollars. The account of the
+    /// continuation gets at most this amount, so that the limit in the transcript of the continuation is the amount of
+    /// the account.
     async fn spend_limit_of(&self, plan_id: String) -> Result<u64, DriveError> {
         let engine = Arc::clone(&self.engine);
         blocking(move || {

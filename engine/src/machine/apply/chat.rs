@@ -211,7 +211,8 @@ pub(super) fn set_successor(state: &mut ThreadState, change: impl FnOnce(&mut Su
     }
 }
 
-/// Moves the waiting messages to `held`, because their process has ended, and reopens a closed session.
+/// Prepares a chat whose process has ended for the next process. Moves the waiting messages to `held`, reopens a closed
+/// session, and drops the pending commands and the pending change of the session.
 pub(super) fn hold_queues(state: &mut ThreadState) {
     if state.ended.as_ref().is_some_and(|ended| ended.status != Status::Idle) {
         return;

@@ -76,9 +76,12 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
     }
 }
 
-/// Returns the outcome of the `after_step` hooks, adapted to the finished turn. After an accepted return, the outcome
-/// is `Accepted` if the hooks pass, continue or retry: only `terminate` can change the end. After a reply without
-/// calls, the outcome is `Text` if the hooks pass or continue. Otherwise the outcome stays unchanged.
+/// Converts the outcome of the `after_step` hooks to the outcome of the finished turn.
+///
+/// - If the turn returned a result that was accepted, the outcomes `Pass`, `Continue` and `Retry` become `Accepted`:
+///   only `Terminate` can still change the end.
+/// - If the reply has no calls, the outcomes `Pass` and `Continue` become `Text`.
+/// - Any other outcome stays unchanged.
 fn after_step(state: &ThreadState, outcome: Outcome) -> Outcome {
     let continues = matches!(outcome, Outcome::Pass | Outcome::Continue);
     if state.returned.is_some() && (continues || outcome == Outcome::Retry) {
@@ -148,9 +151,9 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
     outcome_of(&run.answer)
 }
 
-/// Returns true if a handoff lets the thread continue its work although a limit is reached. The continuation inherits
-/// the limits, so most limits would stop it at once. The exception is money that does not pay for the next model call:
-/// it can still pay for a shorter prompt.
+/// Returns true if a handoff is useful at the reached limit. The continuation inherits the limits, so most limits would
+/// stop it at once. The exception is a spend limit that does not pay for the next model call: the rest can still pay
+/// for a call with the shorter prompt of the continuation.
 fn can_hand_off_at_limit(state: &ThreadState) -> bool {
     state.cost.turns > 0 && state.limit.as_ref().is_some_and(|hit| hit.at == Node::Model)
 }
@@ -178,8 +181,8 @@ fn deny_replies(state: &mut ThreadState) {
     state.conversation.denied = state.conversation.messages.len();
 }
 
-/// Stops the thread. If a `terminate` at a limit or an error has neither status nor message, the limit or the error
-/// determines them.
+/// Stops the thread if a hook terminated it. A `terminate` with neither status nor message changes nothing at a limit
+/// or an error, because the limit or the error determines the status and the message.
 fn stop_at_point(state: &mut ThreadState, run: &HookPointRun) {
     let HookOutcome::Terminate { status, error } = &run.answer else { return };
     let silent = status.is_none() && error.is_none();

@@ -57,7 +57,8 @@ pub(super) fn queue_observations(state: &mut ThreadState, event: &Event) {
     }
 }
 
-/// Returns the event's own fields. For the points around a tool, also the call and the size of its result.
+/// Returns the event's own fields. At the hook points before and after a tool runs, also the call and the size of its
+/// result.
 fn fields(state: &ThreadState, point: HookPoint, body: &EventBody) -> Map<String, Value> {
     let mut facts = match serde_json::to_value(body) {
         Ok(Value::Object(map)) => map,

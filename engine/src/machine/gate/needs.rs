@@ -5,8 +5,9 @@ use rye_compiler::plan::Grant;
 use rye_compiler::semantics::capability::pattern_matches;
 pub(crate) use rye_compiler::semantics::needs::{is_folder_inside, is_host_inside};
 
-/// Returns the values of `field` in the thread's own matching grants. A value is kept only if every ancestor has a
-/// matching grant with a value that encloses it.
+/// Returns the folders or hosts (the values of `field`) that the spawn chain grants to a call with this capability. The
+/// values come from the thread's own grants whose pattern matches the capability. A value is kept only if every
+/// ancestor has a grant that matches the capability and has a value that encloses the kept value.
 pub(super) fn granted_items(
     chain: &[Vec<Grant>],
     capability: &str,
@@ -26,9 +27,9 @@ pub(super) fn granted_items(
     list
 }
 
-/// Returns the folders that bound the writes of a file tool. For each thread of the spawn chain, the result holds the
-/// folders of its grants that match `capability`, unless one of these grants names no folder. A written path must lie
-/// in a folder of every list.
+/// Returns the folders that bound the writes of a file tool: one list for each thread of the spawn chain that bounds
+/// them. The list of a thread holds the folders of all its grants that match `capability`. If one of these grants names
+/// no folder, the thread does not bound the writes and has no list. A written path must lie in a folder of every list.
 pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     let bound = |set: &Vec<Grant>| {
         let matches = |grant: &&Grant| pattern_matches(&grant.pattern, capability);

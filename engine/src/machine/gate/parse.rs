@@ -45,8 +45,8 @@ pub(super) fn parse_call(plan: &Plan, tool: &PaletteTool, input: &Value) -> Resu
     }
 }
 
-/// Parses a tool call. A call of a tool that the engine itself performs (the start of a child, an operation on the
-/// thread's store) becomes that action.
+/// Parses a tool call. The engine itself does the work of two tools: their calls become the start of a child and an
+/// operation on the thread's store.
 fn parse_tool_call(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<ParsedCall, String> {
     if is_system_tool(plan, &item_id, THREAD_DIRECTIVE) {
         return start::parse_child_start(&parameters).map(|start| ParsedCall::Start { start, by_tool: true });

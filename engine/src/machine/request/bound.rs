@@ -10,7 +10,8 @@ use super::super::state::ThreadState;
 use super::{FOCUS_PROMPT, SUMMARY_PROMPT, edited_messages, system, thread_system, to_turns};
 use crate::message::{ContentBlock, ProviderMessage, SharedMessage};
 
-/// Returns an upper bound on the input tokens of the next request; `summary` adds the prompt for a summary.
+/// Returns an upper bound on the input tokens of the next request. If `summary` is true, the request also contains the
+/// prompt for a summary.
 pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u64 {
     let model = state.model(plan);
     let focus = state.chat.as_ref().and_then(|chat| chat.compaction.as_ref()?.focus.as_deref()).unwrap_or_default();

@@ -46,8 +46,8 @@ pub struct PendingSettlement {
     pub of_fallback: bool,
     /// Nano-dollars reserved for the attempt.
     pub worst_case: u64,
-    /// The bounds, if `usage` does not count the whole call: the stream was cut, or the provider reported no usable
-    /// usage.
+    /// The data that bounds the cost of the call if `usage` does not count the whole call, because the stream was cut
+    /// or the provider reported no usable usage. Otherwise `None`.
     pub unknown: Option<UnknownOutcome>,
 }
 

@@ -154,7 +154,8 @@ impl ThreadState {
         }
     }
 
-    /// Applies a change to the queued message with this id. Removes the message if the change returns false.
+    /// Calls `keep` with the queued message that has this id. `keep` may change the message; if it returns false, the
+    /// message is removed.
     pub(in crate::machine) fn edit_queued(&mut self, id: &str, mut keep: impl FnMut(&mut QueuedMessage) -> bool) {
         let mut edit = |queue: &mut VecDeque<QueuedMessage>| {
             queue.retain_mut(|message| message.id != id || keep(message));
@@ -184,15 +185,16 @@ impl ThreadState {
         current.is_some() && current == continued
     }
 
-    /// Returns true if the message of the current prompt is not delivered yet; it is then the first of the queue. False
-    /// for a prompt that started in the continued thread, because its message is never in the queue.
+    /// Returns true if the message of the current prompt is not delivered yet: the message is then the first one in the
+    /// queue. False for a prompt that started in the continued thread: its message is never in the queue of this
+    /// thread.
     pub fn is_prompt_queued(&self) -> bool {
         let current = self.chat.as_ref().and_then(|chat| chat.current);
         current.is_some_and(|current| !current.is_delivered) && !self.is_prompt_continued()
     }
 
-    /// Returns the text with which a thread continues another one; `None` if the thread continues no other one, or
-    /// after the continued prompt of a chat has ended.
+    /// Returns the message with which this thread continues an earlier thread; `None` if it continues no thread. In a
+    /// chat, also `None` after the continued prompt has ended.
     pub fn continuation_message(&self) -> Option<&str> {
         let message = self.continues.as_ref()?.message.as_deref()?;
         (self.chat.is_none() || self.unstarted_continuation().is_some() || self.is_prompt_continued())

@@ -80,8 +80,8 @@ pub(super) fn next_turn_events(state: &ThreadState) -> impl Iterator<Item = Even
     })
 }
 
-/// Returns the limits of a prompt that starts now, as totals since the start of the thread and within the limits of the
-/// thread. `prompt` holds the limits of the prompt alone.
+/// Returns the limits of a prompt that starts now, as totals since the start of the thread: the usage so far plus the
+/// limits in `prompt`, which apply to the prompt alone. No total exceeds the limits of the thread.
 fn limits_from_here(state: &ThreadState, prompt: &PlanLimits) -> PlanLimits {
     let (most, cost) = (&state.thread_limits, &state.cost);
     let tokens = cost.input_tokens.saturating_add(cost.output_tokens);
@@ -119,8 +119,8 @@ fn prompt_ended(walk: &WalkContext<'_>, closing: &[EventBody]) -> EventBody {
     ended_event(walk.state, closing, status, code, message)
 }
 
-/// Returns the event that ends the current prompt. `closing` are the events before it, which close open attempts; the
-/// cost of the prompt includes their settlements.
+/// Returns the event that ends the current prompt. `closing` are the events before the returned event, which close open
+/// attempts; the cost of the prompt includes the settlements of these attempts.
 fn ended_event(
     state: &ThreadState,
     closing: &[EventBody],
@@ -143,8 +143,8 @@ fn ended_event(
     EventBody::PromptEnded(Box::new(PromptEnded { prompt, status, code, message, cost, unsent }))
 }
 
-/// Returns the messages that wait for a turn of the current prompt. If the prompt ends as done, these messages become
-/// prompts.
+/// Returns the steering and follow-up messages that wait for a turn of the current prompt. If the prompt ends with the
+/// status [`PromptStatus::Done`], these messages become prompts.
 fn unsent_messages(state: &ThreadState) -> impl Iterator<Item = String> {
     state.mailbox.steering.iter().chain(&state.mailbox.follow_ups).map(|message| message.text.clone())
 }
@@ -210,9 +210,9 @@ fn unstarted_prompt(
     vec![EventBody::PromptStarted(started), EventBody::PromptEnded(Box::new(ended))]
 }
 
-/// Returns the events that end the current prompt of a chat before its model does: the user interrupted the prompt, or
-/// a hook's answer or a refusal stops it. Without a current prompt, returns the events that end an interrupted
-/// compaction, or a prompt that could not start. `None` if there is nothing to end.
+/// Returns the events that end the current prompt of a chat although the model has not finished: the user interrupted
+/// the prompt, or the answer of a hook or a refusal stops it. Without a current prompt, returns the events that end an
+/// interrupted compaction, or a prompt that could not start. `None` if there is nothing to end.
 pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;
     let chat = state.chat.as_ref()?;

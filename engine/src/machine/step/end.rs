@@ -1,4 +1,4 @@
-//! The finish: the end status, the hooks of the end, and the last event.
+//! The steps at the end of a thread: determines the end status, runs the hooks of the end and returns the last event.
 
 use std::sync::Arc;
 
@@ -53,9 +53,9 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(vec![EventBody::Ended(Arc::new(ended))])
 }
 
-/// Returns the living children that end with the thread, or `None` if descendants continue. After an error, a
-/// cancellation or a kill they always end; after completion, the setting `child_policy.on_end` of `agent/resilience`
-/// decides.
+/// Returns the living children that are cancelled when the thread ends with this status; `None` if the children
+/// continue to run. After an error, a cancellation or a kill, they are always cancelled. After completion, the setting
+/// `child_policy.on_end` of `agent/resilience` decides.
 pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &ThreadState, status: Status) -> Option<Vec<String>> {
     let cancels = match status {
         Status::Error | Status::Cancelled | Status::Killed => true,

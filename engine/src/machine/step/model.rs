@@ -133,8 +133,8 @@ pub(in crate::machine) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u
     state.model(plan).worst_case(request::bound_input_tokens(plan, state, false), output).to_u64()
 }
 
-/// Returns the maximum output tokens, at most `wanted`, that `left` nano-dollars pay for, and the worst-case cost of a
-/// call with them. `None` if the money does not pay for a useful reply.
+/// Returns the largest number of output tokens, at most `wanted`, for which `left` nano-dollars pay, and the worst-case
+/// cost of a call with this number. `None` if the money does not pay for a useful reply.
 fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Option<(u64, u64)> {
     if model.prices.is_none() {
         return Some((wanted, 0));
@@ -156,8 +156,9 @@ fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -
     (fits >= MIN_OUTPUT_TOKENS.min(wanted)).then(|| (fits, worst(fits)))
 }
 
-/// Returns the settlement of an attempt that ended. Without a usable final usage, the amount is the worst case or, with
-/// `budget.unknown_outcome: estimate`, the cost of the bytes sent and received, but not less than the reported usage.
+/// Returns the settlement of an attempt that ended. If the provider reported no usable final usage, the amount is the
+/// worst case or, with `budget.unknown_outcome: estimate`, the cost of the bytes sent and received, but not less than
+/// the reported usage.
 pub(in crate::machine) fn settlement(plan: &Plan, pending: &PendingSettlement) -> EventBody {
     let model = plan.model.fallback.as_deref().filter(|_| pending.of_fallback).unwrap_or(&plan.model);
     // A provider that reports more input than was possible can also bill all of the requested output.

@@ -32,7 +32,8 @@ pub struct AnthropicDecoder {
     usage_is_unreadable: bool,
     usage_is_final: bool,
     stop: Option<StopReason>,
-    /// Blocks by the index of the wire. If a server repeats an index, the second number counts the blocks with it.
+    /// Blocks by the index that the provider sends. The second number counts the blocks with the same index, for
+    /// servers that repeat an index.
     blocks: BTreeMap<(u64, usize), OpenBlock>,
     /// The key of the block that started or changed last.
     last: Option<(u64, usize)>,
@@ -140,7 +141,8 @@ impl ReplyDecoder for AnthropicDecoder {
     }
 }
 
-/// Fields of the event `message_start` that are read, or that have no content of the reply.
+/// Known fields of the message in the event `message_start`: the decoder reads them, or they never hold content of the
+/// reply. All other fields are reported as unknown.
 const MESSAGE_FIELDS: [&str; 8] = ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"];
 
 impl AnthropicDecoder {

@@ -307,7 +307,7 @@ struct TokenCounts {
 }
 
 impl TokenCounts {
-    /// Converts the token counts of the wire to a usage; `None` if the counts are invalid.
+    /// Converts the token counts of a response to a usage; `None` if the counts are invalid.
     fn usage(self) -> Option<Usage> {
         let [tool_prompt, cache_read, answer, thoughts] =
             [self.tool_prompt, self.cached, self.answer, self.thoughts].map(Option::unwrap_or_default);

@@ -85,7 +85,7 @@ impl<'e> ChatTextChunk<'e> {
     }
 }
 
-/// Fields of a chunk that are read, or that have no content of the reply.
+/// Fields of a chunk that the decoder reads, or that contain no part of the reply. Other fields are reported as unread.
 const CHUNK_FIELDS: [&str; 11] = [
     "id",
     "object",
@@ -99,7 +99,8 @@ const CHUNK_FIELDS: [&str; 11] = [
     "service_tier",
     "obfuscation",
 ];
-/// Fields of a choice that are read, or that repeat fields that are read. The content of `text` is named apart.
+/// Fields of a choice that are read, or that repeat fields that are read. A `text` that is not empty is nevertheless
+/// reported as unread content.
 const CHOICE_FIELDS: [&str; 6] = ["index", "delta", "message", "text", "finish_reason", "native_finish_reason"];
 /// Fields of a delta that are read, or that repeat fields that are read.
 const KNOWN_DELTA_FIELDS: [&str; 8] =

@@ -33,7 +33,7 @@ impl IdPlaceholders {
         Self { children, own: position.thread.clone() }
     }
 
-    /// Replaces values that differ between runs by their placeholders in a text of a request: the ids of the thread and
+    /// Replaces the values in a text of a request that differ between runs with placeholders: the ids of the thread and
     /// its children, and the process id.
     pub fn replace_in_text(&self, text: &str) -> String {
         let text = self.without_pid(text);

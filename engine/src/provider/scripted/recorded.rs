@@ -27,8 +27,8 @@ pub struct RecordedRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<String>>,
     /// The limit `duration_seconds` of a child when it was recorded. The limit depends on the remaining time of the
-    /// parent, so it differs in a replay: a recorded line also matches a line that contains the limit of the replay in
-    /// place of this limit.
+    /// parent, so it differs in a replay. The comparison therefore accepts a line of the replay that differs from the
+    /// recorded line only in this limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<u64>,
 }

@@ -535,9 +535,9 @@ fn object(members: Vec<((Value, Value), bool)>) -> (Value, Value) {
     (json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false}), value)
 }
 
-/// Returns the schema of all parameters of a tool, and a value for it. Each member is the schema and the value of one
-/// parameter, and true if the parameter is required. `combined` selects `allOf` (1), `anyOf` (2), `oneOf` (3) or none
-/// (0) around the schema.
+/// Returns the schema of all parameters of a tool, and a value that this schema accepts. An element of `members` holds
+/// the schema of one parameter, a value of the parameter, and true if the parameter is required. `combined` selects the
+/// keyword that is put around the schema: `allOf` (1), `anyOf` (2), `oneOf` (3) or none (0).
 pub fn parameters_around(members: Vec<((Value, Value), bool)>, combined: usize) -> (Value, Value) {
     let (mut schema, value) = object(members);
     let combination = ["allOf", "anyOf", "oneOf"].get(combined.wrapping_sub(1));

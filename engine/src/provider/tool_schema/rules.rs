@@ -1,4 +1,4 @@
-//! Strict checkers of the rules that each wire documents for the parameters of a tool.
+//! Strict checkers of the rules that each wire format documents for the parameters of a tool.
 
 use rye_compiler::tool_spec::resolve_pointer;
 use rye_compiler::wire_tool::{SchemaDialect, is_wire_name};

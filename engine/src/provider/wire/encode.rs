@@ -21,17 +21,18 @@ pub(in crate::provider) fn encode_items<T: Serialize>(items: &[T]) -> Vec<u8> {
     bytes
 }
 
-/// Items of a turn, and the JSON around them. The group is one entry of the wire's list, or, if `front` and `back` are
-/// empty, each item is an entry.
+/// Items of a turn, and the JSON around them. A request lists the turns: either the group with its `front` and `back`
+/// is one entry of this list, or `front` and `back` are empty and each item is an entry of its own.
 pub(in crate::provider) struct EncodedGroup {
-    /// JSON in front of the items; empty if each item is an entry of the wire's list.
+    /// JSON before the items, such as the start of an object; empty if each item is an entry of its own.
     pub front: &'static str,
     pub items: Vec<EncodedItems>,
     pub back: &'static str,
 }
 
 impl EncodedGroup {
-    /// Creates a group without JSON around its items, so that each item is an entry of the wire's list.
+    /// Creates a group without JSON around its items, so that each item is an entry of the list that the wire format
+    /// requires.
     pub fn of_entries(items: Vec<EncodedItems>) -> Self {
         Self { front: "", items, back: "" }
     }

@@ -18,8 +18,8 @@ const MAX_NAME_BYTES: usize = 64;
 const OMITTED_TURNS: &str = "(earlier messages omitted)";
 
 /// Returns `text` as a plain name: every character outside `[A-Za-z0-9_-]` becomes `_`. A name of more than 64 bytes is
-/// truncated and ends with a hash of `text`. All wires accept a plain name as the id of a call or the name of a tool; a
-/// model may have written any text.
+/// truncated and ends with a hash of `text`. Every wire format accepts a plain name as the id of a call or the name of
+/// a tool; a model may have written any text.
 pub(in crate::provider) fn plain_name(text: &str) -> String {
     shortened_name(text, MAX_NAME_BYTES)
 }
@@ -125,8 +125,8 @@ fn with_result_id(message: &Message, id: &str) -> Message {
     message
 }
 
-/// Returns true for a turn without content that any wire could send. Blocks of other wires count as content, because
-/// each wire decides about them.
+/// Returns true for a turn that no wire sends, because it has no content: only blank text, for example. A block that
+/// only some wires send counts as content, because each wire decides about it.
 fn is_empty(turn: ProviderMessage<'_>) -> bool {
     match turn {
         ProviderMessage::User { content } => content.iter().all(|block| match block {
@@ -163,13 +163,13 @@ struct CallIds {
     used: HashSet<String>,
     /// The next number to try for an id that is already used.
     numbers: HashMap<String, u32>,
-    /// Calls without a result: the model's id, with the ids under which the calls are sent.
+    /// Calls without a result: for each id that the model gave, the ids under which the calls are sent.
     open: BTreeMap<String, Vec<String>>,
 }
 
 impl CallIds {
-    /// Returns, for each call of a reply in order, the id under which the call is sent. Forgets the earlier calls
-    /// without a result.
+    /// Returns the ids under which the calls of a reply are sent, in the order of the calls. Also clears the list of
+    /// earlier calls that wait for a result.
     fn rename_calls(&mut self, content: &[ContentBlock]) -> Vec<String> {
         self.open.clear();
         calls_in(content).map(|call| self.unique_id(&call.id)).collect()

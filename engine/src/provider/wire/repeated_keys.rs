@@ -13,9 +13,10 @@ use super::UnreadKinds;
 /// Keys of usage reports on the wires.
 pub(super) const USAGE_KEYS: [&str; 2] = ["usage", "usageMetadata"];
 
-/// Merges repeated keys in the data of an event with a usage report, and adds their paths to `repeated`. Returns `None`
-/// if the event has no usage report or no key is repeated. A usage report keeps the larger of two counts; outside of
-/// it, the last value is kept. Two objects are merged everywhere, because each may hold a usage report.
+/// Merges the values of repeated keys in the data of an event that contains a usage report, and adds the paths of these
+/// keys to `repeated`. In a usage report, the larger of two counts is kept; elsewhere, the last value is kept. Two
+/// objects are always merged, because each may hold a usage report. Returns `None` if the event contains no usage
+/// report or repeats no key.
 pub fn merge_repeated_keys(data: &str, repeated: &mut UnreadKinds) -> Option<String> {
     // Most events have no usage report, and each of them passes here.
     if !has_usage_report(data) {
@@ -126,9 +127,10 @@ impl<'de> Visitor<'de> for MergedValue<'_> {
     }
 }
 
-/// Combines the two values of a repeated key. Two objects are merged key by key. In a usage report, the larger count is
-/// returned, or a value that is no count, which makes the report unusable so that the call costs its worst case.
-/// Elsewhere, the last value is returned.
+/// Combines the two values of a repeated key. Two objects are merged key by key. Outside of a usage report, the last
+/// value is returned. In a usage report, null is ignored and the larger of two counts is returned. If one of the values
+/// is neither null nor a count, this value is returned: it makes the report unusable, so that the call costs its worst
+/// case.
 fn merge(before: Value, after: Value, is_usage: bool) -> Value {
     match (before, after) {
         (Value::Object(mut merged), Value::Object(after)) => {

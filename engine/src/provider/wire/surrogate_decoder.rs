@@ -1,6 +1,6 @@
 //! Events with lone surrogate escapes (`"\ud83d"`), which JSON parsers refuse: a server may split a character outside
 //! the basic plane over two events. The two halves are joined; a single half becomes U+FFFD. Repeated keys of usage
-//! reports are merged here too, because that also works on the text of an event and is equal for all wires.
+//! reports are merged here too: both corrections change the text of an event, and both are the same for all wires.
 
 use super::repeated_keys::merge_repeated_keys;
 use super::unknown_counts::add_unknown_counts;
@@ -16,10 +16,10 @@ pub struct SurrogateDecoder<D> {
     decoder: D,
     /// True once an event had a lone surrogate.
     repaired: bool,
-    /// The first surrogate of a character, if it ended the last displayed piece.
+    /// The first surrogate of a pair, if the last displayed piece ended between the two surrogates of the pair.
     pending: Option<u32>,
-    /// The names of fields that a usage report contained more than once, or that no decoder reads. The reply lists these
-    /// names together with the kinds of events and content that the decoder does not know.
+    /// The names of fields that a usage report contained more than once, or that no decoder reads. The reply lists
+    /// these names together with the kinds of events and content that the decoder does not know.
     unread_usage: UnreadKinds,
 }
 

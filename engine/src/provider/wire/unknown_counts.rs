@@ -1,11 +1,13 @@
-//! Fields of usage reports that no decoder reads. A provider may bill what it counts there, so the reply names them.
+//! Fields of usage reports that no decoder reads. A provider may bill the amounts in these fields, so the reply names
+//! the fields.
 
 use serde_json::Value;
 
 use super::repeated_keys::{USAGE_KEYS, has_usage_report};
 use super::{UnreadKinds, is_empty_value};
 
-/// Fields of usage reports that a decoder reads, that are parts or sums of such fields, or that count nothing.
+/// Fields of usage reports that are not reported as unread: a decoder reads the field, or the field is a part or a sum
+/// of fields that a decoder reads, or it counts nothing.
 const KNOWN_FIELDS: [&str; 39] = [
     // Anthropic
     "input_tokens",

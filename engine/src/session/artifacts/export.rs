@@ -13,8 +13,8 @@ use crate::thread::dollars;
 
 /// Maximum bytes quoted of one tool result. The transcript holds the whole result.
 const MAX_RESULT_BYTES: usize = 4 * 1024;
-/// Maximum bytes that an export quotes of all messages together: half from the start of the conversation, half from its
-/// end. The text of a single message that exceeds one half is cut.
+/// Maximum total size, in bytes, of the messages that an export quotes. One half of it is for the start of the
+/// conversation, the other half for the end. The text of a single message that exceeds one half is cut.
 const MAX_CONVERSATION_BYTES: usize = 1024 * 1024;
 
 /// The text of an export in three parts. The parts are not joined, because the result can have many megabytes and must

@@ -88,8 +88,8 @@ impl EngineContext {
         Ok(children.iter().zip(answers).map(decide).collect())
     }
 
-    /// Returns the spend available to children after pending settlements and, for each child, true if it already holds
-    /// a reservation.
+    /// Returns the spend that children can get once the pending settlements are booked and, for each child, true if the
+    /// child already holds a reservation.
     async fn available_for_children(
         &self,
         parent: &ThreadId,

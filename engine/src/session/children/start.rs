@@ -35,8 +35,8 @@ pub(super) struct SpawningThread {
 impl EngineContext {
     /// Reserves the money of the children and starts them. Keeps the order of the requests.
     ///
-    /// The start is a task of its own. A kill drops the effect that starts a child, and the child must not keep a
-    /// reservation without a task that ends it.
+    /// The start is a task of its own, because a kill drops the effect that requests the start. Without the task,
+    /// nothing would end a child whose money is already reserved.
     pub(super) async fn start_children(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,

@@ -11,7 +11,7 @@ use super::{Counters, DirEntry, Disk, FileAccess, HeldLock};
 use crate::store::layout::{OBJECTS, THREADS};
 use crate::thread_id::ThreadId;
 
-/// A [`Disk`] that forwards every operation, except for some syncs.
+/// A [`Disk`] that forwards every operation, except for the syncs that a test skips.
 pub struct SyncSkippingDisk {
     inner: Arc<dyn Disk>,
     before: Box<StepHook>,
@@ -69,7 +69,8 @@ impl SyncKind {
         Self::StateNames,
     ];
 
-    /// Returns the kind of a sync; `None` for changes and for files outside the store.
+    /// Returns the kind of data that a step syncs. `None` if the step is a change instead of a sync, or concerns a file
+    /// outside of the store.
     pub fn of(step: DiskStep<'_>) -> Option<Self> {
         let name = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let of_inbox = |path: &Path| path.parent().is_some_and(|folder| name(folder) == "inbox");

@@ -14,7 +14,8 @@ use rustix::fs::OFlags;
 
 use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock};
 
-/// Maximum number of open files. A process may have only 1,024 descriptors, for thousands of threads.
+/// Maximum number of open files. There can be thousands of threads, but a process may often have only 1,024
+/// descriptors.
 const MAX_OPEN_FILES: usize = 256;
 
 /// The files below one folder of the real disk.
@@ -335,8 +336,8 @@ fn write_from(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// A locked file. Closing the file is not enough to unlock it: a process that another thread is starting has a copy of
-/// the handle until it executes its program.
+/// A locked file. Closing the file is not enough to unlock it: while another thread starts a process, this process has
+/// a copy of the handle until it executes its program.
 #[derive(Debug)]
 struct HeldFile {
     file: std::fs::File,

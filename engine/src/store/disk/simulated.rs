@@ -38,9 +38,10 @@ pub enum DiskFault {
 pub enum Survival {
     /// All unsynced changes survive: the process was killed, but the machine kept running.
     All,
-    /// None of the unsynced changes.
+    /// No unsynced change survives.
     Nothing,
-    /// A random part of the changes in any order, including torn pieces and zeros, derived from the seed.
+    /// A random part of the unsynced changes, which the seed determines. They survive in any order, some of them only
+    /// in part or as zeros.
     Some(u64),
 }
 
@@ -175,7 +176,8 @@ impl SimulatedState {
         Self { nodes: self.nodes.clone(), operations: self.operations, boots: self.boots, ..Self::default() }
     }
 
-    /// Counts an operation and applies its fault. `Some(n)` means that an append writes `n` bytes before it fails.
+    /// Counts an operation and applies the fault that is planned for its number. `Some(n)` means that an append writes
+    /// `n` bytes before it fails.
     fn step(&mut self, need: SpaceNeed) -> io::Result<Option<usize>> {
         self.readable()?;
         let now = self.operations;

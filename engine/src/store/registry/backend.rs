@@ -1,5 +1,6 @@
-//! Database backends other than a shared file: memory, for creating a new registry, and a [`Disk`], for disks without
-//! shared files. With the backend on a [`Disk`], tests crash the simulated disk between any two writes of the database.
+//! Database backends that do not use a shared file. The backend in memory serves to create a new registry. The backend
+//! on a [`Disk`] serves disks without shared files; with it, tests crash the simulated disk between any two writes of
+//! the database.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Writes to the registry: changes as data, several per transaction.
+//! Writes to the registry. Each [`Change`] is a value, and one transaction applies several changes.
 
 use std::collections::BTreeSet;
 
@@ -45,7 +45,8 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangeResult {
     Done,
-    /// The child of this spawn: the given child, or the child of an earlier spawn with this number.
+    /// The child that has this spawn number. If an earlier spawn had the number, its child, else the child that the
+    /// change names.
     Child(ThreadId),
     /// Refused: this live owner holds the thread.
     OwnedBy(OwnerId),
@@ -78,7 +79,8 @@ impl Registry {
         Ok(answers.pop().unwrap_or_default())
     }
 
-    /// Applies several independent lists in one transaction: a refusal ends only its own list.
+    /// Applies several independent lists of changes in one transaction. If a change is refused, the rest of its list is
+    /// skipped, and the other lists are still applied.
     pub fn commit_all(&self, lists: &[&[Change]]) -> Result<Vec<Vec<ChangeResult>>, StoreError> {
         self.write(|transaction| self.apply_lists(transaction, lists))
     }
@@ -110,7 +112,8 @@ impl Registry {
         Ok(answers)
     }
 
-    /// Removes threads with their child edges, accounts and answers.
+    /// Removes threads with their child edges, their accounts and the recorded answers of the ledger to their
+    /// operations.
     pub fn remove(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
         self.write(|transaction| {
             let mut rows = transaction.open_table(tables::THREADS).map_err(registry_error(DOING))?;
@@ -230,9 +233,9 @@ fn spawn_refusal(row: &ThreadRow) -> Option<ChangeResult> {
     Some(ChangeResult::TooMany { thread: row.id.clone(), limit })
 }
 
-/// Returns the rows of a thread and its ancestors, nearest first. For a thread that was continued, the row of its last
-/// continuation is returned instead: the continuation has the remaining spawns of the thread, and children that
-/// survived the handoff count as its children.
+/// Returns the rows of a thread and its ancestors, nearest first. In place of a thread that was continued, the list
+/// contains its last continuation: the continuation has the spawns that the thread did not use, and the children that
+/// survived the handoff count as children of the continuation.
 fn ancestors(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
     let (mut rows, mut seen, mut next) = (Vec::new(), BTreeSet::new(), Some(thread.clone()));
     // A damaged registry may contain a cycle.

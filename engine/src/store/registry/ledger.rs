@@ -22,8 +22,9 @@ mod tests;
 
 const DOING: &str = "writing the ledger";
 
-/// The name of a ledger operation of a thread, derived from the fold of its transcript. The thread's id and this name
-/// are the key of the stored answer.
+/// The name of a ledger operation, unique in its thread. The thread computes the name from its transcript, so that a
+/// repeated operation has the same name. The registry stores the answer to an operation by the thread's id and this
+/// name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LedgerStepKey {
     /// Opens the thread's own account.

@@ -1,9 +1,9 @@
 //! A guard around the database, which panics on bytes that it did not write. A registry file may come from an untrusted
 //! repository, so panics become errors and print nothing.
 //!
-//! Destructors of the database panic too, on state that the first panic left behind. Rust aborts the program after a
-//! panic during unwinding, so the program reports the error from the panic hook
-//! (`docs/decisions/0230-second-panic-of-the-database.md`).
+//! After the database has panicked, its destructors can panic too, because of the state that the first panic left
+//! behind. Rust aborts the program after such a second panic, before any code can return an error. The panic hook
+//! therefore reports the error (`docs/decisions/0230-second-panic-of-the-database.md`).
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};

@@ -177,8 +177,9 @@ pub(crate) fn fold_handed_over(thread: &ThreadId, events: &[Event]) -> Option<u6
     fold::fold(thread, events).filter(|folded| folded.can_take_over).map(|folded| folded.opened.1)
 }
 
-/// Folds a thread's events into its spend limit at the start, in nano-dollars. `None` if the events do not start with
-/// `opened`, or if the limit was raised later: the ledger may have refused the raise.
+/// Returns the spend limit of a thread at its start, in nano-dollars, computed from the events of the thread. `None` if
+/// the events do not start with `opened`. Also `None` if the events contain a raise of the limit, because the ledger
+/// may have refused the raise.
 pub(crate) fn fold_spend_limit(thread: &ThreadId, events: &[Event]) -> Option<u64> {
     let folded = fold::fold(thread, events)?;
     let raised = folded.steps.iter().any(|step| matches!(step.operation, Operation::Raise { .. }));
@@ -200,8 +201,9 @@ fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>,
     Ok(folded)
 }
 
-/// Sets `continued_by` from the `continues` fields of other threads. A later resume replaces an earlier one; a fork
-/// sets nothing. Only an ended thread is resumed, so a resume is later than a handoff, whatever the clocks recorded.
+/// Sets `continued_by` of each thread to the thread that continues it, found by the `continues` fields. A fork does not
+/// count. If several threads continue a thread, a resume replaces a handoff, whatever times their clocks recorded: only
+/// an ended thread is resumed, so the resume is later. A later resume replaces an earlier resume.
 fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let is_linked = |folded: &&FoldedThread| folded.can_take_over || folded.origin == ThreadOrigin::Resume;
     let mut links: Vec<(bool, i64, ThreadId, ThreadId)> = folds
@@ -242,8 +244,8 @@ impl Handoffs {
         Self(handoffs)
     }
 
-    /// Reopens threads that handed off to a thread without a transcript. Their recovery commits the end again, which
-    /// creates the continuation and its account.
+    /// Reopens threads that handed off to a thread without a transcript. The recovery of a reopened thread commits its
+    /// end again, which creates the continuation and its account.
     fn reopen_lost(&self, folds: &mut BTreeMap<ThreadId, FoldedThread>) {
         let is_lost = |row: &ThreadRow| row.status == Status::Continued && !self.0.contains_key(&row.id);
         for folded in folds.values_mut().filter(|folded| is_lost(&folded.row)) {
@@ -360,7 +362,8 @@ fn rebuild_ledger(
 /// The stored answers of each thread, by step.
 type LedgerAnswers = BTreeMap<ThreadId, Vec<(String, RecordedOperation)>>;
 
-/// Returns the answers to the operations that a recovery may repeat. An ended thread repeats only its end.
+/// Returns the answers of the ledger to the operations that the recovery of a thread may repeat, so that a repeated
+/// operation gets the same answer. The recovery of an ended thread repeats only the end.
 fn ledger_answers(folds: &BTreeMap<ThreadId, FoldedThread>, handoffs: &Handoffs) -> LedgerAnswers {
     let mut answers = LedgerAnswers::new();
     let mut record = |LedgerStep { thread, step, operation }: LedgerStep, answer: LedgerReply| {

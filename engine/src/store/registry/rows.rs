@@ -17,7 +17,7 @@ pub struct ThreadRow {
     pub status: Status,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ThreadId>,
-    /// Spawn number below the parent, from 1.
+    /// Number of the thread among the children of its parent, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
     /// Maximum number of descendants of this thread.

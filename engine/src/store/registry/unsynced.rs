@@ -17,8 +17,9 @@ use crate::store::layout::{self, REGISTRY, STATE};
 /// Start of the name of a mark file; the id of the boot follows.
 const MARK_PREFIX: &str = "unsynced-";
 
-/// Contents of a mark file from the start of the closing sync until its success. A process that finds these contents
-/// leaves the file in place, because an earlier sync failed or was interrupted.
+/// Contents of a mark file while the process that closes the registry syncs it, and after that sync has failed or was
+/// interrupted. A process that finds these contents leaves the file in place, because an earlier sync is not known to
+/// have succeeded.
 const SYNC_UNPROVEN: &[u8] = b"unproven";
 
 /// A shared lock on the mark file of the current boot of the machine. The registry may be written without syncs while
@@ -33,7 +34,8 @@ pub struct UnsyncedMark {
 /// The state of the registry, as the marks of other boots indicate it. A mark of another boot shows that power failed
 /// before the registry was synced.
 enum OtherMarks {
-    /// The registry is intact: there is no mark of another boot, or a live process writes under such a mark.
+    /// The registry is intact: there is no mark of another boot of the machine, or a live process still holds each of
+    /// these marks.
     Intact,
     /// Another process rebuilds the registry.
     Rebuilding,
@@ -44,8 +46,8 @@ enum OtherMarks {
 
 impl UnsyncedMark {
     /// Creates the folders of the store and makes the mark of this boot durable. If power failed while a process wrote
-    /// to the registry, rebuilds it first. `None` if the system does not identify its boots, so that every commit must
-    /// be synced.
+    /// to the registry, rebuilds the registry first. `None` if the system does not identify its boots, so that every
+    /// commit must be synced.
     pub fn acquire(disk: &Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let Some(path) = mark_of_this_boot(&**disk) else {
             layout::create_folders(&**disk)?;

@@ -78,8 +78,8 @@ impl RegistryWriter {
         Ok(answers.pop().unwrap_or_default())
     }
 
-    /// Applies several lists in one transaction, in this order: a refusal ends only its own list. See
-    /// [`Registry::commit_all`].
+    /// Applies several lists of changes in one transaction, one list after the other. A refused change ends only its
+    /// own list. See [`Registry::commit_all`].
     pub async fn commit_lists(&self, lists: Vec<Vec<Change>>) -> Result<Vec<Vec<ChangeResult>>, StoreError> {
         // A job whose caller stopped waiting may still be unwritten. An inline commit would overtake it, and an older state
         // of a row would replace a newer one.

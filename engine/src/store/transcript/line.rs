@@ -40,7 +40,7 @@ pub struct Seal {
     pub mark: String,
 }
 
-/// Signs the link of a line; returns the name of the key, `:`, and the signature.
+/// Signs a line, given by its `seq` and by [`Seal::link`]; returns [`Seal::mark`].
 pub type LineSigner<'a> = &'a dyn Fn(u64, ChainHash) -> String;
 
 /// A hash of the chain: SHA-256, written as 64 hex digits.
@@ -127,7 +127,8 @@ pub struct LinePosition {
 
 /// A value that a line can hold.
 pub trait LineBody: Serialize {
-    /// Returns true if a field may have a name that is reserved for the line.
+    /// Returns true if the value may have a field with a name that a transcript line reserves for its own fields. The
+    /// name of such a field is then escaped.
     fn needs_escape(&self) -> bool {
         true
     }
@@ -295,7 +296,8 @@ pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord
     Ok(TranscriptRecord { seq, ts: front.ts, barrier: front.barrier, hash, seal, body })
 }
 
-/// Returns the barrier at the front of a line; `None` if the front is invalid. The rest of the line may be invalid.
+/// Returns the barrier that the start of a line states; `None` if the start is invalid. The rest of the line may be
+/// invalid.
 pub fn claimed_barrier(text: &[u8]) -> Option<u64> {
     let start = text.get(..text.len().min(160))?;
     let start = match std::str::from_utf8(start) {

@@ -28,8 +28,9 @@ impl TranscriptContents {
     }
 
     /// Treats the lines after the last seal as a torn tail. A write seals its last line, so these lines come from a
-    /// write that a crash interrupted. Returns false if one of these lines was acknowledged: its seal is then missing
-    /// for another reason.
+    /// write that a crash interrupted. Returns false, and changes nothing, if a sync covered one of these lines: its
+    /// write was complete, so the seal is missing for another reason. `synced` is the number of lines that the registry
+    /// knows to be synced.
     pub fn cut_unsealed(&mut self, synced: u64) -> bool {
         let sealed = self.sealed_count();
         let unsealed = self.records.get(sealed..).unwrap_or_default();
@@ -97,8 +98,8 @@ pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<TranscriptContent
 /// Maximum bytes of the head of a transcript: three lines.
 const MAX_HEAD_BYTES: usize = 3 * MAX_LINE_BYTES;
 
-/// Reads the lines after `last`, whose line ends at offset `length` (see [`TranscriptContents`]), for processes that
-/// follow a thread.
+/// Reads the lines after the line of the event `last`, which ends at offset `length` of the file. Processes that follow
+/// a thread use this function.
 pub fn read_after(
     disk: &dyn Disk,
     thread: &ThreadId,
@@ -161,8 +162,8 @@ fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<Tran
     Ok(TranscriptContents { records, ends, length, torn })
 }
 
-/// Returns the barriers that lines in these bytes state, even if the newline before a line is damaged. Text inside an
-/// event is not mistaken for a line, because `,`, `:`, `[` or `\` precedes such text.
+/// Returns the barrier of each line in these bytes. A line is found even if the newline before it is damaged. Text
+/// inside an event that looks like the start of a line is not counted, because `,`, `:`, `[` or `\` precedes it.
 fn claimed_barriers(bytes: &[u8]) -> impl Iterator<Item = u64> {
     memchr::memmem::find_iter(bytes, line::LINE_PREFIX).filter_map(|at| {
         let (before, text) = bytes.split_at_checked(at)?;

@@ -1,5 +1,5 @@
-//! The part of the verification that precedes a resume, recovery, fork or continuation of a thread: the last seal of
-//! its transcript, which covers every line, and `thread.json`.
+//! The verification before a resume, recovery, fork or continuation of a thread. Only two signatures are checked: the
+//! last seal of the transcript, which covers every line, and the signature of `thread.json`.
 
 use std::sync::Arc;
 

@@ -15,7 +15,8 @@ use crate::tool::{Invocation, Tool, ToolOutcome};
 /// Maximum number of commits in a log if the call sets none.
 const DEFAULT_COMMITS: u32 = 20;
 const MAX_COMMITS: u32 = 500;
-/// Maximum number of filters that are disabled one by one; a repository with more is refused.
+/// Maximum number of git filters (`filter.NAME` in the configuration) that a call disables one by one. If the
+/// repository configures more, the call fails.
 const MAX_FILTERS: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Explanations of failures that the sandbox caused, because the kernel reports only an error number to a program.
+//! Explanations of failures that the sandbox caused. The kernel reports only an error number to the program, so the
+//! reason would be lost.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;

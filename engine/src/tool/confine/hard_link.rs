@@ -16,8 +16,8 @@ pub(super) struct Inode(u64, u64);
 
 pub(super) type Inodes = BTreeSet<Inode>;
 
-/// Maximum number of files that the search reads. If there are more, every file with several names counts as a file
-/// under `.ai/state`.
+/// Maximum number of files and folders under `.ai/state` that the search for hard links inspects. If there are more,
+/// every file that has several names counts as a file under `.ai/state`.
 const MAX_FILES: usize = 200_000;
 
 impl From<(u64, u64)> for Inode {

@@ -22,7 +22,7 @@ const MAX_ATTEMPTS: usize = 16;
 /// Maximum number of folders that one process searches for leftover files.
 const MAX_SWEPT_FOLDERS: usize = 1_024;
 
-/// Device and inode of the folders that this process has searched.
+/// Device and inode of the folders in which this process has already searched for leftover temporary files.
 static SWEPT_FOLDERS: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
 /// Creates a new, empty, locked file under an unused name.

@@ -39,7 +39,7 @@ pub struct VisitedFile<'w> {
     pub below: &'w Path,
 }
 
-/// The reason why a walk ended.
+/// The reason why the walk through a folder ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WalkEnd {
     Complete,

@@ -259,7 +259,8 @@ impl McpConnection {
     }
 }
 
-/// Returns the server's program, with the environment of every tool's program and the variables of the settings.
+/// Returns the server's program. Its environment consists of the variables that every tool's program gets, and of the
+/// variables in the server's settings.
 fn server_program(
     command: &[String],
     environment: &BTreeMap<String, String>,

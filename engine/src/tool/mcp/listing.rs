@@ -78,7 +78,7 @@ impl McpToolDefinition {
     }
 }
 
-/// The items for the tools of a server.
+/// The tool items that represent the tools of a server in the project.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerItems {
     /// File names below `.ai/tools/mcp/<server>/`, with their text.
@@ -87,8 +87,8 @@ pub struct ServerItems {
     pub warnings: Vec<String>,
 }
 
-/// Returns the items of a server. A tool that is only run as a task, or whose schema cannot be used, still gets its
-/// item, so that `rye check` reports it; any other invalid definition is left out.
+/// Returns the items of a server. A tool that the server runs only as a task, or whose schema cannot be used, still
+/// gets an item, so that `rye check` reports the tool. A tool whose definition is invalid in another way gets no item.
 ///
 /// # Errors
 ///

@@ -2,8 +2,7 @@
 
 /// Fills in `${NAME}` and `${NAME:-default}` from this process's environment.
 ///
-/// # Errors
-/// The name of a variable that is not set.
+/// # Errors A variable without a default is not set, or a `${` is never closed.
 pub(super) fn expand_variables(text: &str) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;

@@ -25,7 +25,8 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 const MAX_PUSHES: u64 = 10;
 /// Maximum characters of the process's own output in an error.
 const MAX_LOG_CHARS: usize = 2_000;
-/// Wait after the end of a process for the rest of its standard error, which the error message quotes.
+/// Maximum time to wait, after a process has ended, for the rest of its standard error. The error message quotes the
+/// standard error.
 const LOG_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Accepts a message that a process submits; returns false if the chat has ended.
@@ -87,8 +88,8 @@ impl LineFailure {
 }
 
 impl LineProcess {
-    /// Starts a program. `first_line` is sent together with the line of the first call. With `pushes`, the program may
-    /// submit messages; `pushes` contains the handler of the messages and the number of the current prompt.
+    /// Starts a program. `first_line` is sent together with the line of the first call. If `pushes` is given, the
+    /// program may submit messages: `pushes` contains the handler of the messages and the number of the current prompt.
     pub fn start(
         program: &LongLivedProgram,
         first_line: Option<&Value>,

@@ -1,6 +1,6 @@
 //! The query language of `rye_fetch`: words, `"phrases"`, `wild*cards`, `field:word`, `AND`, `OR`, `NOT` (or `-`),
-//! parentheses. Of adjacent words, one match is enough, and more matches rank higher. This module does not read item
-//! files.
+//! parentheses. Of words without an operator between them, an item must match only one; an item that matches more of
+//! them ranks higher. This module does not read item files.
 
 use rye_compiler::semantics::glob::Glob;
 
@@ -176,7 +176,8 @@ enum QueryToken {
     Close,
 }
 
-/// Splits a query into tokens. `lower` is `text` in lowercase; operators are recognized by their capitals.
+/// Splits a query into tokens. `lower` is `text` in lowercase. A word such as `and` is an operator only if `text`
+/// contains it in capitals.
 fn tokens(lower: &str, text: &str) -> Result<Vec<QueryToken>, String> {
     let operators: Vec<&str> = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')')).collect();
     let is_operator = |word: &str| operators.contains(&word);

@@ -12,10 +12,12 @@ use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process};
 pub(super) const MAX_PROCESSES: usize = 512;
 /// Number of samples of the task count that are kept: half a second, at one sample per [`super::supervise`] tick.
 const RECENT_SAMPLES: usize = 25;
-/// Rounds of stopping processes; each round finds the processes that were started during the last round.
+/// Maximum number of rounds in which running descendants are found and stopped. Each round finds the processes that
+/// were started during the previous round.
 const STOP_ROUNDS: usize = 64;
-/// Extra passes over the children only, after each pass over all processes. A pass over all processes is too slow for
-/// a process that repeatedly forks and exits: its process id changes before all processes are listed.
+/// Number of extra passes that list only the children of known processes, after each pass over all processes. A pass
+/// over all processes is too slow to find a process that repeatedly forks and exits: its process id changes before the
+/// pass ends.
 const QUICK_PASSES: usize = 64;
 /// Maximum time to wait for killed processes to disappear. After it, a remaining process is stuck in the kernel with
 /// its `SIGKILL` pending.
@@ -109,8 +111,9 @@ impl ProcessTable {
         }
     }
 
-    /// Returns all descendants that can be found. If the whole list cannot be read, returns the children only: the
-    /// children of a killed child become children of the helper.
+    /// Returns all descendants that can be found. If the list of all processes cannot be read, returns only the
+    /// children. That is enough to kill all descendants one after another, because the children of a killed child
+    /// become children of the helper.
     fn reachable(&mut self) -> impl Iterator<Item = Pid> + use<> {
         let mut found: BTreeSet<_> =
             self.descendants().unwrap_or_default().into_iter().map(Pid::as_raw_nonzero).collect();
@@ -173,12 +176,13 @@ impl TaskCount {
         Self { first: table.all_tasks(), recent: VecDeque::new() }
     }
 
-    /// Returns true if the program has more processes than allowed: [`MAX_PROCESSES`], or an eighth of it if the
-    /// machine has gained more than [`MAX_PROCESSES`] tasks within the last half second, because processes may then
-    /// start faster than they can be listed.
+    /// Returns true if the program has more processes than allowed. The limit is [`MAX_PROCESSES`]. It is an eighth of
+    /// that if the machine has gained more than [`MAX_PROCESSES`] tasks within the last half second, because processes
+    /// may then start faster than they can be listed.
     ///
-    /// The processes are listed only if the machine has gained that many tasks, within half a second or since the
-    /// program started, or if its tasks cannot be counted. These tasks may also belong to other programs.
+    /// Listing processes is slow, so the function returns false without listing them while the machine has gained at
+    /// most [`MAX_PROCESSES`] tasks, both within the last half second and since the program started. The tasks of other
+    /// programs count too. If tasks cannot be counted, the processes are always listed.
     ///
     /// # Errors
     ///

@@ -16,7 +16,8 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Interval between two checks whether a helper has ended.
 const HELPER_CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// Maximum time to wait for the ends of all programs: the time of a helper, and some more for a loaded machine.
+/// Maximum time to wait until all programs have ended: longer than [`HELPER_TIMEOUT`], because a loaded machine is
+/// slow.
 const PROGRAMS_END_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The number of [`LiveGroup`]s of this process.
@@ -38,15 +39,15 @@ impl Drop for LiveGroup {
     }
 }
 
-/// Waits until the programs of all calls have ended, at most for some seconds. Returns false if programs still run.
-/// Long-lived programs count only after they were dropped.
+/// Waits until the programs of all calls have ended, at most for some seconds. Returns false if programs still run. A
+/// long-lived program counts only after its handle was dropped.
 pub async fn wait_programs_ended() -> bool {
     let mut live = LIVE_GROUPS.subscribe();
     timeout(PROGRAMS_END_TIMEOUT, live.wait_for(|count| *count == 0)).await.is_ok()
 }
 
-/// The process group of a program. `owner` is the pipe to the helper process that runs the program (`supervise.rs`). If
-/// there is such a pipe at the start, the helper is the leader of the group.
+/// The process group of a program. A helper process (`supervise.rs`) runs the program if the group was created with an
+/// `owner`, which is the pipe to the helper. The helper is then the leader of the group.
 pub(super) struct ProcessGroup {
     live: Option<LiveGroup>,
     pid: Option<Pid>,
@@ -80,9 +81,9 @@ impl ProcessGroup {
         }
     }
 
-    /// Ends the group. If a helper process runs the program, notifies the helper, which also ends processes that left
-    /// the group, and returns true: the group may then live a moment longer. Otherwise kills the group with `SIGKILL`
-    /// and returns false.
+    /// Ends the group. If a helper process runs the program, notifies the helper and returns true. The helper then ends
+    /// the group, which may live a moment longer, and also the processes that left the group. Without a helper, kills
+    /// the group with `SIGKILL` and returns false.
     pub(super) fn end(&mut self) -> bool {
         self.owner = None;
         let helped = self.has_helper && self.leader_lives;

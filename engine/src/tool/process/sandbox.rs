@@ -27,7 +27,7 @@ use crate::user_space;
 pub struct Sandbox {
     /// The project: readable, except for `.ai/state`.
     pub project: PathBuf,
-    /// The user's `.ai`: readable, except for keys and trust records.
+    /// The user's `.ai`. Programs can read it, except for the keys, the trust records and the state.
     pub user: Option<PathBuf>,
     /// Further readable paths, from the settings of an MCP server.
     pub read: Vec<PathBuf>,

@@ -146,8 +146,9 @@ fn grant_access(parent: impl AsFd, name: impl rustix::path::Arg, depth: usize) -
     Ok(())
 }
 
-/// Removes the folders in `parent` that belong to no living process, and ends the programs that still use one of them.
-/// Only folders of this user are touched, because others may write in `parent`.
+/// Removes the folders for temporary files in `parent` that belong to no living process, and ends the programs that
+/// still use such a folder. Only folders of the current user are touched, because other users may create folders in
+/// `parent` too.
 fn remove_dead_folders(parent: &Path) {
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     let dead: Vec<(PathBuf, File)> = entries.filter_map(|entry| lock_dead(&entry.path())).collect();

@@ -30,7 +30,8 @@ use super::scratch;
 
 /// The first argument of a helper.
 const SUPERVISE_ARGUMENT: &str = "__supervise";
-/// The first argument of a helper for a long-lived program, whose input ends when its owner ends.
+/// The first argument of a helper for a long-lived program. The helper closes the input of the program when the owner
+/// of the program ends.
 const LONG_LIVED_ARGUMENT: &str = "__attend";
 /// The first argument of a process that applies the sandbox and then executes a program.
 const SANDBOX_ARGUMENT: &str = "__confine";
@@ -48,7 +49,7 @@ const MAX_UNREAD_BYTES: usize = 32 << 20;
 /// Time for a program to end by itself after its input was closed.
 const EXIT_GRACE: Duration = Duration::from_millis(400);
 
-/// The use of a program's standard input.
+/// The way in which a program gets its standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InputMode {
     /// The whole input is written at the start.
@@ -179,7 +180,8 @@ fn run_helper(
     }
 }
 
-/// Returns bubblewrap and its arguments up to this binary; `None` if bubblewrap is not used.
+/// Returns the program bubblewrap and its arguments, the last of which is the path of this process's binary. `None` if
+/// bubblewrap is not used.
 #[cfg(target_os = "linux")]
 fn bubblewrap_command(sandbox: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
     let sandbox: Sandbox = serde_json::from_str(sandbox.to_str().unwrap_or_default())?;

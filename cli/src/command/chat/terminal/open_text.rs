@@ -1,5 +1,5 @@
 //! The text of the editor while an approval request is open. A character that does not answer the request starts the
-//! text, so that the characters after it answer nothing.
+//! text. The following characters belong to the text too, even if they are keys that answer a request.
 
 use crossterm::event::KeyEvent;
 
@@ -26,8 +26,8 @@ impl ChatTerminal {
         }
     }
 
-    /// Performs the action of a key in the text. No key sends the text as a message, because a message would close the
-    /// approval request without an answer.
+    /// Performs the action of a key while the user edits a text and an approval request is open. No key sends the text
+    /// as a message, because a message would close the request without an answer.
     pub(super) fn text_key(&mut self, key: KeyEvent, action: KeyAction) {
         if matches!(action, KeyAction::Send | KeyAction::Interrupt) {
             return self.close_text();

@@ -42,7 +42,7 @@ impl ChatTerminal {
         self.is_dirty = true;
     }
 
-    /// Returns the lines of a text as rows, folded at words.
+    /// Returns the lines of a text as rows. A line that is too long is wrapped between words.
     fn folded_rows(&self, text: &str) -> Vec<Row> {
         let folded = |line: &str| fold_for_columns(&expand_tabs(line), self.columns());
         text.lines()

@@ -1,4 +1,5 @@
-//! Questions of the terminal of a chat that a single key answers: about children that still run, and about a rewind.
+//! Questions that the terminal of a chat asks and that the user answers with a single key: about children that still
+//! run, and about a rewind.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use rye_engine::event::ControlMessage;

@@ -34,8 +34,8 @@ impl ChatTerminal {
         }
     }
 
-    /// Sends the message of a refusal once the refusal is recorded. An earlier message would end the question without
-    /// an answer.
+    /// Sends the message of a refusal once the refusal is recorded. If the message were sent before, it would close the
+    /// approval request without an answer.
     pub(super) fn send_refusal_message(&mut self, body: &EventBody) {
         let is_recorded = matches!(body, EventBody::ApprovalGiven(_));
         if !is_recorded && !matches!(body, EventBody::PromptEnded(_)) {
@@ -71,7 +71,7 @@ impl ChatTerminal {
         }
     }
 
-    /// Refuses the call. The model reads the message before its next turn.
+    /// Refuses the call. If the user has written a message, the model reads it before its next turn.
     fn refuse(&mut self) {
         if !self.request.as_mut().is_some_and(OpenRequest::refuse) {
             return;

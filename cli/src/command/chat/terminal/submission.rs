@@ -86,7 +86,7 @@ impl ChatTerminal {
         self.submitted(id, text, delivery);
     }
 
-    /// Shows a submitted message: among the queued ones while a prompt runs, else as the prompt.
+    /// Shows a submitted message: in the list of queued messages while a prompt runs, else as the next prompt.
     fn submitted(&mut self, id: Option<String>, text: String, delivery: Delivery) {
         match id.filter(|_| self.is_running) {
             Some(id) => self.queue.push(QueuedMessage { id, text, delivery }),
@@ -94,7 +94,8 @@ impl ChatTerminal {
         }
     }
 
-    /// Shows a message whose images are stored, or returns its text to the editor if they cannot be sent.
+    /// Handles the response to a message with images. Shows the message if its images are stored; otherwise prints the
+    /// error and returns the text of the message to the editor.
     fn images_sent(&mut self, response: &ChatResponse) {
         let Some(PendingMessage { text, delivery }) = self.pending.pop_front() else { return };
         if let Some(error) = &response.error {
@@ -105,7 +106,7 @@ impl ChatTerminal {
         self.submitted(id, text, delivery);
     }
 
-    /// Inserts the image of the clipboard as the name of a file.
+    /// Saves the image of the clipboard as a file, and inserts the name of the file into the text.
     pub(super) fn paste_image(&mut self) {
         match paste_image(&self.session.requests.spaces.project) {
             Ok(name) => {
@@ -117,8 +118,8 @@ impl ChatTerminal {
     }
 
     /// Opens a list whose entries are commands: the closed sessions after `/resume`, or the prompts after `/tree`.
-    /// Opens no list if the editor contains text. Returns true if the list replaces the printed answer. The prompts are
-    /// printed as well, because the list does not show their threads.
+    /// Opens no list if the editor contains text. Returns true if the response need not be printed, because the list
+    /// shows all of it. This is never the case for prompts: the list does not show their threads.
     fn offer_list(&mut self, response: &ChatResponse) -> bool {
         let Some(data) = response.data.as_ref().filter(|_| self.editor.is_empty()) else { return false };
         let entries = match response.command {

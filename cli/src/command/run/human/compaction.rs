@@ -32,7 +32,8 @@ impl HumanRenderer {
         self.is_chat || self.format == Format::Human && !self.quiet
     }
 
-    /// Records the attempts that request a summary, and the cost of such an attempt of the main thread.
+    /// Follows the attempts that request a summary: records the threads in which such an attempt runs and, for the main
+    /// thread, the cost of the attempt.
     pub(super) fn follow_compaction(&mut self, thread: &ThreadId, body: &EventBody) {
         if let EventBody::AttemptIntended(attempt) = body {
             self.compactions.running.remove(thread);

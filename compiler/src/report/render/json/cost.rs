@@ -12,7 +12,7 @@ use crate::report::run_bounds::{ThreadBound, TurnBounds, WorstCase};
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
-/// Cost in dollars of some prompt tokens in each request.
+/// Cost in dollars that a part of the prompt adds to each request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PerTurnReport {
     /// Cost if the tokens are sent uncached.
@@ -101,8 +101,8 @@ pub struct WorstCaseReport {
 pub struct ThreadBoundReport {
     /// Upper bound on the threads of every run; null if a hook may raise the limits.
     pub at_most: Option<u64>,
-    /// The part that sets the bound: `spawns` for the limit, `depth` if it is 0, `grants` if nothing starts another
-    /// thread, `raise` if a hook may raise the limits.
+    /// The part that sets the bound: `spawns` or `depth` for the limit of this name (`depth` only if the limit is 0),
+    /// `grants` if nothing starts another thread, `raise` if a hook may raise the limits.
     pub set_by: String,
 }
 

@@ -84,8 +84,8 @@ impl FileNode {
         self.durable.clone_from(&self.current);
     }
 
-    /// Chooses the state of a file after a power failure: each unit independently gets one of the states that it has
-    /// had; units after the durable end may also become zeros.
+    /// Chooses the state of a file after a power failure. Each atomic unit independently gets one of the states that it
+    /// has had since the last sync. A unit after the end of the synced contents may also become zeros.
     fn lose_some_unsynced(&mut self, rng: &mut SplitMix) {
         let end = self.durable.len() as u64;
         let mut settled = BTreeSet::new();
@@ -120,8 +120,9 @@ impl FileNode {
     }
 }
 
-/// Returns the start of the atomic unit that contains the byte at `offset`. `end` is the length of the file before the
-/// write, beyond which the units are smaller.
+/// Returns the start of the atomic unit that contains the byte at `offset`. An atomic unit survives a power failure
+/// either as a whole or not at all. `end` is the length of the file before the write; beyond `end`, the units are
+/// smaller.
 fn part_of(offset: u64, end: u64) -> u64 {
     let size = if offset < end { SECTOR_BYTES } else { GROWTH_BYTES };
     offset - offset % size

@@ -18,12 +18,13 @@ pub struct FoldedThread {
     pub children: BTreeMap<u64, RecordedChild>,
     /// Ledger steps of the thread, without those that open and close its account.
     pub steps: Vec<LedgerStep>,
-    /// Amounts in nano-dollars: the reservation after all accepted raises, the settled amounts, and the worst cases of
-    /// attempts without a settlement.
+    /// Nano-dollars that are reserved for the thread, after all accepted raises. `spent` is the settled amount, and
+    /// `issued` holds the worst case of each attempt without a settlement, both in nano-dollars.
     pub reserved: u64,
     pub spent: u64,
     pub issued: BTreeMap<(u64, u32), u64>,
-    /// True if the account was closed: a suspended thread and a closed session keep their accounts.
+    /// True if the account of the thread was closed. False for a suspended thread and a closed session, which keep
+    /// their accounts.
     pub has_ended: bool,
     pub origin: ThreadOrigin,
     /// True if the thread can have taken over the account of the thread that it continues. A fork and a handoff that a
@@ -217,7 +218,7 @@ impl RegistryFold {
         }
     }
 
-    /// Records a requested raise.
+    /// Records a raise of a limit to `value`.
     fn raise(&mut self, limit: &str, value: u64) {
         let (spend, spawns) = &mut self.limits;
         let (limit, most) = match limit {
@@ -240,8 +241,8 @@ impl RegistryFold {
         self.has_ended = false;
     }
 
-    /// Reserves the worst case of an attempt. In a run, first applies the limits that were raised before, because the
-    /// commit that reserves also applies them.
+    /// Reserves the worst case of an attempt. In a run, a raise of limits takes effect with the next reservation, so
+    /// the raised limits are applied first.
     fn issue(&mut self, (turn, attempt): (u64, u32), amount: u64) {
         if self.is_raised && !self.is_chat {
             (self.reserved, self.row.spawns) = (self.limits.0, Some(self.limits.1));

@@ -26,7 +26,7 @@ pub(super) fn program() -> Option<PathBuf> {
 }
 
 /// Returns the arguments of bubblewrap, up to the program that it starts. Creates missing granted folders, because the
-/// inner sandbox cannot.
+/// inner sandbox cannot create them.
 ///
 /// # Errors
 ///

@@ -50,8 +50,8 @@ const ETC_SECRETS: [&str; 9] =
 /// Maximum number of entries of `/etc` whose modes are read. Beyond it, the rest of the folder stays unreadable.
 const MAX_ETC_ENTRIES: usize = 50_000;
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-/// Readable paths of the home folder: the parts of toolchains that hold code. Their settings, request caches and
-/// credentials stay unreadable.
+/// Paths of the home folder that programs can read: the parts of toolchains that contain code. The settings, caches of
+/// requests and credentials of the toolchains stay unreadable.
 const HOME: [&str; 47] = [
     ".cargo/bin",
     ".cargo/registry/cache",
@@ -110,7 +110,7 @@ enum FileRight {
     List,
     Read,
     Write,
-    /// Reading and writing existing files, but not creating files: for devices.
+    /// Access to devices: existing files can be read and written, but no files can be created.
     Device,
 }
 
@@ -351,7 +351,8 @@ impl<'w> FileRules<'w> {
         Ok(())
     }
 
-    /// Returns true if a folder contains no protected path. A folder that is too large to search counts as protected.
+    /// Returns true if a folder contains no protected path. Returns false if the folder is too large or too deep to
+    /// search.
     fn is_unprotected(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<bool> {
         if is_repository(fd) {
             return Ok(false);
@@ -370,13 +371,13 @@ impl<'w> FileRules<'w> {
         Ok(true)
     }
 
-    /// Grants an entry of a folder. Skips links, whose targets need rules of their own.
+    /// Grants a right on an entry of a folder. Skips a link, because its target needs a rule of its own.
     fn grant_entry(&mut self, folder: &OwnedFd, name: &OsStr, right: FileRight) -> io::Result<()> {
         let Some(fd) = open(folder.as_fd(), name, OFlags::NOFOLLOW)? else { return Ok(()) };
         if kind(&fd) == FileType::Symlink { Ok(()) } else { self.grant_place(&fd, right) }
     }
 
-    /// Grants an absolute path, following links. Skips a missing path.
+    /// Grants a right on an absolute path, following links. Skips a missing path.
     fn grant_path(&mut self, path: &Path, right: FileRight) -> io::Result<()> {
         match open(CWD, path.as_os_str(), OFlags::empty())? {
             Some(fd) => self.grant_place(&fd, right),

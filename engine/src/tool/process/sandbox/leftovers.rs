@@ -60,7 +60,8 @@ impl WritableFolders {
 }
 
 impl Leftovers {
-    /// Returns the line for the program's output; `None` if the program left no protected path.
+    /// Returns the line that is added to the program's output and lists the renamed paths; `None` if no path was
+    /// renamed.
     pub fn report(&self) -> Option<String> {
         let more = if self.more == 0 { String::new() } else { format!(" and {} more", self.more) };
         (!self.shown.is_empty()).then(|| {

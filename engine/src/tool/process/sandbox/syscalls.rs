@@ -1,7 +1,8 @@
 //! The system call filter of a sandboxed program. Calls are denied by default: a call outside the allow-list fails with
-//! `ENOSYS`, so that the C library falls back; a dangerous call fails with `EPERM`, an ungranted socket with `EACCES`.
-//! The program and its descendants cannot remove the filter. A network grant covers the internet only: a Unix socket
-//! leads to daemons of the same user (containers, a session bus, key agents), which start programs outside the sandbox.
+//! `ENOSYS`, so that the C library tries an older call. A dangerous call fails with `EPERM`, an ungranted socket with
+//! `EACCES`. The program and its descendants cannot remove the filter. A network grant covers the internet only. Unix
+//! sockets stay denied, because they lead to daemons of the same user (containers, a session bus, key agents) that
+//! start programs outside the sandbox.
 
 mod table;
 
@@ -38,8 +39,8 @@ const NAMESPACE_FLAGS: [u64; 7] =
 const TERMINAL_REQUESTS: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
 /// The refused command `F_SETLEASE`, because opening a leased file blocks every other process.
 const FILE_COMMANDS: [u64; 1] = [1024];
-/// The refused options: `SET_DUMPABLE` (hides a process from a `/proc` with `hidepid`), performance counters, machine
-/// checks, `SET_MM`, system call dispatch, and core scheduling of other processes.
+/// The options of `prctl` that are refused: `SET_DUMPABLE` (hides a process from a `/proc` with `hidepid`), performance
+/// counters, machine checks, `SET_MM`, system call dispatch, and core scheduling of other processes.
 const PROCESS_OPTIONS: [u64; 7] = [4, 31, 32, 33, 35, 59, 62];
 /// The last reviewed option of `prctl` (`FUTEX_HASH`). Options beyond it are refused, except for
 /// [`FURTHER_PROCESS_OPTIONS`].
@@ -145,7 +146,7 @@ fn restrictions() -> Result<NamedRules, BackendError> {
     ])
 }
 
-/// Returns the rules for sockets that are refused with `EACCES`.
+/// Returns the rules that match the sockets to refuse with `EACCES`.
 fn socket_restrictions(sockets: Sockets) -> Result<NamedRules, BackendError> {
     let socket = match sockets {
         // Without a rule every call is refused.

@@ -23,7 +23,7 @@ pub enum SyscallVerdict {
 #[derive(Debug, Clone, Copy)]
 pub struct SyscallClass {
     pub verdict: SyscallVerdict,
-    /// The name, the number on x86-64, the number in the generic table.
+    /// The calls. Each has its name, its number on x86-64 and its number in the generic table.
     pub calls: &'static [(&'static str, i64, i64)],
 }
 
