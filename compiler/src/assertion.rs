@@ -258,10 +258,10 @@ fn evaluate_function(
     }
 }
 
-/// Records in `witnessed` which assertions have a witness among `threads`. `threads` are the threads that one directive
-/// can lead to; the first is the thread of the directive itself. The keys of `witnessed` are the indexes of the
-/// assertions that apply to a directive. A value is true once this call or an earlier call has found a witness for the
-/// assertion.
+/// Records which assertions have a witness ([`is_witness`]) among `threads`: the directive's own thread, which comes
+/// first, and the threads that it can lead to. Each assertion that applies to the directive gets an entry in
+/// `witnessed`, by its index. The entry becomes true when a witness is found, and stays true in later calls for other
+/// directives.
 fn record_witnesses(
     assertions: &Assertions,
     threads: &[PossibleThread],

@@ -107,8 +107,8 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
     to_routing(routes, on, first)
 }
 
-/// Returns the inputs that the chain of a directive declares on any route; every other input is absent in each run. If
-/// no routing hook reads an input, returns only the directive's own inputs.
+/// Returns the inputs that a directive and all its possible parents declare. Any other input is absent in each run. If
+/// no routing hook reads an input, the parents do not matter, and only the directive's own inputs are returned.
 fn possible_inputs(items: &Items<'_>, leaf: &Directive, hooks: &[Arc<HookDecl>]) -> BTreeSet<String> {
     let reads =
         |hook: &Arc<HookDecl>| hook.compiled.iter().any(|condition| condition.roots().any(|root| root == "inputs"));

@@ -69,7 +69,8 @@ pub struct PlanComparison {
     /// Input cost of the next request, in nano-dollars; `None` if the model has no price.
     pub next: Option<u64>,
     pub next_after: Option<u64>,
-    /// Input cost of each later request, which reads the prefix from the cache.
+    /// Input cost of each later request, in nano-dollars, if all of its input is read from the cache; `None` if the
+    /// model has no price.
     pub later: Option<u64>,
     pub later_after: Option<u64>,
     /// Mean number of turns of a prompt of the session, at least 1.

@@ -258,8 +258,8 @@ impl TrustFile {
         fs::symlink_metadata(self.project.join(path)).is_ok()
     }
 
-    /// Returns the project files that a command names, with their hashes. The result includes a script even if it is
-    /// outside of the project.
+    /// Returns the files that the commands of a requirement name, with their hashes. Files outside of the project are
+    /// left out, except for a script that simulates the model.
     fn programs(&self, one: &TrustRequirement) -> Result<BTreeMap<String, String>, TrustError> {
         let mut files = files::NamedFiles::new(&self.project);
         for word in &one.programs {

@@ -48,7 +48,7 @@ impl Expr {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExprKind {
     Literal(Value),
-    /// A list literal of the one-line form; its items may be any expression.
+    /// A list in a one-line condition. Its items may be any expressions. In the mapping form, a list is a `Literal`.
     List(Vec<Expr>),
     Path(Path),
     Exists(Path),

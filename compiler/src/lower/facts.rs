@@ -24,9 +24,9 @@ pub struct PlanTimeFacts<'a> {
 }
 
 impl PlanTimeFacts<'_> {
-    /// Returns the facts of a hook point before the run: the known values, and the facts that are declared unknown.
-    /// `reads` lists the paths that the hooks read. At an event of the transcript, each of these paths is declared
-    /// unknown, because the table of facts does not list the fields of such an event.
+    /// Returns the facts of a hook point before the run. A fact that only the run can supply is declared unknown.
+    /// `reads` lists the paths that the hooks read. If the hook point is a transcript event, these paths tell which
+    /// facts to declare unknown, because `HOOK_POINTS` does not list the fields of events.
     pub fn facts_at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
         let mut facts = Facts::new();
         let leaf = self.composed.leaf();

@@ -23,7 +23,7 @@ pub struct ValueParts {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartType {
     pub kind: FieldType,
-    /// True for a field that every object must have; unused for items.
+    /// True for a field that every object must have; unused for the items of an array.
     pub required: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Value>,

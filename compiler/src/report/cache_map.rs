@@ -203,9 +203,9 @@ impl CacheMapper<'_> {
         system.or_else(|| self.first_change(self.message, &is_changed).map(|(offset, end)| (Cut::Message(offset), end)))
     }
 
-    /// Returns the first part of a message that can differ between the two compared requests, and the offset of the
-    /// part; `None` if no part can differ. A part is a placeholder, or a layer that only some runs send. `is_changed`
-    /// gets the first segment of the path of a placeholder's fact, and returns true if the fact can differ.
+    /// Finds the first placeholder or optional layer of a message that can differ between the two compared requests.
+    /// Returns its byte offset and its description; `None` if nothing can differ. An optional layer is one that only
+    /// some runs send. `is_changed` returns true if a fact can differ; it gets the first segment of the fact's path.
     fn first_change(&self, view: &MessageView, is_changed: &dyn Fn(&str) -> bool) -> Option<(usize, PrefixEnd)> {
         let mut pending = view.pending.iter().peekable();
         for layer in &view.layers {

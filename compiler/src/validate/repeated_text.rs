@@ -74,7 +74,8 @@ pub struct ParagraphCache {
     indexes: RefCell<HashMap<Vec<SentText>, Rc<ParagraphIndex>>>,
 }
 
-/// Repetitions by the spans of both paragraphs. Each repetition names the first affected directive as an example.
+/// The repetitions that were found. For the spans of two equal texts: their token count, and the first directive whose
+/// first request contains both.
 #[derive(Default)]
 pub struct RepeatedParagraphs {
     found: BTreeMap<(Span, Span), (u64, String)>,

@@ -1,5 +1,6 @@
-//! Checks of settings files against their [`schema`]: unknown keys, wrong values, and files that nothing reads. Each
-//! file is checked once, merged over the spaces; each error points to the file that has the value.
+//! Checks of settings files against their [`schema`]: unknown keys, wrong values, and files that nothing reads. If
+//! several spaces have the same file, the merged values are checked, and each error points to the file of the space
+//! that sets the value. Only `agent/agent` is checked in each space separately.
 
 mod failure_rules;
 mod plausible;

@@ -66,7 +66,7 @@ pub struct ThreadState {
     pub calls: ReplyCalls,
     /// Children by spawn number, from 1.
     pub children: BTreeMap<u64, ChildState>,
-    /// Spawn numbers of the children of hooks.
+    /// Spawn numbers of the children that hooks started and that have ended. `children` does not contain them.
     pub hook_children: BTreeSet<u64>,
     /// Number of evaluated hook points.
     pub hook_points: u64,

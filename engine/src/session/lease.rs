@@ -1,5 +1,5 @@
-//! Thread ownership: acquire, release, finalize. A thread whose lease this process holds is either running, released or
-//! finalized; it never stays leased and idle.
+//! Thread ownership: acquire, release, finalize. After this process has acquired the lease of a thread, it runs the
+//! thread, releases the lease or finalizes the thread. It never keeps the lease of a thread that it does not run.
 
 use std::sync::Arc;
 

@@ -46,7 +46,8 @@ impl LeftChildren {
     }
 }
 
-/// A choice to continue in the background. Clones share it.
+/// The user's choice that the process continues in the background after its session, until the running children have
+/// ended. Clones share the choice.
 #[derive(Debug, Clone, Default)]
 pub struct BackgroundChoice(Arc<AtomicBool>);
 

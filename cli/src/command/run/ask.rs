@@ -199,8 +199,8 @@ pub struct ThreadGrant {
 }
 
 impl ThreadGrant {
-    /// Returns the capability of an approval request for a call, such as `rye.execute.tool.rye.bash.bash with {…}`;
-    /// `None` for the text of any other request.
+    /// Reads the capability from `what`, the text of an approval request for a call: `CAPABILITY with INPUT`. `None` if
+    /// the text has another form.
     pub fn parse_request(thread: &ThreadId, what: &str) -> Option<Self> {
         let (capability, _) = what.split_once(" with ")?;
         Some(Self { thread: thread.to_string(), capability: capability.to_owned() })

@@ -73,7 +73,7 @@ pub struct ProvedPrompt {
     pub prompt: u64,
     /// Size of the messages that match: the user's, and for the first prompt of a thread the system prompt.
     pub bytes: usize,
-    /// The differences; empty if every message of the prompt matches.
+    /// Differences between the messages that were derived again and the recorded ones; empty if all match.
     pub differs: Vec<String>,
 }
 

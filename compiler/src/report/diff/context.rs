@@ -32,7 +32,7 @@ pub struct PrefixChange {
     pub broken_by: Option<String>,
 }
 
-/// A part of a request.
+/// A layer or a tool of a plan, with the text and the attributes that are compared.
 struct RequestPart<'p> {
     place: &'static str,
     id: &'p str,

@@ -23,7 +23,7 @@ pub struct RecordedRequest {
     /// The user messages since the previous reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Vec<String>>,
-    /// The tool results since the previous reply.
+    /// The texts of the tool results since the previous reply; `None` if they are not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<Vec<String>>,
     /// The limit `duration_seconds` of a child when it was recorded. The limit depends on the remaining time of the

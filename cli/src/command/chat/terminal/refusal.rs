@@ -25,8 +25,8 @@ impl ChatTerminal {
         self.hint = Some(HINT);
     }
 
-    /// Restores the text that the editor held before the refusal, and discards the typed message. Does nothing if the
-    /// message is finished and only waits until the refusal is recorded.
+    /// Discards the unfinished message of a refusal, and restores the text that was in the editor before. Does nothing
+    /// if the user has finished the message, because the call is then refused already.
     pub(super) fn end_refusal(&mut self) {
         if let Some(refusal) = self.refusal.take_if(|refusal| refusal.message.is_none()) {
             self.editor.set_text(&refusal.draft);

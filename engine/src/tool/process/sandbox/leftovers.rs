@@ -35,7 +35,8 @@ pub struct Leftovers {
 }
 
 impl WritableFolders {
-    /// Opens the folders that the sandbox grants as a whole. At that time, none of them contains a protected path.
+    /// Opens the folders that the sandbox makes writable with everything in them. The sandbox does so only for a folder
+    /// that contains no protected path yet.
     pub fn open(sandbox: &Sandbox) -> std::io::Result<Self> {
         let root = sandbox.project.canonicalize()?;
         let mut folders = Vec::new();
