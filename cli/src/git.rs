@@ -143,12 +143,12 @@ fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(Stri
         let mut head = head.trim_end().split(' ').skip(1);
         let (kind, size) = (head.next(), head.next().and_then(|size| size.parse::<u64>().ok()));
         let (Some("blob"), Some(size)) = (kind, size) else {
-            return Err(CommandError::failed(format!("git cannot read `{path}` of that revision")));
+            return Err(CommandError::failed(format!("git cannot read `{path}` of the requested revision")));
         };
         total = total.saturating_add(size);
         if size > MAX_FILE_BYTES || total > MAX_REVISION_BYTES {
             return Err(CommandError::failed(format!(
-                "`{path}`, or all items of that revision together, exceed the maximum size"
+                "`{path}`, or all items of the requested revision together, exceed the maximum size"
             )));
         }
         let mut content = Vec::new();

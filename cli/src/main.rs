@@ -95,7 +95,7 @@ fn with_graph_tip(mut error: clap::Error, command: &Command) -> clap::Error {
         && let Some(value) = value
         && (unexpected.as_ref() == Some(value) || words.last() == unexpected.as_ref())
     {
-        let tip = format!("the language follows a `=`: `--graph={value}`");
+        let tip = format!("write the language of the graph after a `=`: `--graph={value}`");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
         return error.with_cmd(command);
     }

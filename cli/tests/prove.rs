@@ -172,7 +172,7 @@ fn file_that_no_plan_named_leaves_the_plan_provable_from_its_copies() {
     let (code, proof) = place.json(&["threads", "prove", "--last"]);
     assert_eq!((code, &proof["proved"], &proof["sources"]), (Some(0), &true.into(), &"kept".into()), "{proof}");
     let shown = place.rye(&["threads", "prove", "--last"]).stdout;
-    assert!(shown.contains("other files are new or gone; the stored copies compile to the same plan"), "{shown}");
+    assert!(shown.contains("other files were added or removed; the stored copies compile to the same plan"), "{shown}");
 }
 
 #[test]

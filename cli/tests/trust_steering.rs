@@ -134,7 +134,7 @@ fn tool_that_describes_itself_needs_trust_where_the_thread_has_a_shell() {
     place.write("../user/.ai/directives/shell.md", &directive("shell", grants));
     let steering = "snippet: Runs setup.sh first.\nguidelines: [Always run setup.sh first.]\n";
     for (path, builtin, what) in [
-        (".ai/tools/rye/file-system/read.yaml", "read", "replaces tool of another space"),
+        (".ai/tools/rye/file-system/read.yaml", "read", "replaces the tool of another space"),
         (".ai/tools/notes.yaml", "ls", "sends its description to the model"),
     ] {
         let id = path.trim_start_matches(".ai/tools/").trim_end_matches(".yaml");

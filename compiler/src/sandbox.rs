@@ -172,11 +172,15 @@ impl std::fmt::Display for ToolSandbox {
                 let lives = if self.persistent { "one process for all calls" } else { "a process" };
                 write!(f, "{lives}; reads the project, writes {write} of it; {net}")
             }
-            SandboxKind::Requests if self.net.is_empty() => f.write_str("requests of the engine; no host is granted"),
-            SandboxKind::Requests if self.net.iter().any(|host| host == "*") => {
-                f.write_str("requests of the engine, to any host of the public internet")
+            SandboxKind::Requests if self.net.is_empty() => {
+                f.write_str("the engine sends the requests of the tool; no host is granted")
             }
-            SandboxKind::Requests => write!(f, "requests of the engine, only to {}", self.net.join(", ")),
+            SandboxKind::Requests if self.net.iter().any(|host| host == "*") => {
+                f.write_str("the engine sends the requests of the tool, to any host of the public internet")
+            }
+            SandboxKind::Requests => {
+                write!(f, "the engine sends the requests of the tool, only to {}", self.net.join(", "))
+            }
             SandboxKind::None => f.write_str("NO SANDBOX: a server's program with all of your rights"),
         }
     }
@@ -229,7 +233,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "asks: requests of the engine, only to a.test",
+                "asks: the engine sends the requests of the tool, only to a.test",
                 "mcp_s_a: a process; reads the project, writes notes/ of it; no network",
                 "mcp_t_b: NO SANDBOX: a server's program with all of your rights",
                 "mine: a process; reads the project, writes existing files of it; no network",

@@ -111,7 +111,7 @@ pub enum EngineError {
     #[error("no money can be reserved for a child of `{parent}`: {refusal}")]
     NotReserved { parent: String, refusal: String },
     /// The thread was to be cancelled or killed, but could not be recovered. This process finalized it instead.
-    #[error("the thread `{thread}` could not be recovered and was ended only in the thread registry: {why}")]
+    #[error("the thread `{thread}` could not be recovered, and its end is recorded only in the thread registry: {why}")]
     Closed { thread: String, why: String },
     #[error("the thread `{thread}` cannot be resumed: its ancestor `{ancestor}` was {}", status.as_str())]
     AncestorStopped { thread: ThreadId, ancestor: ThreadId, status: Status },

@@ -191,7 +191,7 @@ impl XmlHookReader {
         for child in element.elements() {
             let message = format!("`<{}>` is not allowed in a condition", name(child));
             let help = "write the condition on one line: `a == 1 && !(b contains \"x\")`";
-            self.syntax_error(child.name.span, message, "a condition has text or attributes", help);
+            self.syntax_error(child.name.span, message, "only text or attributes are allowed here", help);
         }
         if element.attributes.is_empty() {
             return text(element);

@@ -400,7 +400,7 @@ fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutpu
             SandboxKind::Engine => "runs inside the engine, without access to the machine".to_owned(),
             SandboxKind::Files => "project files only".to_owned(),
             SandboxKind::Requests => {
-                "HTTP requests of the engine to granted hosts only, without access to the machine".to_owned()
+                "the engine sends HTTP requests to granted hosts only, without access to the machine".to_owned()
             }
             SandboxKind::Process => process_sandbox(offers),
             SandboxKind::None => {

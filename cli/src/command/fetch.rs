@@ -205,7 +205,7 @@ fn copy_item(
     };
     let Some(root) = root else {
         return Err(CommandError::failed("no user space: no `.ai/` in the home folder")
-            .with_help("create it, or set `RYE_USER_SPACE`"));
+            .with_help("create `.ai/` in the home folder, or set `RYE_USER_SPACE`"));
     };
     if space == from {
         return Err(CommandError::failed(format!("the item is already in the {} space", space.as_str())));

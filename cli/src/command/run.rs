@@ -302,7 +302,7 @@ fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<Pla
         ThreadStart::Resume { thread, .. } | ThreadStart::Fork { thread, .. } => thread,
         ThreadStart::Fresh { .. } | ThreadStart::Recover { .. } | ThreadStart::Handoff { .. } => {
             return Err(CommandError::usage(
-                "`--model` applies to a finished thread: an unfinished thread keeps its model",
+                "`--model` applies only to a finished thread: an unfinished thread keeps its model",
             )
             .with_help(
                 "end it with `rye threads cancel`, then use `rye run --resume` with `--model` and `--message`",

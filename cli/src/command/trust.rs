@@ -88,7 +88,7 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Printer) -> Result<Exit, 
     }
     show(&all, &trust.snapshot()?, &spaces, report)?;
     if !args.list && !args.revoke && !all.is_empty() {
-        report.note("trusted the current files; changes need trust again; revoke with `rye trust --revoke`");
+        report.note("trusted the current files; changed files need trust again; revoke with `rye trust --revoke`");
     }
     Ok(Exit::Success)
 }

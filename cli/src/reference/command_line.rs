@@ -25,7 +25,7 @@ const OWN_VARIABLES: [(&str, &str); 19] = [
     ("LANG", "the locale of programs"),
     ("COLUMNS", "the width of human output"),
     ("TERM", "`dumb`: progress is not repainted"),
-    ("ACCESSIBLE", "a value other than `0`: progress is not repainted; a line every 30 seconds instead"),
+    ("ACCESSIBLE", "a value other than `0`: progress is a line every 30 seconds, not a repainted line"),
     ("VISUAL", "the program that Ctrl+G opens in a chat, with arguments"),
     ("EDITOR", "the program that Ctrl+G opens in a chat, if `VISUAL` is not set"),
     ("RYE_PROJECT", "the default of `--project`"),

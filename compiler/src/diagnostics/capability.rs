@@ -112,13 +112,13 @@ impl Problem for CapabilityError {
             }),
             Self::ExceedsBase { base, .. } => Some(format!("narrow the pattern, or grant it in `{base}` too")),
             Self::UngrantedCall { capability, .. } => {
-                Some(format!("grant `{capability}` in `<permissions>`, or remove the call from the body: it will be denied"))
+                Some(format!("grant `{capability}` in `<permissions>`, or remove the call from the body: without a grant, the call is denied"))
             }
             Self::AcknowledgesNothing { .. } => {
                 Some("remove the acknowledgement: it would silently cover grants that are added later".into())
             }
             Self::OpensNothing { .. } => {
-                Some("name folders relative to the project: `write=\"src/,target/\"`; paths outside cannot be granted".into())
+                Some("name folders relative to the project: `write=\"src/,target/\"`; paths outside the project cannot be granted".into())
             }
             Self::DeadGrant { add, tokens, .. } => Some(match add {
                 Some(add) => format!("write `<tool {add}>`, or remove the grant: the tool's definition costs {tokens} tokens in every request"),

@@ -28,7 +28,7 @@ pub enum ContextError {
     NotRestored { hook: String, item: String, directive: String, span: Span },
     /// A grant of a continuation directive that the continued thread does not have, so that the continuation does not
     /// get the grant either. `pattern` is the pattern of the grant.
-    #[error("a continuation of `{directive}` is not granted `{pattern}`, although `{continuation}` grants it")]
+    #[error("the grant `{pattern}` of `{continuation}` has no effect in a continuation of `{directive}`")]
     ContinuationGrants { directive: String, continuation: String, pattern: String, span: Span, granted: Span },
     /// A placeholder in knowledge that is sent as text; `reason` names the texts in which placeholders are filled in.
     #[error("`{text}` in the knowledge `{item}` is sent unchanged: {reason}")]
@@ -100,11 +100,9 @@ impl Problem for ContextError {
             Self::Duplicate { kept, .. } => {
                 Some(format!("the knowledge is sent once, in `<{kept}>`: remove the other line"))
             }
-            Self::SuppressesNothing { suggestion, .. } => {
-                did_you_mean(suggestion.as_ref(), || {
-                    Some("remove the line; a suppression names a knowledge id or a hook id that the chain or a hook injects".into())
-                })
-            }
+            Self::SuppressesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some("remove the line; a suppression names a hook by its id, or the id of knowledge that the chain or a hook injects".into())
+            }),
             Self::SuppressedAndDeclared { .. } => Some("the suppression wins: remove one of the two lines".into()),
             Self::Unreached { id, .. } => Some(format!(
                 "name it in a `<context>` or a hook, grant `rye.fetch.knowledge.{}`, or remove the file",

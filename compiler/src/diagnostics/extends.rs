@@ -13,7 +13,7 @@ pub enum ExtendsError {
     /// Every link of the cycle with the span of its `extends`, in chain order, beginning with the smallest id.
     #[error("`extends` forms a cycle: {}", format_cycle(links))]
     Cycle { links: Vec<(ItemId, Span)> },
-    #[error("the chain of `{leaf}` has more than {limit} links")]
+    #[error("the extends chain of `{leaf}` has more than {limit} directives")]
     TooDeep { leaf: ItemId, limit: usize, span: Span },
 }
 

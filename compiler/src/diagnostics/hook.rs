@@ -26,7 +26,7 @@ pub enum HookError {
     #[error("`{fact}` is never `{value}`: conditions compare strings without wildcards")]
     Wildcard { fact: &'static str, value: String, span: Span },
     /// A pattern with the delimiters and flags of another language: `/rm -rf/i`.
-    #[error("the pattern `{pattern}` matches its slashes too: a pattern has no delimiters")]
+    #[error("the pattern `{pattern}` requires its slashes in the text: a pattern has no delimiters")]
     DelimitedPattern { pattern: String, plain: String, span: Span },
     /// A regular expression that is probably meant as a text with wildcards: `rye/*`, `d*`.
     #[error("the pattern `{pattern}` is a regular expression: its `*` repeats the character before it")]
@@ -74,7 +74,7 @@ pub enum HookError {
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
     /// The condition is true only if the thread has used several times as many tokens as the limit `tokens` allows.
-    #[error("the hook `{id}` fires only if one turn takes several times the limit of `tokens`")]
+    #[error("the hook `{id}` fires only if one turn uses several times as many tokens as the limit `tokens` allows")]
     PastLimit { id: String, span: Span },
     /// The hook fires only for directives of the standard library or the user space; `directive` is the first such
     /// directive.
@@ -212,7 +212,7 @@ impl Problem for HookError {
                 }),
             Self::UnknownCall { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
-                    "call.name" => "write the tool's name in the palette, such as `rye_bash_bash`, or compare `call.item_id`".into(),
+                    "call.name" => "write the name that the tool has in the palette, such as `rye_bash_bash`, or compare `call.item_id`".into(),
                     _ => "write the id of an item, `rye/bash/bash`; for several, `call.item_id in [\"a/b\", \"a/c\"]` or `call.item_id matches \"^a/\"`".into(),
                 })
             }),

@@ -52,7 +52,7 @@ pub enum InterfaceError {
     #[error("the parameter `{name}` of the tool `{tool}` has no value")]
     MissingParameter { name: String, tool: String, span: Span },
     /// An input that is declared as required although it has a default.
-    #[error("the input `{name}` is never missing: it is required, but has a default")]
+    #[error("the input `{name}` has a default, so `required` has no effect")]
     RequiredDefault { name: String, span: Span },
     #[error("the input `{name}` is never used")]
     UnusedInput { name: String, span: Span },
@@ -205,7 +205,7 @@ impl Problem for InterfaceError {
             Self::Lookalike { span, .. } => vec![new_label(*span, "sent unchanged")],
             Self::UnknownOutput { span, .. } => vec![new_label(*span, "no such output is declared")],
             Self::MarkedPlaceholder { span, .. } => vec![new_label(*span, "sends `$` and the value")],
-            Self::MarkedDefault { span, .. } => vec![new_label(*span, "the default includes the sign")],
+            Self::MarkedDefault { span, .. } => vec![new_label(*span, "this operator becomes part of the default")],
             Self::UnnamedArgument { span, .. } => vec![new_label(*span, "calls have named arguments only")],
             Self::UnknownParameter { tool, span, .. } => vec![new_label(*span, format!("no parameter of `{tool}`"))],
             Self::MissingParameter { tool, span, .. } => {

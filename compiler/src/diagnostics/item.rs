@@ -364,18 +364,18 @@ impl Problem for ItemError {
             Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
             Self::ScriptParameter { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::ShellSyntax { span, .. } => vec![new_label(*span, "not expanded")],
-            Self::ForeignTool { span, .. } => vec![new_label(*span, "read by no part of rye")],
+            Self::ForeignTool { span, .. } => vec![new_label(*span, "no part of rye reads this file")],
             Self::SilentKnowledge { span, .. } => vec![new_label(*span, "no text below the metadata")],
             Self::UnreadMetadata { span, .. } => vec![new_label(*span, "not read")],
             Self::Version { span, .. } => vec![new_label(*span, "not a version number")],
             Self::Silent { span, .. } => {
-                vec![new_label(*span, "no prompt here or from a hook, and no directive extends it")]
+                vec![new_label(*span, "this directive has no prompt, no hook adds one, and no directive extends it")]
             }
             Self::Signature { span, .. } => span.iter().map(|s| new_label(*s, "invalid")).collect(),
             Self::Unsigned { span, .. } => span.iter().map(|s| new_label(*s, "no signature line")).collect(),
             Self::InvalidValue { span, expected, .. } => vec![new_label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![new_label(*span, format!("{what} is missing here"))],
-            Self::UnusedParameter { span, .. } => vec![new_label(*span, "in no argument of the command")],
+            Self::UnusedParameter { span, .. } => vec![new_label(*span, "not used in any argument of the command")],
             Self::Repeated { first, second, .. } => {
                 vec![new_label(*second, "second occurrence"), new_label(*first, "first occurrence")]
             }
@@ -443,7 +443,7 @@ fn token_difference_help((over, under): (u64, u64)) -> String {
     let difference =
         if over >= under { format!("{} tokens more", over - under) } else { format!("{} tokens fewer", under - over) };
     format!(
-        "every directive that extends a base of the standard library gets this item instead: {difference} ({over} instead of {under})"
+        "every directive that extends a base of the standard library sends this item in place of the shadowed one: {difference} ({over} instead of {under})"
     )
 }
 
@@ -486,20 +486,25 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
         ("key", "`check.yaml`") if matches!(key, "severity" | "severities" | "rules" | "codes" | "allow") => {
             Some("severities of codes belong under `levels`: `levels: { \"item::shadows\": allow }`".to_owned())
         }
-        ("text", "`<limits>`") => {
-            Some("limits are attributes: `<limits turns=\"10\" spend=\"0.50\"/>`".to_owned())
-        }
+        ("text", "`<limits>`") => Some("limits are attributes: `<limits turns=\"10\" spend=\"0.50\"/>`".to_owned()),
         ("text", "`<context>`") => {
             Some(format!("an item of a context is an element: `<before>{key}</before>`, `<after>` or `<system>`"))
         }
         ("text", "`<inputs>`") => Some("an input is an element: `<input name=\"topic\">what it is</input>`".to_owned()),
-        ("text", "`<outputs>`") => Some("an output is an element: `<output name=\"url\">what it is</output>`".to_owned()),
-        ("element", "`<permissions>`") if matches!(key, "allow" | "grant" | "tools" | "allowed" | "allowed-tools") => {
-            Some("everything that is granted is allowed: `<execute><tool>rye.file-system.read</tool></execute>`".to_owned())
+        ("text", "`<outputs>`") => {
+            Some("an output is an element: `<output name=\"url\">what it is</output>`".to_owned())
         }
-        ("element", "`<permissions>`") if matches!(key, "deny" | "disallow" | "block" | "ask" | "denied") => Some(
-            "what is not granted is denied: leave it out; a hook on `tool_call` blocks single calls, and the risk tier of a grant decides if calls need an approval".to_owned(),
-        ),
+        ("element", "`<permissions>`") if matches!(key, "allow" | "grant" | "tools" | "allowed" | "allowed-tools") => {
+            Some(
+                "everything that is granted is allowed: `<execute><tool>rye.file-system.read</tool></execute>`"
+                    .to_owned(),
+            )
+        }
+        ("element", "`<permissions>`") if matches!(key, "deny" | "disallow" | "block" | "ask" | "denied") => {
+            Some(format!(
+                "remove `<{key}>`: a call without a grant is denied; a hook on `tool_call` blocks single calls, and the risk tier of a grant decides if calls need an approval"
+            ))
+        }
         ("key", "an action") if key == "type" => Some("did you mean `primary`?".to_owned()),
         ("text", "`<model>`") => Some(format!("a model is named by attributes: `<model tier=\"{key}\"/>`")),
         ("attribute", "`<metadata>`") => Some(format!("write an element: `<metadata><{key}>…</{key}></metadata>`")),

@@ -82,7 +82,7 @@ impl Problem for LimitError {
                 false => "raise `turns`: a call takes one turn, and the answer another; or grant no tools".into(),
             }),
             Self::PromptAboveTokens { .. } => Some("raise `tokens`, or shorten the prompt".to_owned()),
-            Self::PromptTooLong { .. } => Some("shorten a value, or name it in fewer placeholders".to_owned()),
+            Self::PromptTooLong { .. } => Some("shorten a value, or insert it in fewer places".to_owned()),
             Self::CannotAffordOneTurn { model, .. } => {
                 Some(format!("raise `spend`, lower `output`, or select a cheaper model than `{model}`"))
             }

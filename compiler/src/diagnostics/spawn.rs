@@ -28,7 +28,7 @@ pub enum SpawnError {
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
     /// A child that requests more money than its spawn parent can have left. Amounts are decimal dollars. If the
     /// parent's own limit would be enough, `above` is the directive that starts the parent with too little money.
-    #[error("`{child}` requests {requested}, but `{parent}` has at most {most} for it{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts it")).unwrap_or_default())]
+    #[error("`{child}` requests {requested}, but `{parent}` can give at most {most}{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts `{parent}`")).unwrap_or_default())]
     NoBudget {
         parent: String,
         child: String,
@@ -42,11 +42,13 @@ pub enum SpawnError {
     },
     /// A directive that starts a child at a depth that an ancestor does not allow. `above` is the ancestor whose
     /// `depth` is used up.
-    #[error("`{parent}` starts `{child}`, but the `depth` of `{above}` is used up when `{above}` starts `{parent}`")]
+    #[error("`{above}` starts `{parent}`, which starts `{child}`: deeper than the limit `depth` of `{above}` allows")]
     TooDeep { parent: String, child: String, above: String, span: Span, limit_span: Option<Span> },
     /// A directive whose named children together exceed its limit. `limit` is `spawns` or `spend`; `requested` is the
     /// total that all children request.
-    #[error("the children of `{parent}` ({children}) request {requested} in total, but its `{limit}` is {most}")]
+    #[error(
+        "the children of `{parent}` ({children}) request {requested} in total, but the `{limit}` of `{parent}` is {most}"
+    )]
     OverBudget {
         parent: String,
         children: usize,
@@ -116,7 +118,7 @@ impl Problem for SpawnError {
                     .into(),
             ),
             Self::ExceedsParent { parent, child, .. } => {
-                Some(format!("the child's call will be denied: grant it in `{parent}` too, or grant less in `{child}`"))
+                Some(format!("the child's call will be denied: grant the capability in `{parent}` too, or grant less in `{child}`"))
             }
             Self::NoChildren { limit, child, .. } => {
                 Some(format!("the call will be denied: raise `{limit}`, or do not start `{child}`"))

@@ -77,7 +77,7 @@ impl Problem for TemplateError {
                 format!("write `${{args}}` in place of `{written}`")
             }
             Self::IgnoredArguments { written: None, .. } => {
-                "write `${args}` where `params` takes the text, or remove `argument_hint`".into()
+                "write `${args}` in `params`, where the text belongs, or remove `argument_hint`".into()
             }
         })
     }

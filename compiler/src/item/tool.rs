@@ -187,9 +187,9 @@ fn foreign_tool(file: &FileRef, text: &str, language: ToolLanguage) -> Option<It
             let start = at + line.len() - line.trim_start().len();
             let length = line.trim().len();
             let help = if is_python {
-                "write one tool in a file: `__tool_description__ = \"…\"`, `CONFIG_SCHEMA = {…}` and a function `execute`"
+                "write one tool per file: `__tool_description__ = \"…\"`, `CONFIG_SCHEMA = {…}` and a function `execute`"
             } else {
-                "write one tool in a file: `export const __tool_description__ = \"…\"` and an exported function `execute`"
+                "write one tool per file: `export const __tool_description__ = \"…\"` and an exported function `execute`"
             };
             let span = Span::new(file.source, start, start + length);
             return Some(ItemError::ForeignTool { mark: line.trim().to_owned(), help, span });

@@ -84,7 +84,8 @@ fn explain_missing(items: &Items<'_>, compilation: &Compilation, action: &Action
     let reason = match &declaring {
         Some(by) => format!("not granted: no grant of `{}` matches `{wanted}`", by.id()),
         None => {
-            "not granted: no link of the chain declares `<permissions>`, and a root thread inherits none".to_owned()
+            "not granted: no directive of the extends chain declares `<permissions>`, and a root thread inherits none"
+                .to_owned()
         }
     };
     steps.extend(grant_fixes(items, compilation, action, declaring.as_deref()));
@@ -110,7 +111,7 @@ fn grant_fixes(
         }
         Some(by) => {
             let text = format!(
-                "add `<permissions>{line}</permissions>` to `{}`; it replaces the grants of `{}`, so repeat the grants that you still need",
+                "add `<permissions>{line}</permissions>` to `{}`; this element replaces the grants of `{}`, so repeat the grants that you still need",
                 plan.directive,
                 by.id()
             );
@@ -126,7 +127,7 @@ fn grant_fixes(
     if risk.policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(risk.tier.as_str()) {
         let tier = risk.tier.as_str();
         let text = format!(
-            "its risk is `{tier}`: without `<acknowledge risk=\"{tier}\">REASON</acknowledge>`, each call needs an approval"
+            "the risk of the call is `{tier}`: without `<acknowledge risk=\"{tier}\">REASON</acknowledge>`, each call needs an approval"
         );
         steps.push(DerivationStep::new_fix(text, None));
     }

@@ -106,7 +106,7 @@ pub fn explain_with_missing_grants(
         let mut found = explain_missing_grants(world, compilation, name);
         if let Some(primary) = Primary::ALL.into_iter().find(|primary| primary.tool_name() == name) {
             let reason = format!("not in the palette: no grant of `{}` needs it", compilation.plan.directive);
-            let grant = format!("grants of `<{primary}>` bring it");
+            let grant = format!("a grant of `<{primary}>` adds it to the palette");
             let steps = vec![DerivationStep::new_fix(grant, None)];
             found.push(Explanation { subject: format!("tool.{name}"), reason, place: None, steps });
         }
@@ -202,7 +202,7 @@ fn explain_knowledge_of_hooks(compilation: &Compilation, name: &str, found: &mut
 fn describe_cause(verdict: &crate::hook::PlanVerdict, because: &str) -> String {
     let is_constant = matches!(verdict, crate::hook::PlanVerdict::Never { .. } | crate::hook::PlanVerdict::Fires);
     if is_constant && because.contains("`inputs.") {
-        format!("{because}, with the inputs of this plan (`rye plan ID --all` covers the others)")
+        format!("{because}, with the inputs of this plan (`rye plan ID --all` covers other inputs)")
     } else {
         because.to_owned()
     }

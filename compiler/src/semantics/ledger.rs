@@ -99,7 +99,7 @@ pub enum Refusal {
     Draining { thread: String },
     #[error("the new limit is below the current one")]
     NoRaise { thread: String },
-    #[error("the thread is suspended, and its reservation is not open again")]
+    #[error("the thread is suspended, and its reservation has not been reopened")]
     Suspended { thread: String },
     #[error("children are still live")]
     LiveChildren { children: u64 },

@@ -176,7 +176,7 @@ pub(crate) fn shadowing(kind: ItemKind, id: &str, place: &str, subjects: Vec<Sub
     TrustRequirement {
         kind: TrustRequirementKind::Grants,
         name: id.to_owned(),
-        what: one_line(&format!("replaces {} of another space{place}", kind.as_str())),
+        what: one_line(&format!("replaces the {} of another space{place}", kind.as_str())),
         subjects,
         programs: Vec::new(),
         place: Some(SourcePlace { file: format!("{}{id}.{}", kind.folder(), extension(kind)), line: 1, column: 1 }),

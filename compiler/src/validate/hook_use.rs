@@ -401,7 +401,9 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
         Some(BoundCause::Grants) => "no directive of the project is granted a call that meets its condition",
         Some(BoundCause::Retries) => "no call is attempted that often",
         Some(BoundCause::Windows) => "no model of the provider files has such a context window",
-        Some(BoundCause::Overshoot) => "one turn would take several times the limit of `tokens`",
+        Some(BoundCause::Overshoot) => {
+            "one turn would have to use several times as many tokens as the limit `tokens` allows"
+        }
         Some(BoundCause::Fraction) => "`usage_ratio` is a fraction of the context window: 0.8 is 80 %",
     }
     .to_owned()

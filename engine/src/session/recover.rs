@@ -87,7 +87,7 @@ impl EngineContext {
             }
         }
         Err(DriveError::Plan(format!(
-            "more than {MAX_CHAIN_THREADS} threads continue `{thread}`, or the chain is a cycle"
+            "more than {MAX_CHAIN_THREADS} threads continue `{thread}`, or the threads form a cycle"
         )))
     }
 
@@ -225,8 +225,9 @@ impl EngineContext {
             let Some(continues) = head.continues else { return Ok(chain) };
             let id = ThreadId::parse(&continues.thread).map_err(|e| DriveError::Plan(e.reason))?;
             if chain.len() >= most {
-                let reason =
-                    format!("a chain of more than {MAX_CHAIN_THREADS} continued threads reaches `{id}`, or is a cycle");
+                let reason = format!(
+                    "more than {MAX_CHAIN_THREADS} continued threads lead to `{id}`, or the threads form a cycle"
+                );
                 return Err(DriveError::Plan(reason));
             }
             let is_handoff = head.opened.is_some_and(|opened| opened.origin == ThreadOrigin::Handoff);

@@ -233,7 +233,8 @@ impl EngineContext {
         }
         let settled = |(tier, _): &(&String, &String)| !declared.acknowledged.contains_key(*tier);
         if let Some((tier, _)) = plan.capabilities.acknowledged.iter().find(settled) {
-            let reason = format!("its plan acknowledges `{tier}`, and `{}` no longer does", plan.directive);
+            let reason =
+                format!("its plan acknowledges the risk `{tier}`, which `{}` no longer acknowledges", plan.directive);
             return self.require_acceptance(thread, reason);
         }
         Ok(())
@@ -258,7 +259,9 @@ impl EngineContext {
             TranscriptTrust::Bounded => {}
         }
         if let Some(limit) = state.thread_limits.exceeding(&plan.thread_limits()).next() {
-            let reason = format!("its limit `{limit}` is higher than in its plan, and not signed with a permanent key");
+            let reason = format!(
+                "its limit `{limit}` is higher than in its plan, and the raise is not signed with a permanent key"
+            );
             return self.require_acceptance(thread, reason);
         }
         let pending = state
@@ -267,8 +270,7 @@ impl EngineContext {
             .iter()
             .find(|call| call.answer.is_some_and(Approval::is_approved) && call.result.is_none());
         if let Some(call) = pending {
-            let reason =
-                format!("it contains an approval, not signed with a permanent key, of a call of `{}`", call.call.name);
+            let reason = format!("its approval of a call of `{}` is not signed with a permanent key", call.call.name);
             return self.require_acceptance(thread, reason);
         }
         let attended = state.launch.as_ref().is_none_or(|launch| launch.attended);

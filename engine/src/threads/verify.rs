@@ -148,7 +148,7 @@ impl Verifier<'_> {
                 return Ok(());
             }
             Err(StoreError::UnknownThread { .. }) if synced == 0 => {
-                self.note("it never started: it has no transcript, and no event was synced");
+                self.note("the thread never started: it has no transcript, and no event was synced");
                 return Ok(());
             }
             Err(StoreError::UnknownThread { .. }) => {

@@ -44,7 +44,7 @@ pub(super) fn too_deep(span: Span) -> SyntaxError {
         span,
         format!("a condition nests at most {MAX_DEPTH} levels"),
         "one level too many",
-        Some("flatten it: `a && b && c` is one level, however long"),
+        Some("flatten the condition: `a && b && c` is one level, however long"),
     )
 }
 
@@ -73,7 +73,7 @@ pub(super) fn chained_comparison(span: Span, operator: &str) -> SyntaxError {
         span,
         format!("comparisons do not chain: `{operator}` follows another comparison"),
         "second comparison",
-        Some("join them: `1 < a && a < 3`"),
+        Some("join the comparisons: `1 < a && a < 3`"),
     )
 }
 
@@ -137,9 +137,9 @@ pub(super) fn unexpected_token(place: ConditionText<'_>, at: usize) -> SyntaxErr
     } else if matches!(c, ')' | ']') {
         (format!("unmatched `{c}`"), "no bracket is open here")
     } else if c.is_control() || !c.is_ascii() {
-        (format!("{} is not allowed here", describe_char(c)), "expected an operator or the end")
+        (format!("{} is not allowed here", describe_char(c)), "expected an operator or the end of the condition")
     } else {
-        (format!("`{}` is not expected here", shorten(token)), "expected an operator or the end")
+        (format!("`{}` is not expected here", shorten(token)), "expected an operator or the end of the condition")
     };
     condition_error(span, message, label, help_for_token(before, rest, token))
 }
@@ -161,7 +161,7 @@ fn unexpected_end(place: ConditionText<'_>, before: &str) -> SyntaxError {
         "the condition ends where a value is expected".into(),
         "something must follow",
         before.ends_with('%').then_some(
-            "a percentage is a fraction or a number without a sign: `0.8`; `%` is the remainder of a division",
+            "write a percentage as a fraction or as a number without `%`: `0.8`; `%` is the remainder of a division",
         ),
     )
 }
@@ -241,7 +241,7 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
         "IN" | "In" => return Some("write `in`"),
         "(" if follows_a_name => return Some("the functions are `exists(path)` and `length(value)`"),
         "[" if follows_a_name => return Some("keys and numbers follow a dot: `inputs.name`, `items.0`"),
-        "%" => return Some("a percentage is a fraction or a number without a sign: `0.8`"),
+        "%" => return Some("write a percentage as a fraction or as a number without `%`: `0.8`"),
         "," => return Some("a list needs square brackets: `x in [1, 2]`"),
         "=~" | "~=" | "~" | "regex" | "match" => return Some("write `matches` and a pattern in quotes"),
         "gt" | "gte" | "lt" | "lte" => return Some("in the one-line form, write `>`, `>=`, `<` or `<=`"),

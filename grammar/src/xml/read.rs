@@ -422,8 +422,8 @@ impl<'t> TreeBuilder<'t> {
             return self.close(open, start, end);
         }
         let message = format!("unmatched `</{}>`", shorten(name));
-        let help = open.map(|open| format!("remove it, or add its start tag: `<{}>` is open here", shorten(&open)));
-        let help = help.unwrap_or_else(|| "remove it".to_owned());
+        let help = open.map(|open| format!("remove the tag, or add its start tag: `<{}>` is open", shorten(&open)));
+        let help = help.unwrap_or_else(|| "remove the tag".to_owned());
         self.syntax_error(start, end, message, "no open element has this name", Some(&help));
     }
 

@@ -118,11 +118,13 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
         Error::MultipleDocuments { .. } => plain(
             "a file can have only one YAML document",
             "the second document starts here",
-            Some("remove the `---` before it"),
+            Some("remove the `---` before the second document"),
         ),
-        Error::UnknownAnchor { .. } => {
-            plain("this alias refers to an unknown anchor", "unknown anchor", Some("define it first, with `&name`"))
-        }
+        Error::UnknownAnchor { .. } => plain(
+            "this alias refers to an unknown anchor",
+            "unknown anchor",
+            Some("define the anchor first, with `&name`"),
+        ),
         Error::RecursiveReferencesRequireWeakTypes { .. } => {
             plain("this alias refers to its own parent", "endless", Some("write the value out"))
         }

@@ -19,7 +19,7 @@ const WITHOUT_CASE: [(&str, &str); 11] = [
     ("to use it, write", "an id of the command line"),
     ("type `/skill:", "an id of the command line"),
     ("name a directive", "an id of the command line"),
-    ("shorten a value, or name it in fewer placeholders", "a value of many megabytes"),
+    ("shorten a value, or insert it in fewer places", "a value of many megabytes"),
 ];
 
 /// Returns the string literals of the functions named `help` or `…_help`, with their lines.

@@ -30,7 +30,8 @@ pub fn attach(thread: Option<&str>, reader: &ThreadReader, report: &Printer) -> 
     };
     let owner = owner.map_or_else(String::new, |info| format!(" (pid {})", info.pid));
     report.note(&format!(
-        "watching `{}`, which is owned by a running process{owner}: each line is sent to it, /exit leaves it running",
+        "watching `{}`, which is owned by a running process{owner}: each line is sent to that process, and /exit \
+         leaves the process running",
         entry.row.id
     ));
     let lines = read_lines();

@@ -55,7 +55,9 @@ impl TypedText {
             let (command, excluded) = command.strip_prefix('!').map_or((command, false), |rest| (rest, true));
             let command = command.trim().to_owned();
             return if command.is_empty() {
-                Self::Invalid("`!` needs a command: `!ls`; a blank before it sends the text".to_owned())
+                Self::Invalid(
+                    "`!` needs a command: `!ls`; to send the text itself, type a blank before the `!`".to_owned(),
+                )
             } else {
                 Self::Request(ChatVerb::Bash { command, excluded })
             };

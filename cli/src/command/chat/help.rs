@@ -95,7 +95,7 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command(
                 "context",
                 "[PART [confirm]]",
-                "list the parts of the next request, or show the price without a part and leave it out",
+                "list the parts of the next request, or show the price without a part and leave that part out",
                 "/context context/AGENTS.md",
             ),
             command("preview", "TEXT", "show the price of a message", "/preview now in French"),

@@ -64,7 +64,7 @@ pub fn run(args: &AddModelArgs, spaces: &Spaces, report: &Printer) -> Result<Exi
     let listed = find_model(&items, provider, id);
     let is_new = listed.is_none();
     if is_new && (args.context_window.is_none() || args.max_output.is_none()) {
-        let message = format!("`{provider}` does not list `{id}`: its sizes are unknown");
+        let message = format!("`{provider}` does not list `{id}`: its context window and maximum output are unknown");
         return Err(CommandError::usage(message)
             .with_help("add `--context-window TOKENS --max-output TOKENS`, as the provider documents them"));
     }
@@ -75,7 +75,8 @@ pub fn run(args: &AddModelArgs, spaces: &Spaces, report: &Printer) -> Result<Exi
     }
     if is_new && !fields.contains_key("prices") {
         report.note(&format!(
-            "`{provider}/{id}` has no price: only tokens are counted, and a run that sets a `spend` limit cannot use it"
+            "`{provider}/{id}` has no price: only tokens are counted, and a run that sets a `spend` limit cannot use \
+             the model"
         ));
     }
     drop(items);

@@ -188,7 +188,7 @@ fn expand_again(disk: &dyn Disk, now: &dyn World, input: &AcceptedInput, typed: 
         world.insert(found.first().map_or(Space::Project, |file| file.space), &path, bytes);
     }
     let text = expand(&Items::new(&world), typed).text;
-    text.ok_or_else(|| "a call that expands to nothing: the text".to_owned())
+    text.ok_or_else(|| "the call now expands to nothing: the text".to_owned())
 }
 
 /// Returns the bounds that a parent sets for its children, from the parent's transcript.
@@ -315,7 +315,7 @@ impl std::fmt::Display for ProveOutput {
         let plan = self.plan_id.get(..12).unwrap_or(&self.plan_id);
         match self.recompiled {
             Some(true) if self.sources == "kept" && self.changed.is_empty() => {
-                writeln!(f, "  other files are new or gone; the stored copies compile to the same plan, {plan}")
+                writeln!(f, "  other files were added or removed; the stored copies compile to the same plan, {plan}")
             }
             Some(true) if self.sources == "kept" => writeln!(
                 f,

@@ -181,7 +181,7 @@ fn field_name(element: &Element, word: &str, found: &mut Diagnostics) -> Option<
             what: "`name`".into(),
             of: format!("`<{word}>`"),
             span: element.name.span,
-            help: "give it a name of letters, digits and `_`".into(),
+            help: "add a `name` of letters, digits and `_`".into(),
         });
         return None;
     };

@@ -99,7 +99,7 @@ fn signature_fault(signature: &EntrySignature, is_python: bool, declared: &[&str
 
 fn signature_help(signature: &EntrySignature, is_python: bool) -> String {
     if signature.function == "main" {
-        return "write `def execute(params, project_path):`, or read the JSON object on the input".to_owned();
+        return "write `def execute(params, project_path):`, or read the JSON object from standard input".to_owned();
     }
     if is_python {
         return "write `def execute(params, project_path):` and read `params[\"NAME\"]`".to_owned();

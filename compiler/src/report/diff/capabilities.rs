@@ -39,7 +39,7 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
     if !to.permissions_declared && from.is_some_and(|plan| plan.permissions_declared) {
         changes.push(CapabilityChange {
             direction,
-            what: "the parent's grants: no link of the chain declares `<permissions>`".into(),
+            what: "the parent's grants: no directive of the extends chain declares `<permissions>`".into(),
             example: None,
             by: "inherited at spawn".into(),
             source: None,

@@ -82,7 +82,7 @@ fn compare_servers<'t>(trees: &DiffSides<'_>, tools: impl Iterator<Item = &'t It
         };
         let (direction, what) = match (was, is) {
             (None, Some(drift)) => (Direction::Narrowed, format!("every call of its tools is refused: {drift}")),
-            (Some(_), None) => (Direction::Widened, "calls of its tools run again".to_owned()),
+            (Some(_), None) => (Direction::Widened, "calls of its tools are accepted again".to_owned()),
             (Some(was), Some(is)) if was != is => {
                 (Direction::Neutral, format!("every call of its tools is refused: {is}"))
             }
@@ -175,7 +175,7 @@ fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
     if before.idempotent != after.idempotent {
         let direction =
             if after.idempotent == Idempotence::All(false) { Direction::Narrowed } else { Direction::Unknown };
-        found.push((direction, "`idempotent` changed: other calls may run again after a crash".into()));
+        found.push((direction, "`idempotent` changed: a different set of calls may run again after a crash".into()));
     }
     for (name, old, new) in [
         ("needs.net", &before.needs.net, &after.needs.net),

@@ -132,7 +132,7 @@ const MODEL: &[SettingField] = &[
     key(
         "tokenizer",
         SettingShape::OneOf(&Tokenizer::EXACT),
-        "the model's tokenizer; if absent, or without the feature `tokenizers`, tokens are characters / 4",
+        "the model's tokenizer; if absent, or if this build lacks `tokenizers`, tokens are estimated as characters / 4",
     ),
     key("priced_at", SettingShape::Text, "date of the prices"),
     key("source", SettingShape::Text, "source of the prices"),
@@ -202,7 +202,7 @@ pub const FILES: &[SettingsFile] = &[
                     key(
                         "headless",
                         SettingShape::OneOf(&["allow", "queue", "deny"]),
-                        "policy for unacknowledged risky calls without a terminal: the stricter of the user's and the project's setting",
+                        "policy for unacknowledged risky calls without a terminal; the stricter of the user's and the project's setting applies",
                     ),
                     key(
                         "timeout_seconds",
@@ -220,7 +220,7 @@ pub const FILES: &[SettingsFile] = &[
             key(
                 "sandbox",
                 SettingShape::OneOf(&["landlock", "bubblewrap"]),
-                "`bubblewrap`: bubblewrap around the Landlock sandbox of programs; any space can set it",
+                "`bubblewrap` runs programs in bubblewrap, around their Landlock sandbox; any space can set this value",
             ),
         ]),
     },
@@ -260,7 +260,7 @@ pub const FILES: &[SettingsFile] = &[
                     required_key("risk", SettingShape::OneOf(&TIERS), "the tier"),
                     required_key("patterns", SettingShape::List(&SettingShape::Pattern), "patterns of this tier"),
                 ])),
-                "the pattern with the most literal characters decides",
+                "of several matching patterns, the one with the most literal characters decides",
             ),
         ]),
     },
@@ -384,7 +384,7 @@ pub const FILES: &[SettingsFile] = &[
             key(
                 "max_tokens_field",
                 SettingShape::OneOf(&["max_tokens", "max_completion_tokens"]),
-                "for `openai-chat`: the field that bounds the answer",
+                "for `openai-chat`: the request field that bounds the length of the answer",
             ),
             key(
                 "encrypted_reasoning",

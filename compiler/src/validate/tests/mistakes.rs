@@ -21,7 +21,7 @@ fn unreadable_declaration_of_an_input_is_reported_once() {
     for (inputs, code, help) in [
         ("<inputs><input name=f>f</input></inputs>", "syntax::xml", "name=\"value\""),
         ("<inputs><input name=“f”>f</input></inputs>", "syntax::xml", "typographic"),
-        ("<inputs><input>f</input></inputs>", "item::missing", "give it a name"),
+        ("<inputs><input>f</input></inputs>", "item::missing", "add a `name`"),
         ("<inputs><f>f</f></inputs>", "item::unknown-key", "<input name=\"f\">"),
         ("<inputs><parameter name=\"f\">f</parameter></inputs>", "item::unknown-key", "<input name=\"…\">"),
     ] {
@@ -55,7 +55,7 @@ fn text_and_attributes_in_place_of_elements_have_a_help() {
         ("<context>lib/identity</context>", "item::unknown-key", "<before>lib/identity</before>"),
         ("<context><before id=\"lib/identity\"/></context>", "item::missing", "<before>lib/identity</before>"),
         ("<context><before>lib/identity, lib/x</before></context>", "syntax::reference", "one id here"),
-        ("<permissions><deny>x</deny></permissions>", "item::unknown-key", "not granted is denied"),
+        ("<permissions><deny>x</deny></permissions>", "item::unknown-key", "without a grant is denied"),
         ("<permissions>all</permissions>", "item::invalid-value", "write `*` for everything"),
     ] {
         assert_one(&directive(project(), "leaf", "", metadata, "x"), code, help);

@@ -170,7 +170,7 @@ fn reply_error(state: &ThreadState) -> Option<(&'static str, String)> {
         ReplyDefect::Empty => ("empty_reply", format!("the reply of the model holds no text (stop reason `{stop}`)")),
         ReplyDefect::NoCall => (
             "missing_call",
-            format!("the reply of the model ended for a tool call but holds none (stop reason `{stop}`)"),
+            format!("the reply of the model ended for a tool call but contains no call (stop reason `{stop}`)"),
         ),
         ReplyDefect::UnknownStop => {
             ("unknown_stop_reason", format!("the stop reason `{stop}` is unknown; the reply may be incomplete"))

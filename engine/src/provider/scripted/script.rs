@@ -400,7 +400,7 @@ impl ScriptedFault {
         let message = reported.message.unwrap_or_else(|| match (fault.status, fault.cut) {
             (Some(status), _) => format!("the script answered {status}"),
             (None, true) => "the script cut the stream off".to_owned(),
-            (None, false) => "the script failed this attempt".to_owned(),
+            (None, false) => "the script makes this attempt fail".to_owned(),
         });
         let streamed = match stage {
             FailedStage::Truncated | FailedStage::StreamError => true,

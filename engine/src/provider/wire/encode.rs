@@ -98,7 +98,7 @@ fn push_comma(bytes: &mut Vec<u8>) {
 fn write_json<T: Serialize + ?Sized>(bytes: &mut Vec<u8>, value: &T) {
     // Writing strings and `Value`s to memory cannot fail.
     let written = serde_json::to_writer(bytes, value);
-    debug_assert!(written.is_ok(), "a value has no JSON");
+    debug_assert!(written.is_ok(), "a value cannot be written as JSON");
 }
 
 #[cfg(test)]
