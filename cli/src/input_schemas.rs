@@ -38,8 +38,8 @@ pub fn annotate(path: &str, text: String) -> String {
     format!("# yaml-language-server: $schema={up}{inside}/{schema}.json\n{text}")
 }
 
-/// Writes the JSON Schema for a new YAML file at `path` to the project, where the file's `yaml-language-server` comment
-/// expects it. Does nothing for other files.
+/// Writes the JSON Schema that belongs to the new file at `path` into the project. The `yaml-language-server` comment
+/// of the new file refers to this schema. Writes nothing if the file is no YAML file or no schema exists for its path.
 pub fn write_schema_of(project: &Path, path: &str) -> Result<(), CommandError> {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match schema_of_path(path).filter(|_| is_yaml) {

@@ -166,7 +166,8 @@ impl ItemGraphBuilder<'_, '_> {
         next
     }
 
-    /// Returns the item that a pattern grants, if it names exactly one.
+    /// Returns the existing tool, directive or knowledge item that a pattern grants; `None` for a pattern with
+    /// wildcards, or if there is no such item.
     fn granted_item(&self, pattern: &str) -> Option<(ItemKind, ItemId)> {
         const GRANTS_OF_ITEMS: [(&str, ItemKind); 3] = [
             ("rye.execute.tool.", ItemKind::Tool),

@@ -294,7 +294,7 @@ pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, Se
     Ok(all)
 }
 
-/// Records the variables of each server that hold the key of a provider.
+/// Sets `keys` of each server: the variables that the server requests and that hold the key of a provider.
 pub fn find_provider_keys(items: &Items<'_>, servers: &mut BTreeMap<String, McpServer>) {
     let keys = provider_keys(items);
     for server in servers.values_mut() {

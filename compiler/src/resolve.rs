@@ -167,7 +167,8 @@ pub struct KnownFacts<'l> {
 type ModelLookup<'l> = (Option<&'l ModelRequest>, &'l dyn Fn(Option<&ModelRequest>) -> Option<String>);
 
 impl<'l> KnownFacts<'l> {
-    /// Returns the facts of `resolve_extends`.
+    /// Returns the facts that the conditions of `resolve_extends` hooks can read, as far as they are known before a
+    /// run.
     pub fn for_routing(leaf: &'l Directive, launch: &Launch<'l>) -> Self {
         let mut known = Self::common(leaf, (leaf.model.as_ref(), launch.model));
         known.facts.set("has_extends", Value::Bool(leaf.extends.is_some()));

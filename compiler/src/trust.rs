@@ -260,8 +260,8 @@ pub fn needs_trust(hook: &PlannedHook) -> bool {
     hook.space == Space::Project && hook.is_live() && describe_effect(hook.event, &hook.action, &[]).is_some()
 }
 
-/// Describes an effect of a hook beyond the text that its model reads, for humans: the hook starts something, or raises
-/// a limit. `None` if the hook only reads or returns a value.
+/// Describes, for humans, an effect of a hook that goes beyond a change of texts: the hook starts something, or can
+/// raise a limit. `None` if the hook has no such effect.
 pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String]) -> Option<String> {
     let raises = match action {
         HookAction::Raise { limit, value } => Some(one_line(&format!("raises the limit `{limit}` to {value}"))),

@@ -87,7 +87,7 @@ pub struct CheckReport {
     pub directives: usize,
     /// Severity overrides from `check.yaml`.
     pub levels: SeverityOverrides,
-    /// The work of this check, without results that an earlier check computed.
+    /// The work of this check.
     pub work: CheckStats,
     _rest: DeferredDrop,
 }

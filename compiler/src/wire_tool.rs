@@ -30,7 +30,8 @@ pub enum SchemaDialect {
 }
 
 impl SchemaDialect {
-    /// Returns the dialect of a wire; `None` for a wire that sends no schemas, such as the wire of scripts.
+    /// Returns the dialect of a wire format; `None` for a wire format that sends no schemas, such as that of scripted
+    /// replies.
     pub fn of_wire(wire: &str) -> Option<Self> {
         match wire {
             "anthropic" | "openai-chat" | "openai-responses" => Some(Self::Complete),

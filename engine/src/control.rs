@@ -25,7 +25,7 @@ pub enum Incoming {
     },
     /// Stops a call that the calling MCP client has cancelled. The stop is not recorded, only the call's error.
     StopCall { call_id: String },
-    /// A file tool is about to write a file, and waits for the record.
+    /// A file tool is about to write a file. The tool waits until the change is recorded.
     FileChanged { change: FileChanged, recorded: RecordWaiter },
     /// A child ended.
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },

@@ -229,8 +229,8 @@ enum InterruptPolicy {
 /// Maximum number of calls of one group that run at the same time.
 const MAX_PARALLEL_CALLS: usize = 64;
 
-/// Performs an effect, and records control messages that arrive meanwhile. The intake of submitted messages runs
-/// concurrently with the effect.
+/// Performs an effect, and records the control messages that arrive before the effect has ended. If messages need an
+/// intake, the intake runs concurrently with the effect.
 async fn perform(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,

@@ -22,8 +22,8 @@ use crate::tool::ToolOutcome;
 
 mod answer;
 
-/// Maximum size in bytes of an action with filled placeholders. Without it, a chain of hooks that each double a text
-/// would use all memory.
+/// Maximum size in bytes of an action with filled placeholders. Without this limit, a chain of hooks that each double a
+/// text would use all memory.
 const MAX_ACTION_BYTES: usize = 16 << 20;
 
 /// The compiled live hooks of a plan: the hooks that a run has to evaluate.

@@ -106,7 +106,7 @@ impl RootedDir {
         self.0.remove_file(path)
     }
 
-    /// Checks that no folder of the path is a link.
+    /// Fails if a folder of the path is a symbolic link. The last component of the path is not checked.
     fn check_no_link(&self, path: &Path) -> io::Result<()> {
         for folder in path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
             if self.0.symlink_metadata(folder).is_ok_and(|metadata| metadata.is_symlink()) {

@@ -26,7 +26,8 @@ pub struct SessionThread {
     /// The thread whose conversation this one continues; `None` for the first thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continues: Option<String>,
-    /// The previous thread of the session. It differs from `continues` if a fork continued an earlier thread.
+    /// The thread of the session that was current before this thread; `None` for the first thread. A fork continues an
+    /// earlier thread, so that `continues` then names another thread than `after`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     pub model: String,
@@ -205,8 +206,9 @@ fn read_thread(
     }
 }
 
-/// Sets the text, the images and the bounds of a prompt to those of the message that the user typed. `sent` is the sent
-/// text; in the first message of a thread, layers precede the user's text in it.
+/// Sets the text, the images and the bounds of a prompt to those of the message as the user typed it. The message is
+/// the last one in `accepted` whose text ends `sent`, the text that was sent to the model; in the first prompt of a
+/// thread, layers precede the user's text in `sent`. Without such a message, the text of the prompt is `sent`.
 fn set_text(prompt: &mut SessionPrompt, sent: &str, accepted: &[AcceptedInput]) {
     let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
     prompt.text = typed.map_or_else(|| sent.to_owned(), |input| input.raw.clone());

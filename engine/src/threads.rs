@@ -292,8 +292,8 @@ pub fn pending_approval(events: &[Event]) -> Option<OpenApprovalRequest> {
     state.question
 }
 
-/// Returns the current value of a limit and the parent's ceiling, if there is a parent; `None` if the limit cannot be
-/// raised.
+/// Returns the current value of a limit, and the highest value that the parent allows (`None` without a parent).
+/// Returns `None` if no message can raise the limit. The values of `spend` are in nano-dollars.
 pub fn limit_headroom(events: &[Event], limit: &str) -> Option<(u64, Option<u64>)> {
     let mut state = ThreadState::new();
     for event in events {

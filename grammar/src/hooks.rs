@@ -250,7 +250,8 @@ impl XmlHookReader {
         Some(Entry { key: key.clone(), value: self.parse_typed(&element.text(), AttributeType::Json) })
     }
 
-    /// Reads `<block reason=""/>`, `<set_extends>id</set_extends>`, `<fetch item_type="" item_id=""/>`.
+    /// Reads an action whose element has the name of the action or primary, such as `<block reason=""/>`,
+    /// `<set_extends>id</set_extends>` or `<fetch item_type="" item_id=""/>`.
     fn named_action(&mut self, element: &Element) -> Vec<Entry> {
         let key = element.name.clone();
         match key.node.as_str() {

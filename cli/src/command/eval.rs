@@ -150,7 +150,7 @@ impl EvalArgs {
     }
 }
 
-/// Parses a list or a mapping as JSON; anything else is text.
+/// Returns the JSON value of a list or a mapping. Any other text becomes a JSON string.
 fn text_or_json(written: &str) -> Value {
     match parse_json(written) {
         Ok(value @ (Value::Array(_) | Value::Object(_))) => value,

@@ -139,7 +139,7 @@ fn format_text(
     }
 }
 
-/// Writes the changed files below a folder, and prints the result.
+/// Writes the changed files below `folder`; writes nothing with `--check`. Prints the result.
 fn finish(
     args: &FmtArgs,
     folder: &Path,

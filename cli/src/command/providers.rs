@@ -74,9 +74,11 @@ fn find_model(items: &Items<'_>, provider: &str, id: &str) -> Option<Node> {
     file.get("models")?.items().iter().find(|model| model.get("id").and_then(Node::as_str) == Some(id)).cloned()
 }
 
-/// Returns the models that a provider file lists, each with the tiers that name it.
+/// Returns the ids of the models in a provider file, each with the tiers that select the model. Empty if there is no
+/// valid file for the provider.
 ///
 /// # Errors
+///
 /// The files cannot be read.
 pub fn model_choices(spaces: &Spaces, provider: &str) -> Result<Vec<(String, Vec<String>)>, CommandError> {
     let world = spaces.open()?;

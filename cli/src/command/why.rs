@@ -188,8 +188,8 @@ fn answers_of_all_directives(
 
 type NamedAnswer = (String, Result<Vec<Explanation>, NotInPlan>);
 
-/// Returns the answers for each route of a directive. If the answers are equal, returns only one, under the name of the
-/// directive. Otherwise, each name is followed by the conditions of the route.
+/// Returns an answer for each route of a directive, named after the directive and the conditions of the route. If the
+/// answers of all routes are equal, returns a single answer, named after the directive.
 fn answers_of_routes(
     directive: &str,
     plans: &[RoutedPlan],

@@ -3,7 +3,8 @@
 use super::diagnostic::DiagnosticOutput;
 use super::printable;
 
-/// Formats `::error file=…,annotation=…::message`, with the help after the message.
+/// Formats a diagnostic as the workflow command `::error file=…,line=…,title=CODE::message`. Further labels and the
+/// help follow the message.
 pub fn format_annotation(shown: &DiagnosticOutput) -> String {
     let level = match shown.severity.as_str() {
         "error" => "error",

@@ -52,9 +52,8 @@ impl<'t> TextFlow<'t> {
         None
     }
 
-    /// Returns true if text of `source` reaches `reader` directly. This is the case if `source` starts `reader` with a
-    /// message. This is also the case if `source` is a child of `reader`, which reads the outputs of its children,
-    /// unless the directive of `source` declassifies its outputs.
+    /// Returns true if text of `source` reaches `reader` directly. A parent sends a message to its child. A child
+    /// returns its outputs to its parent; these do not count if the child's directive declassifies its outputs.
     fn sends_text_to(&self, source: &PossibleThread, reader: &PossibleThread) -> bool {
         is_parent(source, reader)
             || (is_parent(reader, source) && !self.declassifying.contains(source.directive.as_str()))

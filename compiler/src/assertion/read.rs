@@ -46,7 +46,8 @@ pub enum AssertionFunction {
     /// The thread passes a gate: `ask` for an approval, else the id of a hook.
     Passes(String),
     SpendsAtMost(Nanos),
-    /// Text from a use of the first pattern can reach a use of the second one.
+    /// Text from a use of the first pattern in any thread can reach a use of the second pattern in this thread. A use
+    /// is a call whose capability matches the pattern.
     Flows(String, String),
     /// Every continuation of the thread contains the knowledge item.
     Survives(ItemId),

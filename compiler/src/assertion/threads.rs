@@ -26,8 +26,8 @@ use crate::world::{ItemKind, Space};
 const MAX_THREADS: usize = 400;
 /// Maximum number of threads waiting to be examined per directive.
 const MAX_QUEUED_THREADS: usize = MAX_THREADS * 8;
-/// Maximum number of spawned threads over all directives of one report. The threads of each directive itself are always
-/// examined.
+/// Maximum number of spawned threads that one report examines, over all directives. The first threads of the directives
+/// do not count, and are always examined.
 const MAX_SPAWNED_THREADS: usize = 500_000;
 /// Maximum number of spawns from the first thread down to a thread that is examined.
 const MAX_SPAWN_DEPTH: usize = 5;
@@ -344,8 +344,9 @@ fn hook_call(hook: &HookDecl) -> Option<String> {
     Some(format!("rye.{primary}.{}.{}", kind.as_str(), id.replace('/', ".")))
 }
 
-/// Returns the knowledge that every continuation of a thread contains: the system prompt is sent again, and
-/// `thread_continued` hooks restore items. The messages of the thread may be dropped.
+/// Returns the knowledge that every continuation of a thread contains: the knowledge of the system prompt, and of the
+/// `thread_continued` hooks that always fire. Knowledge in the messages of the thread does not count, because a
+/// continuation may drop these messages.
 fn surviving_items(composed: &Composed) -> BTreeSet<ItemId> {
     let again = |hook: &&ComposedHook| {
         let is_sent = matches!(hook.decl.event, HookPoint::BuildSystemPrompt | HookPoint::ThreadContinued);
@@ -355,7 +356,8 @@ fn surviving_items(composed: &Composed) -> BTreeSet<ItemId> {
     composed.system.iter().map(|item| item.id.clone()).chain(hooks).collect()
 }
 
-/// Results of [`PossibleThread::reaches`] by permission sets and pattern; most threads of a project share their sets.
+/// A memo of the results of [`PossibleThread::reaches`], by the permission sets of the thread and the pattern. Most
+/// threads of a project have the same sets.
 pub type ReachMemo = BTreeMap<(PermissionSets, String), Option<String>>;
 
 impl PossibleThread {

@@ -225,7 +225,7 @@ impl ComposedHook {
         self.decl.event == event && self.decl.position == position
     }
 
-    /// Returns true if the verdict depends on a fact that is known before every run.
+    /// Returns true if the verdict depends on an input or on the model. A run knows these facts before it starts.
     fn is_decided_by_request(&self) -> bool {
         let PlanVerdict::Depends { on } = &self.verdict else { return false };
         on.iter().any(|path| matches!(path.split('.').next(), Some("inputs" | "model")))
@@ -287,8 +287,9 @@ const FRESH_PROMPT: [PromptSection; 7] = [
     PromptSection::Hooks(HookPoint::ThreadStarted, Position::After),
 ];
 
-/// The sections of a continuation: the same system prompt, and the hooks for continuations. The conversation already
-/// contains the chain's part of the first message.
+/// The sections of the prompt of a continuation: the system prompt as in a fresh thread, and the hooks for
+/// continuations. The items of the chain in the first message are missing, because the conversation already contains
+/// them.
 const CONTINUATION_PROMPT: [PromptSection; 4] = [
     PromptSection::Hooks(HookPoint::BuildSystemPrompt, Position::Before),
     PromptSection::Chain(ChainPart::System),

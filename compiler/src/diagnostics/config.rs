@@ -46,7 +46,9 @@ fn key_prefix(key: &str) -> String {
     if key.is_empty() { String::new() } else { format!("`{key}` in ") }
 }
 
-/// Returns the part of a message that describes the tools of a server.
+/// Returns the start of the message about tool files that do not fit their MCP server, such as "every call of `a/b` is
+/// refused". `tools` is the number of these files, and `first` names one of them. If `is_refused` is false, only the
+/// timeouts in the files are outdated.
 fn refused_tools(tools: usize, first: &str, is_refused: bool) -> String {
     let what = if is_refused { "every call" } else { "the timeout" };
     match tools {

@@ -62,7 +62,8 @@ fn missing_beside_misspelled(all: &[Diagnostic]) -> BTreeSet<usize> {
     dropped
 }
 
-/// Returns the word that a misspelled word stands for.
+/// Returns the correct word for the misspelled word that a diagnostic reports; `None` if the diagnostic reports no
+/// misspelling or suggests no word.
 fn intended_word(one: &Diagnostic) -> Option<String> {
     let of_help = |help: &str| help.strip_prefix("did you mean `")?.split('`').next().map(str::to_owned);
     match one {

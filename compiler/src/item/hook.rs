@@ -115,8 +115,8 @@ pub struct OrderedHooks {
     excluding: OnceCell<ExcludingHooks>,
 }
 
-/// The hooks whose condition requires that the id of the directive contains a certain text. The condition is false for
-/// most directives.
+/// An index of the hooks whose condition requires that the id of the directive contains a certain text. For most
+/// directives the condition is false, so the hook can be skipped without evaluating it.
 #[derive(Debug, Clone, Default)]
 struct ExcludingHooks {
     /// For each hook of the list, true if its condition requires that the directive's id contains a certain text.

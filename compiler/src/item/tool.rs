@@ -18,7 +18,8 @@ pub struct Tool {
     pub spec: Arc<ToolSpec>,
 }
 
-/// Reads a tool file; `scripts` reads the constants of a script. Returns `None` for a module and for invalid metadata.
+/// Reads a tool file; `scripts` reads the constants of a script. Returns `None` for a file that is only a module of a
+/// tool, and for invalid metadata.
 pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut Diagnostics) -> Option<Tool> {
     let language = ToolLanguage::of_path(&file.path)?;
     let parsed = tool_header::parse(file.source, text, language, scripts);

@@ -108,7 +108,9 @@ struct LayerCollector<'a, 'f> {
 }
 
 impl LayerCollector<'_, '_> {
-    /// Adds the chain's own items verbatim: `${…}` in them is text.
+    /// Adds a layer for each of these knowledge items of the chain, except items that an earlier layer contains.
+    /// `position` is `None` in the system prompt. The text of an item is used verbatim: a `${…}` in it is no
+    /// placeholder.
     fn add_items(&mut self, items: &[ContextItem], position: Option<Position>) {
         for item in items {
             let link = match &item.origin.by {

@@ -23,7 +23,7 @@ pub(super) fn is_like_mcp_servers(key: &str) -> bool {
     matches!(key, "servers" | "mcp" | "mcp_servers" | "mcp-servers") || closest(key, ["mcpServers"]).is_some()
 }
 
-/// Returns the message about a misspelled transport.
+/// Returns the message about a misspelled transport; `None` if `word` is a transport, or resembles none.
 pub(super) fn misspelled_transport(word: &str) -> Option<String> {
     const NAMES: [&str; 4] = ["stdio", "http", "streamable-http", "sse"];
     let meant = closest(word, NAMES).filter(|_| !NAMES.contains(&word))?;

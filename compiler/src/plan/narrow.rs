@@ -18,8 +18,8 @@ pub struct NarrowedGrants {
     pub overlapping: Vec<(String, String)>,
 }
 
-/// Returns the part of the grants that lies within a set of patterns. For each pair of a pattern and a grant of which
-/// one covers the other, the result holds the narrower one, with the folders and hosts of the grant.
+/// Returns the part of the grants that lies within a set of patterns. If a pattern covers a grant, or the grant covers
+/// the pattern, the result contains the narrower of the two, with the folders and hosts of the grant.
 pub fn narrow_grants(grants: &[Grant], patterns: &[String]) -> NarrowedGrants {
     let mut narrowed = NarrowedGrants::default();
     for pattern in patterns {

@@ -158,7 +158,8 @@ pub fn render_layer(layer: &Layer, fill: &mut dyn FnMut(&RuntimePlaceholder) -> 
 pub struct OpeningMessages {
     pub system: String,
     pub system_layers: Vec<String>,
-    /// The first user message of a fresh thread, or the last one of a continuation.
+    /// The message with its layers: the first user message of a fresh thread, or the last user message of a
+    /// continuation.
     pub message: String,
     pub before: Vec<String>,
     pub after: Vec<String>,

@@ -1,6 +1,7 @@
-//! The access of a thread: the files, programs, hosts and directives that its own calls and its hooks can write, run,
-//! reach and start. An upper bound: a call may still need an approval, or be refused by a hook. The access of threads
-//! that the thread starts is not included; the grants of their spawn chain bound it.
+//! The access of a thread: the files that its own calls and its hooks can write, the programs that they can run, the
+//! hosts that they can reach, and the directives that they can start. The access is an upper bound: a call may still
+//! need an approval, or be refused by a hook. The access of threads that the thread starts is not included; the grants
+//! of their spawn chain bound it.
 
 use std::collections::BTreeSet;
 

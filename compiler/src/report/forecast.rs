@@ -76,7 +76,8 @@ pub struct StablePrefix {
     /// Tokens that are identical in every thread of this plan: the palette, then the prompt up to its first
     /// placeholder.
     pub constant: u64,
-    /// Tokens that are identical in every turn of one thread.
+    /// Tokens that every turn of one thread sends unchanged: the palette, the system prompt, and the first message
+    /// unless a hook changes the start of the messages.
     pub per_thread: u64,
 }
 

@@ -225,8 +225,8 @@ impl Plan {
         is_bounded.then(|| self.bound_head(&self.model, "").saturating_add(self.model.bound_message(text, 1)))
     }
 
-    /// Returns true if a hook may raise a limit: its action raises the limit, or executes an item. An item that a hook
-    /// executes can return any action of the hook point.
+    /// Returns true if a hook of the plan may raise this limit: its action raises the limit, or executes an item. An
+    /// item that a hook executes can return any action of the hook point.
     fn can_raise(&self, limit: LimitName) -> bool {
         let raises = |action: &HookAction| {
             if let HookAction::Raise { limit: name, .. } = action {

@@ -188,7 +188,8 @@ impl Condition {
     }
 }
 
-/// Collects the texts that the fact `directive` contains if the node is true.
+/// Collects texts that the fact `directive` (the id of the directive) must contain, because the node is false
+/// otherwise.
 fn collect_directive_parts(node: &CompiledNode, parts: &mut Vec<Box<str>>) {
     match node {
         CompiledNode::All(nodes) => nodes.iter().for_each(|node| collect_directive_parts(node, parts)),

@@ -7,9 +7,9 @@ use super::read::ToolSpecReader;
 use super::{MAX_TIMEOUT_SECONDS, ScriptEntry, ToolKind};
 
 impl ToolSpecReader {
-    /// Reads `persistent`, and returns true if the tool is persistent. Reports a tool that cannot be persistent. The
-    /// process starts before the first call is known, so the command must not depend on parameters. A script must have
-    /// a function that the process runs for each call.
+    /// Returns the value of the key `persistent`. Reports `true` for a tool that cannot be persistent. The process of a
+    /// persistent tool starts before the first call is known, so its command must not depend on parameters. A
+    /// persistent script must have a function that the process runs for each call.
     pub(super) fn persistent(&mut self, node: &Node, kind: Option<&ToolKind>) -> bool {
         let persistent = self.flag(node, "persistent");
         let (true, Some(value), Some(kind)) = (persistent, node.get("persistent"), kind) else { return persistent };

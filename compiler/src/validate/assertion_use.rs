@@ -11,7 +11,8 @@ use crate::diagnostics::{ConfigError, Diagnostics, ItemError, closest};
 use crate::item::Items;
 use crate::world::ItemKind;
 
-/// Maximum number of functions of an assertion for which the check tries all combinations of results.
+/// Maximum number of different functions of an assertion for which the check tries all combinations of results, to find
+/// assertions that always hold.
 const MAX_FUNCTIONS: usize = 8;
 
 pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics) {

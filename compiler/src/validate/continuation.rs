@@ -1,5 +1,6 @@
-//! Context that a thread loses when it continues in a new one (`language.md` 7 and 8; `engine.md` 3): knowledge of
-//! `thread_started` hooks that no `thread_continued` hook restores, and token ceilings that are too small or too large.
+//! Checks of continuations (`language.md` 7 and 8; `engine.md` 3). They report knowledge that is lost when a thread
+//! continues in a new one: a `thread_started` hook adds the knowledge, and no `thread_continued` hook restores it. They
+//! also report token ceilings that are too small or too large.
 
 use std::collections::BTreeMap;
 

@@ -78,8 +78,8 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
     }
 }
 
-/// Collects each list of words in one text (`"read,write"`) on the right side of `in`. The author means a list, but
-/// `in` is true for every part of the text.
+/// Collects each text on the right side of `in` that joins several words, such as `"read,write"`. The author means a
+/// list, but `in` is true for every part of the text.
 fn collect_joined_texts(expr: &Expr, all: &mut Vec<(String, Span)>) {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}

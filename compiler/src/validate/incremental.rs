@@ -49,7 +49,8 @@ impl CheckSession {
 pub(super) struct CheckCache {
     pub reports: UnitReports,
     pub memo: PatternMemo,
-    /// The number of match results of patterns, and the number of palettes, that the last eviction left in the caches.
+    /// The sizes of two caches after the last eviction: the number of match results of patterns, and the number of
+    /// palettes.
     pub sizes_after_eviction: (usize, usize),
     pub analyses: ProjectAnalyses,
     pub lowered: LowerCache,

@@ -347,8 +347,8 @@ struct MentionSearch {
 }
 
 impl MentionSearch {
-    /// Searches the text of each knowledge entry that some text mentions. A search can find mentions of further
-    /// entries; their texts are searched too.
+    /// Searches for the remaining ids in the text of each knowledge entry for which a mention was found. If the search
+    /// finds a mention of a further entry, the text of that entry is searched too.
     fn search_mentioned_entries(&mut self, items: &Items<'_>) {
         let mut searched = BTreeSet::new();
         while !self.left.is_empty() {

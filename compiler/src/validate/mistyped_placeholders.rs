@@ -41,8 +41,9 @@ pub fn check(composed: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// Reports placeholders with a mark of another language: a `$` before the brace, or a default that begins with an
-/// operator. A `$` before the placeholder of a number is not reported, because it can be a currency.
+/// Reports input placeholders that contain a mark of another template language: a `$` before the brace, or an operator
+/// at the start of the default. A `$` before the placeholder of a numeric input is not reported, because it can be a
+/// currency sign.
 fn check_marks(leaf: &Directive, composed: &Composed, found: &mut Diagnostics) {
     let body = leaf.body.span;
     let is_verbatim = body.len() == leaf.body.node.len();

@@ -195,7 +195,8 @@ impl CachePrefixChecks {
         }
     }
 
-    /// Adds a report about a part. `key` identifies the part, and `span` is the location that the report labels.
+    /// Reports a part of the prompt that changes often and thereby makes `tokens_after` constant tokens after it
+    /// expensive. `key` identifies the part, so that the part is reported once. The report labels `span`.
     #[expect(clippy::too_many_arguments, reason = "one argument for each field of the diagnostic")]
     fn report(
         &mut self,

@@ -1,7 +1,6 @@
-//! The spawn graph of directives (`language.md` 7, 9 and 11), with an edge for each child that a body or a hook names.
-//! A child that a directive may start only because of a grant has no edge. The palette, the item graph and the
-//! assertions read grants as patterns; the check of budgets reads the grants that name a single directive. The time of
-//! the checks in the submodules is proportional to the number of edges. Each pair of permission sets is checked once.
+//! Checks of the spawn graph of directives (`language.md` 7, 9 and 11). The graph has an edge for each child that a
+//! body or a hook names, but none for a child that only a grant allows. The time of the checks in the submodules is
+//! proportional to the number of edges, and each pair of permission sets is checked once.
 
 mod budget;
 mod cycle;

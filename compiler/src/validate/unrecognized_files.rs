@@ -215,8 +215,9 @@ fn is_in_folder(kind: ItemKind, path: &str) -> bool {
     kind.folders().iter().any(|folder| path.starts_with(folder))
 }
 
-/// Variant of [`explain_unrecognized`] for a file in a folder of prompt templates or skills. A skill may have any files
-/// beside its `SKILL.md`.
+/// Variant of [`explain_unrecognized`] for a file in a folder of prompt templates or skills. Returns the reason why
+/// nothing reads the file, and a suggested path, if there is one; `None` if the file is allowed. A skill may have any
+/// files beside its `SKILL.md`.
 fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<String>)> {
     let folder = kind.folders().iter().find(|folder| path.starts_with(**folder))?;
     let inside = path.strip_prefix(folder)?;

@@ -123,7 +123,8 @@ impl SubsetConverter<'_> {
         converted
     }
 
-    /// Replaces references by their targets and merges `allOf`.
+    /// Replaces references by their targets and merges `allOf`. Parts that the result cannot express become notes.
+    /// Returns `Cut` if a reference recurs or nests too often.
     fn flatten(&mut self, mut map: Map<String, Value>, nesting: usize) -> FlatSchema {
         let (mut notes, mut conflicts) = (Vec::new(), Vec::new());
         for key in ["$ref", "$dynamicRef"] {
@@ -511,13 +512,15 @@ fn or_null(schema: Value) -> Value {
     Value::Object(map)
 }
 
-/// Returns the first alternative of a schema. A description in this alternative applies to all alternatives.
+/// Returns the first alternative in `anyOf`; `None` for a schema without alternatives. Annotations of the whole schema
+/// are put into this alternative.
 fn first_alternative(map: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
     map.get_mut("anyOf")?.as_array_mut()?.first_mut()?.as_object_mut()
 }
 
-/// Adds the annotations of the whole schema to an alternative: its description is put before the alternative's own
-/// description, its other annotations replace those of the alternative.
+/// Adds `outer`, the annotations of a whole schema, to `map`, one of its alternatives. The description of the whole
+/// schema precedes the description of the alternative. All other annotations of the whole schema replace those of the
+/// alternative.
 fn describe_alternative(map: &mut Map<String, Value>, outer: Map<String, Value>) {
     for (key, value) in outer {
         let both = match (key.as_str(), value.as_str(), map.get(&key).and_then(Value::as_str)) {

@@ -123,7 +123,8 @@ impl Session {
         }
     }
 
-    /// Waits for the end of a directive that a call started, and sends its progress.
+    /// Waits for the end of the child that a call started, and sends the child's progress lines to the client. If the
+    /// client cancels the call, also ends the child.
     async fn follow_directive(
         &self,
         child: ThreadId,
@@ -238,8 +239,9 @@ struct SessionWatcher {
     ended: Arc<OnceLock<String>>,
     progress: broadcast::Sender<ProgressLine>,
     render: EventRenderer,
-    /// For each descendant of the session's thread, the thread that a call of the session started. Progress of the
-    /// descendant is reported for that call.
+    /// For each living descendant of the session's thread, by id: the child of the session's thread from which it
+    /// descends. A call of the client started this child, and the progress of its descendants is reported for that
+    /// call.
     calls: BTreeMap<String, ThreadId>,
 }
 

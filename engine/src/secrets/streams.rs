@@ -15,7 +15,7 @@ pub enum EscapeKind {
     Backslash,
     /// Percent encoding, as in URLs: `%2F`.
     Percent,
-    /// References of HTML, such as `&amp;`.
+    /// HTML character references, such as `&amp;`.
     Entity,
 }
 

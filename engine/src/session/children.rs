@@ -375,7 +375,8 @@ impl EngineContext {
         Ok(ChildPlan { plan, plan_id, requested_spend: Some(0), call: Some(Box::new(call.clone())) })
     }
 
-    /// Compiles directives from one state of the world.
+    /// Compiles the directives of the wanted children, all from one state of the world. Returns the result for each
+    /// spawn number; an error is a message for the model.
     async fn compile_all(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,

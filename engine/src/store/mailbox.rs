@@ -76,7 +76,8 @@ pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<MailboxMessage>, S
     Ok(mail)
 }
 
-/// Removes a message whose event `mail{id}` is synced. A missing message is not an error.
+/// Removes a message from the thread's inbox. The event that records the message must be synced before. A missing
+/// message is not an error.
 pub fn consume(disk: &dyn Disk, thread: &ThreadId, id: &str) -> Result<(), StoreError> {
     if id.contains(['/', '\\', '\0']) {
         return Err(StoreError::InvalidId { reason: format!("`{}` is not a message id", id.escape_debug()) });

@@ -191,7 +191,8 @@ fn last_open(text: &str) -> Option<(usize, char)> {
     open.pop()
 }
 
-/// Returns the word or the run of operator characters at the start.
+/// Returns the first token of `rest`: a word, a run of operator characters, or a single other character. Empty if
+/// `rest` is empty.
 fn first_token(rest: &str) -> &str {
     let word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
     let operator = |c: char| matches!(c, '=' | '<' | '>' | '&' | '|' | '!' | '~' | '?');

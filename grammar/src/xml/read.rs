@@ -402,8 +402,8 @@ impl<'t> TreeBuilder<'t> {
         self.errors.push(error.with_lost_content());
     }
 
-    /// Reports an end tag without a start tag. If the tag misspells the name of the innermost open element, the element
-    /// ends here. If an outer end tag closed an element of this name, its error now says that two end tags are swapped.
+    /// Reports an end tag without a start tag. If the tag misspells the name of the innermost open element, ends that
+    /// element. If an element of this name was reported as unclosed, reports two swapped end tags instead.
     fn report_unmatched_end(&mut self, name: &str, start: usize, end: usize) {
         if let Some(at) = self.unclosed.iter().rposition(|(unclosed, _)| unclosed == name) {
             let (_, index) = self.unclosed.remove(at);
@@ -588,7 +588,7 @@ impl<'t> TreeBuilder<'t> {
     }
 }
 
-/// Returns true if an unclosed element directly contains an element of its own name.
+/// Returns true if the last child of an element has the name of the element.
 fn is_like_its_inner(element: &Element) -> bool {
     element.elements().last().is_some_and(|inner| inner.name.node == element.name.node)
 }

@@ -170,7 +170,8 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
     })
 }
 
-/// Parses the arguments of `/rewind`. Without a part, the files are listed and nothing changes.
+/// Parses the arguments of `/rewind`: the number of a prompt, and optionally `conversation`, `files` or `both`. With
+/// the number alone, the request only lists the files. The error is a message for the user.
 fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
     let (number, part) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let invalid =
@@ -300,7 +301,7 @@ fn format_answer(command: &str, data: &Value) -> String {
     lines.join("\n")
 }
 
-/// Formats the files of a rewind, and the work that it does not undo.
+/// Formats the files of a rewind, and the calls whose effects the rewind does not undo.
 pub fn format_rewind(data: &Value) -> String {
     let rewind: FileRewind = serde_json::from_value(data.clone()).unwrap_or_default();
     let mut lines: Vec<String> =

@@ -71,8 +71,8 @@ pub fn children_question(children: usize, answers: &str) -> String {
     format!("{subject}. {answers}")
 }
 
-/// A shell script that resumes the process with the given id once the process is stopped. The loop is bounded, because
-/// a process that does not stop need not be resumed.
+/// A shell script that waits until the process with the given id is stopped, and then resumes it. The script waits at
+/// most 5 seconds: a process that does not stop need not be resumed.
 const RESUME_SCRIPT: &str = "n=0; while [ $n -lt 100 ] && ! grep -q '^State:.[Tt]' /proc/$1/status; do \
                              n=$((n+1)); sleep 0.05; done; kill -CONT $1";
 

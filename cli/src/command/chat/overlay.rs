@@ -46,7 +46,7 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Opens a list; `None` without entries.
+    /// Opens a list with the first entry selected; `None` if there are no entries.
     pub fn open(entries: Vec<Entry>, replaced: Replaced) -> Option<Self> {
         (!entries.is_empty()).then_some(Self { entries, selected: 0, replaced })
     }

@@ -185,8 +185,8 @@ pub fn compare_modes(
     Ok(PlanChanges { widens: true, ..changes })
 }
 
-/// Returns the current files, except that the stored copies replace the files that the plan read. All other files are
-/// included, because the plan can depend on their names, such as the names of the directives that it can start.
+/// Returns the current files, with the stored copies in place of the files that the plan read. The other files are
+/// needed too, because the plan can depend on their names, such as the names of the directives that it can start.
 fn stored_files<'w>(now: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorld<'w> {
     let world = MapWorld::with_fallback(now);
     let mut world = if now.project_is_user_space() { world.as_user_space() } else { world };
@@ -194,7 +194,7 @@ fn stored_files<'w>(now: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorl
     world
 }
 
-/// Compiles the plan of a session again. `None` if the files compile to a different plan.
+/// Compiles the plan of a session again; `None` if the files do not compile, or compile to a plan with another id.
 fn compile_session(world: &dyn World, live: &LiveState) -> Option<Compilation> {
     let plan = &*live.plan;
     let requested = |provider| ModelOverride { provider, ..ModelOverride::of_user(Some(plan.model.requested.clone())) };

@@ -65,7 +65,7 @@ pub struct Screen<W> {
     size: TerminalSize,
     /// The rows on the terminal; empty before the first frame.
     painted: Vec<Row>,
-    /// The cursor within the painted rows.
+    /// The row and the column of the cursor within the painted rows.
     cursor: (usize, usize),
     /// True if the terminal may show something other than the painted rows.
     is_stale: bool,

@@ -75,7 +75,8 @@ pub struct SessionInput {
     is_json: bool,
     /// The request that is being answered.
     answering: Option<BoxFuture<'static, ChatResponse>>,
-    /// The id of the last message that was sent, and the id of the session's thread at that time.
+    /// The id of the last message that was sent, and the id of the session's thread at that time (`None` if there was
+    /// no thread yet).
     last_sent: Option<(String, Option<String>)>,
     /// Number of interruptions by the user since the last typed line.
     interruptions: u32,
@@ -175,7 +176,8 @@ impl SessionInput {
         }
     }
 
-    /// Submits a message. If the message has bounds, a request checks the bounds before it submits the message.
+    /// Submits a message. The bounds of a message are checked first, by a request that runs in the background and then
+    /// submits the message.
     fn submit(&mut self, input: UserInput) {
         if !input.bounds.is_empty() {
             let handler = Arc::clone(&self.requests);

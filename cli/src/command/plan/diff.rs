@@ -114,8 +114,8 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
     Ok(if found.widened { Exit::PermissionsWidened } else { Exit::Success })
 }
 
-/// A comparison of two trees for inputs other than the default inputs. Some routes and hooks apply only with other
-/// inputs.
+/// A comparison of the plans of both sides for inputs other than the default inputs. Some routes and hooks apply only
+/// with other inputs.
 struct OtherInputs<'a> {
     old: &'a dyn World,
     new: &'a dyn World,
@@ -124,7 +124,7 @@ struct OtherInputs<'a> {
 }
 
 enum OtherComparison {
-    /// The comparison with the default inputs already shows every change that any inputs lead to.
+    /// No other inputs lead to a change that has to be shown in addition to the comparison with the default inputs.
     Same,
     /// With these inputs, the new plan is wider. If no inputs make the new plan wider, it differs in another way with
     /// these inputs. `inputs` is JSON.

@@ -80,7 +80,7 @@ pub struct HumanRenderer {
     is_chat: bool,
 }
 
-/// Returns true for a message that a chat itself sends.
+/// Returns true for a control message that the chat sends for its user.
 fn is_own_input(message: &ControlMessage) -> bool {
     matches!(
         message,

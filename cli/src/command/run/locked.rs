@@ -23,8 +23,9 @@ impl FirstRefusal {
     }
 }
 
-/// Makes an engine verify every thread (the root, children, children of hooks, continuations and resumed threads)
-/// against a lock that was read before the run. The parent of a refused thread receives the reason.
+/// Makes an engine verify every thread (the root, children, children that hooks started, continuations and resumed
+/// threads) against a lock that was read before the run. The parent of a refused thread receives the reason. The
+/// returned value holds the first refusal of the run.
 pub fn check_against_lock(options: &mut EngineOptions, lock: &Lock) -> FirstRefusal {
     let refusals = FirstRefusal::default();
     let (open, lock, found) = (Arc::clone(&options.world), lock.clone(), refusals.clone());

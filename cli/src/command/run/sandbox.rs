@@ -1,5 +1,5 @@
-//! The settings that apply before anything starts: refuses settings with errors, and finds bubblewrap in `PATH` if the
-//! settings request it.
+//! The settings of a run that are applied before anything starts. Settings with errors are refused. If the settings
+//! request bubblewrap, the program is looked up in `PATH`.
 
 use std::path::PathBuf;
 

@@ -122,7 +122,7 @@ pub struct RunOptions<'a> {
     pub unattended: Option<HeadlessPolicy>,
     /// The policy if neither the command nor the resumed thread names one.
     pub unattended_default: Option<HeadlessPolicy>,
-    /// A capability that is approved for the rest of the thread.
+    /// A capability that the user has approved for the rest of a thread; `None` if there is none.
     pub given: Option<&'a ThreadGrant>,
     /// True to accept transcripts that no key of the user signed.
     pub trust_record: bool,

@@ -39,7 +39,7 @@ pub struct Invalidation {
     pub reads: BTreeSet<Dependency>,
 }
 
-/// A snapshot of the cache between two compilations.
+/// The cache of the items and the log of its reads, kept after a compilation for the next one.
 #[derive(Default)]
 pub struct CacheSnapshot {
     cache: Cache,

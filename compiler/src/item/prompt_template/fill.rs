@@ -108,8 +108,8 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Returns the placeholder at the start of `after`, the text that follows a `$`, and the length of the placeholder
-    /// without the `$`, in bytes.
+    /// Returns the placeholder that starts with a `$`, and its length in bytes without the `$`. `after` is the text
+    /// that follows the `$`. `None` if the text is no placeholder.
     fn placeholder<'t>(&mut self, after: &'t str) -> Option<(Placeholder<'t>, usize)> {
         let first = after.chars().next()?;
         match first {

@@ -15,8 +15,9 @@ pub enum LayerPiece {
     Value(String),
 }
 
-/// Joins the pieces. If a value completes a closing tag of `tag`, escapes the first character of the closing tag that
-/// comes from the value. If `tag` is `None`, escapes nothing.
+/// Joins the pieces of a layer whose text is enclosed in an element `tag`. No placeholder value may end this element
+/// early: in each closing tag of `tag` that contains bytes of a value, the first character from a value is escaped. A
+/// layer without a tag (`None`) is not escaped.
 pub fn guard_layer(tag: Option<&str>, pieces: &[LayerPiece]) -> String {
     let mut joined = String::new();
     let mut values: Vec<Range<usize>> = Vec::new();
@@ -65,7 +66,8 @@ fn first_byte_from_value(values: &[Range<usize>], closing: &Range<usize>) -> Opt
     (value.start < closing.end).then(|| value.start.max(closing.start))
 }
 
-/// Returns `text` with the characters at these positions written as entities.
+/// Returns `text` with each character that starts at one of `places` replaced by its HTML entity. `places` are byte
+/// offsets in ascending order.
 fn escape_at(text: &str, places: &[usize]) -> String {
     let mut out = String::with_capacity(text.len() + places.len() * 4);
     let mut from = 0;

@@ -181,7 +181,7 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     changes
 }
 
-/// Returns true if a plan requires trust in one of its hooks.
+/// Returns true if the plan of `compilation` requires trust in `hook`.
 pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> bool {
     let of_hook = |one: &TrustRequirement| one.kind == TrustRequirementKind::Hook && one.name == hook.id;
     compilation.trust_requirements.iter().any(of_hook)
@@ -280,8 +280,8 @@ fn compare_order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Co
     }
 }
 
-/// Adds the finding `why` about a hook to the changes. If the changes already contain a finding about the hook, keeps
-/// only the finding whose direction is wider.
+/// Adds the finding `why` about a hook to the changes, which contain at most one finding about each hook. Of two
+/// findings about a hook, the one with the greater [`Direction`] is kept (`Widened` is the greatest).
 fn add_finding(
     changes: &mut Vec<HookChange>,
     hook: &PlannedHook,

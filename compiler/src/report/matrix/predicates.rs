@@ -72,7 +72,8 @@ pub struct Component {
     states: BTreeMap<Vec<usize>, Map<String, Value>>,
 }
 
-/// The names, declarations and partitions of all inputs that conditions read.
+/// All inputs that conditions read. `names`, `fields` (the declarations) and `partitions` (the cells of each input)
+/// have the same order.
 pub struct SplitInputs<'f> {
     pub names: Vec<String>,
     pub fields: Vec<&'f InterfaceField>,

@@ -106,7 +106,8 @@ fn write_items(out: &mut String, graph: &ItemGraph) {
     }
 }
 
-/// Writes one relation of an item, with a link to the other item.
+/// Writes one relation of an item, with a link to the item at the other end of `edge`. `arrow` points away from the
+/// described item or to it. `place` maps the id of each item to its number on the page.
 fn write_relation(out: &mut String, arrow: &str, edge: &ItemEdge, other: &str, place: &BTreeMap<&str, usize>) {
     let label = if edge.label.is_empty() { String::new() } else { format!(" ({})", escape(&edge.label)) };
     let source = edge.source.as_ref().map(|source| {

@@ -14,8 +14,9 @@ use crate::semantics::facts::{Facts, Lookup};
 pub enum Domain {
     /// Any of these values; `None` is an absent fact.
     Values(Vec<Option<Value>>),
-    /// Any number from `least` to `most`; `whole` allows integers only, `optional` also an absent fact. Of the numbers
-    /// between two compared values, one represents all others.
+    /// Any number from `least` to `most`; `None` is no bound. If `whole` is true, only integers; if `optional` is true,
+    /// also an absent fact. Between two neighboring numbers that the condition compares with, one number stands for all
+    /// others.
     Number { whole: bool, least: Option<i32>, most: Option<f64>, optional: bool },
 }
 

@@ -99,8 +99,8 @@ pub fn starts_programs(words: &[String]) -> bool {
         || (!reads_shell_text(words) && (words.iter().skip(1).any(is_code) || words.windows(2).any(follows_eval)))
 }
 
-/// Returns true if an argument contains a character that file names rarely have, also in the filled-in value of a
-/// placeholder.
+/// Returns true if an argument is probably code or other text, not the name of a file: it contains white space or a
+/// character that is rare in file names. A filled-in value of a placeholder counts as part of the argument.
 fn is_text(argument: &str) -> bool {
     argument.contains(|c: char| c.is_whitespace() || "!;&|<>()$`'\"\\@".contains(c))
 }

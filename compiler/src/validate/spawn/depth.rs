@@ -57,7 +57,8 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the largest explicit `depth` over all routes; `None` if a route uses the default.
+/// Returns the largest `depth` that the extends chains of a directive set, over all routes; `None` if a chain keeps the
+/// default.
 fn explicit_depth(node: &SpawnNode<'_>) -> Option<u64> {
     let depths: Option<Vec<u64>> =
         node.links.iter().map(|link| link.limit_span("depth").and(link.limits).map(|limits| limits.depth)).collect();

@@ -203,8 +203,8 @@ pub(super) fn abandon_compaction(state: &mut ThreadState) {
     }
 }
 
-/// Changes the parameters of the thread in which the session continues at the next idle step. If no continuation was
-/// requested before, this change requests one.
+/// Changes the plan or the position with which the session continues in a new thread at the next idle step. Requests
+/// the continuation if none is requested yet.
 pub(super) fn set_successor(state: &mut ThreadState, change: impl FnOnce(&mut Successor)) {
     if let Some(chat) = &mut state.chat {
         change(chat.successor.get_or_insert_default());

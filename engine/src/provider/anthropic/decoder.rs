@@ -233,7 +233,8 @@ impl AnthropicDecoder {
         delta
     }
 
-    /// Returns the key of the newest block that has the given index.
+    /// Returns the key in `blocks` of the newest block with this index; `None` if there is no block with this index. A
+    /// server may use an index twice.
     fn key_of(&self, index: u64) -> Option<(u64, usize)> {
         self.blocks.range((index, 0)..=(index, usize::MAX)).next_back().map(|(key, _)| *key)
     }

@@ -1,7 +1,7 @@
 //! Decoder of Responses events: a pure state machine.
 //!
-//! Items arrive as deltas, then complete; a server may omit either. Items of unknown kinds are stored whole, and the
-//! reply names unknown events.
+//! An item of a reply arrives in deltas and then as a whole; a server may omit the deltas or the whole. Items of
+//! unknown kinds are stored whole, and the reply names unknown events.
 
 use std::collections::BTreeMap;
 

@@ -33,8 +33,8 @@ impl IdPlaceholders {
         Self { children, own: position.thread.clone() }
     }
 
-    /// Replaces the values in a text of a request that differ between runs with placeholders: the ids of the thread and
-    /// its children, and the process id.
+    /// Replaces values that differ between runs in a text of a request: the ids of the thread and its children, and the
+    /// process id. Each value is replaced by a placeholder.
     pub fn replace_in_text(&self, text: &str) -> String {
         let text = self.without_pid(text);
         self.replace(text, THREAD_ID)

@@ -52,7 +52,8 @@ impl RecordedRequest {
         }
     }
 
-    /// Removes empty fields, and fields that are unchanged since `before`.
+    /// Removes the fields that a script need not repeat: empty `user` and `results`, and every other field whose value
+    /// is the same in `before`, the request of the last reply.
     #[must_use]
     pub fn without_unchanged(self, before: Option<&Self>) -> Self {
         let same = |now: &Option<_>, before: Option<&Option<_>>| before == Some(now);

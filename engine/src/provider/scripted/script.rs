@@ -14,7 +14,7 @@ use crate::provider::wire::length;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// Steps of directives without a branch of their own.
+    /// The steps for the threads of every directive that has no branch in `threads`.
     #[serde(default)]
     pub steps: Vec<ScriptStep>,
     /// The branches of the script: the steps for the threads of a directive, by the full id of the directive.

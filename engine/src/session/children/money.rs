@@ -115,7 +115,8 @@ impl EngineContext {
     }
 }
 
-/// Converts the registry's answers about one child.
+/// Combines the registry's answers about one child into the created child. The error is the refusal of a reservation of
+/// money, or of a spawn above the limit `spawns`.
 fn to_created_child(child: &IdentifiedChild, answers: Vec<ChangeResult>) -> Result<CreatedChild, ChildRefusal> {
     let spend = child.planned.plan.limits.spend;
     let mut made = CreatedChild { thread: child.id.clone(), spend, started: false };

@@ -112,8 +112,8 @@ impl Registry {
         Ok(answers)
     }
 
-    /// Removes threads with their child edges, their accounts and the recorded answers of the ledger to their
-    /// operations.
+    /// Removes threads, with their child edges, their accounts in the ledger, and the ledger's stored answers to their
+    /// steps.
     pub fn remove(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
         self.write(|transaction| {
             let mut rows = transaction.open_table(tables::THREADS).map_err(registry_error(DOING))?;

@@ -146,7 +146,9 @@ pub struct RecordedOperation {
     pub answer: LedgerReply,
 }
 
-/// Applies a step of a thread once; a repeated step returns the stored answer.
+/// Applies a step of a thread to the ledger and stores the answer. A repeated step changes nothing and returns the
+/// stored answer. No answer is stored for a refused step or a query, so that a repetition is evaluated with the current
+/// amounts.
 pub fn apply_once(transaction: &WriteTransaction, ledger_step: &LedgerStep) -> Result<LedgerReply, StoreError> {
     let LedgerStep { thread, step, operation } = ledger_step;
     let name = step.to_string();

@@ -59,8 +59,9 @@ pub fn catch_panics<T>(
     result.unwrap_or_else(|_| Err(registry_error(doing)(InvalidDatabase)))
 }
 
-/// Installs a panic hook that suppresses the output of caught panics, reports a panic during unwinding to the abort
-/// handler, and forwards all panics of other code.
+/// Installs a panic hook for the guarded calls of the database. The hook prints nothing for the first panic of a
+/// guarded call, because the guard catches this panic. A second panic in the same call ends the program, so the hook
+/// reports it to the abort handler. Panics outside of guarded calls are passed to the previous hook.
 fn install_panic_hook() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

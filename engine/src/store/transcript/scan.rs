@@ -15,7 +15,7 @@ pub struct TranscriptContents {
     pub records: Vec<TranscriptRecord>,
     /// For each record, the file offset at which its line ends, including the newline.
     pub ends: Vec<u64>,
-    /// Bytes from the start of the file to the end of the last record.
+    /// Length of the valid part in bytes: from the start of the file to the end of the last record.
     pub length: u64,
     /// The invalid rest of the file, if any. While the thread runs, this rest may be a line that is being written.
     pub torn: Option<TornTail>,

@@ -141,7 +141,9 @@ fn count_remaining_lines(reader: &mut impl BufRead, number: u64, stop: &StopCond
 }
 
 impl Page {
-    /// Adds a line. Returns false if it does not fit any more.
+    /// Adds a line to the page, truncated if the line is long. `line` may be only the start of the line; `length` is
+    /// the number of bytes of the whole line. Returns false, and adds nothing, if the page has no space left for the
+    /// line.
     fn add(&mut self, number: u64, line: &[u8], length: u64) -> bool {
         let (bytes, crlf) = split_line_end(line);
         let text = String::from_utf8_lossy(bytes);

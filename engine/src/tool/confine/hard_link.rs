@@ -48,7 +48,8 @@ impl ProjectFiles {
     }
 }
 
-/// Collects the files with several names under `.ai/state`; `None` if there are more than [`MAX_FILES`].
+/// Collects the files below `.ai/state` that have several hard links. `None` if a folder cannot be read, or if there
+/// are more than [`MAX_FILES`] entries.
 fn hard_linked_state(root: &Dir) -> Option<Inodes> {
     let mut set = Inodes::new();
     let Ok(state) = open_folder_at(root, ".ai".as_ref()).and_then(|ai| open_folder_at(&ai, "state".as_ref())) else {

@@ -350,7 +350,8 @@ fn describe_transport_error(error: &DynamicTransportError) -> String {
     }
 }
 
-/// Returns true if the server refused the request, so that the call has no effect.
+/// Returns true if the server rejected a request because an authorization is missing or insufficient. The call then has
+/// no effect.
 fn is_refused_by_transport(error: &DynamicTransportError) -> bool {
     let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(error, Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)))

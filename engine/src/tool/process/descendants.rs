@@ -312,8 +312,8 @@ mod linux {
     }
 }
 
-/// Returns the id of the parent process in a line of `/proc/PID/stat`; `None` if the process has ended. The name in
-/// parentheses may contain any character.
+/// Returns the id of the parent process in the content of `/proc/PID/stat`; `None` if the process has ended. The name
+/// of the program in parentheses may contain any character, also `)`.
 fn living_parent(stat: &str) -> Option<i32> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     let state = fields.next()?;

@@ -202,8 +202,8 @@ fn bubblewrapped(_sandbox: &OsString) -> io::Result<Option<(OsString, Vec<OsStri
 struct Cleanup {
     #[cfg(target_os = "linux")]
     writable: Option<WritableFolders>,
-    /// The folder for temporary files of the program. The owner of the helper also removes the folder, unless the owner
-    /// was killed.
+    /// The folder for temporary files of the program. Normally the owner of the helper removes the folder. The helper
+    /// removes the folder too, in case the owner was killed.
     scratch: Option<PathBuf>,
 }
 

@@ -9,7 +9,8 @@ use crate::command::chat::keys::KeyAction;
 const HINT: &str = "the question is still open: Enter or Esc returns to it, and the text stays in the editor";
 
 impl ChatTerminal {
-    /// Updates the terminal after an edit. If a request is open, shows the editor instead of the keys of the request.
+    /// Updates the terminal after an edit. If an approval request is open, the editor takes the keys from now on,
+    /// instead of the request.
     pub(super) fn text_edited(&mut self) {
         self.edited();
         let is_open = self.request.as_ref().is_some_and(|request| !request.is_answered());

@@ -240,7 +240,7 @@ fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
     layers
 }
 
-/// The route of each edge: its bend points, and its steps from one layer to the next.
+/// The routes of all edges through the layers of a drawing.
 struct EdgeRoutes {
     /// For each edge, the numbers of the points that the edge passes, from its upper end to its lower end.
     ways: Vec<Vec<usize>>,
