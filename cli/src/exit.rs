@@ -30,7 +30,7 @@ impl Exit {
         }
     }
 
-    /// Converts the exit code of another `rye` process.
+    /// Converts the exit code of another `rye` process. An unknown code becomes `Failed`.
     pub fn from_code(code: i32) -> Self {
         match code {
             0 => Self::Success,

@@ -19,8 +19,8 @@ pub struct Revision {
     /// The id of the commit.
     pub commit: String,
     files: Vec<(String, Vec<u8>)>,
-    /// The context files (`AGENTS.md` or `CLAUDE.md`): at most one for each folder from the root of the repository to
-    /// the project, outermost first.
+    /// Path and contents of each context file (`AGENTS.md` or `CLAUDE.md`). Each folder from the root of the repository
+    /// to the project has at most one context file. The outermost folder is first.
     context: Vec<(String, Vec<u8>)>,
 }
 

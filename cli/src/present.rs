@@ -81,7 +81,8 @@ fn format_timestamp(ms: i64, format: &str) -> String {
     Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |at| at.strftime(format).to_string())
 }
 
-/// Formats the elapsed time in the largest fitting unit.
+/// Formats the time from `ms` to `now` in the largest fitting unit: `5m ago`. `ms` and `now` are milliseconds since
+/// 1970.
 pub fn format_elapsed(ms: i64, now: i64) -> String {
     let seconds = now.saturating_sub(ms).max(0) / 1000;
     match seconds {

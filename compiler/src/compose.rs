@@ -125,7 +125,7 @@ pub struct LimitLayers {
     pub ceilings: Arc<[LimitSetting<DeclaredOrigin>]>,
 }
 
-/// A hook with its position in this directive's order.
+/// A hook as it applies to one composed directive: its declaration with its effective layer and its verdict.
 #[derive(Debug, Clone)]
 pub struct ComposedHook {
     pub decl: Arc<HookDecl>,
@@ -189,8 +189,8 @@ pub fn compose_without(
     Checked::new(value, found)
 }
 
-/// Composes a directive for each route it could take, for `check`. Returns the routes that could be composed, and the
-/// number of all routes (at least one).
+/// Composes a directive once for each route that the directive could take. Returns the compositions that succeeded, and
+/// the number of all routes (at least one).
 pub fn compose_all(
     items: &Items<'_>,
     id: &ItemId,

@@ -172,7 +172,7 @@ impl Palette {
         }
     }
 
-    /// Returns the tokens of all definitions.
+    /// Returns the tokens of all tool definitions together.
     pub fn tokens(&self) -> u64 {
         self.tools.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens))
     }

@@ -96,7 +96,7 @@ pub enum ToolKind {
 pub enum ServerSandbox {
     /// The server runs on another machine: rye connects to it over the network and starts no program.
     Net,
-    /// The program runs in the same sandbox as the program of a tool.
+    /// The server's program runs in a sandbox, like the program of a tool.
     Process,
     /// The program has all rights of the user: its settings say `sandbox: none`.
     None,
@@ -132,7 +132,7 @@ pub enum ScriptEntry {
     Execute,
     /// `main()`, with the parameters as JSON on stdin; the returned or printed value is the result.
     Main,
-    /// The whole file. A shell runs the file from its first line.
+    /// The whole file, which needs no entry function: a shell runs the file from its first line.
     Whole,
 }
 

@@ -80,7 +80,7 @@ pub struct EffectStep {
     pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 
-/// The time at which the duration of a thread ends.
+/// The time at which the thread reaches its duration limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     /// Milliseconds from the start of the effect to the deadline.

@@ -364,7 +364,8 @@ impl Engine {
         Ok(last.is_some_and(|last| self.send_to(&last, &message)))
     }
 
-    /// Stops one call of a thread of this process. The thread continues with the call's error.
+    /// Stops one call of a thread, which continues with the call's error. Does nothing if this process does not run the
+    /// thread.
     pub fn stop_call(&self, thread: &ThreadId, call_id: &str) {
         if let Some(running) = self.inner.running(thread) {
             running.control.stop_call(call_id.to_owned());

@@ -76,7 +76,8 @@ impl Journal {
         self.pending.last().map(|event| event.ts)
     }
 
-    /// Returns the number of written events and the hash of the last one.
+    /// Returns the number of written events and the hash of the last written event; `None` while a blocking task has
+    /// the transcript.
     pub fn head(&self) -> Option<(u64, ChainHash)> {
         self.transcript.as_ref().map(|transcript| (transcript.count(), transcript.head()))
     }
@@ -230,7 +231,7 @@ impl FieldVisitor for FieldSizes {
     }
 }
 
-/// A visitor of an event's fields. It stores the field with the name `name` as an object.
+/// A visitor of an event's fields that stores the field `name` as an object.
 struct StoredField<'a> {
     objects: &'a Objects,
     name: &'a str,

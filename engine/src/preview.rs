@@ -25,7 +25,7 @@ const MAX_STEPS: usize = 512;
 pub struct Preview {
     /// Estimated input tokens.
     pub input_tokens: u64,
-    /// Input tokens of the last request, which the provider can read from its cache.
+    /// Tokens of the last request and its reply, which the provider can read from its cache.
     pub cached_tokens: u64,
     /// Tokens of the model's context window.
     pub context_window: u64,

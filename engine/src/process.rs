@@ -21,7 +21,8 @@ pub fn search_path() -> impl Iterator<Item = PathBuf> {
     std::env::split_paths(&value).filter(|folder| folder.is_absolute()).collect::<Vec<_>>().into_iter()
 }
 
-/// Makes this process the leader of a new session, without a terminal and its signals.
+/// Makes this process the leader of a new session. The new session has no terminal, so no key of the terminal sends a
+/// signal to this process.
 pub fn start_session() -> io::Result<()> {
     setsid()?;
     Ok(())

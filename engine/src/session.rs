@@ -82,7 +82,7 @@ impl ThreadInit {
 /// The registry rows to write before a new thread's first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowsToWrite {
-    /// A row and an account. If `durable` is true, the first lines of the transcript are synced.
+    /// A registry row and an account. If `durable` is true, the first lines of the transcript are synced too.
     Root { durable: bool },
     /// A registry row, an account, and the link from the thread that the new thread continues.
     Linked,
@@ -154,7 +154,8 @@ impl EngineContext {
         self.thread_count.run_blocking(name).await?
     }
 
-    /// Runs a read of the registry, on the blocking pool if several threads are running.
+    /// Reads the registry with `scan`. If several threads are running in this process, `scan` runs on the blocking
+    /// pool.
     pub(crate) async fn read_registry<T: Send + 'static>(
         &self,
         scan: impl FnOnce(&Registry) -> Result<T, StoreError> + Send + 'static,
@@ -179,9 +180,9 @@ impl EngineContext {
         start.await?
     }
 
-    /// Writes the first events of a thread and starts the thread. If the start fails, a root thread is finalized; a
-    /// child's lease is released, so that the child can be recovered. A caller that may be dropped calls this function
-    /// in a task of its own.
+    /// Writes the first events of a thread and starts the thread. If the start fails, a thread whose rows this function
+    /// writes is finalized. The lease on any other thread, such as a child, is released, so that the thread can be
+    /// recovered. A caller that may be dropped calls this function in a task of its own.
     pub(crate) async fn start_thread(
         self: &Arc<Self>,
         id: ThreadId,

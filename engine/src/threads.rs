@@ -56,7 +56,7 @@ impl ListedThread {
         self.liveness == Liveness::Orphaned
     }
 
-    /// Returns the status, or `orphaned`.
+    /// Returns the name of the status, or `orphaned` if the thread is orphaned.
     pub fn status_name(&self) -> &'static str {
         if self.is_orphaned() { "orphaned" } else { self.row.status.as_str() }
     }

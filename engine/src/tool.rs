@@ -44,7 +44,7 @@ pub struct Invocation {
     pub thread_id: String,
     /// The event that caused the call: the hook point if a hook made the call, or `call` if the model made it.
     pub event: &'static str,
-    /// Id of the call, for the record of changes.
+    /// Id of the call, which is recorded with each change of a file.
     pub call_id: String,
     /// Records the changes of files; `None` if there is no transcript.
     pub changes: Option<ChangeRecorder>,

@@ -10,7 +10,7 @@ use std::ops::Range;
 pub(crate) struct Fence {
     /// The first word of the info string, in lower case.
     pub language: String,
-    /// The opening line, without its line break.
+    /// The range of the opening line, without its line break.
     pub opening: Range<usize>,
     /// The text between the opening and the closing line.
     pub content: Range<usize>,

@@ -50,7 +50,7 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     /// The directives that a thread may start, by the thread's permission sets: the index of each directive in
     /// `directives`, and the grant of the thread's own set that allows the start.
     allowed: BTreeMap<PermissionSets, Rc<[(usize, String)]>>,
-    /// Number of threads that may still be spawned, of [`MAX_SPAWNED_THREADS`].
+    /// Number of threads that the search may still spawn, initially [`MAX_SPAWNED_THREADS`].
     remaining: usize,
 }
 

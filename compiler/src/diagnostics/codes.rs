@@ -6,7 +6,7 @@
 pub struct Code {
     /// Topic and name: `extends::cycle`.
     pub code: &'static str,
-    /// Markdown: the meaning, the reason, an example, the fix.
+    /// The page that `rye explain` prints, as Markdown: the meaning, the reason, an example and the fix.
     pub page: &'static str,
 }
 

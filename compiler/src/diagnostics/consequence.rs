@@ -175,7 +175,7 @@ fn repeated_or_unusable_settings(all: &[Diagnostic]) -> BTreeSet<usize> {
     dropped
 }
 
-/// Returns true if `key` is a key of the model: `small.context_window` of `small`.
+/// Returns true if `key` is a setting of `model`: `small.context_window` is a setting of `small`.
 fn is_key_of(key: &str, model: &str) -> bool {
     key.strip_prefix(model).is_some_and(|rest| rest.starts_with('.'))
 }

@@ -92,7 +92,7 @@ pub enum HookError {
     /// A hook whose action has no effect; `why` is the reason, as a clause.
     #[error("the hook `{id}` has no effect: {why}")]
     NoEffect { id: String, why: String, span: Span },
-    /// A hook without a condition that makes the model continue after each final answer.
+    /// An unconditional hook that makes the model continue after each final answer.
     #[error("the hook `{id}` fires after every final answer, so only a limit ends the thread")]
     Endless { id: String, span: Span },
     /// A text with commas on the right side of `in`.

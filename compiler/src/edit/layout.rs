@@ -67,7 +67,7 @@ fn new_line(indent: usize, out: &mut String) {
     out.push_str(&" ".repeat(indent));
 }
 
-/// Returns the whole element on one line, if it is empty or its author wrote it on one line.
+/// Returns the whole element on one line, if the element is empty or its author wrote it on one line; otherwise `None`.
 fn inline(text: &str, element: &Element) -> Option<String> {
     let mut out = start_tag(text, element, 0);
     if element.children.is_empty() {

@@ -50,7 +50,7 @@ pub struct HookDecl {
     pub span: Span,
 }
 
-/// The placeholders in an action's strings, and the spans of its parts.
+/// The placeholders in an action's strings, and the source spans of the action's parts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookPlaceholders {
     /// The span of the `item_id`, or of the `limit` of `raise`; `None` for other actions.

@@ -24,7 +24,7 @@ static CALL_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
 /// Maximum distance in bytes between an `item_type` and its `item_id`.
 const MAX_TYPE_DISTANCE: usize = 160;
 
-/// Returns every item that the body of a directive names, in order.
+/// Returns every item that the body of a directive names, in the order of the text.
 pub fn mentions(directive: &Directive) -> Vec<Mention> {
     let body = &directive.body;
     // A body joined with a `<process>` does not match the offsets of the file.

@@ -11,7 +11,8 @@ use crate::item::Permissions;
 use crate::plan::{Capabilities, Grant, Origin, OriginCause, Origins};
 use crate::semantics::risk::Policy;
 
-/// Returns the initial capabilities of a thread. If the chain declares none, the parent's capabilities apply.
+/// Returns the initial capabilities of a thread. If the chain declares no permissions, these are the capabilities of
+/// the parent; a thread without a parent then has none.
 pub fn initial_capabilities(composed: &Composed, parent: Option<&Capabilities>) -> Capabilities {
     let Some(WithOrigin { value: permissions, .. }) = &composed.permissions else {
         let mut inherited = parent.cloned().unwrap_or_else(|| Capabilities {

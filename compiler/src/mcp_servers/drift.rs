@@ -73,7 +73,7 @@ impl ServerDrift {
 pub struct ConfiguredServers(Result<BTreeMap<String, McpServer>, String>);
 
 impl ConfiguredServers {
-    /// Reads the servers. Does not read which of their variables hold the keys of providers.
+    /// Reads the servers, without looking up which of their variables hold a provider's key.
     pub fn read(items: &Items<'_>) -> Self {
         Self(read_servers(items).map_err(|error| error.message))
     }

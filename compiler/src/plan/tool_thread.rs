@@ -5,7 +5,8 @@ use super::graph::build_call_graph;
 use super::{NudgePolicy, Plan, Prompt};
 use crate::hook::HookPoint;
 
-/// Hook points that observe a call after it has started. The calling thread has already evaluated the earlier points.
+/// The hook points of a call after it has started. The calling thread has already evaluated the hook points before the
+/// start.
 const CALL_HOOK_POINTS: [HookPoint; 5] = [
     HookPoint::ToolExecutionStart,
     HookPoint::ToolExecutionEnd,

@@ -1,4 +1,5 @@
-//! Checks the four invariants of a plan's graph: total, reachable, bounded, gated (`engine.md` 2).
+//! Checks the four invariants of a plan's graph (`engine.md` 2), which `Graph` defines: total, reachable, bounded and
+//! gated.
 //!
 //! The check reads only the finished graph and shares no code with its construction. It therefore rejects a mistake in
 //! `build`, a plan edited by hand and a plan stored by another version in the same way. Decision 0002 explains why

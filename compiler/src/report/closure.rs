@@ -82,7 +82,7 @@ pub fn collect_starts(world: &dyn World, plan: &Plan) -> Result<BTreeSet<ItemId>
     Ok(startable_directives(plan, &all, &own).into_iter().collect())
 }
 
-/// Returns the grant patterns of a plan and of its hooks.
+/// Returns the grant patterns of a plan and of its live hooks.
 fn granted_patterns(plan: &Plan) -> impl Iterator<Item = String> {
     let own = plan.capabilities.grants.iter().map(|grant| grant.pattern.clone());
     let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).flat_map(|hook| hook.grants.iter().cloned());

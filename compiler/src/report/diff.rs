@@ -87,7 +87,8 @@ impl PlanDiff {
         self.before == self.after && self.starts.is_empty()
     }
 
-    /// Returns true if the plans differ in their ids only.
+    /// Returns true if no difference was found in the compared parts. The plans can still have different ids: a part
+    /// that is not compared may differ.
     pub fn has_no_changes(&self) -> bool {
         self.parts.is_empty()
             && self.capabilities.is_empty()

@@ -165,7 +165,7 @@ fn permissions_place(items: &Items<'_>, directive: &Directive) -> Option<SourceP
     origin::plan_place(&items.sources(), directive.permissions.as_ref()?.span)
 }
 
-/// Returns the number of leading segments that a pattern and a capability share.
+/// Returns the number of equal segments at the start of a pattern and a capability.
 fn common_segments(pattern: &str, wanted: &str) -> usize {
     pattern.split('.').zip(wanted.split('.')).take_while(|(a, b)| a == b).count()
 }

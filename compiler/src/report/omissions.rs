@@ -57,7 +57,8 @@ fn of_hook(items: &Items<'_>, compilation: &Compilation, id: &str) -> Option<u64
     of_knowledge(items, hook.action.knowledge()?, compilation.plan.model.counted_by)
 }
 
-/// Returns the tokens of the shadowed knowledge, or of the shadowed directive's body; `None` for items of other kinds.
+/// Returns the tokens of the body of the shadowed knowledge or directive. `None` for items of other kinds, and if the
+/// shadowed item cannot be read.
 fn shadowed_tokens(world: &dyn World, compilation: &Compilation, one: &Omission) -> Option<u64> {
     let id = ItemId::parse(&one.id).ok()?;
     let read = compilation.plan.manifest.iter().find(|read| read.id == one.id && read.space.is_some())?;

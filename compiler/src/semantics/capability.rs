@@ -65,7 +65,8 @@ impl ItemType {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 
-    /// Returns the type of an item kind that a hook may name; `None` for settings, prompt templates and skills.
+    /// Converts the kind of an item that a hook names to the type in capabilities. `None` for the kinds that no hook
+    /// can name: settings, prompt templates and skills.
     pub fn of(kind: ItemKind) -> Option<Self> {
         match kind {
             ItemKind::Tool => Some(Self::Tool),
@@ -151,8 +152,8 @@ pub struct CapabilityRequest<'a> {
     pub item_type: ItemType,
     /// The id of the item; `None` for a query.
     pub item_id: Option<&'a ItemId>,
-    /// The space that the id resolved to; `None` if the id was not looked up. Only the actions that need no grant
-    /// depend on the space: their tools must be in the system space.
+    /// The space that the id resolved to; `None` if the id was not looked up. The space matters only for actions that
+    /// need no grant: the tool of such an action must be in the system space.
     pub space: Option<Space>,
 }
 

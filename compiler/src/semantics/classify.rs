@@ -15,7 +15,7 @@ pub use table::{ClassifyTable, ClassifyTableError, built_in, read_backoff};
 use super::facts::Facts;
 use super::value::Type;
 
-/// The categories of failures; by default only the first two are retryable.
+/// The categories of failures. By default, only `RateLimited` and `Transient` failures are retryable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {

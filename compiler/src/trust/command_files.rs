@@ -217,7 +217,7 @@ pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'
     files_of_command(&parts)
 }
 
-/// Returns the words that may name project files in a command without placeholders.
+/// Returns the words of a command that may name project files. The words of the command contain no placeholders.
 pub fn files_of_argv<'t>(argv: impl IntoIterator<Item = &'t String>) -> Vec<String> {
     files_of_command(&argv.into_iter().map(|part| without_markers(part)).collect::<Vec<_>>())
 }

@@ -134,12 +134,12 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(number_up_to(if path.to_string() == "tokens_used" { window * MAX_USAGE_RATIO } else { window }, true))
     }
 
-    /// Returns the bound that a limit implies for a fact; if a hook raises the limit, the bound of the raised limit.
-    /// `None` if no limit bounds the fact, or if a hook may let the thread continue beyond the limit.
+    /// Returns the bound on a fact that follows from a limit of the thread. If a hook raises the limit, the raised
+    /// value counts. `None` if no limit bounds the fact, or if a hook may let the thread continue beyond the limit.
     ///
-    /// Token counts have no strict bound: a turn can have any number of attempts, and each cut attempt counts the bytes
-    /// of its prompt. If `is_usual` is true, the function assumes that no turn uses several times the token limit, and
-    /// returns a bound for token counts too.
+    /// Token counts have a bound only if `is_usual` is true: this bound assumes that no turn uses several times the
+    /// token limit. Strictly, token counts have no bound: a turn can have any number of attempts, and each cut attempt
+    /// counts the bytes of its prompt.
     fn limited(&self, fact: &str, is_usual: bool) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,

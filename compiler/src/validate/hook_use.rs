@@ -346,7 +346,8 @@ fn has_checkable_condition(hook: &HookDecl) -> bool {
     hook.space == Space::Project && hook.enabled && hook.compiled.is_some()
 }
 
-/// Returns true if a hook fires for some values of the directive's inputs and of the facts.
+/// Returns false only if the condition of a hook is proven to be false for all values of the directive's inputs and of
+/// the facts. Ignores bounds on facts with the cause `without`.
 fn may_fire(
     composed: &Composed,
     hook: &HookDecl,

@@ -121,8 +121,8 @@ fn pattern_of_wildcards(pattern: &str) -> Option<String> {
     Some(format!("{meant}$"))
 }
 
-/// Converts a pattern with the delimiters and flags of another language to a pattern of this language: `/rm -rf/i` to
-/// `(?i)rm -rf`. `None` if the pattern has no delimiters.
+/// Converts a pattern in the notation `/pattern/flags` of other languages to the pattern of a condition: `/rm -rf/i`
+/// becomes `(?i)rm -rf`. `None` if the text does not have this notation, for example if it has no flags.
 fn without_delimiters(pattern: &str) -> Option<String> {
     let (inside, flags) = pattern.strip_prefix('/')?.rsplit_once('/')?;
     let is_flags = (1..=3).contains(&flags.len()) && flags.bytes().all(|b| b"gimsu".contains(&b));

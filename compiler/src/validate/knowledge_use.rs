@@ -48,8 +48,8 @@ impl KnowledgeUses {
         }
     }
 
-    /// Records only the own declarations of a directive whose chain could not be composed. An unreadable directive
-    /// (`None`) may reference any knowledge.
+    /// Records only the references in a directive's own declarations, because its extends chain could not be composed.
+    /// `None` stands for an unreadable directive, which may reference any knowledge.
     pub fn add_uncomposed(&mut self, directive: Option<&Directive>) {
         let Some(directive) = directive else {
             self.incomplete = true;

@@ -111,7 +111,7 @@ pub fn lines_outside_code(text: &str) -> impl Iterator<Item = (&str, usize)> {
 /// Opening and closing delimiters of the placeholders of other template languages, except those with braces.
 const OTHER_MARKS: [(&str, &str); 4] = [("$", ""), ("%", "%"), ("[[", "]]"), ("<%=", "%>")];
 
-/// The placeholder that other clients fill with all arguments.
+/// The name of the placeholder `$ARGUMENTS`, which other agents replace with all arguments of a command.
 const ALL_ARGUMENTS: &str = "ARGUMENTS";
 
 /// Finds declared inputs in placeholders of other template languages, and `$ARGUMENTS`.

@@ -203,7 +203,8 @@ impl EngineContext {
         }
     }
 
-    /// Makes the process count as waiting for a child until the returned guard is dropped.
+    /// Marks a task as waiting for a child until the returned guard is dropped. Meanwhile, the process does not count
+    /// as idle.
     pub fn await_child_guard(self: &Arc<Self>) -> AwaitedChildGuard {
         self.live().attended += 1;
         AwaitedChildGuard(Arc::clone(self))

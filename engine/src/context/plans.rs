@@ -15,7 +15,7 @@ use crate::error::DriveError;
 use crate::hooks::HookTable;
 use crate::store::{Objects, StoreError, sources};
 
-/// A plan id and the SHA-256 of the inputs that fill its templates.
+/// The id of a plan, and the SHA-256 of the inputs that fill the templates of the plan's hooks.
 type HookTableKey = (String, [u8; 32]);
 
 /// The plans in use in this process.

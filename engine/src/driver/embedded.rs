@@ -58,7 +58,7 @@ pub struct EmbeddedDriver {
     persistent: Arc<PersistentProcesses>,
     /// Cancels the calls in progress.
     call_cancellation: CancellationSource,
-    /// Ids of single calls that are stopped.
+    /// Ids of calls that are stopped while the thread continues.
     stopped_calls: watch::Sender<BTreeSet<String>>,
     /// Running children of hooks.
     hook_children: Mutex<BTreeSet<ThreadId>>,

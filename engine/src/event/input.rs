@@ -138,7 +138,7 @@ pub struct RetractedInput {
     pub input: String,
 }
 
-/// The end of a command that the user ran.
+/// The result of a shell command that the user ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShellRan {
     /// The id of the control message that requested the command.

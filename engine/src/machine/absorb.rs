@@ -434,8 +434,8 @@ fn retracted(state: &ThreadState, input: Option<&str>) -> Vec<EventBody> {
     chosen.map(|id| EventBody::Retracted(RetractedInput { input: id.clone() })).collect()
 }
 
-/// Returns the events after a new owner has acquired the thread: interrupted attempts are settled, and interrupted
-/// calls are answered unless the calls may run again.
+/// Returns the events to record after a new owner has acquired the thread: interrupted attempts are settled, and
+/// interrupted calls are answered unless the calls may run again.
 fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) -> Vec<EventBody> {
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
     if state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) && state.ended.is_none() {

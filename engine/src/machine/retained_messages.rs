@@ -10,7 +10,8 @@ pub(crate) fn max_trailing_tokens(plan: &Plan) -> u64 {
     plan.settings.values().resume_ceiling_tokens
 }
 
-/// Returns the longest run of last messages that fits a number of tokens and starts at a user message.
+/// Returns the longest end of a conversation that fits into `tokens` tokens and starts with a user message. Empty if no
+/// user message fits.
 pub(crate) fn trailing_messages(messages: &[SharedMessage], tokens: u64) -> Vec<SharedMessage> {
     let start = start(messages, tokens, |message| message.kind() == "user");
     messages.get(start..).unwrap_or_default().to_vec()

@@ -114,7 +114,7 @@ pub struct CallAnswer {
     pub details: Value,
     /// Bytes of the whole answer, before the guard.
     pub bytes: u64,
-    /// The object that holds the whole answer, if the guard shortened it.
+    /// The id of the object that holds the whole answer, if the guard shortened the answer.
     pub object: Option<String>,
     /// True if the call did not run.
     pub was_refused: bool,

@@ -88,7 +88,7 @@ pub struct ThreadState {
     pub compacted: Option<u64>,
     /// The stop reason of the last reply.
     pub stop_reason: Option<StopReason>,
-    /// Consecutive requests to continue a reply that was cut or had no text.
+    /// Number of consecutive requests to continue a cut reply or to repeat a reply without text.
     pub continued_replies: u32,
     /// The valid outputs of the last incomplete return.
     pub partial_outputs: Option<Map<String, Value>>,
@@ -177,7 +177,8 @@ pub struct Conversation {
     pub messages: Vec<SharedMessage>,
     /// True if `messages[0]` is the thread's own first prompt, which stays constant.
     pub prompted: bool,
-    /// The index of the message of the current prompt; messages for the next turn follow it.
+    /// The index in `messages` of the user message of the current prompt. The messages for the next turn follow this
+    /// message.
     pub prompt_index: usize,
     /// True if the `input` hooks of a resumed thread's message have run.
     pub resume_screened: bool,

@@ -52,8 +52,8 @@ impl Provider for Anthropic {
     }
 }
 
-/// Returns the body of a request; depends on `request` alone. Cache breakpoints follow the palette, the system prompt,
-/// and the first message if it is constant (`engine.md` 6).
+/// Returns the body of a request. The result depends on `request` alone. Cache breakpoints follow the palette, the
+/// system prompt, and the first message if it is constant (`engine.md` 6).
 pub fn encode(request: &Request) -> Vec<u8> {
     let mut body = Map::new();
     body.insert("model".to_owned(), request.model.as_str().into());

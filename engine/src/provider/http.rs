@@ -283,7 +283,8 @@ impl ResponseStream {
         kind.eq_ignore_ascii_case("application/json") || kind.eq_ignore_ascii_case("text/html")
     }
 
-    /// Reads a bounded part of the body for an error message, within the time limit.
+    /// Reads the start of the body for an error message, at most `MAX_ERROR_BODY_BYTES`. Stops if no data arrives for
+    /// the idle timeout or for 10 seconds, whichever is shorter.
     async fn read_bounded(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
         while let Ok(Ok(Some(chunk))) = timeout(self.idle.min(Duration::from_secs(10)), self.response.chunk()).await {

@@ -178,8 +178,8 @@ struct KeyReads<'a> {
 }
 
 impl<'a> KeyReads<'a> {
-    /// Returns the reads of keys that the function neither tests nor sets itself, so that the caller must set these
-    /// keys. Empty if the name of the object can mean another value.
+    /// Returns the reads of keys that the caller must set, because the function neither tests nor sets these keys
+    /// itself. Empty if the function assigns the name of the object again, so that the name can mean another value.
     fn certain(self) -> Vec<(&'a str, TextRange)> {
         let Self { reads, handled, is_reassigned, .. } = self;
         reads.into_iter().filter(|(key, _)| !is_reassigned && !handled.contains(key)).collect()

@@ -182,7 +182,7 @@ impl EngineContext {
         Ok(Fact::Spawned(spawned))
     }
 
-    /// Waits for a child. Recovers it if this process does not run it.
+    /// Waits for a child. If this process does not run the child, recovers the child first.
     pub(crate) async fn await_child(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,

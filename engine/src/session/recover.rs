@@ -31,7 +31,7 @@ struct ContinuedThread {
     handoff_plan: Option<String>,
 }
 
-/// Returns the state after the events of a thread that starts with inherited messages.
+/// Returns the state of a thread that starts with the inherited `messages`, after all `events`.
 fn replay(messages: Vec<SharedMessage>, events: &[Event]) -> ThreadState {
     let mut state = ThreadState::new();
     state.conversation.messages = messages;

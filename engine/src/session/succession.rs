@@ -28,8 +28,8 @@ struct BranchPoint {
 }
 
 impl EngineContext {
-    /// Builds the start parameters of the thread in which a chat continues. The end of the continued thread has created
-    /// the row and the account of the new thread.
+    /// Builds the start parameters of the thread in which a chat continues. The row and the account of the new thread
+    /// exist already, because they are created when the continued thread ends.
     pub(super) async fn successor_init(
         self: &Arc<Self>,
         (thread, next): (&ThreadId, &ThreadId),
@@ -103,7 +103,8 @@ impl EngineContext {
         })
     }
 
-    /// Finds the position before a prompt, in a thread or in the threads that it continues. Blocks.
+    /// Finds the position before a prompt, in the thread `last` or in a thread that `last` continues. Fails if none of
+    /// these threads has the prompt. Blocks.
     fn branch_point_before_prompt(&self, last: ThreadId, prompt: u64) -> Result<BranchPoint, DriveError> {
         let mut thread = last;
         for _ in 0..MAX_CHAIN_THREADS {
@@ -122,7 +123,7 @@ impl EngineContext {
 }
 
 /// Returns the number of the last event before a prompt: the end of the previous prompt or, for the first prompt, the
-/// event before its submission. `None` for a prompt that started in an earlier thread.
+/// event before its submission. `None` if the thread has no such prompt, or if the prompt started in an earlier thread.
 fn end_before(events: &[Event], prompt: u64) -> Option<u64> {
     let starts = |event: &&Event| matches!(&event.body, EventBody::PromptStarted(started) if started.prompt == prompt);
     let start = events.iter().find(starts)?;

@@ -70,8 +70,8 @@ impl ThreadIds {
         Ok((id, PathBuf::from(layout::THREADS)))
     }
 
-    /// Allocates several ids and syncs the names of their folders together. `Some(directive)` produces an id named
-    /// after the directive, `None` a UUID.
+    /// Allocates an id for each element of `after`: `Some(directive)` produces an id named after the directive, `None`
+    /// a UUID. The names of the new folders are synced together. `now` is in milliseconds since 1970.
     pub fn allocate_all(&self, after: &[Option<ItemId>], now: i64) -> Result<Vec<ThreadId>, StoreError> {
         let mut parents = BTreeSet::new();
         let mut ids = Vec::with_capacity(after.len());

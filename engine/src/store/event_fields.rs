@@ -20,7 +20,7 @@ pub(crate) fn visit_fields<E: Serialize, V: FieldVisitor>(event: &E, visitor: &m
 
 struct EventSerializer<'v, V>(&'v mut V);
 
-/// The fields of an event that is serialized as a map.
+/// The serializer of an event's fields if the event is serialized as a map: passes each field to the visitor.
 struct MapFields<'v, V> {
     visitor: &'v mut V,
     name: String,

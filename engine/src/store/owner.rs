@@ -147,9 +147,9 @@ pub fn live_owners(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
     Ok(living)
 }
 
-/// Removes the files of dead owners. An owner locks its file before it writes to it, so a file with contents and
-/// without a lock belongs to a dead owner. An empty file can belong to a starting process, so it is removed after a
-/// minute, by the time in its name. `now` is in milliseconds since 1970.
+/// Removes the files of dead owners. An owner locks its file and then writes to the file, so a file with contents and
+/// without a lock belongs to a dead owner. An empty file can belong to a starting process, so an empty file is removed
+/// only a minute after the time in its name. `now` is in milliseconds since 1970.
 fn remove_dead_owners(disk: &dyn Disk, now: i64) -> Result<(), StoreError> {
     let folder = Path::new(OWNERS);
     for entry in disk.list(folder).map_err(StoreError::io("list", folder))? {

@@ -89,7 +89,7 @@ pub(super) fn resolve_program(name: &str, root: &Path) -> OsString {
     if name.contains('/') { root.join(name).into_os_string() } else { name.into() }
 }
 
-/// Converts a finished program to a result: its output, then its exit status.
+/// Converts a finished program to a result: its output, its exit status and, if the sandbox explains a failure, a hint.
 pub(super) fn program_outcome(finished: &ProgramResult, program: &Program) -> ToolOutcome {
     let timeout = program.timeout;
     let mut text = finished.output.text.clone();

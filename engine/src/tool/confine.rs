@@ -30,7 +30,7 @@ pub use replace::{FileVersion, WriteEffect};
 
 use crate::user_space::{self, ProtectedFiles};
 
-/// Maximum number of links followed in one path, as in kernels.
+/// Maximum number of links followed in one path, as in the Linux kernel.
 const MAX_LINKS: u32 = 40;
 /// Maximum bytes of a path.
 const MAX_PATH: usize = 4096;

@@ -65,7 +65,7 @@ pub struct Program {
 /// The handling of standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StderrMode {
-    /// Merged into the output, in the order of writing.
+    /// Standard error is merged into the output, in the order of writing.
     #[default]
     Together,
     /// Kept separate: the output is a result, standard error a log.

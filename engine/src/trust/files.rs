@@ -41,7 +41,8 @@ impl<'p> NamedFiles<'p> {
         Self { project, hashes: BTreeMap::new(), folders: BTreeSet::new(), bytes: 0 }
     }
 
-    /// Adds a script, even if it is outside of the project.
+    /// Adds the hash of a script, even if the script is outside of the project. Adds nothing if the script does not
+    /// exist.
     pub(super) fn add_script(&mut self, path: &str) -> Result<(), TrustError> {
         let place = self.project.join(path);
         if place.is_file() {

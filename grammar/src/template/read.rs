@@ -210,8 +210,8 @@ fn placeholder_window(text: &str, open: usize) -> &str {
     truncate_to_max(line)
 }
 
-/// Returns the text that an `{input:…}` placeholder may cover: everything up to the first `}`. The text can have
-/// several lines, because a default may contain line breaks.
+/// Returns the text that an `{input:…}` placeholder may cover: everything up to the first `}`, but at most
+/// `MAX_PLACEHOLDER_BYTES`. The text can have several lines, because a default may contain line breaks.
 fn input_window(text: &str, open: usize) -> &str {
     let rest = text.get(open..).unwrap_or_default();
     let end = rest.find('}').map_or(rest.len(), |at| at + 1);

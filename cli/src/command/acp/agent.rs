@@ -236,7 +236,8 @@ impl RyeAgent {
         }
     }
 
-    /// Opens a session and starts its task. `known` is the id that the client uses for a reopened session.
+    /// Opens a session and starts its task. `known` is the id under which the client reopens a session; `None` for a
+    /// new session, which gets the id of its thread.
     async fn open(
         &self,
         engine: &Engine,

@@ -44,7 +44,7 @@ type PromptResponder = Box<Responder<PromptResponse>>;
 #[derive(Default)]
 struct WaitingQuestions {
     questions: Vec<Question>,
-    /// Approval requests whose event has arrived but whose question has not: the thread and the text of each.
+    /// Approval requests whose event has arrived but whose question has not: the thread and the text of each request.
     events: Vec<(ThreadId, String)>,
 }
 
@@ -263,7 +263,8 @@ impl SessionTask {
         self.open.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands.collect())));
     }
 
-    /// Responds to the prompts that an event ends.
+    /// Responds to the prompts that an event ends. Also sends the client the expansions and hooks that failed at a hook
+    /// point.
     fn answer_prompts(&self, body: &EventBody, pending: &mut PendingPrompts<PromptResponder>) {
         if let EventBody::HookPoint(run) = body {
             for problem in failed_expansions(run) {

@@ -104,8 +104,8 @@ impl TypedText {
     }
 }
 
-/// Splits the last argument of a command from the others if it states the treatment of children that still run (`wait`
-/// or `cancel`). Returns all arguments and `None` if the last argument states anything else.
+/// Splits the arguments of a command. If the last argument is `wait` or `cancel`, the treatment of children that still
+/// run, returns the other arguments and this treatment. Otherwise returns all arguments and `None`.
 fn split_children(rest: &str) -> (&str, Option<LeftChildren>) {
     let (before, last) = rest.rsplit_once(char::is_whitespace).unwrap_or(("", rest));
     match LeftChildren::parse(last) {

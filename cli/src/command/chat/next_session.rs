@@ -23,7 +23,7 @@ impl NextSession {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(next);
     }
 
-    /// Returns the choice and clears it; `None` if no session follows.
+    /// Returns the session that follows and clears the choice; `None` if no session follows.
     pub fn take(&self) -> Option<NextStart> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -49,7 +49,7 @@ pub struct RequestHandler {
     pub next: Option<NextSession>,
     /// The choice to continue in the background; `None` if the front end has no terminal.
     pub background: Option<BackgroundChoice>,
-    /// The approval requests that the client has answered, by thread and number.
+    /// The approval requests that the client has answered: the thread and the number of each request.
     pub answered: Mutex<BTreeSet<(ThreadId, u64)>>,
 }
 

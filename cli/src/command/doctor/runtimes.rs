@@ -49,7 +49,8 @@ pub enum Probe {
     Fails { program: &'static str, reason: String },
 }
 
-/// Starts each runtime in the sandbox that a tool without grants has in this project.
+/// Starts each installed runtime in the sandbox that a tool without grants has in this project. A runtime that is not
+/// installed is reported as missing if tools of `rye` need it.
 pub fn probe_runtimes(project: &Path) -> Result<Vec<Probe>, CommandError> {
     let runtime = runtime::start_runtime(runtime::WORKERS_FOR_ONE_THREAD)?;
     Ok(runtime.block_on(async {

@@ -85,7 +85,7 @@ pub fn complete_prices(mut prices: Map<String, Value>, listed: Option<&Node>) ->
     prices.into()
 }
 
-/// Checks that the merged provider files are valid and that each entry has an effect.
+/// Checks that the merged provider files are valid, and that no provider file of the project overrides an entry.
 fn check_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError> {
     let world = spaces.open()?;
     let items = Items::new(&world);

@@ -1,4 +1,5 @@
-//! `rye providers refresh-prices`: writes the prices of a dated file into the provider files of the user space.
+//! `rye providers refresh-prices`: writes the prices that a file lists, and the date of these prices, into the provider
+//! files of the user space.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Approvals by the shape of a command: the first words of a simple command. The user approves every simple command
-//! that starts with the same words.
+//! Approvals by the shape of a command: the first words of a simple command. An approval covers every simple command
+//! that starts with these words.
 
 use rye_engine::trust::ApprovedCommands;
 use serde_json::Value;

@@ -20,7 +20,7 @@ use crate::report::{Printer, printable};
 pub const REPAINT_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two lines on a terminal that cannot repaint.
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
-/// Time after which a call is shown, so that quick steps do not flicker.
+/// Time that a step must take before the progress lines are shown, so that short steps do not flicker.
 const SHOWN_AFTER: Duration = Duration::from_millis(300);
 /// Minimum width to repaint at, in columns.
 const MIN_WIDTH_COLUMNS: usize = 20;

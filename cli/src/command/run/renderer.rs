@@ -43,7 +43,7 @@ pub trait Render: Send {
 
 pub enum RendererMessage {
     Note(String),
-    /// A note. `printed` completes when it is printed.
+    /// A note. `printed` completes when the note is printed.
     AwaitedNote {
         text: String,
         printed: oneshot::Sender<()>,

@@ -174,7 +174,8 @@ impl<'w> Items<'w> {
         }
     }
 
-    /// Evicts the items that have diagnostics and that no result depends on any more; returns the evicted items.
+    /// Evicts every item that has diagnostics and that no result depends on any more, except settings files. Returns
+    /// the evicted items.
     pub fn retain_live(&self, is_in_use: impl Fn(&Dependency) -> bool) -> Vec<(ItemKind, ItemId)> {
         let Some(log) = &self.log else { return Vec::new() };
         let mut with_fault: Vec<(ItemKind, ItemId)> = {

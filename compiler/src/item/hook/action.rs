@@ -111,7 +111,8 @@ fn split_action(node: &Node, point: &HookPointRow, found: &mut Diagnostics) -> O
     Some(SplitAction { word, fields })
 }
 
-/// Returns the field that the value of an action sets if the value is not a mapping: `{block: text}` sets `reason`.
+/// Returns the field that the value of the action `word` sets if the value is not a mapping: in `{block: text}`, the
+/// text becomes `reason`. `None` if the action is unknown or has no such field.
 fn default_field(word: &str) -> Option<&'static str> {
     Some(match ActionName::from_word(word)? {
         ActionName::SetExtends | ActionName::Fetch | ActionName::Execute | ActionName::Sign => "item_id",

@@ -41,8 +41,9 @@ fn single_quoted(text: &str) -> Option<(String, &str)> {
     text.split_once('\'').map(|(inside, behind)| (inside.to_owned(), behind))
 }
 
-/// Splits `text`, which follows an opening double quote, at the closing double quote. Returns the quoted text, in which
-/// a backslash escapes `"`, `\`, `$` and a backtick, and the rest after the quote. `None` if no quote closes the text.
+/// Reads the rest of a double-quoted text; `text` follows the opening quote. Returns the quoted text with its escapes
+/// replaced, and the text after the closing quote. A backslash escapes `"`, `\`, `$` and a backtick. `None` if no quote
+/// closes the text.
 fn double_quoted(text: &str) -> Option<(String, &str)> {
     let mut inside = String::new();
     let mut chars = text.char_indices().peekable();

@@ -72,8 +72,8 @@ impl<'t> DeclaredParameters<'t> {
     }
 }
 
-/// Returns the reason why the parameters of the function do not match the arguments that a call passes; `None` if they
-/// match. `declared` are the parameters of the tool.
+/// Returns the reason why the parameters of a script's entry function do not match the arguments that a call passes;
+/// `None` if they match. `declared` are the names of the tool's parameters.
 fn signature_fault(signature: &EntrySignature, is_python: bool, declared: &[&str]) -> Option<String> {
     if signature.function == "main" {
         let takes_any = signature.required > 0 || signature.requires_names;

@@ -50,7 +50,7 @@ enum HookRole {
     License,
     /// Changes data that the thread sends or gets, and can therefore withhold a part of the data.
     Filter,
-    /// Adds text, or selects the chain. Both are compared elsewhere.
+    /// Adds text, or selects the extends chain. Changes of the text and of the chain are compared elsewhere.
     Text,
 }
 

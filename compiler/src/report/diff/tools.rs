@@ -221,7 +221,7 @@ fn format_kind(kind: &ToolKind) -> String {
     }
 }
 
-/// Returns the direction of a schema's change; `None` if it did not change.
+/// Returns the direction of the change from the schema `before` to the schema `after`; `None` if the schemas are equal.
 fn compare_schemas(before: &Value, after: &Value) -> Option<Direction> {
     if before == after {
         return None;

@@ -17,9 +17,9 @@ const MAX_PARTS: usize = 6;
 /// value.
 pub const SEPARATOR: &str = "\u{1}";
 
-/// A set of combinations of input values. The first elements belong to the inputs: each holds the indexes of the
-/// possible cells of one input. The further elements belong to the predicates: each holds the possible results of one
-/// predicate (0 is false, 1 is true).
+/// A set of combinations of input values. The first elements stand for the inputs: each element holds the indexes of
+/// the cells that an input may have. The further elements stand for the predicates: each element holds the results that
+/// a predicate may have (0 is false, 1 is true).
 pub type CellBox = Vec<BTreeSet<usize>>;
 
 /// The literals that the conditions of a directive compare an input with.

@@ -20,7 +20,8 @@ const STATE_BYTES: usize = 64;
 /// seven sequences of up to four states.
 const CLASS_RANGE_BYTES: usize = 256;
 
-/// The estimated size that the patterns of one file may still take, which bounds the time to build them.
+/// The remaining size of the patterns of one file, in estimated bytes. The budget bounds the time to build the
+/// patterns.
 #[derive(Debug, Clone)]
 pub struct PatternBudget(usize);
 

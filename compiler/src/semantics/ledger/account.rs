@@ -142,7 +142,7 @@ impl Account {
         self.reserved.saturating_sub(self.used())
     }
 
-    /// Returns the amount by which the account exceeds its reservation.
+    /// Returns the amount by which the account exceeds its reservation; zero if it does not exceed the reservation.
     pub fn overspend(&self) -> Nanos {
         self.used().saturating_sub(self.reserved).max(Nanos::ZERO)
     }

@@ -471,7 +471,7 @@ pub const FILES: &[SettingsFile] = &[
     SettingsFile { id: "mcp", about: "MCP servers (`docs/reference/tools.md`).", shape: SettingShape::Opaque },
 ];
 
-/// Returns the schema of the settings file with this id.
+/// Returns the schema of the settings file with this id; `None` for an unknown id.
 pub fn find_file(id: &str) -> Option<&'static SettingsFile> {
     FILES.iter().find(|file| match file.id.strip_suffix('/') {
         Some(folder) => {

@@ -28,7 +28,7 @@ pub(super) struct EmbeddedHookRunner<'a> {
     /// The values of the thread's store, including writes by earlier hooks of the same hook point.
     store: Mutex<BTreeMap<String, Value>>,
     kept: Mutex<Vec<StateSet>>,
-    /// Cancelled when the thread is cancelled after the hooks started.
+    /// Cancelled if the thread is cancelled while the hooks run.
     halt: CancellationToken,
     /// The time at which the hooks started.
     started: Instant,

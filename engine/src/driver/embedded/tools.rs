@@ -235,8 +235,8 @@ impl EmbeddedDriver {
         caller.map_or_else(|| self.id.to_string(), |parent| parent.thread_id.clone())
     }
 
-    /// Checks that the grants of this thread for `capability` allow a run of the tool with these parameters. Otherwise
-    /// returns the reason.
+    /// Checks that this thread can run the tool with these parameters. The thread's grants for `capability` must cover
+    /// the folders and hosts that the tool needs. If the tool cannot run, returns the reason.
     pub(crate) async fn check_ready(
         &self,
         item_id: &ItemId,

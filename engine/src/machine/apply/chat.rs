@@ -91,7 +91,8 @@ pub(super) fn on_named(state: &mut ThreadState, named: &SessionNamed) {
     }
 }
 
-/// Removes the delivered message from the queue.
+/// Removes the first message of the queue, which is the message of the current prompt, and marks the prompt as
+/// delivered.
 pub(super) fn on_prompt_delivered(state: &mut ThreadState) {
     let Some(chat) = &mut state.chat else { return };
     chat.queue.pop_front();

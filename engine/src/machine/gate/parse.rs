@@ -71,7 +71,8 @@ fn parse_async_tool_call(plan: &Plan, directive: ItemId, inputs: Map<String, Val
     Ok(ParsedCall::Start { start, by_tool: false })
 }
 
-/// Describes a call of a tool that is not in the palette, with a suggestion.
+/// Returns the error message for a call of a tool that is not in the palette. The message states why calls of the tool
+/// are refused or, for an unknown tool, suggests a name and lists the available tools.
 pub(super) fn describe_unknown_tool(plan: &Plan, name: &str) -> String {
     let is_meant =
         |tool: &&DroppedTool| tool.refused && (tool_name(&tool.item_id) == name || tool.item_id.as_str() == name);

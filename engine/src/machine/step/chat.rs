@@ -119,8 +119,8 @@ fn prompt_ended(walk: &WalkContext<'_>, closing: &[EventBody]) -> EventBody {
     ended_event(walk.state, closing, status, code, message)
 }
 
-/// Returns the event that ends the current prompt. `closing` are the events before the returned event, which close open
-/// attempts; the cost of the prompt includes the settlements of these attempts.
+/// Returns the event that ends the current prompt, with the cost of the prompt. `closing` are the events that precede
+/// the returned event and close open attempts; their settlements are part of the cost.
 fn ended_event(
     state: &ThreadState,
     closing: &[EventBody],

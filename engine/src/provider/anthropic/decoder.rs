@@ -32,8 +32,8 @@ pub struct AnthropicDecoder {
     usage_is_unreadable: bool,
     usage_is_final: bool,
     stop: Option<StopReason>,
-    /// Blocks by the index that the provider sends. The second number counts the blocks with the same index, for
-    /// servers that repeat an index.
+    /// Blocks, by the index that the provider sends and the number of earlier blocks with this index. The number is
+    /// needed because some servers repeat an index.
     blocks: BTreeMap<(u64, usize), OpenBlock>,
     /// The key of the block that started or changed last.
     last: Option<(u64, usize)>,

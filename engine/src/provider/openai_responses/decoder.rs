@@ -188,8 +188,8 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Handles the final event, which repeats the whole output: items that were not streamed are taken from it. The
-    /// event's name and its status determine the outcome.
+    /// Handles the final event, which repeats the whole output. Reads the items that were not streamed from the event,
+    /// and returns their deltas. The event's name and its status determine the outcome.
     fn read_final_event(&mut self, kind: &str, value: &Value) -> Vec<Delta> {
         let response = value.get("response");
         self.read_head(response, true);

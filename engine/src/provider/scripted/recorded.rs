@@ -109,11 +109,12 @@ fn compare_texts(
     Err(format!("the recording has {} {what}(s), this run has {}", then.len(), now.len()))
 }
 
-/// Compares two texts line by line.
+/// Compares the recorded text `then` with the text `now` of this run, line by line. A different limit
+/// `duration_seconds` of the thread counts as equal. `place` names the text in the error.
 ///
 /// # Errors
 ///
-/// Returns the first line that differs.
+/// Returns a message with the first line that differs.
 fn compare_text(place: &str, then: &str, now: &str, durations: Durations) -> Result<(), String> {
     if then == now {
         return Ok(());

@@ -48,7 +48,8 @@ impl CallFilter {
         out
     }
 
-    /// Enters or leaves a call if its tag is found. Returns true in that case; the line then starts after the tag.
+    /// Enters a call at its start tag, or leaves the call at its end tag, if the line contains the tag. Returns true in
+    /// that case; the line then starts after the tag.
     fn enter_or_leave_call(&mut self) -> bool {
         let (mark, then) = match self.place {
             LinePlace::CodeBlock => return false,

@@ -163,7 +163,8 @@ struct CallIds {
     used: HashSet<String>,
     /// The next number to try for an id that is already used.
     numbers: HashMap<String, u32>,
-    /// Calls without a result: for each id that the model gave, the ids under which the calls are sent.
+    /// The calls that have no result yet: for each call id that the model gave, the ids under which the calls with this
+    /// id are sent, in the order of the calls.
     open: BTreeMap<String, Vec<String>>,
 }
 

@@ -88,8 +88,8 @@ impl EngineContext {
         Ok(children.iter().zip(answers).map(decide).collect())
     }
 
-    /// Returns the spend that children can get once the pending settlements are booked and, for each child, true if the
-    /// child already holds a reservation.
+    /// Returns the nano-dollars that children can get once the pending settlements are booked. Also returns, for each
+    /// child, true if the child already holds a reservation.
     async fn available_for_children(
         &self,
         parent: &ThreadId,

@@ -27,7 +27,7 @@ struct RecordedError {
 }
 
 impl FirstError {
-    /// Wraps a backend so that its first error is recorded here.
+    /// Wraps a backend. The first error of the backend is recorded in `self`.
     pub fn watch<B: StorageBackend>(&self, backend: B, syncs: CommitSyncs) -> RecordingBackend<B> {
         RecordingBackend { backend, syncs, first: self.clone() }
     }

@@ -112,7 +112,8 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::End, operation }
     }
 
-    /// Creates the step that raises the spend limit of a thread to `spend`; the difference is reserved from its parent.
+    /// Creates the step that raises the spend limit of a thread to `spend` nano-dollars. The increase is reserved from
+    /// the thread's parent.
     pub fn raise(thread: &ThreadId, spend: u64) -> Self {
         let operation = Operation::Raise { thread: thread.to_string(), spend: Nanos::from_u64(spend) };
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("raise.{spend}")), operation }

@@ -271,8 +271,8 @@ impl Handoffs {
 }
 
 /// Counts the descendants of each thread. A child and its continuations count as one descendant. A descendant counts
-/// for its parent and for every thread above the parent. If a thread above the parent was handed off before the
-/// descendant started, the descendant counts for the continuation instead.
+/// for every thread of its spawn chain. If a thread of the chain, other than the parent, was handed off before the
+/// descendant started, the descendant counts for the continuation of that thread instead.
 fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>, handoffs: &Handoffs) {
     let spawned = folds.values().filter(|folded| !handoffs.has_taken_over(folded));
     let spawned: Vec<(ThreadId, i64)> =

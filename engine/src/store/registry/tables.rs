@@ -5,7 +5,7 @@ use redb::{TableDefinition, WriteTransaction};
 use super::registry_error;
 use crate::store::StoreError;
 
-/// Name → number: the format version.
+/// Table with the format version, under the key `FORMAT`.
 pub const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// Key of the format version.
 pub const FORMAT: &str = "format";

@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 use super::{Change, ChangeResult, Registry};
 use crate::store::StoreError;
 
-/// Maximum number of lists of changes in one transaction, so that no answer is delayed indefinitely.
+/// Maximum number of lists of changes that one transaction commits. The maximum bounds the time for which the sender of
+/// a list waits for its answer.
 const MAX_BATCH: usize = 512;
 
 /// The maximum durations for which a commit waits for other commits of its process. A commit waits only if several

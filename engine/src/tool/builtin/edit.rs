@@ -142,8 +142,8 @@ fn not_found_message(bytes: &[u8], old: &str, path: &str) -> String {
     }
 }
 
-/// Returns the similarity of two lines, 0 to 100: the share of the longer line that the common prefix and the common
-/// suffix cover.
+/// Returns the similarity of two lines in percent: the share of the longer line that the common prefix and the common
+/// suffix cover. Only equal lines have 100. Different lines of which one is longer than 4096 bytes have 0.
 fn similarity_percent(a: &str, b: &str) -> usize {
     if a == b {
         return 100;

@@ -33,7 +33,7 @@ async fn write(mut to: impl AsyncWrite + Unpin, bytes: Vec<u8>) {
     to.flush().await.ok();
 }
 
-/// Waits until the input is written.
+/// Waits until the input is written. Never completes if there is no input.
 pub(super) async fn wait_written(feed: &mut Option<InputWrite>) {
     match feed {
         Some(feed) => feed.await,

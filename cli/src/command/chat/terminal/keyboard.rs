@@ -161,7 +161,9 @@ impl ChatTerminal {
         true
     }
 
-    /// Performs the action of a key in the open list, or closes the list. Returns false if the key has another meaning.
+    /// Handles a key while a list is open: the key moves the selection, accepts the selected entry, or closes the list.
+    /// Returns false if the caller must still perform the action of the key: no list was open, or a key other than
+    /// `Interrupt` closed the list.
     fn select_in_overlay(&mut self, action: KeyAction) -> bool {
         let Some(overlay) = &mut self.overlay else { return false };
         if matches!(action, KeyAction::Complete | KeyAction::Down) {

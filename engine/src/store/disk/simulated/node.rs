@@ -128,7 +128,8 @@ fn part_of(offset: u64, end: u64) -> u64 {
     offset - offset % size
 }
 
-/// Splits a write into the atomic units that it touches.
+/// Splits the bytes of a write into the atomic units that the write touches, each with its offset. `offset` is the
+/// start of the write, and `end` the length of the file before the write (see `part_of`).
 fn parts(offset: u64, bytes: &[u8], end: u64) -> Vec<(u64, &[u8])> {
     let mut parts = Vec::new();
     let (mut at, mut rest) = (offset, bytes);

@@ -417,7 +417,8 @@ impl<'w> FileRules<'w> {
         self.hidden.iter().chain(user).any(|protected| protected.starts_with(place))
     }
 
-    /// Adds one rule, for a path and everything below it.
+    /// Adds a rule that grants a right on the open path `fd` and everything below it, without regard to protected
+    /// paths.
     fn add(&mut self, fd: &OwnedFd, right: FileRight) -> io::Result<()> {
         let access = access(right, kind(fd) == FileType::Directory);
         if access.is_empty() {
