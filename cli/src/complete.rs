@@ -49,7 +49,7 @@ fn with_ids(command: Command) -> Command {
     command.mut_args(|arg| with_completer(&name, arg)).mut_subcommands(with_ids)
 }
 
-/// Adds a completer to an argument, selected by the value name of the argument (`ID`, `MODEL`).
+/// Adds a completer to an argument, selected by the command and by the value name of the argument (`ID`, `MODEL`).
 fn with_completer(command: &str, arg: Arg) -> Arg {
     let value = arg.get_value_names().and_then(|names| names.first()).map(ToString::to_string);
     let what = match (command, value.as_deref().unwrap_or_default()) {

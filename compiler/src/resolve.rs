@@ -107,8 +107,9 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
     to_routing(routes, on, first)
 }
 
-/// Returns the inputs that a directive and all its possible parents declare. Any other input is absent in each run. If
-/// no routing hook reads an input, the parents do not matter, and only the directive's own inputs are returned.
+/// Returns the inputs that a call of the directive `leaf` may set; every other input is absent. The result contains the
+/// inputs of `leaf` and of all directives that it may extend. If no routing hook reads an input, the result contains
+/// only the inputs of `leaf`: the result serves to evaluate routing hooks, so nothing more is needed.
 fn possible_inputs(items: &Items<'_>, leaf: &Directive, hooks: &[Arc<HookDecl>]) -> BTreeSet<String> {
     let reads =
         |hook: &Arc<HookDecl>| hook.compiled.iter().any(|condition| condition.roots().any(|root| root == "inputs"));

@@ -420,7 +420,8 @@ fn settings_file(file: &str, what: &str, subjects: Vec<Subject>) -> TrustRequire
     }
 }
 
-/// Returns the project files among these items, with the hashes in the plan's manifest.
+/// Returns the project files of the items `ids`, with the hashes in the plan's manifest. Items of other spaces are left
+/// out.
 fn subjects(plan: &Plan, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
     let of_project = plan.manifest.iter().filter(|read| read.kind == kind && read.space == Some(Space::Project));
     let wanted = of_project.filter(|read| ids.contains(&read.id.as_str()));

@@ -147,9 +147,9 @@ impl CheckOutcome {
     }
 }
 
-/// Checks a project. Reuses the results in `known` of units that did not change; a unit is an item of the project that
-/// is checked on its own. If `items` records dependencies, the results of each unit are stored separately for the next
-/// check; otherwise the results of all units are merged at once.
+/// Checks a project. A unit is an item of the project that is checked on its own; results in `known` are reused for
+/// units that did not change. If `items` records dependencies, the results of each unit are stored separately, so that
+/// the next check can reuse them. Otherwise, the results of all units are merged at once.
 fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, selection: &Selection) -> CheckOutcome {
     // Every item is read anyway, so list all of them first: lookups then need no search for missing files.
     for kind in ItemKind::ALL {

@@ -59,8 +59,8 @@ pub fn meant_context_file(name: &str) -> Option<&'static str> {
 /// The file of the MCP servers of a project, which other clients read too.
 pub const MCP_FILE: &str = ".mcp.json";
 
-/// Returns the name that a misspelled file name in the project's root means: the name of a context file, or
-/// [`MCP_FILE`] for `mcp.json`. `None` for any other name.
+/// Returns the correct name for a misspelled file name in the project's root: the name of a context file, or
+/// [`MCP_FILE`] for `mcp.json`. `None` if the name does not look like a misspelling of these names.
 pub fn meant_root_file(name: &str) -> Option<&'static str> {
     let is_mcp = matches!(name.to_ascii_lowercase().as_str(), "mcp.json" | ".mcp.jsonc" | ".mcp.json5" | ".mcps.json")
         || (name != MCP_FILE && name.eq_ignore_ascii_case(MCP_FILE));

@@ -179,7 +179,8 @@ impl ControlSender {
         }
     }
 
-    /// Returns the state of a chat at its latest effect; `None` before the first effect, and for runs.
+    /// Returns the plan and the state of a chat as they were when its latest effect started. `None` before the first
+    /// effect, and for a run, whose state is never published.
     pub fn live_state(&self) -> Option<LiveState> {
         self.state().read()
     }

@@ -50,7 +50,8 @@ pub trait Driver: Send + Sync {
 /// The artifacts to write for a thread that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Artifact {
-    /// The knowledge item that `rye fetch` reads, written before the hooks at the end of the thread.
+    /// The export of the thread: a knowledge item that `rye fetch` can read. Written before the hooks at the end of the
+    /// thread run.
     Export,
     /// `thread.json` with the result, written after the last event.
     Snapshot,

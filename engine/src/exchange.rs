@@ -243,7 +243,7 @@ pub struct CallError {
 /// The bytes sent and received in a call whose final usage is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutStream {
-    /// Bytes of the request's body.
+    /// Bytes of the request's body; 0 if they are not known.
     pub sent: u64,
     /// Bytes of the answer's body.
     pub received: u64,

@@ -252,7 +252,7 @@ impl CallObserver for RequestObserver {
     }
 }
 
-/// The observer of a call that runs as a task.
+/// The observer of a call that runs as an MCP task. It shows the progress of the call as the status of the task.
 struct TaskObserver(TaskContext);
 
 impl CallObserver for TaskObserver {

@@ -29,7 +29,7 @@ pub struct Preview {
     pub cached_tokens: u64,
     /// Tokens of the model's context window.
     pub context_window: u64,
-    /// Expected cost of the request, with a reply of average length.
+    /// Expected cost of the request in nano-dollars, with a reply of average length.
     pub expected: u64,
     /// Upper bound on the cost of the request.
     pub worst_case: u64,

@@ -114,8 +114,8 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     mask_with(text, &own)
 }
 
-/// Returns the text with one value replaced by its name, in every encoding; a value shorter than the minimum is
-/// replaced only where it occurs without encoding. Then masks the other secrets.
+/// Replaces a value by the name of its variable, in every encoding, and then masks all other secrets. A value shorter
+/// than the minimum is replaced only where it occurs without encoding.
 pub fn mask_one(text: &str, name: &str, value: &str) -> String {
     let own = KnownSecrets::new(vec![(name.to_owned(), value.to_owned())]);
     mask_secrets(&own.mask(text)).into_owned()

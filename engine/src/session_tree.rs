@@ -147,7 +147,7 @@ pub fn stored_sessions(threads: &Threads) -> Result<Vec<StoredSession>, StoreErr
 }
 
 /// Returns true if a thread is a chat that is open or can be opened again. Returns false for a running thread whose
-/// start cannot be read.
+/// first events cannot be read.
 fn is_open_chat(threads: &Threads, entry: &ListedThread) -> bool {
     let status = entry.row.status;
     if status == Status::Idle || status.has_ended() {

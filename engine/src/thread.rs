@@ -156,8 +156,8 @@ pub struct RunResult {
     /// Required outputs that the model did not return.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// The stop reason of the last reply. If the wire format does not define the reason, the name that the provider
-    /// sent.
+    /// The stop reason of the last reply; `None` if there is no reply. A reason that the wire format does not define
+    /// has the name that the provider sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     pub error: Option<RunError>,

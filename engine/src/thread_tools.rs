@@ -187,7 +187,8 @@ impl ThreadsToolCall {
         blocking(send).await.map_err(|error| error.to_string())
     }
 
-    /// Checks that a thread is a descendant of the caller, or continues one.
+    /// Checks that a thread is a descendant of the caller, or that it continues the caller or a descendant of the
+    /// caller.
     async fn require_descendant(&self, thread: &ThreadId) -> Result<(), RefusalText> {
         let above = self.ancestors(thread).await?;
         if above.is_empty() {

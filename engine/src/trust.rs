@@ -141,7 +141,8 @@ impl Trust {
         too_large.map_or(Ok(()), Err)
     }
 
-    /// Records that the threads of this project may use a capability without approval. Patterns are not accepted.
+    /// Records that the threads of this project may use a capability without approval. The capability is recorded
+    /// literally: a wildcard in it has no effect.
     pub fn record_capability(&self, capability: &str) -> Result<(), TrustError> {
         let file = self.file()?;
         let mut record = record::read(&file.path, &file.project)?;

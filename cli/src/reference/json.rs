@@ -228,7 +228,7 @@ fn named_type(name: &str, schema: &Value) -> String {
     }
 }
 
-/// Returns the entries of an object under a key.
+/// Returns the entries of the object under the key `key` of `schema`; empty if there is no such object.
 fn object_entries<'s>(schema: &'s Value, key: &str) -> impl Iterator<Item = (&'s String, &'s Value)> {
     schema.get(key).and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }

@@ -271,7 +271,8 @@ fn extract_functions(text: &str) -> Result<(String, Vec<AssertionFunction>), Str
     Ok((out, functions))
 }
 
-/// Splits a text after the quoted string at its start.
+/// Splits a text into the quoted string at its start, with its quotes, and the rest. Fails if the string is never
+/// closed.
 fn split_string(text: &str) -> Result<(&str, &str), String> {
     let quote = text.chars().next().unwrap_or('"');
     let mut escaped = false;

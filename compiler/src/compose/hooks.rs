@@ -174,14 +174,14 @@ fn remove_shadowed(hooks: &mut [ComposedHook]) {
     }
 }
 
-/// Removes hooks that provide a knowledge item which another part of the prompt certainly provides. The chain and the
-/// hooks that always fire certainly provide their items.
+/// Removes hooks whose knowledge item another part of the prompt is certain to provide. The chain and the hooks that
+/// always fire are certain to provide their items.
 ///
-/// - A hook that always fires is removed if an earlier part certainly provides its item.
-/// - A hook that may fire is removed if any other part certainly provides its item.
-/// - Exception: a hook whose condition reads a fact that is known before every run (an input or the model) is removed
-///   only if an earlier part certainly provides its item. With another value of the fact, this hook would always fire
-///   and could be the first part that provides the item.
+/// - A hook that always fires is removed if an earlier part is certain to provide its item.
+/// - A hook that may fire is removed if any other part, earlier or later, is certain to provide its item.
+/// - Exception: a hook that may fire, and whose condition reads an input or the model, is removed only if an earlier
+///   part is certain to provide its item. Inputs and model are known before every run. With other values, the hook
+///   would always fire and could be the first part that provides the item.
 fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH_PROMPT.as_slice(), CONTINUATION_PROMPT.as_slice()] {

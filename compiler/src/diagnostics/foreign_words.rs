@@ -26,7 +26,8 @@ pub(super) enum WordPlace {
 
 use WordPlace as P;
 
-/// The table. Each line holds a place, words in lower case without separators, and the help, separated by tabs.
+/// The table of words of other systems. Each line holds three parts, separated by tabs: a `WordPlace`, the words in
+/// lower case without separators, and the help for these words.
 const TABLE: &str = include_str!("foreign_words.tsv");
 
 /// A line of [`TABLE`]: words of other systems, the place where the words occur, and the help for them.

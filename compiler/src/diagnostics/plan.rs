@@ -5,7 +5,8 @@ use thiserror::Error;
 
 use super::{Label, Problem};
 
-/// A violation of an invariant. Nodes and outcomes have the names that `rye plan` prints.
+/// A violation of one of the four invariants of a plan's graph. Nodes and outcomes have the names that `rye plan`
+/// prints.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// An outcome of a node whose edges are wrong. `problem` states the fault, such as "has no edge for the outcome".

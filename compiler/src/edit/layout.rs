@@ -94,7 +94,8 @@ fn inline(text: &str, element: &Element) -> Option<String> {
     Some(out)
 }
 
-/// Returns true if the content must not change: it is text, blank, or part of the prompt.
+/// Returns true if the formatter must not change the content of an element: the content has text or is blank, or the
+/// element is part of the prompt.
 fn is_verbatim(element: &Element) -> bool {
     let text = |n: &XmlNode| matches!(n, XmlNode::Text(t) if !t.node.trim().is_empty());
     VERBATIM_ELEMENTS.contains(&element.name.node.as_str())

@@ -26,7 +26,7 @@ pub struct Repair {
 #[derive(Debug, Default)]
 pub struct Repairs {
     pub files: Vec<Repair>,
-    /// Messages of diagnostics whose fix adds another diagnostic or removes none.
+    /// Messages of the diagnostics whose fix was not applied, because it would add another diagnostic or remove none.
     pub unsafe_fixes: Vec<String>,
     /// Number of fixes that were not tried, because the project has too many fixes.
     pub untried: usize,

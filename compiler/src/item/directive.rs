@@ -100,7 +100,7 @@ pub struct Permissions {
     pub has_errors: bool,
 }
 
-/// A full pattern of `<permissions>`: `rye.execute.tool.rye.file-system.*`.
+/// A grant of `<permissions>`, as a full capability pattern: `rye.execute.tool.rye.file-system.*`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GrantDecl {
     pub pattern: Pattern,

@@ -430,7 +430,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         PaletteEntry { palette, diagnostics, heavy, refused, reads, openings: RefCell::default() }
     }
 
-    /// Compares a tool with the settings of its MCP server, which are read for the first tool of a server.
+    /// Compares an MCP tool with the settings of its server; `None` if they agree, or if the tool is not an MCP tool.
+    /// The settings of all servers are read at the first call for an MCP tool.
     fn server_drift(&self, spec: &ToolSpec) -> Option<ServerDrift> {
         if !matches!(spec.kind, ToolKind::Mcp { .. }) {
             return None;

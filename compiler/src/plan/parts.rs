@@ -11,7 +11,7 @@ use crate::semantics::value::are_equal;
 /// The types of the values inside an array or an object; empty if any value is allowed there.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ValueParts {
-    /// The type of an array's items.
+    /// The type of an array's items; `None` if any value is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub items: Option<Box<PartType>>,
     /// The fields of an object. If fields are declared, the object may have no other fields.

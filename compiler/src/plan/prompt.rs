@@ -42,7 +42,8 @@ pub struct Layer {
     /// The directive of the chain that declared the layer, such as the knowledge in its `<context>`; `None` for other
     /// layers.
     pub link: Option<ItemId>,
-    /// Name of the element around the text. Its tags are part of the segments, and no placeholder value can close it.
+    /// Name of the element around the text; `None` if there is no element. The tags of the element are part of the
+    /// segments, and no placeholder value can close the element.
     pub tag: Option<String>,
     /// Number of closing tags of `tag` in the knowledge itself; each is sent as `&lt;/…`.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -158,7 +158,8 @@ fn find_cycles(graph: &DiGraphMap<Node, ()>) -> Vec<Vec<Node>> {
     found
 }
 
-/// Checks that every path to the tools passes the gate, and that each further call passes the gate again.
+/// Checks that every path from the start to the tools passes the gate. If so, checks the same of every path from the
+/// tools back to the tools.
 fn check_gated(graph: &Graph) -> Vec<PlanError> {
     let whole = digraph(graph, |_, _| true);
     let around = digraph(graph, |node, _| node != Node::Gate);

@@ -79,7 +79,7 @@ struct CacheMapper<'p> {
 }
 
 impl Plan {
-    /// Returns the cache map for the rendered opening: the system prompt and the first message.
+    /// Returns the cache map of this plan. `system` and `message` are the rendered system prompt and first message.
     pub fn cache_map(&self, origins: &Origins, system: &MessageView, message: &MessageView) -> Vec<CacheStep> {
         let map = CacheMapper { plan: self, origins, system, message };
         let is_chat = self.mode == PlanMode::Chat;

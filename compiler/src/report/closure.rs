@@ -71,7 +71,7 @@ pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<It
     Ok(found)
 }
 
-/// Returns the directives that a thread of this plan can start itself, by id.
+/// Returns the ids of the directives that a thread of this plan can start directly.
 ///
 /// # Errors
 /// The list of directives cannot be read.

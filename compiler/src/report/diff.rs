@@ -286,7 +286,8 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<PlanChange> {
     found
 }
 
-/// Compares the content of two printed plans.
+/// Compares two printed plans; `None` stands for a missing plan. The caller computes the fields `widened`, `hooks` and
+/// `changes`.
 fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
     let directive = after.or(before).map(|plan| plan.directive.clone()).unwrap_or_default();
     let input = |plan: Option<&PlanReport>| plan.map_or(0, |p| p.tokens.input);

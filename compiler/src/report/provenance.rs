@@ -88,9 +88,9 @@ pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationS
     steps
 }
 
-/// Returns the steps that explain why the plan contains a declaration. `origin` is the origin of the declaration: for a
-/// hook, the result are the steps of the hook; for a directive, the `extends` links from this directive to the leaf.
-/// Empty for any other origin.
+/// Returns the steps that explain why the plan contains the declaration at `origin`. For a hook, the steps explain the
+/// hook ([`derive_hook`]). For a directive, the steps are the `extends` links from this directive to the leaf. Empty
+/// for any other origin.
 fn derive_declaration(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep> {
     let OriginCause::Declared(kind) = &origin.cause else { return Vec::new() };
     match kind {

@@ -33,7 +33,7 @@ pub enum CostBound {
     Spend,
     /// The prices, not a limit: every call is free, or no model has prices.
     Prices,
-    /// A hook. The hook may raise the limit `spend`, again in each thread of a chain of handoffs, so there is no bound.
+    /// No bound: a hook may raise the limit `spend`, and may do so again in each thread of a chain of handoffs.
     Raise,
 }
 

@@ -57,7 +57,7 @@ impl fmt::Display for LimitName {
     }
 }
 
-/// Resolved limits.
+/// The value of each limit, after all sources that set limits were combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     pub turns: u64,

@@ -394,7 +394,8 @@ impl SchemaChecker<'_, '_> {
     }
 }
 
-/// Returns true if a keyword's schema applies to the same value as the schema around it.
+/// Returns true if the schema under a keyword applies to the same value as the schema that contains the keyword
+/// (`allOf`), and not only to a part of the value (`items`).
 fn is_composing(key: &str) -> bool {
     matches!(key, "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else")
 }

@@ -424,12 +424,12 @@ impl FileWords {
         self.found.extend(implied.map(|file| (*file).to_owned()));
     }
 
-    /// Adds the words of an argument, which is a path or a text for a program. An argument counts as a text if it
-    /// contains white space or special characters of a shell. If only the value of a placeholder contains these
-    /// characters, the argument counts as a text only if `launches` is true.
+    /// Adds the words of an argument. An argument is a path, or a text for a program. The argument counts as a text if
+    /// it contains white space or special characters of a shell. If such characters occur only after the first
+    /// placeholder or expansion, the argument counts as a text only if `launches` is true.
     ///
-    /// `launches` is true if the command can execute the argument, and `is_shell` if the command reads a text as shell
-    /// commands. `depth` is the nesting of shell texts.
+    /// `launches` is true if the command can execute the argument. `is_shell` is true if the command reads a text as
+    /// shell commands. `depth` is the number of shell texts that enclose the argument.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();

@@ -226,8 +226,9 @@ impl PatternMatcher {
         patterns.into_iter().find(|p| p != pattern && self.matches(items, p))
     }
 
-    /// Suggests a shorter pattern of an item if the written one has too many parts: it repeats a whole capability
-    /// inside of the element of its kind, starts with the folder below `.ai/`, or ends with the extension of the file.
+    /// Suggests a shorter pattern of an item if a part of the written pattern is superfluous. Such parts are a second
+    /// capability inside the first, the folder below `.ai/` at the start, and the extension of the file at the end.
+    /// `None` if the shorter pattern matches no item.
     fn suggest_plain(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let head_end = pattern.match_indices('.').nth(2)?.0;
         let (head, item) = (pattern.get(..head_end)?, pattern.get(head_end + 1..)?);
@@ -368,7 +369,7 @@ fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, 
     });
 }
 
-/// Returns the id of the tool that has this id in the form with dots; `None` if no space has it.
+/// Returns the tool whose id, written with dots, is `dotted`; `None` if no space has such a tool.
 fn find_tool(items: &Items<'_>, dotted: &str) -> Option<ItemId> {
     ItemId::from_dotted(dotted).filter(|id| items.exists(ItemType::Tool.kind(), id))
 }

@@ -1,5 +1,5 @@
-//! Value domains of hook facts, known before a run: closed vocabularies, booleans, counts, and a directive's
-//! declared inputs (`language.md` 2 and 7).
+//! The possible values of hook facts, as far as they are known before a run: the names of a closed list, booleans,
+//! counts, and the inputs that a directive declares (`language.md` 2 and 7).
 
 use indexmap::IndexMap;
 use rye_grammar::condition::{Path, Segment};

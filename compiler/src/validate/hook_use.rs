@@ -285,8 +285,8 @@ pub struct ConditionVerdicts {
 }
 
 impl ConditionVerdicts {
-    /// Starts a new pass with the fuel for this number of hooks. Returns the verdicts of the previous pass; empty if
-    /// its fuel was different, because fuel affects verdicts.
+    /// Starts a new check of the hooks. The fuel of each condition depends on `hooks`, the number of hooks. Returns the
+    /// verdicts of the previous check for reuse; empty if the fuel has changed, because fuel affects verdicts.
     fn start_pass(&mut self, hooks: usize) -> BTreeMap<Span, Option<bool>> {
         let before = std::mem::take(self);
         self.fuel = Fuel::share(hooks);

@@ -95,10 +95,12 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the regular expression that an author probably meant who wrote wildcards in place of a regular expression:
-/// `^d.*$` for `d*`. `None` if the text is probably a regular expression: it contains no `*`, contains `.*`, or
-/// contains other special characters. Also `None` if its `*` can be meant as a repetition: the `*` follows neither `/`
-/// nor another `*`, and as a regular expression the text does not match every text.
+/// Returns the regular expression that an author probably meant by a pattern with wildcards: `^d.*$` for `d*`.
+///
+/// Returns `None` if the text is probably a regular expression already, for one of these reasons:
+/// - The text contains no `*`, contains `.*`, or contains special characters that are not wildcards.
+/// - Each `*` can be meant as a repetition: no `*` follows `/` or another `*`, and as a regular expression the text
+///   does not match every text.
 fn pattern_of_wildcards(pattern: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | '*' | '?');
     if !pattern.contains('*') || pattern.contains(".*") || !pattern.chars().all(is_plain) {

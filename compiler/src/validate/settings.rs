@@ -111,7 +111,8 @@ pub fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut ReportedPlaces,
     found.append(walk.found);
 }
 
-/// Reports a documentation file that the project or the user overrides, because the override has no effect.
+/// Reports a settings file of the project or the user that replaces a documentation file of the standard library. The
+/// replacement has no effect, because documentation files are never read. `about` is a clause that describes the file.
 fn check_documentation_file(items: &Items<'_>, id: &ItemId, about: &'static str, found: &mut Diagnostics) {
     let layers = items.config_layers(id);
     // If the standard library has no file of this id, the file does not override a description.

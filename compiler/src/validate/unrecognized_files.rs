@@ -149,7 +149,8 @@ fn explain_unrecognized(unrecognized_file: &UnrecognizedFile) -> Option<(String,
     Some((reason, meant.map(|ending| format!("{stem}.{ending}"))))
 }
 
-/// The project's tools: the folders of their files, and the texts that may name another file.
+/// The data that shows which other files the project's tools use: the folders of the tool files, and the texts of the
+/// tool files. The text of a tool file may contain the name of a used file.
 struct ToolFiles {
     folders: BTreeSet<String>,
     texts: Vec<String>,

@@ -172,7 +172,8 @@ impl SubsetConverter<'_> {
         FlatSchema::Map(map, notes)
     }
 
-    /// Converts a schema without references. Also returns the rules that the result cannot express.
+    /// Converts a schema without references to the documented keywords. Also returns the rules of the schema that the
+    /// result cannot express.
     fn convert_flat(&mut self, mut map: Map<String, Value>, depth: usize) -> (Map<String, Value>, Vec<String>) {
         if let Some(key) = ["anyOf", "oneOf"].into_iter().find(|key| map.get(*key).is_some_and(Value::is_array))
             && let Some(Value::Array(any)) = map.shift_remove(key)

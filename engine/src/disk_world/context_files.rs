@@ -74,8 +74,8 @@ impl DiskWorld {
         Ok(found)
     }
 
-    /// Reads a file of the repository above the project; `None` if there is none. The file must belong to this user or
-    /// to root, and no other user may write it.
+    /// Reads a file that lies above the project, in the git repository of the project; `None` if there is no such file.
+    /// Fails unless the file belongs to this user or to root, and no other user may write it.
     fn read_above(&self, repository: &Dir, path: &Path, shown: &str) -> Result<Option<Vec<u8>>, WorldError> {
         let unreadable = |reason: &str| WorldError::Unreadable { path: shown.to_owned(), reason: reason.to_owned() };
         let Some(relative) = path.to_str() else { return Ok(None) };

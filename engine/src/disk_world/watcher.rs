@@ -15,7 +15,7 @@ use rye_compiler::world::{ItemKind, Space};
 const MAX_WATCHED_FOLDERS: usize = 20_000;
 /// The folders in the root of a space whose subfolders contain items.
 const TOP_FOLDERS: [&str; 3] = [".ai", ".agents", ".claude"];
-/// Maximum depth of watched folders.
+/// Maximum depth of a watched folder below the folder at which watching starts. A deeper folder is an error.
 const MAX_WATCH_DEPTH: usize = 40;
 
 /// A change. Paths are relative to the space's root, with forward slashes.
@@ -23,7 +23,7 @@ const MAX_WATCH_DEPTH: usize = 40;
 pub enum FileChange {
     /// The content of a file; `listed` is set if the file was created or removed.
     File { space: Space, path: String, listed: bool },
-    /// Everything in a folder.
+    /// A folder in which every file may have changed.
     Folder { space: Space, path: String },
     /// Unknown changes: an overflow of the event queue, or an unmount.
     Everything,

@@ -60,7 +60,7 @@ pub struct EmbeddedDriver {
     call_cancellation: CancellationSource,
     /// Ids of calls that are stopped while the thread continues.
     stopped_calls: watch::Sender<BTreeSet<String>>,
-    /// Running children of hooks.
+    /// The running children that hooks of this thread have started.
     hook_children: Mutex<BTreeSet<ThreadId>>,
     /// The data of the event `opened` with the grant sets of the current prompt, if the prompt narrows the grants of
     /// the thread.

@@ -176,8 +176,8 @@ impl fmt::Display for StepKey {
 }
 
 impl Effect {
-    /// Returns the key of this effect. An effect on several calls or children has the key of the first of them.
-    /// `events` is the number of events folded so far: it is the key's number for effects without a turn, index or id.
+    /// Returns the key of this effect, which contains its turn, index or id. An effect on several calls or children has
+    /// the key of the first of them. The key of any other effect contains `events`, the number of events folded so far.
     pub fn key(&self, events: u64) -> StepKey {
         StepKey(match self {
             Self::Record => format!("record.{events}"),

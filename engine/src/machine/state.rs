@@ -59,7 +59,8 @@ pub struct ThreadState {
     pub failed: Option<Box<AttemptFailed>>,
     /// Earliest time of the next attempt, in milliseconds since 1970.
     pub wait_until: Option<i64>,
-    /// A settlement that is not recorded yet. Its attempt has ended.
+    /// The settlement of an attempt that has ended, until the settlement is recorded; `None` if every ended attempt has
+    /// a recorded settlement.
     pub pending_settlement: Option<PendingSettlement>,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,
@@ -175,7 +176,8 @@ pub struct Conversation {
     /// A replacement of the system prompt, valid until the current prompt and its follow-up messages have ended.
     pub system_now: Option<Arc<str>>,
     pub messages: Vec<SharedMessage>,
-    /// True if `messages[0]` is the thread's own first prompt, which stays constant.
+    /// True if the conversation contains the message with which the thread starts: its first prompt, or the message of
+    /// a continuation. Also true for a thread that only runs one tool call and has no conversation.
     pub prompted: bool,
     /// The index in `messages` of the user message of the current prompt. The messages for the next turn follow this
     /// message.

@@ -91,9 +91,9 @@ pub(super) fn overdue_events(state: &ThreadState, now: i64, delay_ms: u64) -> Ve
     events
 }
 
-/// Returns the event of the duration limit. The caller has found that the limit is reached at `now`, or would be during
-/// a wait of `delay_ms`. The event states the time that the thread has used, without the wait: a wait that does not fit
-/// is never made.
+/// Returns the event of the duration limit. The caller has found that the thread reaches the limit at `now`, or would
+/// reach it during a wait of `delay_ms`. The event states the time used so far. The wait does not count, because a wait
+/// that exceeds the limit is never made.
 pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> EventBody {
     let (_, before) = state.before_prompt();
     let most = state.limits.duration_seconds.saturating_sub(before);

@@ -100,7 +100,8 @@ pub(super) fn check_message(text: &[u8]) -> Result<Value, MessageError> {
     Ok(message)
 }
 
-/// Checks a request against the methods that the server offers.
+/// Checks that the server offers the method of a request and that the parameters are valid. The error is a JSON-RPC
+/// error code and its message.
 fn check_request(method: &str, params: Option<&Value>) -> Result<(), (i32, String)> {
     match method {
         "ping" | "server/discover" => check_params::<Map<String, Value>>(method, params, true),
@@ -205,7 +206,7 @@ impl IdFinder {
         }
     }
 
-    /// Returns true if every object, list and string that began has ended.
+    /// Returns true if every object, list and string that has begun in the message so far has also ended.
     pub fn is_closed(&self) -> bool {
         self.depth == 0 && !self.in_string
     }

@@ -154,7 +154,7 @@ fn make_reply(block: ContentBlock, stop: StopReason) -> Reply {
     Reply { content: vec![block], usage: Usage::default(), stop, model: None, uncounted: None, unread: Vec::new() }
 }
 
-/// The call sources of all threads that serve MCP clients, by thread.
+/// The threads that serve MCP clients, each with the source of its client's calls.
 #[derive(Default)]
 pub(super) struct SessionTable {
     sources: Mutex<BTreeMap<ThreadId, Arc<CallSource>>>,

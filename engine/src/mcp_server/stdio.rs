@@ -56,7 +56,8 @@ pub(super) fn open_standard_streams() -> (Input, Output, BlockingModeGuard) {
     (input, output, BlockingModeGuard)
 }
 
-/// Opens a pipe or a socket to be polled; `None` for any other file, such as a terminal.
+/// Opens a standard stream for asynchronous reads or writes without a blocking thread. `None` for a stream that is
+/// neither a pipe nor a socket, such as a terminal, and if it cannot be opened.
 fn polled<S>(
     stream: &impl AsFd,
     open_pipe: impl FnOnce(OwnedFd) -> io::Result<S>,

@@ -182,7 +182,8 @@ fn long_prompt<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Long
     if value.as_str() == Some("none") { Ok(None) } else { Option::deserialize(value).map_err(serde::de::Error::custom) }
 }
 
-/// Reads decimal text, or a number by its digits, so that prices never pass through floating-point arithmetic.
+/// Reads a price as decimal text. A number becomes its shortest decimal text, so that prices are never calculated with
+/// floating-point numbers.
 fn decimal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::String(text) => Ok(text),

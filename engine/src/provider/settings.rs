@@ -138,7 +138,7 @@ pub enum MaxTokensField {
     /// `max_tokens`, the field that compatible servers support.
     #[default]
     MaxTokens,
-    /// The field that OpenAI's own reasoning models require.
+    /// `max_completion_tokens`, the field that OpenAI's own reasoning models require.
     MaxCompletionTokens,
 }
 

@@ -59,7 +59,8 @@ pub(super) struct ChildFunding {
     pub prompt_spend: Option<u64>,
     /// Grants of the hook that starts the child; empty if a call of the model starts it.
     pub grants: Vec<Grant>,
-    /// The remaining duration of the parent in milliseconds. No child gets more.
+    /// The remaining duration of the parent in milliseconds, which bounds the duration limit of a child that runs a
+    /// directive; `None` for no such bound.
     pub remaining_ms: Option<u64>,
 }
 

@@ -170,8 +170,9 @@ impl EngineContext {
         }
     }
 
-    /// Checks every thread from this one up to the root of its tree, each against the thread that it continues and
-    /// against its parent.
+    /// Checks the claims of a thread against the thread that it continues and against its parent. Then checks the
+    /// continued thread in the same way, or the parent if the thread continues none, and so on up to the root of the
+    /// tree.
     fn check_lineage(
         &self,
         thread: &ThreadId,
@@ -360,8 +361,9 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
     }
 }
 
-/// Checks that a thread has the plan, the inputs and the grants of the thread that it continues, and no higher limits
-/// than the plan.
+/// Checks that a thread agrees with the thread `before` that it continues. The inputs must be equal, and the plans may
+/// differ only in the model. The grants must be equal, but the grants of a parent may follow them. The limits must not
+/// exceed the limits of the plan, except after a handoff.
 fn check_continued(
     thread: &ThreadId,
     now: &ThreadClaims,

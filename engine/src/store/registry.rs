@@ -186,8 +186,8 @@ impl Registry {
         Ok(Self::with_database(disk, OpenDatabase::Write(database), first, mark))
     }
 
-    /// Opens the registry for reading; `None` if there is neither a registry nor a thread. If every process that wrote
-    /// to it has died, or if power failed, the registry needs recovery, so the registry is opened for writing.
+    /// Opens the registry for reading; `None` if there is neither a registry nor a thread. Opens the registry for
+    /// writing if it needs recovery, because every process that wrote to the registry has died or because power failed.
     pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let path = Path::new(REGISTRY);
         if unsynced::is_rebuild_due(&*disk)? {

@@ -133,7 +133,7 @@ fn budgets(current: u64, live: &LiveState) -> Vec<u64> {
     all
 }
 
-/// Returns the request that sets an option.
+/// Returns the request that sets an option. `confirm` is true if the user has confirmed that the change may allow more.
 ///
 /// # Errors
 /// Returns the reason if there is no such option or value.

@@ -9,7 +9,8 @@ use rye_engine::event::{CommandAction, Delivery, EventBody, MessageSource, Promp
 pub enum PromptOutcome {
     /// No turn was needed: a hook or a command handled the message.
     Handled,
-    /// The prompt in which the message was delivered has ended, or the message was not sent during that prompt.
+    /// The prompt of the session to which the message belonged has ended: either the model has read the message during
+    /// this prompt, or the prompt ended before the message could be sent.
     Ended(PromptEnded),
     /// The message was withdrawn from the queue.
     Withdrawn,

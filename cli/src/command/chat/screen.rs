@@ -14,7 +14,7 @@ use unicode_width::UnicodeWidthStr;
 
 /// Minimum width of a terminal with a screen, in columns.
 pub const MIN_COLUMNS: u16 = 20;
-/// Starts a synchronized update: the terminal shows the frame as a whole.
+/// Hides the cursor, and starts a synchronized update: the terminal shows the frame as a whole.
 const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[?25l";
 const END_FRAME: &str = "\x1b[?2026l";
 const SHOW_CURSOR: &str = "\x1b[?25h";

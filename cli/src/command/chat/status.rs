@@ -125,7 +125,7 @@ impl SessionStatus {
         self.next = next;
     }
 
-    /// Renders the line. A narrow terminal shows only its first fields.
+    /// Renders the status line. If not all fields fit into `columns`, the last ones are left out.
     pub fn row(&self, columns: usize) -> Row {
         let mut line = String::new();
         for field in self.fields() {

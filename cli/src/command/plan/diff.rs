@@ -134,9 +134,14 @@ enum OtherComparison {
 }
 
 impl OtherInputs<'_> {
-    /// Compares the plans of both sides for the inputs of every context. Returns the first inputs with which the new
-    /// plan is wider. If there are none and the plans for the default inputs are equal, returns the first inputs with
-    /// which the plans differ. Compares nothing if the new plan is already wider for the default inputs.
+    /// Compares the plans of both sides for the inputs of each context of the directive. `defaults` is the result for
+    /// the default inputs.
+    ///
+    /// - `Changed` contains the first inputs with which the new plan is wider. If there are none, and the plans for the
+    ///   default inputs are equal, it contains the first inputs with which the plans differ.
+    /// - `Same`: there are no such inputs. Also if the new plan is wider for the default inputs already, or if a side
+    ///   lacks the directive; then nothing is compared.
+    /// - `Unknown`: the contexts of a side cannot be determined.
     fn compare(&self, defaults: &PlanDiff) -> Result<OtherComparison, CommandError> {
         if defaults.widened {
             return Ok(OtherComparison::Same);

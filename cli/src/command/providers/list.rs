@@ -73,8 +73,8 @@ pub fn print_models(spaces: &Spaces, models: &[(String, String)], report: &Print
     print_providers(spaces, &|provider, id| models.iter().any(|(of, model)| of == provider && model == id), report)
 }
 
-/// Lists the providers, each with the models that `is_selected` accepts: it gets the ids of the provider and the model.
-/// A provider without such a model is listed only if `is_selected` accepts it with an empty model id.
+/// Lists the providers, each with the models that `is_selected` accepts. `is_selected` gets the id of the provider and
+/// the id of the model. A provider without an accepted model is listed only if `is_selected` accepts an empty model id.
 fn print_providers(
     spaces: &Spaces,
     is_selected: &dyn Fn(&str, &str) -> bool,

@@ -54,7 +54,7 @@ pub enum RendererMessage {
         text: String,
         shown: oneshot::Sender<()>,
     },
-    /// The question is closed, with a note if it has no answer.
+    /// The question is closed. The text is a note for the user if the question got no answer.
     QuestionClosed(Option<String>),
     End(Box<RunEnd>),
 }

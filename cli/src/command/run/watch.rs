@@ -29,8 +29,11 @@ impl From<Exit> for WatchOutcome {
     }
 }
 
-/// Waits for the thread and all of its descendants. The caller installs `signals` before the thread starts, so that no
-/// signal is lost. `detached` is true if the process has no terminal. `input` is the input of a chat.
+/// Waits for a thread and all of its descendants, and returns the result of the run. Does not wait for the descendants
+/// if the user has chosen `background`.
+///
+/// The caller installs `signals` before the thread starts, so that no signal is lost. `detached` is true if the process
+/// has no terminal. `input` is the input of a chat.
 pub async fn wait_until_end(
     engine: &Engine,
     handle: ThreadHandle,

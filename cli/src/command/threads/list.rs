@@ -230,7 +230,8 @@ struct ListRow {
 }
 
 /// Arranges threads as trees, and returns the `limit` newest trees, the newest first. Children follow their parent in
-/// the order of their start. A thread whose parent is not in `entries` is the root of a tree.
+/// the order of their start. A thread whose parent is not in `entries` is the root of a tree. Each thread is returned
+/// with the lines that connect it with its parent in human output.
 fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThread, String)> {
     let ids: BTreeSet<ThreadId> = entries.iter().map(|entry| entry.row.id.clone()).collect();
     let parent = |entry: &ListedThread| entry.row.parent.clone().filter(|parent| ids.contains(parent));

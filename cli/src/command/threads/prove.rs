@@ -251,9 +251,10 @@ impl RecordedCall<'_> {
 }
 
 impl RecordedCall<'_> {
-    /// Compiles a call. Returns the id of the resulting plan and, for a chat, also the id of this plan with the limits
-    /// and the requested model of the recorded plan: `/model` and `/budget` compile again, but keep what they do not
-    /// set.
+    /// Compiles a call, and returns the ids of the plans with which the recorded thread may have run; empty if the call
+    /// does not compile. The first id is the id of the compiled plan. A chat has a second id: of the compiled plan with
+    /// the limits and the requested model of the recorded plan. `/model` and `/budget` make such plans, because they
+    /// keep the settings that they do not change.
     fn compile_to_ids(&self, world: &dyn World, call: &CompileRequest) -> Vec<String> {
         let Some(made) = compile(world, call).value else { return Vec::new() };
         let mut ids = vec![made.plan_id.clone()];

@@ -36,7 +36,8 @@ impl Default for ValueBudget {
 }
 
 impl ValueBudget {
-    /// Returns the value if it fits. After the first value that does not fit, always returns `None`.
+    /// Returns the value, and subtracts its bytes from the budget; `None` if the budget is too small. After the first
+    /// value that does not fit, every result is `None`.
     pub fn take<T: AsRef<str>>(&mut self, value: T) -> Option<T> {
         let left = self.left.checked_sub(value.as_ref().len()).filter(|_| !self.is_exceeded);
         self.is_exceeded = left.is_none();

@@ -97,7 +97,8 @@ fn capability_of(tool: &ToolReport) -> String {
     format!("rye.execute.tool.{}", tool.id.replace('/', "."))
 }
 
-/// Returns true if the pattern is the capability of a file tool of the palette that may write in the whole project.
+/// Returns true if the pattern is the capability to execute a file tool of the palette, and this tool may write in the
+/// whole project.
 fn is_unbounded_file_tool(plan: &PlanReport, pattern: &str) -> bool {
     let unbounded = plan.palette.iter().filter(|tool| written_folders(tool).is_some_and(<[String]>::is_empty));
     unbounded.map(capability_of).any(|capability| capability == pattern)

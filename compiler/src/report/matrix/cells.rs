@@ -30,7 +30,8 @@ pub struct ReadLiterals {
     is_ordered: bool,
 }
 
-/// The cells of an input, each with the value that represents it; null means no value.
+/// The values of an input, split into cells: sets of values that no condition distinguishes. Each cell has a value that
+/// represents it; null represents the cell of an absent value.
 #[derive(Debug, Clone)]
 pub struct Partition {
     name: String,
@@ -53,8 +54,8 @@ enum ValueSet {
 }
 
 impl ReadLiterals {
-    /// Adds the literals that a condition compares an input with. Returns false, and adds nothing, if the literals do
-    /// not decide the condition for every value in a cell.
+    /// Adds the literals that a condition compares an input with. Returns false, and adds nothing, if the literals
+    /// cannot split the values of the input into cells in which the condition always has the same result.
     pub fn add(&mut self, literals: &ComparedLiterals, kind: FieldType) -> bool {
         let mut all = self.clone();
         all.is_ordered |= literals.ordered;

@@ -69,7 +69,7 @@ pub fn collect(compilation: &Compilation) -> PromptOutput {
     }
 }
 
-/// Renders the first request with margins, folded to `width` columns if there is one.
+/// Renders the first request with labels in a margin. The text is folded to `width` columns; `None` means no folding.
 pub fn render(compilation: &Compilation, width: Option<usize>) -> String {
     let parts = request_parts(compilation);
     let labels = parts.iter().flat_map(|part| &part.labels).flat_map(|label| &label.lines);

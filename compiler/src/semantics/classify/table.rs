@@ -92,7 +92,8 @@ impl ClassifyTable {
     }
 }
 
-/// Reads `{base_seconds, max_seconds, max_retries}`; missing keys keep the values of `otherwise`.
+/// Reads `{base_seconds, max_seconds, max_retries}`; missing keys keep the values of `otherwise`. `at` is the path of
+/// the value for error messages.
 ///
 /// # Errors
 /// There is an unknown key, or a number that is negative or too large.

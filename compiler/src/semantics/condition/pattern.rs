@@ -1,6 +1,6 @@
-//! The pattern of `matches`. The pattern is parsed together with its condition, so that errors are reported at that
-//! time. The pattern is built at its first match, because every command compiles a table of conditions and uses few of
-//! their patterns.
+//! The pattern of the operator `matches`. A pattern is parsed together with its condition, so that errors are reported
+//! early. A small pattern is built when a text is first matched: every command compiles tables of conditions, but uses
+//! few of them.
 
 use std::sync::OnceLock;
 
@@ -9,10 +9,11 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Maximum size of a built pattern in bytes. This bounds memory; matching is linear in any case.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
-/// Size in bytes that is charged to the budget for a pattern whose estimate exceeds [`MAX_PATTERN_BYTES`]. Only
-/// building such a pattern shows its real size.
+/// Size in bytes that is charged to the budget for a pattern whose estimate exceeds [`MAX_PATTERN_BYTES`], in place of
+/// the estimate. Such a pattern is built at once, because only building it shows its real size.
 const BUILT_PATTERN_BYTES: usize = 16 << 20;
-/// Maximum size of all patterns of one file, in bytes. The sizes are estimates, which are several times the real sizes.
+/// Maximum of the estimated sizes of all patterns of one file together, in bytes. An estimate is several times the real
+/// size.
 const MAX_PATTERNS_BYTES: usize = 256 << 20;
 /// Upper bound on the bytes of one state of a built pattern.
 const STATE_BYTES: usize = 64;

@@ -4,7 +4,8 @@
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
 
-/// Returns the raw value of the outermost `id`, if the line is well-formed up to the value's end.
+/// Returns the value of the outermost `id` of a line, as raw JSON. `None` if there is no such `id`, or if its value is
+/// invalid or may be truncated.
 pub(super) fn find_id(line: &str) -> Option<&str> {
     let bytes = line.as_bytes();
     let mut at = 0;

@@ -189,7 +189,8 @@ fn accepts(glob: &Glob, positions: &[u32]) -> bool {
     positions.last().is_some_and(|at| *at as usize == glob.parse_tokens().len())
 }
 
-/// Returns true if the glob matches the text that led to `positions` and every continuation of that text.
+/// Returns true if the glob matches the text read so far and every continuation of this text. `positions` are the
+/// possible positions in the glob after this text.
 fn accepts_everything(glob: &Glob, positions: &[u32]) -> bool {
     let len = glob.parse_tokens().len();
     positions.iter().any(|at| *at as usize + 1 == len && glob.parse_tokens().last() == Some(&Token::Run))

@@ -66,7 +66,8 @@ impl Splitter {
         c
     }
 
-    /// Returns true if the word so far ends with an operator of an extended glob: `scripts/+(a|b).sh`.
+    /// Returns true if the word so far ends with an operator of an extended glob, such as the `+` in
+    /// `scripts/+(a|b).sh`.
     fn is_extended_glob(&self) -> bool {
         self.word.as_ref().is_some_and(|word| word.ends_with(['+', '@', '!', EXPANSION]))
     }

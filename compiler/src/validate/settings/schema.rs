@@ -43,7 +43,8 @@ pub enum SettingShape {
     Pattern,
     /// Not checked here: the file has a reader that checks the content, or the content is in another language.
     Opaque,
-    /// Documentation only: nothing reads the file. The text describes its subject, as a clause.
+    /// A documentation file, which is never read. The text is a clause that describes the file: "it documents the names
+    /// of events".
     Documentation(&'static str),
 }
 

@@ -63,7 +63,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the shortest cycle through a directive; `None` if there is none.
+/// Returns the shortest cycle through the directive `first` that contains only `members`; `None` if there is none.
 fn shortest_cycle(edges: &DiGraphMap<usize, Span>, first: usize, members: &BTreeSet<usize>) -> Option<Vec<usize>> {
     let mut from: BTreeMap<usize, usize> = BTreeMap::new();
     let mut queue = VecDeque::from([first]);

@@ -16,7 +16,8 @@ use crate::semantics::glob::{Coverage, covers};
 
 /// Memo key: (child permissions, parent permissions, hook grants).
 type PermissionsKey<'n> = (Span, Span, &'n [String]);
-/// A grant of the child outside of the parent's grants, and an example capability; `None` if there is no such grant.
+/// The first grant of a child that allows more than the grants of its parent: the span of the grant, and an example of
+/// a capability that the parent lacks. `None` if there is no such grant.
 type Excess = Option<(Span, String)>;
 
 /// Checks that the child of every edge can be spawned and that its grants lie within those of the parent. Reports each

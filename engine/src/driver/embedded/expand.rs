@@ -21,8 +21,9 @@ use crate::store::{Disk, StoreError, sources};
 const EXPANSION: &str = "expansion";
 
 /// Expands the call of a skill or a prompt template in a message that the `input` hooks pass on. Returns the answer of
-/// the hooks, with the expanded text if there is one, and the expansions. If the message calls an unknown skill or
-/// prompt template, the message is not sent, and the reason is added to `considered`.
+/// the hooks, with the expanded text in place of the original, and the expansions. If the call cannot be expanded (an
+/// unknown skill, for example), the message is not sent. All problems are added to `considered`, the list of evaluated
+/// hooks.
 pub(super) async fn expand_message(
     engine: &EngineContext,
     run: &HookRun,

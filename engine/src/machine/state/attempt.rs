@@ -70,8 +70,8 @@ impl Attempt {
         self.pending(error.usage.unwrap_or_default(), error.cut, false, of_fallback)
     }
 
-    /// Returns the pending settlement of this attempt after a complete reply; `uncounted` is set if `usage` does not
-    /// count the whole call.
+    /// Returns the pending settlement of this attempt after a complete reply. `uncounted` is set if `usage` does not
+    /// count the whole call. `of_fallback` is true if the attempt called the plan's fallback model.
     pub fn settlement(&self, usage: Usage, uncounted: Option<CutStream>, of_fallback: bool) -> PendingSettlement {
         self.pending(usage, uncounted, true, of_fallback)
     }

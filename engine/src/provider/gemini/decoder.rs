@@ -271,11 +271,11 @@ impl GeminiDecoder {
     }
 }
 
-/// Known fields of a response: fields that the decoder reads, and fields without content of the reply.
+/// Known fields of a response: fields that the decoder reads, and fields that contribute nothing to the reply.
 const RESPONSE_FIELDS: [&str; 6] =
     ["candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId", "createTime"];
-/// Known fields of a candidate: fields that the decoder reads, and fields without content of the reply. The reply names
-/// all other fields as unknown.
+/// Known fields of a candidate: fields that the decoder reads, and fields that contribute nothing to the reply. The
+/// reply lists every other field of a candidate as unread.
 const CANDIDATE_FIELDS: [&str; 7] =
     ["content", "finishReason", "finishMessage", "index", "safetyRatings", "tokenCount", "avgLogprobs"];
 

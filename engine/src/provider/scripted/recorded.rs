@@ -7,7 +7,7 @@ use super::{IdPlaceholders, turn_text, turns};
 use crate::exchange::Request;
 use crate::message::ProviderMessage;
 
-/// Maximum characters shown of a line that differs.
+/// Maximum number of characters that an error message shows of a line that differs from the recording.
 const MAX_SHOWN_CHARS: usize = 160;
 
 /// Texts that a request must contain exactly; omitted fields are not compared.

@@ -156,7 +156,7 @@ pub struct ScriptedFailure {
     /// True if the stream is cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-    /// Usage that the provider reported before the failure.
+    /// Usage that the provider reported before the failure; `None` if it reported none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<ScriptedUsage>,
     /// True if the stream is cut after the final usage, so that the cost is known.
@@ -185,7 +185,7 @@ pub struct Expectation {
     /// Fragments that the last user message must contain.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub user: Fragments,
-    /// Fragments that the tool results since the last reply must contain together.
+    /// Fragments that the tool results since the last reply must contain. The results are searched as one text.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub results: Fragments,
     /// Names that the palette must contain.

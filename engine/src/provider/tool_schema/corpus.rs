@@ -416,8 +416,9 @@ pub fn parameter_schemas() -> Vec<SchemaCase> {
         .collect()
 }
 
-/// A place of a parameter's schema below the root: its name, and a function that nests a schema and a value of that
-/// schema.
+/// A way to nest a schema in the schema of a tool: a name, and a function. The function gets a schema and a value that
+/// matches the schema. The function returns a tool's schema that contains the schema below its root, and arguments that
+/// contain the value.
 type Nesting = (&'static str, fn(Value, Value) -> (Value, Value));
 
 const NESTINGS: [Nesting; 8] = [

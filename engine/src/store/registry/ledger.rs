@@ -82,7 +82,7 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Issue { turn, attempt }, operation }
     }
 
-    /// Creates the step that replaces the reservation of an attempt by its cost.
+    /// Creates the step that replaces the reservation of an attempt by its cost `spent`, in nano-dollars.
     pub fn settle(thread: &ThreadId, turn: u64, attempt: u32, spent: u64) -> Self {
         let operation = Operation::Settle {
             thread: thread.to_string(),

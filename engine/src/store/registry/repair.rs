@@ -201,9 +201,9 @@ fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>,
     Ok(folded)
 }
 
-/// Sets `continued_by` of each thread to the thread that continues it, found by the `continues` fields. A fork does not
-/// count. If several threads continue a thread, a resume replaces a handoff, whatever times their clocks recorded: only
-/// an ended thread is resumed, so the resume is later. A later resume replaces an earlier resume.
+/// Sets `continued_by` of each thread, by the `continues` fields of the other threads. A fork does not count. If
+/// several threads continue a thread, the latest resume is used, and a handoff only if there is no resume. A resume is
+/// later than a handoff even if the recorded times disagree, because only an ended thread is resumed.
 fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let is_linked = |folded: &&FoldedThread| folded.can_take_over || folded.origin == ThreadOrigin::Resume;
     let mut links: Vec<(bool, i64, ThreadId, ThreadId)> = folds

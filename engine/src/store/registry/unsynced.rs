@@ -17,9 +17,9 @@ use crate::store::layout::{self, REGISTRY, STATE};
 /// Start of the name of a mark file; the id of the boot follows.
 const MARK_PREFIX: &str = "unsynced-";
 
-/// Contents of a mark file while the process that closes the registry syncs it, and after that sync has failed or was
-/// interrupted. A process that finds these contents leaves the file in place, because an earlier sync is not known to
-/// have succeeded.
+/// Contents of a mark file while the closing process syncs the registry. The process writes the contents before the
+/// sync and removes the file after it, so the contents remain if the sync fails or is interrupted. A file with these
+/// contents is not removed after a later sync: that sync does not prove that the earlier writes are on the disk.
 const SYNC_UNPROVEN: &[u8] = b"unproven";
 
 /// A shared lock on the mark file of the current boot of the machine. The registry may be written without syncs while

@@ -162,8 +162,8 @@ fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<Tran
     Ok(TranscriptContents { records, ends, length, torn })
 }
 
-/// Returns the barrier of each line in these bytes. A line is found even if the newline before it is damaged. Text
-/// inside an event that looks like the start of a line is not counted, because `,`, `:`, `[` or `\` precedes it.
+/// Returns the barrier that each line in these bytes states. Finds a line even if the newline before it is damaged.
+/// Text inside an event that looks like the start of a line is not counted, because `,`, `:`, `[` or `\` precedes it.
 fn claimed_barriers(bytes: &[u8]) -> impl Iterator<Item = u64> {
     memchr::memmem::find_iter(bytes, line::LINE_PREFIX).filter_map(|at| {
         let (before, text) = bytes.split_at_checked(at)?;

@@ -38,7 +38,7 @@ impl McpToolDefinition {
         Self { name, description, schema, requires_task, sha256 }
     }
 
-    /// Returns the size of the definition, in bytes of JSON.
+    /// Returns the size in bytes of the name, the description and the schema (as JSON) together.
     pub fn size_bytes(&self) -> usize {
         let schema = serde_json::to_string(&self.schema).map_or(0, |text| text.len());
         self.name.len() + self.description.len() + schema

@@ -111,7 +111,7 @@ impl Query {
         query.ok_or_else(|| "`query` contains no search word".into())
     }
 
-    /// Returns the score of an item; `None` if it does not match.
+    /// Returns the score of an item, which is higher for a better match; `None` if the item does not match.
     pub fn score(&self, texts: &SearchableTexts) -> Option<u32> {
         match self {
             Self::Term(term) => Some(term.points(texts)).filter(|p| *p > 0),

@@ -262,7 +262,7 @@ mod linux {
             Ok(Self { folder: Dir::new(folder)?, load, children })
         }
 
-        /// Lists the living processes of the machine, each with its parent.
+        /// Lists the living processes of the machine: the id of each process and the id of its parent.
         pub(super) fn living(&mut self) -> io::Result<Vec<(i32, i32)>> {
             self.folder.rewind();
             let mut found = Vec::new();

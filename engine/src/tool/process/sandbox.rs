@@ -37,7 +37,8 @@ pub struct Sandbox {
     pub hidden: Vec<PathBuf>,
     /// Network access. The kernel does not distinguish hosts.
     pub net: bool,
-    /// A private folder for temporary files, which exists while the program runs.
+    /// A private folder for temporary files, which exists while the program runs; `None` if the program has no such
+    /// folder.
     pub scratch: Option<PathBuf>,
     /// The binary of bubblewrap, if the sandbox runs inside it.
     #[serde(default)]

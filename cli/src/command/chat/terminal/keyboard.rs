@@ -192,7 +192,8 @@ impl ChatTerminal {
         }
     }
 
-    /// Changes between the modes `ask` and `read-only`. The change to `ask`, which allows more, needs the key twice.
+    /// Changes between the modes `ask` and `read-only`. The mode `ask` allows more, so the user must press the key
+    /// twice to return to it; `confirm` is true at the second time.
     fn toggle_mode(&mut self, confirm: bool) {
         let mode = match self.session.status.mode() {
             ChatMode::Ask | ChatMode::Auto => ModeArg::ReadOnly,

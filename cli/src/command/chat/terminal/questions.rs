@@ -15,7 +15,7 @@ use crate::command::chat::rewind::RewindFiles;
 use crate::command::chat::screen::Row;
 use crate::present::wrap::fold_for_columns;
 
-/// A question that a key answers.
+/// A question that the user answers with one key.
 #[derive(Debug)]
 pub(super) enum KeyQuestion {
     /// Children still run while the user leaves, or opens another session with the command `next`.

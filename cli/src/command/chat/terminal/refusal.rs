@@ -25,8 +25,8 @@ impl ChatTerminal {
         self.hint = Some(HINT);
     }
 
-    /// Discards the unfinished message of a refusal, and restores the text that was in the editor before. Does nothing
-    /// if the user has finished the message, because the call is then refused already.
+    /// Discards the message of a refusal that the user still writes, and restores the text that was in the editor
+    /// before. A finished message stays, because it is sent once the refusal is recorded.
     pub(super) fn end_refusal(&mut self) {
         if let Some(refusal) = self.refusal.take_if(|refusal| refusal.message.is_none()) {
             self.editor.set_text(&refusal.draft);

@@ -60,8 +60,8 @@ struct RegistryFold {
     reserved: u64,
     spent: u64,
     issued: BTreeMap<(u64, u32), u64>,
-    /// Attempts that are only known to be intended: the model call may have been made. Each has its worst case in
-    /// nano-dollars.
+    /// Attempts, by turn and number, for which only the intent is recorded: the model call may have been made. Each has
+    /// its worst case in nano-dollars.
     intended: BTreeMap<(u64, u32), u64>,
     has_ended: bool,
 }

@@ -19,7 +19,7 @@ use crate::tool::confine::printable;
 const MAX_DEPTH: usize = 250;
 /// Maximum number of paths in a report.
 const MAX_REPORTED: usize = 20;
-/// Start of the new name of a protected path that a program created and that was renamed after the program ended.
+/// Prefix of the name to which a protected path is renamed, after the program that created it has ended.
 const REFUSED_PREFIX: &str = "refused-";
 
 /// The writable folders of a program, opened before it starts.

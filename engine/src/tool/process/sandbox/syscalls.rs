@@ -37,7 +37,7 @@ const NAMESPACE_FLAGS: [u64; 7] =
 /// The refused requests: `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSETD`, which send input to other programs of a
 /// terminal or set line disciplines.
 const TERMINAL_REQUESTS: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
-/// The refused command `F_SETLEASE`, because opening a leased file blocks every other process.
+/// The refused command of `fcntl`: `F_SETLEASE`. A lease on a file can block every other process that opens the file.
 const FILE_COMMANDS: [u64; 1] = [1024];
 /// The options of `prctl` that are refused: `SET_DUMPABLE` (hides a process from a `/proc` with `hidepid`), performance
 /// counters, machine checks, `SET_MM`, system call dispatch, and core scheduling of other processes.

@@ -34,7 +34,8 @@ pub fn find(name: &str) -> Option<(i64, i64)> {
     calls.find(|(found, ..)| *found == name).map(|(_, x86_64, generic)| (*x86_64, *generic))
 }
 
-/// Returns the number of a call on one architecture; `None` if the architecture lacks the call.
+/// Returns the number of a system call: `x86_64` if `is_x86_64` is true, else `generic`. `None` if the architecture
+/// lacks the call.
 pub fn number(x86_64: i64, generic: i64, is_x86_64: bool) -> Option<i64> {
     Some(if is_x86_64 { x86_64 } else { generic }).filter(|number| *number != NONE)
 }
