@@ -1,5 +1,6 @@
-//! `rye assert`: properties of every thread that a directive can lead to, decided before a run. `assertion/threads.rs`
-//! finds the threads, `assertion/read.rs` reads the assertions. Conditions use the shared evaluator.
+//! `rye assert`: checks, without a run, properties of the thread that runs a directive and of every possible descendant
+//! of this thread. `assertion/threads.rs` finds the threads, `assertion/read.rs` reads the assertions.
+//! Conditions use the shared evaluator.
 
 mod flow;
 pub(crate) mod read;
@@ -318,9 +319,8 @@ fn trace_steps(items: &Items<'_>, thread: &PossibleThread) -> Vec<TraceStep> {
     thread.trace.iter().map(step).collect()
 }
 
-/// Returns the cycle of directives that the last spawn of the thread's spawn chain closes: the directives of the chain
-/// from the earlier thread with the same directive on, rotated so that the smallest id comes first. `None` if no
-/// earlier thread of the chain runs this directive.
+/// Returns the directives of the spawn cycle that the thread closes; `None` if no earlier thread of its spawn chain
+/// runs the same directive. The smallest id comes first, so that equal cycles with different starts give equal results.
 fn find_cycle(thread: &PossibleThread) -> Option<Vec<String>> {
     let (own, above) = thread.trace.split_last()?;
     let from = above.iter().rposition(|step| step.directive == own.directive)?;

@@ -80,8 +80,8 @@ pub fn declared_fields(
 }
 
 impl CompileRequest {
-    /// Sets the inputs of a run without arguments: every input has its default, or is absent. The inputs stay unknown
-    /// if a required input has no value, or if the directive cannot be composed.
+    /// Sets the inputs as in a run without arguments, unless the inputs are set already. Each input gets its default,
+    /// or no value. The inputs stay unknown if a required input has no default, or if the directive cannot be composed.
     #[must_use]
     pub fn with_default_inputs(mut self, world: &dyn World) -> Self {
         if self.inputs.is_some() {
@@ -114,7 +114,7 @@ pub fn compile(world: &dyn World, request: &CompileRequest) -> Checked<Compilati
     compile_with_sources(world, request, &mut Sources::default())
 }
 
-/// Compiles like [`compile`]. If there is no value, `shown` receives the sources that the diagnostics refer to.
+/// Compiles like [`compile`]. If there is no plan, `shown` receives the sources that the diagnostics refer to.
 pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: &mut Sources) -> Checked<Compilation> {
     let recording = RecordingWorld::new(world);
     let items = Items::new(&recording);

@@ -137,7 +137,8 @@ pub struct ComposedHook {
     pub source: HookSource,
     /// The verdict on the hook's condition before the run.
     pub verdict: PlanVerdict,
-    /// The knowledge that the hook fetches, if its id contains no placeholder and the hook is live.
+    /// The knowledge that the hook fetches; `None` if the hook fetches none or is not live, or if the id contains a
+    /// placeholder.
     pub knowledge: Option<Arc<Knowledge>>,
 }
 
@@ -277,7 +278,7 @@ fn compose_route(
 }
 
 impl Composed {
-    /// Returns the directive itself: the last link of the chain.
+    /// Returns the directive itself: the last link of the chain. `None` only if the chain is empty.
     pub fn leaf(&self) -> Option<&Arc<Directive>> {
         self.chain.last()
     }

@@ -101,7 +101,7 @@ pub struct Label {
 
 /// The interface of every error type of a topic, such as `extends` or `hook`. The message is the `Display` output.
 pub trait Problem: std::error::Error {
-    /// Returns topic and name: `extends::cycle`.
+    /// Returns the diagnostic code without the prefix `rye::`: the topic and the name, such as `extends::cycle`.
     fn code(&self) -> &'static str;
     fn severity(&self) -> Severity {
         Severity::Error
@@ -112,7 +112,8 @@ pub trait Problem: std::error::Error {
 }
 
 impl Diagnostic {
-    /// Returns topic and name: `extends::cycle`. JSON prints [`Diagnostic::full_code`].
+    /// Returns the diagnostic code without the prefix `rye::`: the topic and the name, such as `extends::cycle`. JSON
+    /// prints [`Diagnostic::full_code`].
     pub fn code(&self) -> &'static str {
         self.problem().code()
     }

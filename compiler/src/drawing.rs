@@ -7,7 +7,7 @@ use crate::plan::graph::{Graph, Node, Outcome};
 pub struct Drawing {
     /// Identifier of the whole drawing.
     pub name: String,
-    /// Draws the layers from left to right instead of top to bottom, for wide graphs with long names.
+    /// True to draw edges from left to right instead of from top to bottom, for wide graphs with long names.
     pub is_horizontal: bool,
     pub nodes: Vec<DrawnNode>,
     pub edges: Vec<DrawnEdge>,

@@ -363,7 +363,7 @@ fn check_affordable(
     }
 }
 
-/// Returns the size of the texts of the first request that do not depend on placeholders.
+/// Returns the size of the body and the knowledge that every first request contains, without values of placeholders.
 fn first_request_size(composed: &Composed, by: Tokenizer) -> TextSize {
     let items = composed.system.iter().chain(&composed.before).chain(&composed.after).map(|item| &item.knowledge);
     let brought =

@@ -178,7 +178,7 @@ impl<'l> ProviderCatalog<'l> {
         ModelQuery { name, provider: provider.map(|p| p.node.clone()), provider_span, span, unlisted }
     }
 
-    /// Splits `provider/model` and `provider/tier`; `None` if no provider has the name before the slash.
+    /// Splits `provider/model` or `provider/tier` at the slash; `None` if the text has no slash or no such provider.
     fn split_provider<'t>(&self, text: &'t str) -> Option<(&'t str, &'t str)> {
         text.split_once('/').filter(|(provider, _)| self.names.iter().any(|name| name == provider))
     }
@@ -223,8 +223,9 @@ impl<'l> ProviderCatalog<'l> {
         Err(self.unknown_provider(wanted, &name.node).unwrap_or_else(|| self.unknown_error(wanted, &name.node, known)))
     }
 
-    /// Returns the error for a name whose text before the first slash is not a provider: `anthropc/haiku`. The id of a
-    /// model may contain a slash too, so the caller uses this error only if nothing else explains the name.
+    /// Returns the error for a name whose text before the first slash is not a provider: `anthropc/haiku`. `None` if
+    /// the name has no slash, or if `wanted` names the provider. The id of a model may contain a slash too, so the
+    /// caller uses this error only if nothing else explains the name.
     fn unknown_provider(&self, wanted: &ModelQuery, name: &str) -> Option<ModelError> {
         let (requested, rest) = name.split_once('/').filter(|_| wanted.provider.is_none())?;
         let near = closest(requested, self.names.iter().map(String::as_str));

@@ -229,7 +229,8 @@ impl<'l> KnownFacts<'l> {
         known
     }
 
-    /// Sets the caller's values, then defaults. A required input without a value is unknown, an optional one absent.
+    /// Sets the fact `inputs`: the values in `given`, and the defaults of the other inputs. A required input without a
+    /// value is unknown. An optional input without a value is absent.
     fn set_inputs<'f>(&mut self, given: &Map<String, Value>, declared: impl Iterator<Item = &'f FieldDecl>) {
         let mut values = given.clone();
         for field in declared {

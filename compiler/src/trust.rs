@@ -170,8 +170,9 @@ pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) 
     reached.filter_map(of_one).collect()
 }
 
-/// Returns the requirement of a settings file of the project that a tool of another space requests: the file could send
-/// the data and the variables of that tool to another address. `None` if there is no such file.
+/// Returns the trust requirement of a settings file of the project from which a tool of another space gets its
+/// settings. The file needs trust because it could send the tool's data and variables to another address. `None` if the
+/// tool is a project tool, or reads no settings file of the project.
 pub fn requirement_of_settings(world: &dyn World, tool: &Tool) -> Option<TrustRequirement> {
     let source = tool.spec.config.as_ref().filter(|_| tool.file.space != Space::Project)?;
     // A list that cannot be read fails the call, which reads the same files.

@@ -26,7 +26,8 @@ pub use stream::{LiveLine, LivePiece};
 /// A performer of effects. The trait is object-safe: the embedded driver performs effects in this process; another
 /// driver may journal effects as durable operations that it identifies by their keys.
 pub trait Driver: Send + Sync {
-    /// Returns the turns of the conversation that a call sends to the provider.
+    /// Returns the part of the conversation that the request of a model call contains: all of it, or only the messages
+    /// since the last reply. `fallback` is true if the fallback model is called.
     fn request_turns(&self, fallback: bool, call: ModelCall) -> RequestTurns;
     /// Returns true if the calls of the thread come from a client instead of a model. A reply then costs nothing, and
     /// the client gets the answer to a call only after the next barrier.
@@ -35,7 +36,7 @@ pub trait Driver: Send + Sync {
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>>;
     /// Returns the time in milliseconds since 1970.
     fn now(&self) -> i64;
-    /// Returns a token that is cancelled by the next cancellation or kill.
+    /// Returns a token that the next message to cancel or kill the thread cancels.
     fn halt(&self) -> CancellationToken;
     /// Forwards a cancellation or a kill to children and to calls under way.
     fn forward(&self, children: &[String], message: &ControlMessage);
@@ -77,7 +78,8 @@ pub struct EffectStep {
     pub halt: CancellationToken,
     /// The time at which the duration limit of the thread is reached; `None` while the thread waits for an approval.
     pub deadline: Option<Deadline>,
-    /// The grant sets of the current prompt, if the prompt narrows the grants of the thread.
+    /// The grants of the current prompt, then those of each thread of the spawn chain; a call needs a grant in each
+    /// list. `None` if the prompt does not narrow the grants of the thread.
     pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 

@@ -82,7 +82,7 @@ impl ValidatedImage {
     ///
     /// # Errors
     ///
-    /// The type is not one that providers accept, or the image is too large.
+    /// Fails if providers do not accept the type, if the size in pixels cannot be read, or if the image is too large.
     pub fn read(contents: Vec<u8>) -> Result<Self, ImageError> {
         let bytes = contents.len() as u64;
         if bytes > MAX_IMAGE_BYTES {

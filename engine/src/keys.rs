@@ -177,7 +177,8 @@ impl TrustStore {
         key.verify_strict(message, &signature).map_err(forged)
     }
 
-    /// Verifies a file's signature line, if it has one. If verification fails, the file must not be parsed.
+    /// Verifies the signature line of a file. A file without a signature line is unsigned, which is not an error. If
+    /// verification fails, the file must not be parsed.
     pub fn verify_file(&self, bytes: &[u8]) -> Result<SignatureStatus, SignatureError> {
         let Some(first) = first_line(bytes) else { return Ok(SignatureStatus::Unsigned) };
         let Some(line) = signature::parse(SourceId(0), first).map(|s| s.node) else {

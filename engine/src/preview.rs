@@ -31,7 +31,7 @@ pub struct Preview {
     pub context_window: u64,
     /// Expected cost of the request in nano-dollars, with a reply of average length.
     pub expected: u64,
-    /// Upper bound on the cost of the request.
+    /// Upper bound on the cost of the request, in nano-dollars.
     pub worst_case: u64,
     /// Upper bound on the input tokens.
     pub input_bound: u64,

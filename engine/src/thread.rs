@@ -24,7 +24,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// Returns true if the thread does nothing more until it gets a control message.
+    /// Returns true unless the thread is created or running. A suspended or idle thread counts as ended, too.
     pub fn has_ended(self) -> bool {
         match self {
             Self::Created | Self::Running => false,
@@ -115,7 +115,8 @@ impl Cost {
         self.unpriced |= other.unpriced;
     }
 
-    /// Returns the fact `cost` of conditions and templates: dollars, and the thread's own time in seconds.
+    /// Returns the value of the fact `cost`, which conditions and templates read: turns, tokens, spend in dollars, and
+    /// seconds. `elapsed_ms` is the owned time of the thread, and `spend_limit` is in nano-dollars.
     pub fn fact(&self, elapsed_ms: u64, spend_limit: u64) -> Value {
         let mut map = Map::new();
         map.insert("turns".into(), self.turns.into());
@@ -207,7 +208,8 @@ pub(crate) fn thousandths(value: u64) -> Value {
     decimal(value, 1_000, 3)
 }
 
-/// Returns `value / scale`, written in decimal and parsed to the nearest JSON number.
+/// Returns `value / scale` as the nearest JSON number. `scale` is a power of ten with `digits` zeros. The quotient is
+/// written in decimal and parsed, because a division of floating-point numbers could round twice.
 fn decimal(value: u64, scale: u64, digits: usize) -> Value {
     let (whole, rest) = (value / scale, value % scale);
     if rest == 0 {

@@ -159,7 +159,7 @@ fn xml_range(text: &str, fence: &Fence, content: Range<usize>) -> Range<usize> {
     content.start..end
 }
 
-/// Returns the name of the first element, if only comments, declarations and text precede it.
+/// Returns the name of the first element, after any comments, declarations and text; `None` if there is no element.
 fn root_name(xml: &str) -> Option<&str> {
     let mut rest = xml;
     loop {

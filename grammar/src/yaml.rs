@@ -24,7 +24,7 @@ const MIN_STACK_BYTES: usize = 6 * 1024 * 1024;
 /// Size in bytes of the stack that is allocated if less is free. Threads other than the main one have two megabytes.
 const GROWN_STACK_BYTES: usize = 16 * 1024 * 1024;
 
-/// Parses one YAML document. An empty file is null; an invalid one is null with errors.
+/// Parses one YAML document. Returns null for an empty text, and null with errors for an invalid document.
 pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
     parse_at(source, text, 0)
 }

@@ -22,7 +22,7 @@ use crate::Error;
 #[derive(Debug, Clone)]
 pub struct Project {
     root: PathBuf,
-    /// The folder that contains the user's `.ai/`, or would contain it.
+    /// The folder that contains the user's `.ai/`, or would contain it; `None` if the user space is ignored.
     user_root: Option<PathBuf>,
     trust: TrustSource,
     /// Returns the files that are compiled into the embedding program. A user who runs the program trusts these files.

@@ -193,7 +193,8 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     Ok(exit)
 }
 
-/// Returns the closed or interrupted session that `--continue` or `--resume` names; `None` without these options.
+/// Returns the session that `--resume` names, or, with `--continue`, the last session that no process runs. `None`
+/// without these options.
 fn session_to_open(args: &ChatArgs, spaces: &Spaces) -> Result<Option<ThreadStart>, CommandError> {
     let reader = ThreadReader::open(&spaces.project)?;
     let row = match &args.resume {

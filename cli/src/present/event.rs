@@ -135,7 +135,8 @@ fn format_prompt_start(started: &PromptStarted) -> String {
     format!("prompt {}{mode}{}{capped}", started.prompt, granted.unwrap_or_default())
 }
 
-/// Formats a call with its arguments on one line: `rye_file_system_read {"path":"guest.txt"}`.
+/// Formats a call with its arguments on one line of at most `limit` characters:
+/// `rye_file_system_read {"path":"guest.txt"}`.
 pub fn format_call(call: &ToolCall, limit: usize) -> String {
     let input = call.malformed().map_or_else(|| call.input.to_string(), str::to_owned);
     truncate_line(&format!("{} {input}", call.name), limit)

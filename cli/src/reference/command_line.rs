@@ -138,7 +138,7 @@ fn format_spelling(arg: &Arg) -> String {
     all.replace('|', "\\|")
 }
 
-/// Returns every exit code with its variant, in order.
+/// Returns every exit code with its variant of `Exit`, in ascending order.
 fn exit_codes() -> Vec<(u8, Exit)> {
     let all = (0..=u8::MAX).map(|code| (code, Exit::from_code(code.into())));
     all.filter(|(code, exit)| ExitCode::from(*exit) == ExitCode::from(*code)).collect()

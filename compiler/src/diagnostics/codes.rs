@@ -44,7 +44,7 @@ codes! {
     "compiler" "template": "arguments" "hidden" "ignored-arguments" "import" "placeholder" "shell";
 }
 
-/// Returns the page of a code, with or without the prefix `rye::`.
+/// Returns the page of a diagnostic code, which may have the prefix `rye::`; `None` if there is no such code.
 pub fn explain_page(code: &str) -> Option<&'static str> {
     let code = code.strip_prefix("rye::").unwrap_or(code);
     ALL.iter().find(|c| c.code == code).map(|c| c.page)

@@ -115,8 +115,9 @@ pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
     help_for(place, key).map(str::to_owned)
 }
 
-/// Returns the help for an unknown element in `<inputs>` or `<outputs>`. Its tag may be the name of an input or output,
-/// as in older files (`<success>…</success>`). `None` if the parent `of` is another element.
+/// Returns the help for an unknown element in `<inputs>` or `<outputs>`: the correct form of the element. Older files
+/// use the name of an input or output as the tag (`<success>…</success>`). `None` if the parent `of` is another
+/// element.
 pub(super) fn help_for_named_field(what: &str, key: &str, of: &str) -> Option<String> {
     const GENERAL: [&str; 11] = [
         "parameter",
@@ -148,7 +149,8 @@ pub(crate) fn help_for_tool_word(is_kind: bool, word: &str) -> Option<&'static s
     help_for(if is_kind { P::ToolKind } else { P::ToolKey }, word)
 }
 
-/// Returns the help for an unknown action: the first action in `allowed` that matches the meaning of the unknown word.
+/// Returns the help for an unknown action: the first action in `allowed` with a similar meaning, or the reason why no
+/// action has this meaning, such as `allow`. `None` if the word is not known or no allowed action is similar.
 pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String> {
     const MEANINGS: [(&str, &[&str]); 10] = [
         (

@@ -43,7 +43,7 @@ pub struct Directive {
     pub nudge: Option<Spanned<NudgePolicy>>,
     pub inputs: IndexMap<String, FieldDecl>,
     pub outputs: IndexMap<String, FieldDecl>,
-    /// The body, with the text of a `<process>` before it.
+    /// The body. If the metadata has a `<process>` element, the body starts with the text of this element.
     pub body: Spanned<String>,
     pub body_sizes: TextSizes,
     /// [`Directive::body`], split into text and `{input:…}` placeholders.

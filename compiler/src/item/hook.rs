@@ -28,10 +28,10 @@ pub struct HookDecl {
     pub position: Position,
     pub wrap: bool,
     pub enabled: bool,
-    /// The condition as written (mapping form or one-line text), which the plan contains; `None` if the hook has no
-    /// condition.
+    /// The condition as the file writes it, a mapping or a one-line text. The plan stores this form. `None` if the hook
+    /// has no condition.
     pub condition_source: Option<Value>,
-    /// The condition as written; `None` means that the hook always fires.
+    /// The parsed condition; `None` if the hook has no condition and so always fires.
     pub condition: Option<Spanned<Expr>>,
     /// The compiled condition; `None` if the hook has no condition.
     pub compiled: Option<Condition>,

@@ -14,7 +14,7 @@ pub use fill::{FilledTemplate, MAX_FILLED_BYTES, fill};
 
 /// Texts that look like a placeholder and are sent as they are.
 const MISSPELT_PLACEHOLDERS: &[&str] = &["$0", "$ARGUMENT", "$ARGS", "$Arguments", "$arguments"];
-/// Number of arguments with which a template is filled on trial, to find the arguments that its placeholders use.
+/// Number of test arguments with which a template is filled, to find out which arguments its placeholders use.
 const MAX_HINTED_ARGUMENTS: usize = 20;
 /// The built-in commands of all front ends. A declared command cannot have one of these names.
 pub const BUILT_IN_COMMANDS: [&str; 30] = [

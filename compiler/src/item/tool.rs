@@ -123,7 +123,8 @@ const SHELL_OPERATORS: [&str; 10] = ["|", "||", "&&", "&", ">", ">>", "<", "2>",
 /// Programs that use some of [`SHELL_OPERATORS`] as ordinary arguments. Commands of these programs are not checked.
 const OPERATOR_READERS: [&str; 4] = ["[", "awk", "expr", "test"];
 
-/// Returns the error for an argument of a command that only a shell would read as an operator or a variable.
+/// Returns the error for the first argument of a command that only a shell would read as an operator, a variable or the
+/// home folder; `None` if there is no such argument.
 fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("command"))?;
     let mut arguments = tree.metadata.get("command")?.items().iter();

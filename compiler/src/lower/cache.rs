@@ -357,7 +357,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         built
     }
 
-    /// Rebuilds invalidated palettes that are still in use, and adds each palette that changed to `changes`.
+    /// Builds the palettes again that `changes` affects and that are still in use, and drops the affected palettes that
+    /// are not. If a new palette differs, adds it to `changes`, so that the results computed from it are invalidated.
     pub fn revalidate_palettes(&self, changes: &mut Invalidation, is_in_use: impl Fn(&Dependency) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.affects(&built.reads));

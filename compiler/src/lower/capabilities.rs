@@ -34,7 +34,7 @@ pub fn initial_capabilities(composed: &Composed, parent: Option<&Capabilities>) 
     }
 }
 
-/// Returns the capabilities like [`initial_capabilities`] and records the origin of each grant.
+/// Returns the same capabilities as [`initial_capabilities`], and adds the origin of each grant to `origins`.
 pub fn lower(
     composed: &Composed,
     parent: Option<&Capabilities>,

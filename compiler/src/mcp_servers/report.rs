@@ -53,7 +53,7 @@ pub fn report_drift(items: &Items<'_>, drifted: &[(ItemId, ServerDrift)], found:
     }
 }
 
-/// Returns the span of the line that names the server in a tool file; the start of the file if there is none.
+/// Returns the span of the line of a tool file that names the server; the start of the file if no line does.
 fn tool_span(items: &Items<'_>, source: rye_grammar::SourceId) -> Span {
     let sources = items.sources();
     let text = sources.get(source).map(|source| source.text.to_string()).unwrap_or_default();

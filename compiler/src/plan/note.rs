@@ -68,7 +68,7 @@ impl Note {
         }
     }
 
-    /// Returns the id of the item or hook.
+    /// Returns the id of the item or hook that the note is about.
     pub fn id(&self) -> &str {
         match self {
             Self::Suppressed { id, .. }

@@ -50,7 +50,8 @@ pub fn explain_missing_grants(world: &dyn World, compilation: &Compilation, name
     actions.map(|action| explain_missing(&items, compilation, &action)).collect()
 }
 
-/// Returns the actions that a name stands for: running a tool or a directive, reading knowledge.
+/// Returns the actions that a name stands for. A capability stands for its own action. An id stands for running the
+/// tool and the directive and for reading the knowledge with this id, as far as they exist.
 fn actions_of(items: &Items<'_>, name: &str) -> Vec<Action> {
     if let Some(action) = Action::parse(name) {
         return vec![action];

@@ -155,8 +155,8 @@ impl Plan {
         self.palette.iter().any(is_execute) && grants.iter().any(|grant| may_run_tools(&grant.pattern))
     }
 
-    /// Returns the smallest upper bound on the turns that the limits `turns`, `tokens` and `spend` set. A limit that a
-    /// hook may raise sets no bound; `None` if none of the limits does.
+    /// Returns the smallest upper bound on the turns that one of the limits `turns`, `tokens` and `spend` sets; `None`
+    /// if none of the limits sets a bound. A limit that a hook may raise sets no bound.
     fn bound_turns_above(&self) -> Option<TurnBound> {
         let spend = self.most_paid_turns().map(|turns| TurnBound::new(turns, LimitName::Spend));
         let bounds = [

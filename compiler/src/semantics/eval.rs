@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::value::parse_json;
 
-/// The reason why a request has no answer.
+/// The reason why a request to the evaluator fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EvalError {
     pub code: &'static str,

@@ -340,7 +340,8 @@ impl Ledger {
         }
     }
 
-    /// Returns an account that can still issue attempts and reserve money; refuses a draining or released account.
+    /// Returns the account of a thread if the account can issue attempts and reserve money. Refuses a suspended,
+    /// draining or released account.
     fn open_account(&self, thread: &str) -> Result<&Account, Refusal> {
         let account = self.live_account(thread)?;
         match account.status() {

@@ -11,7 +11,7 @@ pub(super) fn undeclared_variable(name: &str, parameters: &[&str]) -> String {
     }
 }
 
-/// Returns the help for a value of the wrong type; `None` if the message says enough.
+/// Returns the help for a value of the wrong type; `None` if the message needs no help.
 pub(super) fn wrong_type(key: &str, wanted: &str, node: &Node) -> Option<String> {
     if !wanted.contains("string") {
         return None;

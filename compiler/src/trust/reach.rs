@@ -29,8 +29,8 @@ const REAUTHORIZED_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute
 /// The kinds of items that a grant can name and that the user space can hold.
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
 
-/// Returns the requirement for the grants of a thread of this plan; `None` if no project file is in its extends chain,
-/// or if an untrusted project may use all of the grants.
+/// Returns the trust requirement for the grants of a thread of this plan; `None` if the plan's extends chain contains
+/// no project file, or if an untrusted project may use all of the grants.
 pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     if links.is_empty() {
@@ -263,7 +263,7 @@ pub(crate) fn inherited_permissions(plan: &Plan) -> Option<TrustRequirement> {
     })
 }
 
-/// Lists the scripts that simulate the models of a plan.
+/// Returns the trust requirements of the scripts that simulate the models of a plan.
 pub(crate) fn of_scripts(plan: &Plan) -> Vec<TrustRequirement> {
     let models = std::iter::once(&plan.model).chain(plan.model.fallback.as_deref());
     let mut found: Vec<TrustRequirement> = Vec::new();

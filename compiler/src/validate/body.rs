@@ -12,7 +12,8 @@ use crate::hook::HookAction;
 use crate::item::{Directive, HookDecl, Items};
 use crate::world::Space;
 
-/// Directives with an empty prompt on every route, and the directives that others extend.
+/// The directives with an empty body, and the directives that others extend. The check reports a directive that gives
+/// the model no text on any route and that no directive extends.
 #[derive(Default)]
 pub struct EmptyDirectives {
     /// For each directive, its span, and a flag that is true if the directive was empty on every route seen so far.

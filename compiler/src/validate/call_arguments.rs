@@ -58,7 +58,7 @@ impl CallArguments {
         }
     }
 
-    /// Returns the first argument that has one of these names, if there is one.
+    /// Returns the first argument that has one of these names; `None` if no argument has one of them.
     pub fn named(&self, names: &[&str]) -> Option<&CallArgument> {
         self.list.iter().find(|argument| names.contains(&argument.name.as_str()))
     }

@@ -35,7 +35,8 @@ pub enum BoundCause {
     Retries,
     /// The fact counts tokens of one context window, whose size the provider file of the model states.
     Windows,
-    /// The fact counts tokens of the thread, and the check assumes that no turn uses several times the token limit.
+    /// The fact counts tokens of the thread. A thread can exceed its token limit in its last turn, but is assumed not
+    /// to use several times the limit.
     Overshoot,
 }
 

@@ -52,7 +52,7 @@ struct RouteUse {
 }
 
 impl RouteUse {
-    /// Returns true if the hook may route a directive of another space.
+    /// Returns true if the hook may set the route of a directive outside of the project.
     fn may_route_others(&self, items: &Items<'_>) -> bool {
         let directives = items.list(ItemKind::Directive);
         !implies(&self.hook, &self.by)
@@ -165,9 +165,10 @@ impl HookUses {
         }
     }
 
-    /// Records a directive that could not be composed. Every hook of a directive in its extends chain counts as firing.
-    /// A hook of a hook file counts as firing if its condition is not false for the id of the directive. If a directive
-    /// of the chain cannot be read, the record becomes incomplete, because that directive may have any hooks.
+    /// Records a directive that could not be composed. Every hook that may apply to the directive counts as firing, so
+    /// that no hook is reported by mistake: each hook of the extends chain, and each hook of a hook file whose
+    /// condition is not false for the directive's id. If a directive of the chain cannot be read, `incomplete` is set,
+    /// because the hooks of that directive are unknown.
     pub fn add_uncomposed(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {

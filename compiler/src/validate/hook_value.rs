@@ -18,7 +18,8 @@ use crate::world::ItemKind;
 
 use super::model::ModelIds;
 
-/// Checks the values that a hook's condition compares with `call.item_id`, `call.name`, `directive` and `model`.
+/// Reports the texts that a hook's condition compares with certain facts, such as `call.name`, `directive` and `model`,
+/// and that these facts can never have. Also reports patterns in a wrong form.
 pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let mut compared = Vec::new();

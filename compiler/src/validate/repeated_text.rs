@@ -62,9 +62,8 @@ struct TextParagraphs {
 }
 
 /// A cache of the paragraphs of each text, and of the repetitions in each list of texts (`ParagraphIndex`). Most
-/// directives share the knowledge of their bases. With the cache, the work grows with the size of the texts, not with
-/// the number of directives. If no paragraph of a directive's texts occurs twice in the project, the directive needs no
-/// index.
+/// directives share the knowledge of the directives that they extend. With the cache, the work grows with the size of
+/// the texts, not with the number of directives.
 #[derive(Default)]
 pub struct ParagraphCache {
     texts: RefCell<HashMap<SourceId, Rc<TextParagraphs>>>,

@@ -141,8 +141,9 @@ impl Merge for Spawns {
     }
 }
 
-/// Checks only the permissions of the spawns in `several`, which need not hold every directive of the project. The
-/// elements of `several` hold different directives, in the order of the ids.
+/// Checks the permissions of the spawns in `several`, but not their other properties. Unlike for `check`, `several`
+/// may lack directives of the project. Each directive is in one element only, and the directives are in the order of
+/// their ids.
 pub fn check_permissions(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     let leaves = graph::leaf_routes(several, |id| routes_in_other_spaces(items, id));
     proof::check(&SpawnGraph::new(several, &leaves), found);

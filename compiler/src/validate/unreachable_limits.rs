@@ -17,7 +17,7 @@ use crate::world::ItemKind;
 /// and a fallback can double them again.
 const ATTEMPTS_PER_RETRY: u64 = 4;
 
-/// Minimum number of retries to assume, even if the settings name fewer: the number in the built-in table.
+/// Number of retries that the check assumes if the settings allow fewer. The built-in retry table has this number.
 const MIN_RETRIES: u64 = 3;
 
 /// Folder of the tools that start and control threads.

@@ -54,8 +54,8 @@ impl<'b> MapWorld<'b> {
         self
     }
 
-    /// Adds a file to a space: `.ai/directives/hello.md`. A path that is not an item is listed as an unrecognized file,
-    /// as on a disk.
+    /// Adds a file to a space. `path` is relative to the root of the space, such as `.ai/directives/hello.md`. A path
+    /// that is not an item is listed as an unrecognized file, as on a disk.
     #[must_use]
     pub fn with(mut self, space: Space, path: &str, content: impl AsRef<[u8]>) -> Self {
         self.insert(space, path, content);

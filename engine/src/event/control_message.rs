@@ -66,7 +66,7 @@ pub enum ControlMessage {
     },
     /// Sets the title of a chat.
     Name { name: String },
-    /// Sets the mode of the further prompts of a chat. Accepted only from this process.
+    /// Sets the mode of the further prompts of a chat. Accepted only from the process that runs the chat.
     Mode { mode: ChatMode },
     /// Ends the current prompt of a chat: cuts the model call and stops calls.
     Interrupt,

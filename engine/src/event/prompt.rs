@@ -27,7 +27,7 @@ pub struct PromptStarted {
 /// The bounds of a prompt that its message sets. These bounds only narrow the bounds of the session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PromptBounds {
-    /// The highest cost of the prompt, children included, in nano-dollars.
+    /// The highest cost of the prompt, children included, in nano-dollars; `None` if the message sets no such bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spend: Option<u64>,
     /// Capability patterns: the prompt may use a capability of the session only if one of the patterns matches it.

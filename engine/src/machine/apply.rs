@@ -389,7 +389,7 @@ fn begin(state: &mut ThreadState, index: usize, group_end: usize, phase: CallPha
     }
 }
 
-/// Makes a group the current group when the first event of the group is applied.
+/// Makes a group of tool calls the current group when the group's first event is applied.
 fn enter_group(state: &mut ThreadState, index: usize, group_end: usize) {
     let calls = &mut state.calls;
     if index >= calls.end {

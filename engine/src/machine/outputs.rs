@@ -84,7 +84,7 @@ pub(super) fn reminder(missing: &[String]) -> String {
     )
 }
 
-/// Returns the declared outputs that were given, in declaration order.
+/// Returns the given values of the declared outputs, in declaration order. An output that is null counts as missing.
 fn accepted(declared: &IndexMap<String, InterfaceField>, given: &Map<String, Value>) -> Map<String, Value> {
     declared
         .keys()

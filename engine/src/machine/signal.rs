@@ -112,7 +112,7 @@ pub struct CallAnswer {
     pub content: String,
     pub is_error: bool,
     pub details: Value,
-    /// Bytes of the whole answer, before the guard.
+    /// Size of the whole answer in bytes, before the guard shortened it.
     pub bytes: u64,
     /// The id of the object that holds the whole answer, if the guard shortened the answer.
     pub object: Option<String>,

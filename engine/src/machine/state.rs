@@ -91,7 +91,7 @@ pub struct ThreadState {
     pub stop_reason: Option<StopReason>,
     /// Number of consecutive requests to continue a cut reply or to repeat a reply without text.
     pub continued_replies: u32,
-    /// The valid outputs of the last incomplete return.
+    /// The valid outputs of the last call of `rye_directive_return` that lacked a required output; `None` before one.
     pub partial_outputs: Option<Map<String, Value>>,
     /// True if the provider refused the last request because its prompt is too long.
     pub is_prompt_too_long: bool,
@@ -127,8 +127,8 @@ pub struct OwnedTime {
     pub since: i64,
     /// The time of the last event, in milliseconds since 1970.
     pub now: i64,
-    /// The start of the current wait for an approval, if the thread waits for one. The wait does not count as owned
-    /// time.
+    /// The start of the current wait for an approval, in milliseconds since 1970; `None` if the thread does not wait
+    /// for an approval. The wait does not count as owned time.
     pub paused: Option<i64>,
     /// Milliseconds that the thread, or children that it awaited, have waited for approvals.
     pub approval_wait_ms: i64,

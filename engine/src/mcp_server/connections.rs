@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
-/// The use of a connection: it answers a request, waits for one, or is evicted.
+/// The state of a connection: waiting for a request, answering a request, or evicted.
 #[derive(Debug)]
 pub(super) struct ConnectionUse(Mutex<Waiting>);
 

@@ -32,7 +32,7 @@ use super::{ClientSide, MAX_MESSAGE_BYTES};
 
 /// The path that clients connect to.
 pub const MCP_PATH: &str = "/mcp";
-/// The names of this machine, as in URLs.
+/// The host names of this machine, in the form in which URLs contain them.
 const OWN_HOSTS: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 /// Maximum number of concurrent connections.
 const MAX_CONNECTIONS: usize = 64;
@@ -62,10 +62,10 @@ impl fmt::Debug for AccessToken {
 }
 
 impl AccessToken {
-    /// Generates a token.
+    /// Generates a random token.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// Fails if the system returns no random bytes.
     pub fn generate() -> Result<Self, String> {
         let mut bytes = [0_u8; TOKEN_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| format!("cannot get random bytes from the system: {error}"))?;

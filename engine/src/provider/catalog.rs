@@ -34,7 +34,7 @@ pub struct ProviderDefinition {
     /// For `openai-responses`: `false` if the models do not reason and so refuse the option.
     #[serde(default = "default_true")]
     pub encrypted_reasoning: bool,
-    /// For `scripted`: the path of the script, relative to the project root.
+    /// For the wire format `scripted`: the path of the script, relative to the project root.
     #[serde(default)]
     pub script: Option<String>,
     #[serde(default)]

@@ -55,7 +55,7 @@ impl Provider for OpenaiChat {
     }
 }
 
-/// Returns the body of a request; depends on its arguments alone.
+/// Returns the body of a request. Equal arguments give equal bytes.
 pub fn encode(request: &Request, max_tokens_field: MaxTokensField) -> Vec<u8> {
     let mut body = Map::new();
     body.insert("model".to_owned(), request.model.as_str().into());

@@ -65,7 +65,8 @@ impl ApiKey {
         self.mask_exact(&mut event.data);
     }
 
-    /// Masks the key in a complete reply: each of several events may have contained only a part of the key.
+    /// Masks the key in a complete reply. Masking each event is not enough, because the key may be split over several
+    /// events.
     pub fn mask_reply(&self, reply: &mut Reply) {
         for block in &mut reply.content {
             match block {

@@ -177,7 +177,8 @@ pub(super) struct PromptCounts {
     pub output: u64,
     /// The part of `output` that the model used for reasoning.
     pub reasoning: u64,
-    /// All tokens of the call. Some servers count tokens here that they count nowhere else, such as reasoning.
+    /// All tokens of the call; `None` if the server does not report this count. Some servers count tokens here that
+    /// they count nowhere else, such as reasoning.
     pub total: Option<u64>,
 }
 
@@ -209,7 +210,7 @@ pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
     data.is_empty() || data == "[DONE]" || event.name == "ping"
 }
 
-/// The kinds of events and content that a decoder does not know.
+/// Names of the kinds of events and content, and of the fields, that a decoder does not read.
 #[derive(Debug, Default)]
 pub(super) struct UnreadKinds(Vec<String>);
 

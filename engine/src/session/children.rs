@@ -47,7 +47,7 @@ pub(super) struct ChildRequest {
     pub call: Option<(ToolCall, String)>,
 }
 
-/// Bounds on the money and the duration of new children.
+/// The money, the duration and the grants that bound new children.
 pub(super) struct ChildFunding {
     /// Pending settlements of the parent, which are booked first, so that the money is not reserved twice.
     pub unsettled: Vec<Settled>,

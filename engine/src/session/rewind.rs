@@ -181,8 +181,8 @@ fn state_of(
     if is_kept { RewindState::Restorable } else { RewindState::Unavailable }
 }
 
-/// Returns true if the tool with this capability may run a program, whose changes of files are not recorded. This is
-/// assumed of every tool except the built-in tools for files, git and knowledge.
+/// Returns true if a tool may run a program. The changes that a program makes to files are not recorded. Every tool
+/// counts as running programs, except the built-in tools for files, git and knowledge.
 fn runs_programs(capability: &str) -> bool {
     capability.strip_prefix("rye.execute.tool.").is_some_and(|tool| {
         !tool.starts_with("rye.file-system.") && !tool.starts_with("rye.git.") && !tool.starts_with("rye.knowledge.")

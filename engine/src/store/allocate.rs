@@ -89,7 +89,8 @@ impl ThreadIds {
         Ok(ids)
     }
 
-    /// Releases an id under which nothing was written, because another process spawned the same child first.
+    /// Releases an id that is not needed, because another process has created the same child first. Removes the folder
+    /// of the thread, which must be empty.
     pub fn release(&self, id: &ThreadId) -> Result<(), StoreError> {
         let folder = layout::thread_folder(id);
         self.disk.remove_dir(&folder).map_err(StoreError::io("remove", &folder))

@@ -226,7 +226,7 @@ impl Registry {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Returns the state of the owner of this row's thread.
+    /// Returns the liveness of the thread in `row`: ended, owned by a living process, or orphaned.
     pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, StoreError> {
         if row.status.has_ended() {
             return Ok(Liveness::Over);

@@ -82,7 +82,7 @@ fn collect_texts(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Returns the part of a long line around an offset.
+/// Returns the part of a long line around the byte offset `at`, with `…` in place of the omitted text.
 fn excerpt(line: &str, at: usize) -> String {
     let before = line.get(..at).map_or(0, |head| head.chars().count());
     let skip = before.saturating_sub(MAX_MATCH_CHARS / 4);

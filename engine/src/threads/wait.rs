@@ -29,7 +29,8 @@ const MIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Threads {
-    /// Waits until a thread and all its continuations have ended.
+    /// Waits until a thread and all its continuations have ended, but not longer than `until`. Returns at once if the
+    /// thread is unknown, and early if the thread is orphaned.
     pub async fn wait(self: &Arc<Self>, thread: &ThreadId, until: Instant) -> Result<WaitOutcome, DriveError> {
         let mut pause = MIN_POLL_INTERVAL;
         loop {

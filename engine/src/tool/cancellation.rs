@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// Grace period of a running call after its thread was canceled, in which a short call can finish.
+/// Time that a running call has to finish after its thread was cancelled.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// The receiver of a thread's cancellation, held by a running call.

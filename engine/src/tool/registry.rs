@@ -47,7 +47,7 @@ pub struct ToolFile {
     pub text: Arc<str>,
     /// Root of the project in which the tool is called.
     pub project: PathBuf,
-    /// The configured server, for a tool of an MCP server.
+    /// The settings of the tool's MCP server; `None` for a tool of another kind, or if the server is not configured.
     #[cfg(feature = "mcp")]
     pub server: Option<super::mcp::McpServer>,
 }

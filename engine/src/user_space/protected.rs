@@ -38,7 +38,8 @@ enum Watched {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PathVersion {
     identity: Identity,
-    /// Time of the last change, in seconds and nanoseconds; `None` if only the identity of the path is watched.
+    /// Time of the last change, in seconds and nanoseconds since 1970; `None` for `Watched::Identity`, where only the
+    /// identity is compared.
     changed: Option<(i64, i64)>,
 }
 

@@ -10,8 +10,8 @@ use super::ToolLanguage;
 
 /// Reads the syntax tree of a script. Never runs it and never fails: on errors it returns fewer constants.
 pub trait ScriptReader {
-    /// Returns every assignment of a name at the top level, in order, and the names that other files can call. Offsets
-    /// are into `text`.
+    /// Returns the declarations at the top level of the script: every assignment of a name, in order, and the names
+    /// that other files can call. Spans are offsets into `text`.
     fn read(&self, source: SourceId, text: &str, language: ToolLanguage) -> Parsed<Script>;
 }
 

@@ -200,7 +200,7 @@ impl<'t> TreeBuilder<'t> {
         self.errors.push(error.with_lost_content());
     }
 
-    /// Reports an unclosed CDATA section. Returns the offset of the next end tag, where parsing restarts, or `None`.
+    /// Reports an unclosed CDATA section. Returns the offset of the next end tag, where parsing restarts, if any.
     fn unclosed_cdata(&mut self, start: usize, line: usize) -> Option<usize> {
         let from = start + "<![CDATA[".len();
         let message = "this CDATA section is never closed";

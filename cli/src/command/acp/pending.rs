@@ -22,7 +22,7 @@ pub enum PromptOutcome {
 /// messages is tracked.
 #[derive(Debug)]
 pub struct PendingPrompts<R> {
-    /// The id of each prompt's message, with the responder.
+    /// The prompts that have no response yet: the id of each prompt's message, and the responder of the request.
     prompts: Vec<(String, R)>,
     /// Accepted messages that the model has not read, oldest first.
     queued: VecDeque<(String, Delivery)>,

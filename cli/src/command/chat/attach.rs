@@ -87,8 +87,8 @@ fn read_lines() -> Receiver<String> {
     lines
 }
 
-/// Sends a line to the session, whose intake handles it as a text that its own user types. Returns false if the line
-/// leaves the session.
+/// Sends a line to the session of another process, which handles the line like the text that its own user types.
+/// Returns false if the line is a command to leave the session.
 fn send_line(line: &str, thread: &ThreadId, reader: &ThreadReader, report: &Printer) -> Result<bool, CommandError> {
     if line.trim().is_empty() {
         return Ok(true);

@@ -53,7 +53,7 @@ fn split_amount(typed: &str) -> Option<(Nanos, &str)> {
 /// Reads an amount of dollars from a field of a request.
 ///
 /// # Errors
-/// Returns the accepted form if the value is no number, not above 0 or too large.
+/// Returns a message that states the accepted values, if the value is not a number, not above 0 or too large.
 pub fn read_dollars(field: &str, value: &Value) -> Result<Nanos, String> {
     let amount = Nanos::from_json(value).ok().filter(|amount| *amount > Nanos::ZERO);
     amount.ok_or_else(|| {

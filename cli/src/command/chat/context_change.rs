@@ -80,7 +80,8 @@ impl RequestHandler {
     }
 }
 
-/// Lists the hooks that name a part, and the layers whose text contains its name.
+/// Describes the places of a plan that refer to a part of the context, such as a skill or knowledge: live hooks whose
+/// action names the part, and layers whose text contains the name of the part.
 fn references(plan: &Plan, part: &str) -> Vec<String> {
     let name = part.strip_prefix("context/").or_else(|| part.strip_prefix("skill/")).unwrap_or(part);
     let hooks = plan.hooks.iter().filter(|hook| hook.is_live() && hook.id != part);

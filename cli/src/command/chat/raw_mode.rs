@@ -83,7 +83,8 @@ impl ContinueSignals {
     }
 }
 
-/// The keys of the terminal, shared by consecutive sessions.
+/// The reader of the keys that the user presses. The next session of a chat uses the same reader, so that no key is
+/// lost between two sessions.
 #[derive(Debug, Default)]
 pub struct KeyReader(OnceLock<KeyChannel>);
 

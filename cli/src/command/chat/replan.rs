@@ -266,7 +266,7 @@ fn in_mode(compilation: &Compilation, mode: ChatMode) -> Compilation {
     changed
 }
 
-/// Compares two plans of a session.
+/// Describes the differences between two plans of a session, and states whether the new plan may do or spend more.
 fn describe_changes(before: &Plan, after: &Plan) -> PlanChanges {
     let mut found = PlanChanges::default();
     let mut widen = |text: String| {

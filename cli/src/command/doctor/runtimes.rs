@@ -12,7 +12,7 @@ use crate::runtime;
 
 /// Time for a runtime to start. A slow machine needs seconds for the first start of Node.js.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Maximum characters of the output of a failed probe.
+/// Maximum number of characters that are printed of the output of a failed probe.
 const MAX_SHOWN_CHARS: usize = 200;
 
 /// A runtime, and arguments with which it prints one line.

@@ -82,7 +82,7 @@ pub fn print(
     Ok(Exit::Success)
 }
 
-/// Returns the line above the plan of a route.
+/// Returns the line to print above the plan of a route: the condition of the route, and the extends parent.
 fn heading(when: &[String], plan: &rye_compiler::plan::Plan) -> String {
     let parent = plan.chain.iter().rev().nth(1).map(|link| format!(", extends {}", link.id)).unwrap_or_default();
     format!("When {}{parent}:", describe_when(when))

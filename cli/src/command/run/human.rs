@@ -54,7 +54,7 @@ pub struct HumanRenderer {
     main: Option<ThreadId>,
     /// Text of the current attempt that was printed.
     streamed: PrintedText,
-    /// Text of the last reply, if it has been printed.
+    /// Text of the last reply, if the reply has been printed; otherwise `None`.
     printed_result: Option<SharedText>,
     out: Stdout,
     /// Buffered lines for stderr.

@@ -120,7 +120,8 @@ pub struct RunOptions<'a> {
     /// Policy for calls that need approval when there is no terminal; `None` for the policy of the resumed thread, else
     /// of the settings.
     pub unattended: Option<HeadlessPolicy>,
-    /// The policy if neither the command nor the resumed thread names one.
+    /// The headless policy if neither the command nor the resumed thread names one; `None` for the policy of the
+    /// settings.
     pub unattended_default: Option<HeadlessPolicy>,
     /// A capability that the user has approved for the rest of a thread; `None` if there is none.
     pub given: Option<&'a ThreadGrant>,

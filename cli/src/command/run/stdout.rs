@@ -14,7 +14,7 @@ pub struct Stdout {
     open_line: bool,
     /// The first write error. Later output is discarded, and the run continues.
     write_error: Option<io::Error>,
-    /// The output, if the terminal of a chat renders it.
+    /// The output so far, if the terminal of a chat renders it; `None` if output is written to stdout.
     captured: Option<Vec<CapturedOutput>>,
 }
 

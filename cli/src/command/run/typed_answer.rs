@@ -19,9 +19,9 @@ pub enum TypedAnswer {
 }
 
 impl TypedAnswer {
-    /// Parses an answer; an empty line means no. Returns `None` for any other text. `has_scopes` is true for calls and
-    /// false for limits: only then are the answers for the whole thread and for the project accepted. `has_shape` is
-    /// true for calls of simple commands: only then is the answer for similar commands accepted.
+    /// Parses an answer; an empty line means no. Returns `None` for a text that is no accepted answer. The answers for
+    /// the whole thread and for the project are accepted only if `has_scopes` is true: for calls, but not for limits.
+    /// The answers for similar commands are accepted only if `has_shape` is true: for calls of simple commands.
     pub fn parse(line: &str, (has_scopes, has_shape): (bool, bool)) -> Option<Self> {
         // An upper-case letter is a wider scope.
         if line.trim() == "C" {

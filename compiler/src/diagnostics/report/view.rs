@@ -96,7 +96,8 @@ impl SourceView {
         text.rmatch_indices('\n').nth(above).map_or(0, |(at, _)| at + 1)
     }
 
-    /// Returns the end of the line `below` lines after the line of `offset`.
+    /// Returns the byte offset of the end of a line, after its line break: the line that is `below` lines after the
+    /// line of `offset`, or the last line of the text.
     fn line_end(&self, offset: usize, below: usize) -> usize {
         let text = self.text.get(offset..).unwrap_or("");
         text.match_indices('\n').nth(below).map_or(self.text.len(), |(at, _)| offset + at + 1)

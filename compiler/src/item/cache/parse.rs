@@ -72,7 +72,7 @@ fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind:
     Some(ItemError::FrontMatter { mark, kind, because, help, span: Span::new(file.source, at, at + mark.len()) })
 }
 
-/// The lists of a hook file.
+/// The keys of a hook file that hold lists of hooks.
 pub(crate) const HOOK_LISTS: [&str; 4] = ["hooks", "builtin_hooks", "context_hooks", "infra_hooks"];
 
 pub(super) fn read_hook_file(node: &Node, space: Space, files: &mut HookFiles, found: &mut Diagnostics) {

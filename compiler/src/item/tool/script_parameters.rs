@@ -48,7 +48,7 @@ struct DeclaredParameters<'t> {
 
 impl<'t> DeclaredParameters<'t> {
     fn of(tree: &'t ToolTree) -> Self {
-        /// Keys of a schema that allow no parameters besides those in `properties`.
+        /// Keys of a schema that add no parameters to those in `properties`. With any other key, the schema is open.
         const CLOSED_KEYS: [&str; 8] =
             ["type", "properties", "required", "description", "title", "examples", "$schema", "$comment"];
         let parameters = tree.metadata.get("parameters");

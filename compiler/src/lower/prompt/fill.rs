@@ -91,8 +91,8 @@ pub fn verbatim_layer(knowledge: &Knowledge, tag: Option<&str>) -> FilledLayer {
     FilledLayer { segments: enclose(tag, knowledge.file.id.as_str(), ItemKind::Knowledge, inside), escaped }
 }
 
-/// Returns the layer of knowledge that a hook fetches. A placeholder whose root is a fact of the hook point is filled;
-/// any other `${…}` stays as text.
+/// Returns the layer of knowledge that a hook fetches. A placeholder that reads a fact of the hook point is filled with
+/// the value, or is left to the run if only the run knows the value. Any other `${…}` stays as text.
 pub fn lower_knowledge(
     frame: &PlanTimeFacts<'_>,
     point: HookPoint,

@@ -59,9 +59,8 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     changes
 }
 
-/// Compares, on each side, the settings of MCP servers with the tool files of these servers. If they differ, a run
-/// refuses every call of the tools. Reports each server whose calls are refused on only one side, or for another reason
-/// than before.
+/// Reports the MCP servers whose tool calls a run refuses in only one of the two versions of the project, or for
+/// different reasons. A run refuses the calls of a tool if the settings of its server do not match the tool file.
 fn compare_servers<'t>(trees: &DiffSides<'_>, tools: impl Iterator<Item = &'t ItemId>) -> Vec<PlanChange> {
     let is_of_server = |items: &Items<'_>, id: &ItemId| {
         items.tool(id).is_some_and(|tool| matches!(tool.spec.kind, ToolKind::Mcp { .. }))

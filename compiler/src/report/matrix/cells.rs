@@ -242,7 +242,7 @@ impl Partition {
         matches!(self.cells.get(cell), Some((ValueSet::Point(_) | ValueSet::Absent, _)))
     }
 
-    /// Returns the cell of a value; `None` if the input cannot have the value.
+    /// Returns the index of the cell that contains a value; `None` if the input cannot have the value.
     pub fn cell_of(&self, value: &Value) -> Option<usize> {
         let is_point = |set: &ValueSet| matches!(set, ValueSet::Point(point) if are_equal(point, value));
         if let Some(cell) = self.cells.iter().position(|(set, _)| is_point(set)) {

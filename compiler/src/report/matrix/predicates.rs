@@ -136,8 +136,8 @@ impl SplitInputs<'_> {
         Ok(component)
     }
 
-    /// Returns values to try for an input: one for each cell of the input (`cells.rs`), then values at which the result
-    /// of a predicate can change.
+    /// Returns the values to try for an input: first one value for each cell of the input (`cells.rs`), then values at
+    /// which a predicate of `component` can change its result.
     fn candidates(&self, input: usize, component: &Component) -> Vec<Value> {
         let (Some(partition), Some(field)) = (self.partitions.get(input), self.fields.get(input)) else {
             return Vec::new();

@@ -145,7 +145,8 @@ fn push_missing(known: &mut Vec<Value>, values: impl IntoIterator<Item = Value>)
     }
 }
 
-/// Collects the literals of a node; returns false if the node holds anything else.
+/// Adds the value of a literal, or the values of a list of literals, to `values`. Returns false if the node is or
+/// contains anything but literals.
 fn collect_literals(node: &CompiledNode, values: &mut Vec<Value>) -> bool {
     if let CompiledNode::List(nodes) = node {
         return nodes.iter().all(|n| collect_literals(n, values));

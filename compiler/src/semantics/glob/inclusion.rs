@@ -48,7 +48,7 @@ pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
     }
 }
 
-/// Finds a shortest well-formed capability that every `included` pattern matches and no `excluded` one does.
+/// Finds a shortest well-formed capability that every `included` pattern matches and no `excluded` pattern matches.
 pub fn witness(included: &[&Glob], excluded: &[&Glob]) -> Witness {
     let included = vec![included.iter().map(|g| (*g).clone()).collect()];
     let excluded: Vec<Glob> = excluded.iter().map(|g| (*g).clone()).collect();

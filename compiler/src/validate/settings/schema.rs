@@ -34,7 +34,7 @@ pub enum SettingShape {
     MapOr(&'static str, &'static [SettingField]),
     /// A mapping of any names to values of this shape.
     Names(&'static SettingShape),
-    /// A mapping from names of a closed list to values of this shape.
+    /// A mapping whose keys are names from this list, and whose values have this shape.
     NamedValues(&'static [&'static str], &'static SettingShape),
     List(&'static SettingShape),
     /// A condition over the facts of a failure ([`crate::semantics::classify::FAILURE_FACTS`]).

@@ -48,8 +48,8 @@ pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Ve
 }
 
 impl<'n> SpawnGraph<'n> {
-    /// Builds the graph of the directives in `several`, which spawn others, and in `leaves`, which are spawned and
-    /// spawn none themselves.
+    /// Builds the graph of the directives that spawn others, from `several`, and of the spawned directives that spawn
+    /// no others, from `leaves`.
     pub fn new(several: &[&'n Spawns], leaves: &'n SpawnRoutes) -> Self {
         let mut all: Vec<(&ItemId, &[Rc<SpawnRoute>])> =
             several.iter().flat_map(|s| &s.starting).chain(leaves).map(|(id, links)| (id, links.as_slice())).collect();

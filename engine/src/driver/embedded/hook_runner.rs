@@ -22,7 +22,7 @@ use crate::secrets::mask_value;
 use crate::tool::ToolOutcome;
 use crate::tool::cancellation::CancellationToken;
 
-/// The runner of the hook actions of one point, for one thread.
+/// The runner of the actions of hooks, for one hook point of one thread.
 pub(super) struct EmbeddedHookRunner<'a> {
     thread: &'a EmbeddedDriver,
     /// The values of the thread's store, including writes by earlier hooks of the same hook point.

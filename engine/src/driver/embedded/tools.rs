@@ -206,7 +206,8 @@ impl EmbeddedDriver {
         })
     }
 
-    /// Returns the recorder of file changes: the contents are stored, then the thread writes the event.
+    /// Returns the function that records a file change. The function stores the contents of the file before and after
+    /// the change, and then waits until the thread has written the event of the change.
     fn change_recorder(&self) -> ChangeRecorder {
         let (engine, id) = (Arc::clone(&self.engine), self.id.clone());
         Arc::new(move |change: PendingChange| {

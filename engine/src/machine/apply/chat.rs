@@ -64,7 +64,8 @@ pub(super) fn on_user_input(state: &mut ThreadState, input: &AcceptedInput) {
     }
 }
 
-/// Removes a command from the queue, unless the model gets its answer.
+/// Handles the end of a command. Removes the command's message from the queue, unless the answer of the command is sent
+/// to the model.
 pub(super) fn on_command_ran(state: &mut ThreadState, ran: &CommandRan) {
     state.hook_points += 1;
     if ran.action.delivery().is_none() {

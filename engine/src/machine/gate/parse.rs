@@ -11,11 +11,11 @@ use super::start::{self, THREAD_DIRECTIVE};
 use super::{ChildStart, ParsedCall, is_system_tool};
 use crate::machine::state_store::{self, STATE_TOOL};
 
-/// Parses the arguments of a call of this palette tool.
+/// Parses the arguments `input` of a call of the palette tool `tool`.
 ///
 /// # Errors
 ///
-/// Returns the reason for the model.
+/// Returns the reason why the arguments are invalid, as a text for the model.
 pub(super) fn parse_call(plan: &Plan, tool: &PaletteTool, input: &Value) -> Result<ParsedCall, String> {
     match (tool.primary, &tool.item_id) {
         (_, Some(item_id)) => parse_tool_call(plan, item_id.clone(), input.clone()),

@@ -72,7 +72,7 @@ pub enum ScriptedArguments {
     Raw(String),
 }
 
-/// The serialized form of a call.
+/// A call as a script file writes it: with `input` as a value, or with `arguments` as raw text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallFields {

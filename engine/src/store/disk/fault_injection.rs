@@ -97,7 +97,7 @@ impl SyncSkippingDisk {
         Self { inner, before: Box::new(before) }
     }
 
-    /// Creates a disk that skips a single sync, of a file or a folder, by its number from 0.
+    /// Creates a disk that skips one sync: the sync with the number `left_out`, counted from 0 over files and folders.
     pub fn without_sync(inner: Arc<dyn Disk>, left_out: u64) -> Self {
         let seen = AtomicU64::new(0);
         Self::new(inner, move |step| match step {

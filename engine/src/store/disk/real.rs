@@ -32,7 +32,7 @@ pub struct RealDisk {
 #[derive(Debug, Default)]
 struct OpenFiles {
     files: BTreeMap<PathBuf, OpenFile>,
-    /// The number that the next opened file gets. The open file with the smallest number was opened first.
+    /// The `age` of the next file to be opened: a counter, so that older files have smaller numbers.
     next: u64,
     /// Files whose sync failed when their handle was evicted, so that their next sync fails too.
     failed: BTreeSet<PathBuf>,

@@ -112,7 +112,7 @@ impl SimulatedDisk {
         self.state().reader = Some(Arc::new(callback));
     }
 
-    /// Returns a copy with the same contents, synced or not, without faults and locks.
+    /// Returns a copy of the disk with the same synced and unsynced contents, but without faults and locks.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self { state: Mutex::new(self.state().fork()), counters: DiskCounters::default() }

@@ -61,7 +61,7 @@ pub enum ChangeResult {
 }
 
 impl ChangeResult {
-    /// Returns true if the change was refused, so that the rest of its list is skipped.
+    /// Returns true if the change was refused. The changes after it in the same list are then skipped.
     pub fn is_refused(&self) -> bool {
         match self {
             Self::Done | Self::Child(_) => false,

@@ -125,7 +125,7 @@ pub struct LinePosition {
     pub before: ChainHash,
 }
 
-/// A value that a line can hold.
+/// A value that a transcript line can hold, such as an event.
 pub trait LineBody: Serialize {
     /// Returns true if the value may have a field with a name that a transcript line reserves for its own fields. The
     /// name of such a field is then escaped.

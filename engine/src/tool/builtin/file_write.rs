@@ -33,7 +33,7 @@ pub(super) type DescribeWrite = Box<dyn FnOnce(WriteEffect, &ResolvedPath) -> To
 pub(super) struct PreparedWrite {
     pub place: ResolvedPath,
     pub bytes: Vec<u8>,
-    /// Creates the result from the effect of the write.
+    /// Creates the result of the call after the write, from the effect that the write had.
     pub outcome: DescribeWrite,
 }
 
@@ -67,7 +67,7 @@ impl PendingWrite {
         Ok(Self { project, write, expected, change: PendingChange { event, contents } })
     }
 
-    /// Returns the change for the record of a call.
+    /// Returns the change in the form in which the thread records it for the call `call_id`.
     pub fn change(&self, call_id: &str) -> PendingChange {
         let mut change = self.change.clone();
         call_id.clone_into(&mut change.event.call_id);

@@ -21,7 +21,10 @@ pub struct ItemText {
     pub body: String,
 }
 
-/// Reads an item. Returns a message if the item is invalid.
+/// Reads the texts of an item: those that `rye_fetch` searches, and the one that it returns.
+///
+/// # Errors
+/// Returns a message for the model if the item is invalid, or if items of its kind cannot be fetched.
 pub fn item_text(item: &LocatedFile) -> Result<ItemText, String> {
     let text = std::str::from_utf8(&item.bytes).map_err(|_| format!("`{}` is not UTF-8", item.path))?;
     let extension = item.path.rsplit_once('.').map_or("", |p| p.1);

@@ -54,7 +54,7 @@ impl BoundedOutput {
     }
 }
 
-/// Returns the bytes without an incomplete character at the end.
+/// Returns the bytes without an incomplete UTF-8 character at the end.
 fn whole_end(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
         Err(e) if e.error_len().is_none() => bytes.get(..e.valid_up_to()).unwrap_or(bytes),

@@ -52,7 +52,7 @@ impl ProcessTable {
     ///
     /// # Errors
     ///
-    /// The list is incomplete, because a file of `/proc` cannot be read.
+    /// Fails if a file of `/proc` cannot be read, because the list would be incomplete.
     pub(super) fn descendants(&mut self) -> io::Result<Vec<Pid>> {
         let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
         for (pid, parent) in self.living()? {
@@ -69,9 +69,9 @@ impl ProcessTable {
         Ok(found)
     }
 
-    /// Ends every descendant, including those in other groups and sessions. Stops all of them first, so that none
-    /// starts others while they are killed. Returns when this process has no child, or when every remaining process has
-    /// its `SIGKILL` pending.
+    /// Ends every descendant, including those in other groups and sessions. First stops all descendants, so that none
+    /// of them starts another process meanwhile, and then kills them. Returns when no descendant is left, or when the
+    /// remaining descendants have not ended within `KILL_TIMEOUT` after their `SIGKILL`.
     pub(super) fn end_all(&mut self) {
         let mut stopped = BTreeSet::new();
         for _ in 0..STOP_ROUNDS {

@@ -56,7 +56,7 @@ pub struct SandboxSupport {
 }
 
 impl SandboxSupport {
-    /// Lists the restrictions that the sandbox cannot enforce here.
+    /// Describes the restrictions that the sandbox cannot enforce on this system; empty if it enforces all.
     pub fn missing(self) -> Vec<&'static str> {
         let mut gaps = Vec::new();
         if self.landlock == 0 {

@@ -12,7 +12,8 @@ use crate::present::{DIM, color_style, format_count, format_spend, status_style,
 use crate::report::printable;
 
 impl HumanRenderer {
-    /// Prints the end of a session, whose replies were already printed.
+    /// Prints the end of a chat, without its replies, which were printed before. If `session_cost` is `None`, prints
+    /// the cost in `result`.
     pub(super) fn chat(&mut self, result: &RunResult, session_cost: Option<&PrintedCost>) {
         if result.status != Status::Idle {
             return self.human(&RunResult { result: None, ..result.clone() });

@@ -15,7 +15,7 @@ pub const MAX_ELEMENTS: usize = 3_000;
 pub const BOX_HEIGHT: f64 = 28.0;
 /// Gap between two layers, in pixels.
 const LAYER_GAP: f64 = 46.0;
-/// Gap between two layers that are drawn side by side, with room for the edge labels.
+/// Gap in pixels between two layers that are drawn side by side, with room for the edge labels.
 const LEFT_TO_RIGHT_LAYER_GAP: f64 = 170.0;
 /// Gap between two boxes of a layer, in pixels.
 const BOX_GAP: f64 = 26.0;

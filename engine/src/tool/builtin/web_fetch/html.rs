@@ -102,7 +102,7 @@ struct TextBuilder {
 }
 
 impl TextBuilder {
-    /// Adds text between tags: decodes entities and collapses white space.
+    /// Adds text between tags: decodes entities, and collapses white space outside of `<pre>`.
     fn push(&mut self, text: &str) {
         let text = decode_entities(text);
         if self.pre > 0 {

@@ -480,7 +480,7 @@ pub fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Returns the type of a file that every user can read; `None` for any other file. The mode of a link is ignored.
+/// Returns the type of a file that every user can read; `None` for any other file. A link counts as readable.
 fn public_kind(fd: &OwnedFd) -> Option<FileType> {
     let stat = rustix::fs::fstat(fd).ok()?;
     let kind = FileType::from_raw_mode(stat.st_mode);

@@ -35,8 +35,8 @@ pub struct Leftovers {
 }
 
 impl WritableFolders {
-    /// Opens the folders that the sandbox makes writable with everything in them. The sandbox does so only for a folder
-    /// that contains no protected path yet.
+    /// Opens the folders in which the program may write every path. The sandbox grants a folder as a whole only if the
+    /// folder contains no protected path yet.
     pub fn open(sandbox: &Sandbox) -> std::io::Result<Self> {
         let root = sandbox.project.canonicalize()?;
         let mut folders = Vec::new();

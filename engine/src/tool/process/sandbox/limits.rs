@@ -37,8 +37,8 @@ pub fn apply() -> io::Result<()> {
     Ok(())
 }
 
-/// Drops the capabilities of a program that runs as root, such as tracing, kernel modules, mounts and network
-/// configuration. Keeps the capabilities for files, which the sandbox restricts.
+/// Drops the Linux capabilities of a program that runs as root, such as tracing, kernel modules, mounts and network
+/// configuration. Keeps four capabilities for files, because the sandbox restricts the access to files.
 pub fn drop_privileges() -> io::Result<()> {
     let files = CapabilitySet::CHOWN | CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER | CapabilitySet::FSETID;
     let permitted = capabilities(None)?.permitted & files;
