@@ -165,7 +165,7 @@ impl RunRequestArgs {
     }
 }
 
-/// Parses each text according to its declared type.
+/// Parses the text of each input according to the declared type of the input.
 fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &str>) -> Map<String, Value> {
     written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }

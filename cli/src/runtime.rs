@@ -9,7 +9,8 @@ const MAX_BLOCKING_THREADS: usize = 16;
 
 /// Number of workers of a process that runs several threads.
 pub const WORKERS_FOR_SEVERAL_THREADS: usize = 2;
-/// Number of workers for a thread that spawns no other threads. A second worker would only be woken and sent to sleep.
+/// Number of workers of a process that runs a single thread without children. A second worker would only be woken and
+/// sent to sleep.
 pub const WORKERS_FOR_ONE_THREAD: usize = 1;
 /// Number of worker threads of a server with one client. One is enough: the session mostly waits for the client, and
 /// runs few directives at once.

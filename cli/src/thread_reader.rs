@@ -31,7 +31,8 @@ impl ThreadReader {
         Ok(Self(Threads::open_lenient(project)?))
     }
 
-    /// Returns the last thread of the continuation chain of a thread, with its current state.
+    /// Returns the last continuation of the thread that a reference names, or the thread itself if nothing continues
+    /// it.
     pub fn last_of_chain(&self, reference: &str) -> Result<ListedThread, CommandError> {
         let mut entry = self.find(reference)?;
         let mut seen = BTreeSet::from([entry.row.id.clone()]);

@@ -330,8 +330,8 @@ fn find_cycle(thread: &PossibleThread) -> Option<Vec<String>> {
     Some(cycle)
 }
 
-/// Records each spawn that a source line declares, with the first capability of the child that the parent lacks.
-/// `recorded` holds the spawns of earlier threads.
+/// Adds to `spawns` each spawn of these threads that a source line declares, with the first capability of the child
+/// that the parent lacks. Skips the spawns in `recorded`, and adds the new ones there.
 fn record_spawns(
     items: &Items<'_>,
     threads: &[PossibleThread],

@@ -57,7 +57,7 @@ pub struct Composed {
     pub scope: HookScope,
 }
 
-/// The hooks of hook files that a composition contains.
+/// A selection of the hooks of hook files that a composition contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookScope {
     /// All hooks.

@@ -1,5 +1,5 @@
-//! JSON Schemas of the files that people write. Editors use the schemas. They are derived from the tables that the
-//! check uses. The schemas do not contain names of items and types of facts, which only `rye check` checks.
+//! JSON Schemas of the files that people write, for editors. The schemas are derived from the tables that `rye check`
+//! uses. Names of items and types of facts are not in the schemas: only `rye check` checks them.
 
 use serde_json::{Map, Value, json};
 

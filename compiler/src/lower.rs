@@ -60,7 +60,8 @@ pub struct Lowered {
     pub requested_spend: Option<u64>,
 }
 
-/// Reports a plan whose limits pay for no turn, and a spend limit on a model without a price.
+/// Reports a `spend` or `tokens` limit that does not suffice for the first request, and a `spend` limit on a model
+/// without a price. Also checks the fallback model.
 fn check_costs(
     shared: &LowerContext<'_, '_>,
     composed: &Composed,

@@ -106,8 +106,9 @@ fn seconds<S: serde::Serializer>(value: &Duration, to: S) -> Result<S::Ok, S::Er
 }
 
 impl McpServer {
-    /// Returns the SHA-256 of the transport, lowercase hex. A tool file stores this hash. If the stored hash differs,
-    /// the tool was listed by a server with another configuration.
+    /// Returns the SHA-256 of the transport (command line or URL) in lowercase hex. A tool file stores the hash of the
+    /// server that listed the tool. If the hash of the current server differs, the configuration of the server has
+    /// changed since then.
     pub fn transport_sha256(&self) -> String {
         let text = serde_json::to_string(&self.transport).unwrap_or_default();
         hex(&Sha256::digest(text.as_bytes()))

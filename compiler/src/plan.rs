@@ -167,7 +167,8 @@ pub enum PalettePrimary {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DroppedTool {
     pub item_id: ItemId,
-    /// A token estimate, characters / 4 for every model: `tool_preload.max_tokens` counts in the same way.
+    /// Estimated tokens of the tool's definition: characters / 4 for every model, because `tool_preload.max_tokens`
+    /// limits the sum of these estimates.
     pub tokens: u64,
     pub bytes: u64,
     pub because: String,

@@ -260,7 +260,9 @@ impl<'l> KnownFacts<'l> {
         condition.evaluate(&self.facts)
     }
 
-    /// Evaluates like [`KnownFacts::verdict`], but tries all possible values of the unknown facts.
+    /// Evaluates the condition of a hook like [`KnownFacts::verdict`]. If the verdict is unknown, tries all
+    /// combinations of the values that the unknown facts can have, as far as `fuel` permits. `domain` returns the
+    /// possible values of a fact.
     pub fn verdict_over(
         &mut self,
         hook: &HookDecl,

@@ -14,7 +14,8 @@ pub use crate::tool_spec::builtin::SandboxKind;
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::{ItemKind, Space, World};
 
-/// Built-in tools that only read files of the project. An item with any id may use them.
+/// Built-in tools that only read files of the project. A tool item with any id may declare one of these tools, because
+/// its id then disguises nothing harmful ([`disguises_built_in`]).
 const READ_ONLY_TOOLS: [&str; 4] = ["read", "ls", "glob", "grep"];
 
 /// The sandbox of one tool.

@@ -72,7 +72,8 @@ pub trait Providers: Send + Sync {
         false
     }
 
-    /// Returns true if a client makes the calls in threads of a directive. The replies then cost nothing.
+    /// Returns true if an MCP client makes the calls in threads of a directive, instead of a model. The replies then
+    /// cost nothing.
     fn serves_client(&self, _directive: &ItemId) -> bool {
         false
     }

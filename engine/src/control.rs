@@ -71,7 +71,7 @@ pub struct ControlReceiver {
     state: StateCell,
 }
 
-/// The sending end of the channel. Clones send to the same thread.
+/// The sending end of a thread's channel for control messages. Clones send to the same thread.
 #[derive(Debug, Clone)]
 pub struct ControlSender {
     /// The sender of the inputs. An input is boxed, because the channel of each thread allocates space for 32 inputs at
@@ -150,7 +150,8 @@ impl ControlSender {
         self.forward(Incoming::Message { id: id.clone(), message, on_disk: false }).then_some(id)
     }
 
-    /// Waits until a chat has its first state. Returns the state at the latest effect.
+    /// Returns the latest state of a chat that the driver has published. If there is no state yet, waits for the first
+    /// one.
     pub async fn started_state(&self) -> LiveState {
         loop {
             let mut states = self.state().subscribe();

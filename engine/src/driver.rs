@@ -333,7 +333,8 @@ async fn perform(
     Ok(())
 }
 
-/// Starts the intake of the next submitted message if there is one and `takes_input` is true.
+/// Starts the next command of the user or the intake of the next queued message. `None` if neither waits, or if
+/// `takes_input` is false.
 async fn start_intake<'d>(
     thread: &mut DrivenThread,
     driver: &'d Arc<dyn Driver>,

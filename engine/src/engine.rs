@@ -239,8 +239,8 @@ impl Engine {
         self.inner.accept_unverified();
     }
 
-    /// Reads and verifies a thread, and returns the data with which the gate will check its calls; `None` if nothing
-    /// was recorded. Changes nothing.
+    /// Reads and verifies a thread without changing it. Returns the plan and the grants with which the gate will check
+    /// the calls of the thread; `None` if nothing was recorded.
     ///
     /// # Errors
     ///

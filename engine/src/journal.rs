@@ -190,7 +190,7 @@ fn stage(
     Ok(())
 }
 
-/// Maximum bytes that the store adds to a line.
+/// Maximum bytes that the store adds to the fields of an event in a line: number, time, hash and signature.
 const MAX_ENVELOPE_BYTES: usize = 512;
 
 /// Returns the event's fields for a line. Stores the largest fields as objects until the line fits. A reply can have

@@ -56,7 +56,8 @@ fn is_script_error(error: &CallError) -> bool {
     error.code.as_deref() == Some(SCRIPT_ERROR)
 }
 
-/// Returns the maximum retries for this class of failure. `failures` counts this turn's failed attempts.
+/// Returns how often a call with this failure may be retried, by the classification table of the plan; 0 if the plan
+/// has no table. `failures` is the number of failed attempts of this turn, which the table can read.
 pub fn max_retries(plan: &Plan, error: &CallError, failures: u32) -> u32 {
     let table = plan.settings.classification();
     table.map_or(0, |table| table.classify(&failure(error, failures)).backoff.max_retries)

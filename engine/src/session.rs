@@ -397,8 +397,8 @@ async fn acquire_slot(queue: Option<Arc<Semaphore>>, control: &mut ControlReceiv
     }
 }
 
-/// Converts the error of starting a root thread. A full disk becomes [`EngineError::NotStarted`] without the usual
-/// remedy, because a thread without a transcript cannot be resumed.
+/// Converts the error of starting a root thread. If the disk is full, returns [`EngineError::NotStarted`], whose reason
+/// does not advise to resume the thread: no transcript exists, so nothing can be resumed.
 fn start_failure(error: DriveError) -> EngineError {
     if let DriveError::Store(error) = &error
         && error.is_full_disk()

@@ -56,8 +56,8 @@ pub(crate) fn mark_lone_halves(json: &str) -> Option<String> {
     found.then_some(marked)
 }
 
-/// Returns the half that the escape at the start of a text represents (`\ud83d`); `None` if the text starts with
-/// anything else.
+/// Returns the half of a surrogate pair that a text starts with, written as an escape such as `\ud83d`; `None` if the
+/// text starts with anything else.
 fn escaped_half(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     let half = digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u32::from_str_radix(digits, 16).ok())??;

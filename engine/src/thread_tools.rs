@@ -1,6 +1,6 @@
 //! The tool `rye/agent/threads/orchestrator`: reads, waits for, stops, resumes and hands off threads. The gate
-//! authorizes the call; this module restricts its target: the caller may read any thread, but stop or continue only its
-//! descendants, and a continuation runs below the caller.
+//! authorizes the call. This module restricts the threads that the call can target: the caller may read any thread, but
+//! stop or continue only its own descendants. A continuation runs below the caller.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -238,7 +238,8 @@ fn to_refusal(error: impl ToString) -> RefusalText {
     error.to_string()
 }
 
-/// Renders the outcome of a wait. `requested` is the requested id; `not_over` is the state to report for a running thread.
+/// Renders the outcome of a wait. `requested` is the thread id in the call, of which the outcome can be a continuation.
+/// `not_over` is the state to report for a thread that still runs.
 fn render_outcome(requested: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
     let (mut answer, state) = match waited {
         WaitOutcome::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),

@@ -306,7 +306,8 @@ impl Session {
         self.handle.send(ControlMessage::Fork { prompt });
     }
 
-    /// Replaces the conversation of a chat with a summary, at the next idle step. The summary covers `focus` in detail.
+    /// Replaces the conversation of a chat with a summary, at the next idle step. `focus` is a subject that the summary
+    /// covers in detail.
     pub fn compact(&self, focus: Option<String>) {
         self.handle.send(ControlMessage::Compact { focus });
     }

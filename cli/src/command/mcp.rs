@@ -290,7 +290,7 @@ fn tool_item_id(server: &McpServer, file: &str) -> String {
     format!("mcp/{}/{}", server.name, file.trim_end_matches(".yaml"))
 }
 
-/// Returns the existing items of a server: file names with texts.
+/// Returns the texts of the items that exist for a server, by file name. The text of an unreadable item is empty.
 fn existing_items(project: &Path, server: &McpServer) -> Result<BTreeMap<String, String>, CommandError> {
     let mut found = BTreeMap::new();
     let within = RootedDir::open(project)?;

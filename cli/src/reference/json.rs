@@ -170,7 +170,7 @@ fn field_meaning(of: &str, name: &str, field: &Value) -> String {
     to_sentence(text)
 }
 
-/// Returns a text with a capital letter and a period.
+/// Returns a text as a sentence: with a capital letter at the start and a period at the end.
 fn to_sentence(text: &str) -> String {
     let mut rest = text.chars();
     let first: String = rest.next().into_iter().flat_map(char::to_uppercase).collect();

@@ -152,7 +152,7 @@ fn first_paragraph(lines: &[&str]) -> Option<String> {
     Some(paragraph.join(" ")).filter(|text| !text.is_empty())
 }
 
-/// Returns the start of a description that code scanning accepts.
+/// Returns the start of a description, in the length that code scanning accepts.
 fn shorten(text: &str) -> String {
     text.chars().take(MAX_DESCRIPTION_CHARS).collect()
 }

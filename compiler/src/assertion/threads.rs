@@ -189,8 +189,8 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         true
     }
 
-    /// Returns the directives that a thread with these permission sets may start: the index of each directive, and the
-    /// grant of the first set that allows the start.
+    /// Returns the directives that a thread with these permission sets may start, because each of the sets allows the
+    /// start. An entry holds the index of the directive, and the grant in the first set that matches the start.
     fn allowed_by(&mut self, sets: &PermissionSets) -> Rc<[(usize, String)]> {
         if let Some(known) = self.allowed.get(sets) {
             return known.clone();

@@ -12,7 +12,7 @@ use crate::item::{ContextDecl, DeclaredOrigin, Directive, Items};
 use crate::primary::Primary;
 use crate::world::{ItemKind, Space};
 
-/// Prefix of the knowledge that explains a primary to the model.
+/// Prefix of the ids of protocol items: the knowledge that explains a primary to the model.
 pub const PROTOCOL_PREFIX: &str = "rye/agent/core/protocol/";
 
 /// The three positions at which directives of the chain declare knowledge for the prompt, in the order in which the

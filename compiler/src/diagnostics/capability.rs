@@ -47,7 +47,8 @@ pub enum CapabilityError {
         "`net` opens the whole network to `{tool}`, not only `{hosts}`: the sandbox cannot restrict a program to hosts"
     )]
     WholeNetwork { tool: String, hosts: String, span: Span },
-    /// The project's folder is granted to a program: existing files can be changed, new ones cannot be created.
+    /// A program is granted write access to the project's folder. The program can change existing entries of the
+    /// folder, but cannot create entries directly in it.
     #[error(
         "`write=\".\"` lets `{tool}` change the existing entries of the project's folder, but not create entries directly in it"
     )]

@@ -73,7 +73,7 @@ pub enum InterfaceError {
         suggestion: Option<String>,
         declared: Vec<String>,
     },
-    /// `expected` and `found` are phrases: "an integer", "the string `x`".
+    /// A value does not have its declared type. `expected` and `found` are phrases: "an integer", "the string `x`".
     #[error("{what} is {found}, not {expected}")]
     Type { what: String, expected: String, found: String, span: Option<Span>, declared: Option<Span> },
     /// Unusable choices: `of` names the input or output, `why` is the rest of the message.

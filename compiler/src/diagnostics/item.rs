@@ -103,7 +103,8 @@ pub enum ItemError {
     /// program.
     #[error("`{path}` is never run: no tool names it")]
     UnrecognizedProgram { path: String, declaration: String },
-    /// A script that declares a tool in the form of another framework, such as `@tool`. `mark` is the line with the form.
+    /// A script that declares a tool as another framework does, for example with `@tool`. `mark` is the line with this
+    /// declaration.
     #[error("this file declares no tool: `{mark}` is the form of another framework")]
     ForeignTool { mark: String, help: &'static str, span: Span },
     /// Front matter in a file whose kind has none; `because` describes the consequence, as a clause.

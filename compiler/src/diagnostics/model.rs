@@ -26,9 +26,9 @@ pub enum ModelError {
         "`{provider}` does not list `{model}`: its price is unknown, and {context_window} tokens of context and {max_output} of output are assumed"
     )]
     Unlisted { model: String, provider: String, context_window: u64, max_output: u64, suggestion: Option<String> },
-    /// A provider without a file, requested by a directive, by the command line (`span` is then `None`), or as the
-    /// `default_provider` of `agent/models`. `of` is the whole name if the provider is a part of it; `known` lists the
-    /// existing provider files.
+    /// A provider without a provider file. The provider is requested by a directive, by the command line (`span` is
+    /// then `None`), or as the `default_provider` of `agent/models`. `of` is the whole requested name, such as
+    /// `PROVIDER/MODEL`, if the provider is a part of a name. `known` lists the providers that have a file.
     #[error("unknown provider `{requested}`{}", of.as_ref().map(|name| format!(" in `{name}`")).unwrap_or_default())]
     NoProvider {
         requested: String,

@@ -12,7 +12,7 @@ use crate::diagnostics::{Diagnostics, TemplateError};
 pub use arguments::split_arguments;
 pub use fill::{FilledTemplate, MAX_FILLED_BYTES, fill};
 
-/// Texts that look like a placeholder and are sent as they are.
+/// Texts that the author probably meant as placeholders. The check reports them, because they are sent as they are.
 const MISSPELT_PLACEHOLDERS: &[&str] = &["$0", "$ARGUMENT", "$ARGS", "$Arguments", "$arguments"];
 /// Number of test arguments with which a template is filled, to find out which arguments its placeholders use.
 const MAX_HINTED_ARGUMENTS: usize = 20;

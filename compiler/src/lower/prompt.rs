@@ -79,7 +79,7 @@ pub fn chat_layers(
     layers
 }
 
-/// Adds the first prompt of a chat, which ends the first user message.
+/// Adds the placeholder for the first prompt of a chat, at the end of the first user message.
 pub fn add_first_prompt(prompt: &mut Prompt) {
     prompt.first_message.push(first_prompt());
 }

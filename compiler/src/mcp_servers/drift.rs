@@ -78,7 +78,7 @@ impl ConfiguredServers {
         Self(read_servers(items).map_err(|error| error.message))
     }
 
-    /// Reads the servers, and which of them request the key of a provider.
+    /// Reads the servers, and records for each server which of its variables hold the key of a provider.
     pub fn read_with_keys(items: &Items<'_>) -> Self {
         let mut servers = Self::read(items);
         if let Ok(all) = &mut servers.0 {

@@ -22,7 +22,7 @@ const CATALOG_KEYS: [&str; 3] = ["default_tier", "tiers", "models"];
 /// The entry of [`Provider::from_project`] that states that the project sets prices.
 pub const PRICES: &str = "prices";
 
-/// Returns a model for a script that describes none: large limits, no prices.
+/// Returns a model for a script of a simulated provider that describes no model: large limits, no prices.
 pub fn scripted_model(id: &str) -> Model {
     let (context_window, max_output, tool_use) = (200_000, 32_000, ToolUse::Native);
     Model { id: id.to_owned(), context_window, max_output, tool_use, images: true, prices: None, tokenizer: None }

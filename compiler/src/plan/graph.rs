@@ -77,7 +77,7 @@ pub enum Outcome {
     Prompt,
     /// Idle: the session is closed.
     Closed,
-    /// Inbox: one later user message was taken.
+    /// Inbox: a waiting steering or follow-up message was taken.
     Message,
     Cancelled,
     /// Limits: no limit is reached.

@@ -33,7 +33,7 @@ pub enum OmissionReason {
 }
 
 impl OmissionReason {
-    /// Returns the reason of a note; `None` if the note does not state an omission.
+    /// Returns the reason why an item was omitted, as the note states it; `None` if the note is not about an omission.
     pub fn of(note: &Note) -> Option<Self> {
         match note {
             Note::Suppressed { .. } => Some(Self::Suppressed),

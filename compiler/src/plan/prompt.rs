@@ -131,7 +131,7 @@ impl RuntimePlaceholder {
 pub trait PromptFacts {
     /// Returns the text for a placeholder.
     fn text(&mut self, placeholder: &RuntimePlaceholder) -> String;
-    /// Returns true if the hook of a layer fires. Called only for layers with `depends`.
+    /// Returns true if the hook of a layer fires. Called only for layers whose field `depends` is true.
     fn fires(&mut self, hook: &str) -> bool;
 }
 

@@ -16,7 +16,8 @@ use super::graph::{ApprovalOrigin, Graph, Node, Outcome, outcomes_of};
 use crate::diagnostics::PlanError;
 use crate::hook::HookPoint;
 
-/// Returns every violation, in the order of the invariants; an empty list proves that all four hold.
+/// Returns every violation of the four invariants of `Graph`, in the order in which `Graph` lists the invariants. An
+/// empty list proves that the graph satisfies all of them.
 pub fn verify_graph(graph: &Graph) -> Vec<PlanError> {
     let mut broken = check_total(graph);
     broken.extend(check_reachable(graph));

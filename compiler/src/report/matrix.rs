@@ -107,7 +107,7 @@ pub fn build_route_matrix(world: &dyn World, request: &CompileRequest) -> Result
     build(world, request, MatrixKind::Routes)
 }
 
-/// The property by which calls are grouped.
+/// The result by which calls with different inputs are grouped: the plan or the route.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MatrixKind {
     Plans,

@@ -40,7 +40,8 @@ impl Action {
     }
 }
 
-/// Explains each action with this name that the plan does not allow. The name is a capability or the id of an item.
+/// Explains why the plan does not allow the actions that `name` stands for. A capability stands for one action, the id
+/// of an item for one or more. Actions that the plan allows are left out.
 pub fn explain_missing_grants(world: &dyn World, compilation: &Compilation, name: &str) -> Vec<Explanation> {
     let items = Items::new(world);
     let plan = &compilation.plan;

@@ -16,7 +16,7 @@ use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::world::World;
 
-/// The explanation of one item.
+/// The explanation of one part of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// Key of the explained part of the plan: `limit.spend`, `hook.route_deploy`, `layer.rye/agent/core/Identity`.

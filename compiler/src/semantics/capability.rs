@@ -203,8 +203,9 @@ pub fn authorize(chain: &[CapabilitySet], request: &CapabilityRequest<'_>) -> Ca
     authorize_links(chain, request, CapabilitySet::first_match)
 }
 
-/// Authorizes like [`authorize`]. The elements of `chain`, one for each thread of the spawn chain, can have any type:
-/// `first_match` returns the first pattern of an element that matches a capability.
+/// Authorizes like [`authorize`], for a chain whose elements have any type. The chain has one element for each thread
+/// of the spawn chain, the thread's own first. `first_match` returns the first pattern of an element that matches a
+/// capability; `None` if no pattern matches.
 pub fn authorize_links<'c, L>(
     chain: &'c [L],
     request: &CapabilityRequest<'_>,

@@ -39,7 +39,7 @@ pub enum Verdict {
     Unknown(Vec<String>),
 }
 
-/// A static error of a condition.
+/// An error in a condition that is found without evaluating the condition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConditionError {
     pub span: Span,

@@ -24,7 +24,7 @@ pub enum ArgvError {
     Unset(String),
 }
 
-/// A placeholder of a template.
+/// A placeholder in a template of a tool, such as its command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgvPlaceholder<'a> {
     /// `{name}`: a parameter, or one of [`RUNTIME_NAMES`].

@@ -1,4 +1,5 @@
-//! `persistent`, `pushes` and `timeout_seconds`: the lifetime of the process of a tool.
+//! `persistent`, `pushes` and `timeout_seconds`: the lifetime of a tool's process, and its right to submit messages to
+//! the chat.
 
 use rye_grammar::data::{Kind, Node};
 

@@ -357,8 +357,9 @@ pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
     is_of_user(items, kind, &id).then(|| one_line(&format!("fetches {} `{id}` of your user space", kind.as_str())))
 }
 
-/// Returns the trust requirement for items of the user space that the model of a thread or, if `hook` is set, this hook
-/// gets. `None` if no file of the project requests the items.
+/// Returns the trust requirement for items of the user space that a model gets: through a thread of this plan or, if
+/// `hook` is set, through this hook. `None` if no directive of the project is in the plan's chain, or if the hook is
+/// not from the project.
 pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustRequirement> {
     let what = "reaches items of your user space";
     let Some(hook) = hook else {

@@ -222,7 +222,7 @@ fn parenthesized(text: &str) -> &str {
     bounded(text)
 }
 
-/// Returns at most [`MAX_ARGUMENT_DISTANCE`] characters of a text.
+/// Returns the first [`MAX_ARGUMENT_DISTANCE`] characters of a text, or the whole text if it is shorter.
 fn bounded(text: &str) -> &str {
     text.char_indices().nth(MAX_ARGUMENT_DISTANCE).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
 }

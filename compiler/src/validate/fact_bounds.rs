@@ -77,7 +77,8 @@ enum CallFact {
     Name,
 }
 
-/// The bounds on the facts of the hooks of one composed directive.
+/// The values that the facts of a directive's hooks can have, derived from the directive's limits, grants and models.
+/// Limits, grants and models are read when a hook first needs them.
 pub struct FactBounds<'c, 'w> {
     items: &'c Items<'w>,
     composed: &'c Composed,

@@ -21,7 +21,8 @@ pub fn check_fallback(catalog: &ProviderCatalog<'_>, composed: &Composed, found:
     }
 }
 
-/// The values of the fact `model`: the model ids of every provider file.
+/// The models of every provider file: the ids that the fact `model` can have, and the tiers and aliases that stand for
+/// ids.
 pub struct ModelIds {
     ids: Vec<String>,
     /// Tiers and aliases, each with a model id. If several providers declare the same name, the first entry with the

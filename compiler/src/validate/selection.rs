@@ -16,7 +16,7 @@ pub enum Selection {
     Paths(Vec<String>),
 }
 
-/// The selected directives, with the files of their chains.
+/// Number of the selected directives, and the files of their chains if paths select the directives.
 pub struct SelectedDirectives<'s> {
     selection: &'s Selection,
     pub directives: usize,

@@ -52,7 +52,8 @@ pub enum SpawnSource {
 }
 
 impl SpawnEdge {
-    /// Returns true, except for the start by a hook that does not fire in every thread.
+    /// Returns true unless the child is started by a hook that does not fire in every thread. A call in the body and a
+    /// grant count as certain.
     fn is_certain(&self) -> bool {
         !matches!(self.by, SpawnSource::Hook { certain: false, .. })
     }

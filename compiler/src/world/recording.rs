@@ -1,5 +1,5 @@
-//! A world that records every read and every miss, with the hash of the content: the manifest of a plan (`engine.md`
-//! 2). The manifest does not list files that were not read.
+//! A world that records each file that is read, with the hash of its content, and each file that is looked up but
+//! missing: the manifest of a plan (`engine.md` 2). Files that were never looked up are not in the manifest.
 
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;

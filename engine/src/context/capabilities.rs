@@ -65,7 +65,8 @@ pub(crate) fn with_front_matter(thread: &ThreadId, plan_id: &str, text: &str) ->
     format!("---\nthread_id: {thread}\nplan_id: {plan_id}\n---\n\n# Capabilities of `{thread}`\n\n{text}")
 }
 
-/// Renders the part of `capabilities.md` that is the same for all threads of a plan with these grants.
+/// Renders the part of `capabilities.md` that is the same for all threads of a plan with these grants. The trees of the
+/// capabilities omit the tools in `ignored`, which ignore files exclude.
 fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<ItemId>) -> String {
     let mut text = String::new();
     // Writing to a `String` cannot fail.

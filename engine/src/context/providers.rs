@@ -1,4 +1,5 @@
-//! Connections to the providers of plans: endpoint and key come from the current provider files.
+//! Connections to the providers that plans name. Endpoint and key come from the current provider files, not from the
+//! plan, because a plan can come from an unknown origin.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

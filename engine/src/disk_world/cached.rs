@@ -14,7 +14,7 @@ use rye_grammar::tool_header::ScriptReader;
 
 use super::{DiskWorld, FileChange};
 
-/// A [`DiskWorld`] with a cache.
+/// A [`DiskWorld`] that keeps the files and lists it has read until they change on disk.
 pub struct CachedWorld {
     disk: DiskWorld,
     files: RefCell<HashMap<ItemKind, HashMap<ItemId, CachedResult<LocatedFile>>>>,

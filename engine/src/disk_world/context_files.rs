@@ -12,7 +12,7 @@ use super::{DiskWorld, read_file};
 
 /// Maximum number of folders, the project and the folders above it, whose context files are read.
 const MAX_FOLDERS_ABOVE: usize = 64;
-/// Permission to write for the group or for others.
+/// Permission bits with which the group or others may write a file.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 impl DiskWorld {

@@ -23,7 +23,7 @@ const VARIABLES_FILE: &str = ".env";
 
 pub(super) struct Listing {
     items: BTreeMap<ItemId, Vec<Arc<str>>>,
-    /// Files that are not items.
+    /// Paths of the files that are not items.
     others: Vec<Arc<str>>,
     /// True if a listed file or folder is a symbolic link. The content behind a link can change without an event for
     /// the link's path.

@@ -29,7 +29,7 @@ pub enum FileChange {
     Everything,
 }
 
-/// Watches on the folders of the spaces.
+/// The system's file watches on the folders of the spaces.
 pub struct Watcher {
     inotify: OwnedFd,
     roots: Vec<(Space, PathBuf)>,

@@ -85,7 +85,7 @@ pub struct ModelCall {
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallToApprove {
     pub capability: String,
-    /// The tool that the call runs in this process; `None` for other calls.
+    /// The tool that the call runs, in this thread or as a child; `None` if the call runs no tool.
     pub tool: Option<ItemId>,
     pub input: Value,
     /// Number of this request among the requests of the same reply, from 1.
@@ -103,8 +103,8 @@ pub struct Reservation {
     /// The worst case of the attempt, in nano-dollars.
     pub amount: u64,
     pub settle: Vec<Settled>,
-    /// The current limits, if a limit was raised since the start. The ledger and the registry apply these limits before
-    /// the reservation.
+    /// The current limits of the thread if a limit was raised since the thread started; otherwise `None`. The ledger
+    /// and the registry apply these limits before the reservation.
     pub raised: Option<PlanLimits>,
 }
 

@@ -48,7 +48,7 @@ fn build_turn_request(plan: &Plan, state: &ThreadState, max_output: u64, turns: 
     }
 }
 
-/// Returns the position of the next attempt in its thread.
+/// Returns the position of the next model call in its thread. Scripts use the position to select the reply.
 pub(crate) fn thread_position(plan: &Plan, state: &ThreadState) -> ThreadPosition {
     let started = |(spawn, child): (&u64, &ChildState)| {
         let thread_id = child.thread_id.clone()?;

@@ -18,8 +18,8 @@ use crate::event::{
     InputSource, QueuedMessage, UserInput,
 };
 
-/// The subject of a run of the `input` hooks (the value that identifies the message) for the message of a resumed or
-/// forked thread. For a queued message, the subject is the id of the message.
+/// The subject under which the `input` hooks run for the message of a resumed or forked thread. For a queued message,
+/// the subject is the id of the message.
 pub(super) const RESUME_SUBJECT: &str = "resume";
 
 /// Returns the first queued message that has not passed its intake; `None` if there is no such message.

@@ -385,8 +385,8 @@ impl ThreadState {
         self.children.keys().next_back().map_or(1, |n| n + 1)
     }
 
-    /// Returns the number of children so far. Children of hooks count, and children that the thread has decided to
-    /// create but that do not exist yet. Refused spawns do not count.
+    /// Returns the number of children so far. The number includes children that hooks started, and children that the
+    /// thread has decided to create but that do not exist yet. Refused spawns do not count.
     pub fn spawned(&self) -> u64 {
         let made = self.children.values().filter(|child| !child.refused).count();
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)

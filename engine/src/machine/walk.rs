@@ -128,9 +128,9 @@ fn remaining_ms(walk: &WalkContext<'_>) -> Option<u64> {
     walk.state.remaining_ms_at(walk.now).filter(|_| walk.plan.graph.has(Node::Limits))
 }
 
-/// Returns the effect if it may start before the deadline of the thread. Otherwise returns the events of the duration
-/// limit. A sleep that would end after the deadline does not start either. Effects that only record, run hooks or wait
-/// for the user start even after the deadline.
+/// Returns the effect if it may start before the deadline of the thread. Otherwise returns the events that record the
+/// reached duration limit. A sleep that would end after the deadline does not start either. Effects that only record,
+/// run hooks or wait for the user start even after the deadline.
 fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
     let (state, now) = (walk.state, walk.now);
     let Some(left) = remaining_ms(walk) else { return StepResult::Do(effect) };
@@ -153,7 +153,8 @@ fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
     StepResult::Write(step::overdue_events(state, now, delay))
 }
 
-/// Follows the edge of a cancellation up to the finish, whatever the position of the run.
+/// Ends a cancelled thread: walks the graph from the outcome `Cancelled` of the inbox to the finish, whatever the
+/// position of the thread is.
 fn exit_early(mut walk: WalkContext<'_>) -> WalkResult {
     walk.from = (Node::Inbox, Outcome::Cancelled);
     let Some(mut node) = walk.plan.graph.next(Node::Inbox, Outcome::Cancelled) else { return end_without_edge(walk) };

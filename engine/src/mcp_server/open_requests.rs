@@ -15,7 +15,7 @@ use super::message::MessageError;
 #[derive(Debug, Clone, Default)]
 pub(super) struct OpenRequests(Arc<Mutex<BTreeSet<(String, String)>>>);
 
-/// A guard: the id is in progress until the guard is dropped.
+/// A guard for the id of a request: the request counts as in progress until the guard is dropped.
 pub(super) struct OpenRequest {
     requests: OpenRequests,
     session: String,

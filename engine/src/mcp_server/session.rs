@@ -246,7 +246,8 @@ struct SessionWatcher {
 }
 
 impl SessionWatcher {
-    /// Sends the progress of the session's calls until the thread and all of its descendants have ended.
+    /// Sends the progress of the session's calls to the client until the session's thread and all of its descendants
+    /// have ended.
     async fn watch(mut self, mut handle: ThreadHandle) {
         let mut events = handle.live.take();
         let mut running = true;

@@ -335,7 +335,7 @@ impl ProviderErrorBody {
         Self { kind: kind.or_else(|| text("status")), code: text("code"), message }
     }
 
-    /// Converts the body to the error of an attempt that failed inside the stream.
+    /// Converts this report of the provider to the error of an attempt that failed inside the stream.
     pub fn into_stream_error(self) -> CallError {
         let kind = self.kind.or_else(|| self.code.clone());
         let message = match (&self.message, &kind) {
@@ -394,8 +394,8 @@ fn join_url(base: &str, path: &str) -> Option<Url> {
     Some(url)
 }
 
-/// Returns the client for a URL: one for remote hosts and two for loopback, each built on first use and shared by the
-/// process.
+/// Returns the HTTP client for a URL. The process has three clients, each built on first use: for remote hosts, for
+/// plain HTTP on loopback, and for HTTPS on loopback.
 fn client_for(url: &Url) -> Result<&'static Client, CallError> {
     static WORLD: OnceLock<Result<Client, String>> = OnceLock::new();
     static LOOPBACK: OnceLock<Result<Client, String>> = OnceLock::new();

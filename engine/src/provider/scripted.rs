@@ -114,7 +114,7 @@ impl Provider for Scripted {
     }
 }
 
-/// Returns the number of replies that the thread has before this call.
+/// Returns the number of replies in the thread before this request.
 fn reply_count(request: &Request) -> u32 {
     let counted = || {
         let replies = turns(request).filter(|turn| matches!(turn, ProviderMessage::Assistant { .. })).count();

@@ -50,7 +50,7 @@ struct RecordedChanges {
     has_gap: bool,
 }
 
-/// The state of a file in a rewind.
+/// The state of a changed file, which decides how a rewind treats the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewindState {

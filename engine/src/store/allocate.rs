@@ -61,7 +61,8 @@ impl ThreadIds {
         Err(StoreError::InvalidId { reason: format!("too many threads of `{directive}` in one second") })
     }
 
-    /// Creates the folder of a thread whose id is a UUID.
+    /// Creates the folder of a thread with a new UUID as its id. Returns the id, and the folder that must be synced to
+    /// make the new folder durable. `now` is in milliseconds since 1970.
     fn claim_uuid(&self, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
         let id =
             ThreadId::parse(&new_uuid_v7(now)?).map_err(|invalid| StoreError::InvalidId { reason: invalid.reason })?;

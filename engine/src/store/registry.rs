@@ -80,7 +80,8 @@ struct WriteStreak {
 }
 
 impl WriteStreak {
-    /// Pauses before a transaction if this process has written for `MAX_HOLD`, so that other processes can write.
+    /// Pauses before a transaction if this process has written for `MAX_HOLD` without a break, so that other processes
+    /// can write.
     fn pause_if_due(&mut self) {
         if !self.may_continue() {
             std::thread::sleep(POLL_INTERVAL + POLL_INTERVAL / 2);

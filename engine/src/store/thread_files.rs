@@ -23,7 +23,7 @@ const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 /// Signs canonical bytes. Returns the text that is written into the file.
 pub type SignFn<'a> = &'a dyn Fn(&[u8]) -> String;
 
-/// Checks a signature over canonical bytes.
+/// A function that returns true if a signature (the second argument) is valid for canonical bytes (the first argument).
 pub type VerifyFn<'a> = &'a dyn Fn(&[u8], &str) -> bool;
 
 /// Writes `thread.json` as canonical JSON. With a signer, `_signature` covers the canonical JSON of the other fields.

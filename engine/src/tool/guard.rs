@@ -138,8 +138,8 @@ fn shorten_result(whole: &str, max_bytes: usize, object: &str) -> String {
     format!("{head}\n[… {left_out} of {} bytes omitted; fetch them with rye_fetch {next} …]\n{tail}", whole.len())
 }
 
-/// Returns the first bytes of a text, at most `most`. Ends at the end of a line if a line ends in the second half of
-/// these bytes.
+/// Returns the first bytes of a text, at most `most`. If a line ends in the second half of these bytes, the result ends
+/// at the last of these line ends.
 fn head_lines(text: &str, most: usize) -> &str {
     let cut = text.get(..floor_char_boundary(text, most)).unwrap_or_default();
     match cut.rfind('\n') {

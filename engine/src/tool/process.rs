@@ -94,7 +94,7 @@ pub struct ProgramResult {
 }
 
 /// Runs a program to its end, under the helper if this binary can act as one ([`supervise_if_requested`]). Dropping the
-/// future ends the whole group at once. With a helper, the death of this process ends the group too.
+/// future ends the process group of the program at once. With a helper, the death of this process ends the group too.
 ///
 /// # Errors
 ///

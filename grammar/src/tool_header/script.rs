@@ -8,7 +8,8 @@ use crate::span::{SourceId, Span, Spanned};
 
 use super::ToolLanguage;
 
-/// Reads the syntax tree of a script. Never runs it and never fails: on errors it returns fewer constants.
+/// A reader of the declarations in a script. The reader parses the script but never runs it. Errors do not stop the
+/// reader: the result then contains fewer declarations.
 pub trait ScriptReader {
     /// Returns the declarations at the top level of the script: every assignment of a name, in order, and the names
     /// that other files can call. Spans are offsets into `text`.

@@ -142,7 +142,7 @@ fn remove_duplicate_keys(entries: Vec<Entry>, errors: &mut Vec<SyntaxError>) -> 
     kept
 }
 
-/// Converts the locations that the YAML library reports to spans of the source.
+/// A converter from the locations that the YAML library reports to spans of the source.
 pub(super) struct SpanConverter<'t> {
     pub source: SourceId,
     pub text: &'t str,

@@ -73,7 +73,8 @@ impl WaitingQuestions {
     }
 }
 
-/// The task of one session, with the parts that the task uses.
+/// The task that runs one session: it performs the commands of the client and sends the client the updates of the
+/// session.
 pub struct SessionTask {
     pub open: OpenSession,
     pub session: Arc<Session>,

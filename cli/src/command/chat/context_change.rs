@@ -30,7 +30,7 @@ pub struct ContextChange {
     pub comparison: PlanComparison,
     /// Other parts of the plan that name the part.
     pub references: Vec<String>,
-    /// The lines of `rye plan --diff` if the change allows more.
+    /// The lines of `rye plan --diff` if the new plan allows more than the current plan; empty if it does not.
     pub widens: Vec<String>,
     /// True if the change is applied at the next idle step.
     pub applied: bool,

@@ -92,7 +92,7 @@ impl Editor {
         !self.pastes.is_empty()
     }
 
-    /// Replaces labels with the pasted texts.
+    /// Shows every pasted text in full, in place of its label.
     pub fn expand_pastes(&mut self) {
         if !self.pastes.is_empty() {
             let text = self.text();

@@ -294,7 +294,7 @@ fn explain_last_message(events: &[Event]) -> String {
     lines.join("\n")
 }
 
-/// Lists the hooks of the last prompt, intake included.
+/// Lists the hook points of the last prompt and its intake at which hooks were evaluated.
 fn list_hooks(events: &[Event]) -> String {
     let started = events.iter().rposition(|event| matches!(event.body, EventBody::PromptStarted(_))).unwrap_or(0);
     let before = events.get(..started).unwrap_or_default();

@@ -217,7 +217,7 @@ fn options() -> Options {
 }
 
 /// Returns the length of the start of `pending` that later text cannot change: finished blocks, and the finished lines
-/// of a paragraph.
+/// of a paragraph. If `is_end` is true, no later text follows.
 fn finished_length(pending: &str, is_end: bool) -> usize {
     let (mut depth, mut starts, mut last_is_paragraph) = (0_usize, Vec::new(), false);
     for (event, range) in Parser::new_ext(pending, options()).into_offset_iter() {

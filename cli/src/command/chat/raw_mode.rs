@@ -70,7 +70,7 @@ pub fn restore_terminal() {
 pub struct ContinueSignals(Signal);
 
 impl ContinueSignals {
-    /// Starts to receive `SIGCONT`, for the rest of the process. Needs a runtime.
+    /// Starts to receive `SIGCONT`, for the rest of the process. Must be called inside a Tokio runtime.
     pub fn install() -> io::Result<Self> {
         Ok(Self(signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?))
     }

@@ -12,7 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use unicode_width::UnicodeWidthStr;
 
-/// Minimum width of a terminal with a screen, in columns.
+/// Minimum width of a terminal, in columns, for a chat with a screen. In a narrower terminal, the chat prints plain
+/// lines.
 pub const MIN_COLUMNS: u16 = 20;
 /// Hides the cursor, and starts a synchronized update: the terminal shows the frame as a whole.
 const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[?25l";

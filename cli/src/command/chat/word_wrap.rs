@@ -36,7 +36,7 @@ impl WordWrapper {
         !self.has_text
     }
 
-    /// Returns true if the paragraph ends with a text, ignoring styles.
+    /// Returns true if the paragraph ends with `text`, whatever the styles.
     pub fn plain_ends_with(&self, text: &str) -> bool {
         self.plain.ends_with(text)
     }

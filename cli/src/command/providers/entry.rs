@@ -24,7 +24,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub type Entries = BTreeMap<(String, String), Map<String, Value>>;
 
 /// Writes the entries into the provider files of the user space, and reads the merged files. If a file is then invalid
-/// or an entry has no effect, restores the old contents of all files.
+/// or an entry has no effect, restores the old contents of all files and fails.
 pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError> {
     let root = user_root().ok_or_else(|| {
         CommandError::failed("no user space was found").with_help("set `RYE_USER_SPACE` to the folder of your `.ai`")

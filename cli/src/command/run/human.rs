@@ -61,7 +61,7 @@ pub struct HumanRenderer {
     lines: String,
     calls: BTreeMap<(ThreadId, String), PendingCall>,
     missing: Vec<String>,
-    /// The last limit that the thread reached.
+    /// The limit that the main thread has reached since its last reply, such as `spend`; `None` if it has reached none.
     limit: Option<String>,
     /// Threads whose last attempt failed because of a missing key.
     missing_key: BTreeSet<ThreadId>,

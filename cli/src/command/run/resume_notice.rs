@@ -23,8 +23,9 @@ const MAX_LISTED: usize = 12;
 /// Maximum length in characters of a grant or sandbox line, because a transcript may come from an untrusted source.
 const MAX_LINE_CHARS: usize = 300;
 
-/// Verifies the transcript of a thread before it is resumed. If no key of the user signed the transcript, asks the user
-/// at the terminal (`can_ask`). Returns `None` if nothing was recorded.
+/// Verifies the transcript of a thread before it is resumed, and returns the recorded plan and grants; `None` if
+/// nothing was recorded. If no key of the user signed the transcript, asks at the terminal whether to resume anyway; if
+/// `can_ask` is false, fails.
 pub async fn verify_transcript(
     engine: &Engine,
     thread: &ThreadId,

@@ -54,7 +54,7 @@ pub fn read_hooks(node: &Node, source: &HookSource, space: Space, found: &mut Di
     hooks.map(Arc::new).collect()
 }
 
-/// Reports ids that occur twice in one source.
+/// Reports each id that occurs twice among the hooks of one directive or of one space.
 pub fn check_unique_ids(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
     let mut seen: std::collections::BTreeMap<&str, rye_grammar::Span> = std::collections::BTreeMap::new();
     for hook in hooks {

@@ -144,8 +144,8 @@ fn escape_closing_tag(tag: Option<&str>, text: &str) -> (String, u64) {
     tag.map_or_else(|| (text.to_owned(), 0), |tag| escape_closing_tags(tag, text))
 }
 
-/// Wraps the segments in their element: `<ProviderEnvironment id="…" type="knowledge">`. Without segments, returns no
-/// element either.
+/// Encloses the segments in an element: `<ProviderEnvironment id="…" type="knowledge">`. Without a tag or without
+/// segments, returns the segments unchanged.
 pub fn enclose(tag: Option<&str>, id: &str, kind: ItemKind, inside: Vec<Segment>) -> Vec<Segment> {
     let Some(tag) = tag.filter(|_| !inside.is_empty()) else { return inside };
     let mut segments = Vec::with_capacity(inside.len() + 2);

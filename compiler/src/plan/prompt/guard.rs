@@ -58,8 +58,8 @@ fn closing_tags<'t>(tag: &'t str, text: &'t str) -> impl Iterator<Item = Range<u
     })
 }
 
-/// Returns the position of the first byte of the closing tag `closing` that comes from a placeholder value; `None` if
-/// all of its bytes are the author's.
+/// Returns the position of the first byte in the closing tag `closing` that a placeholder value contributed; `None` if
+/// the author wrote the whole tag. `values` holds the ranges of the values in the text.
 fn first_byte_from_value(values: &[Range<usize>], closing: &Range<usize>) -> Option<usize> {
     let at = values.partition_point(|v| v.end <= closing.start);
     let value = values.get(at)?;

@@ -104,7 +104,8 @@ fn is_unbounded_file_tool(plan: &PlanReport, pattern: &str) -> bool {
     unbounded.map(capability_of).any(|capability| capability == pattern)
 }
 
-/// Compares the grants of hooks that a run has to evaluate. Leaves out grants that `own`, the thread's own set, covers.
+/// Returns the grants of live hooks in `to` that are covered neither by `own`, the grants of the thread itself in
+/// `from`, nor by the live hook with the same id in `from`. Each change gets this direction.
 fn compare_hook_grants(
     from: Option<&PlanReport>,
     to: &PlanReport,

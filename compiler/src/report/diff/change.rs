@@ -116,7 +116,7 @@ impl<'a> DiffSides<'a> {
     }
 
     /// Returns the location of the directive: the first line of its file on the new side or, if that side has no such
-    /// file, on the old side.
+    /// file, on the old side. `None` if neither side has the file.
     pub fn directive(&self) -> Option<SourceReport> {
         self.file(ItemKind::Directive, &self.after.compilation.plan.directive)
     }

@@ -347,8 +347,9 @@ fn possible_values(
     PathValues { domain: known.or(domain), kind }
 }
 
-/// Returns the type of a call's parameter. `None` if tools declare different types. A parameter that no reachable tool
-/// declares counts as text: no call contains the parameter, so its type makes no difference.
+/// Returns the type of the call parameter that a path reads (`call.input.NAME`). `None` for any other path, or if tools
+/// declare different types. A parameter that no reachable tool declares counts as text: no call contains the parameter,
+/// so its type makes no difference.
 fn parameter_type(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static str>>) -> Option<Type> {
     let [Segment::Name(root), Segment::Name(input), .., Segment::Name(name)] = path.segments.as_slice() else {
         return None;

@@ -289,9 +289,10 @@ impl Partition {
         })
     }
 
-    /// Returns a condition that describes the chosen cells except the cell for an absent input. Also returns true if
-    /// the condition holds for an absent input too. For an input with a list of possible values, the condition excludes
-    /// the values that are not chosen if `may_exclude` is true and these values are fewer than the chosen ones.
+    /// Returns a condition for the chosen cells, disregarding the cell of an absent input. The second value is true if
+    /// the condition also holds for an absent input. If the values of the input are a closed list, the condition can
+    /// name the values that are not chosen instead of the chosen ones. It does so if `may_exclude` is true and those
+    /// values are fewer.
     fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
         let points = |is_in: bool| -> Vec<&Value> {
             let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {
@@ -398,7 +399,9 @@ impl Partition {
     }
 }
 
-/// Returns the indexes of two terms that differ in one part, and the term that holds if one of the two holds.
+/// Finds two terms that one term can replace, because they differ in a single part: one requires this part, the other
+/// excludes it. Returns the indexes of both terms, and the replacement, which ignores the part. `None` if there are no
+/// two such terms.
 fn first_merge(terms: &[Vec<Option<bool>>]) -> Option<(usize, usize, Vec<Option<bool>>)> {
     for (a, one) in terms.iter().enumerate() {
         for (b, other) in terms.iter().enumerate().skip(a + 1) {

@@ -408,7 +408,7 @@ fn report_source(origin: Option<&Origin>) -> Option<SourceReport> {
 }
 
 /// Returns the cause of a part of the plan, and the source line that declares the part. `key` is the part's key in the
-/// origins, such as `limit.spend`.
+/// origins, such as `limit.spend`. Without an origin, the cause is empty and the line `None`.
 fn report_origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
     let origin = compilation.origins.get(key);
     (origin.map(|o| o.cause.to_string()).unwrap_or_default(), report_source(origin))

@@ -115,7 +115,8 @@ fn describe_source(layer: &Layer) -> String {
     }
 }
 
-/// Returns the line that added the layer: the line of the hook, or of the declaration in the chain.
+/// Returns the line that added the layer: the line of the hook, or of the declaration in the chain. `None` if the
+/// origins contain no line for the layer.
 fn source_of_layer(layer: &Layer, origins: &Origins) -> Option<SourcePlace> {
     let key = layer.hook.as_ref().map_or_else(|| format!("layer.{}", layer.id), |hook| format!("hook.{hook}"));
     origins.get(&key)?.place.clone()

@@ -115,7 +115,8 @@ impl TemplateTree {
         self.subtract_size(facts, most).is_none()
     }
 
-    /// Subtracts the rendered size from the bytes that are left; `None` if they do not suffice.
+    /// Returns the number of bytes that remain of `left` after this value is rendered; `None` if the rendered value is
+    /// larger than `left`.
     fn subtract_size(&self, facts: &Facts, left: usize) -> Option<usize> {
         match self {
             Self::Value(value) => left.checked_sub(inline_text(value).len()),

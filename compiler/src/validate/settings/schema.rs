@@ -41,7 +41,7 @@ pub enum SettingShape {
     Failure,
     /// A capability pattern.
     Pattern,
-    /// Not checked here: the file has a reader that checks the content, or the content is in another language.
+    /// A value that the schema does not check: another reader of the file checks it, or it is in another language.
     Opaque,
     /// A documentation file, which is never read. The text is a clause that describes the file: "it documents the names
     /// of events".

@@ -82,8 +82,9 @@ fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// Returns the lowest spend that the child requests on any of its routes, with its span. `None` if the child requests
-/// no amount on a route, because the child then gets the remaining amount.
+/// Returns the lowest `spend` limit that the child declares over its routes, and the span of this limit. `None` if the
+/// child declares no `spend` limit on at least one route: on such a route, the child gets the amount that its parent
+/// has left.
 pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)> {
     let requested: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();

@@ -14,7 +14,7 @@ use crate::item::Permissions;
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
 use crate::semantics::glob::{Coverage, covers};
 
-/// Memo key: (child permissions, parent permissions, hook grants).
+/// Memo key: the spans of the permissions of child and parent, and the grants of the hook that starts the child.
 type PermissionsKey<'n> = (Span, Span, &'n [String]);
 /// The first grant of a child that allows more than the grants of its parent: the span of the grant, and an example of
 /// a capability that the parent lacks. `None` if there is no such grant.

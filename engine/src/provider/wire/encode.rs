@@ -8,10 +8,10 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A list of encoded items, joined by commas.
+/// The JSON of several items, joined by commas.
 pub(in crate::provider) type EncodedItems = Arc<[u8]>;
 
-/// Encodes the items of a turn, joined by commas.
+/// Encodes the items of a turn as JSON, joined by commas, without enclosing brackets.
 pub(in crate::provider) fn encode_items<T: Serialize>(items: &[T]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for item in items {
@@ -24,7 +24,8 @@ pub(in crate::provider) fn encode_items<T: Serialize>(items: &[T]) -> Vec<u8> {
 /// Items of a turn, and the JSON around them. A request lists the turns: either the group with its `front` and `back`
 /// is one entry of this list, or `front` and `back` are empty and each item is an entry of its own.
 pub(in crate::provider) struct EncodedGroup {
-    /// JSON before the items, such as the start of an object; empty if each item is an entry of its own.
+    /// JSON before the items, such as the start of the object that encloses them; empty if the items themselves are
+    /// entries of the list of turns.
     pub front: &'static str,
     pub items: Vec<EncodedItems>,
     pub back: &'static str,

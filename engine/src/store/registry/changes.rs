@@ -34,7 +34,8 @@ pub enum Change {
     SpawnLimit { parent: ThreadId, spawn: u64 },
     /// Makes a process the owner of a thread, unless another live process owns it.
     Own { thread: ThreadId, owner: OwnerId, now: i64 },
-    /// Releases a thread that this owner holds, unless the thread has ended; `status` restores the previous status.
+    /// Releases a thread that `owner` owns, unless the thread has ended. If `status` is set, the thread gets this
+    /// earlier status back.
     Disown { thread: ThreadId, owner: OwnerId, status: Option<Status>, now: i64 },
     /// Applies a ledger operation as one step of a thread. A repeated step returns the first answer and changes
     /// nothing. A refusal changes nothing and is not stored.

@@ -20,7 +20,7 @@ pub struct ThreadRow {
     /// Number of the thread among the children of its parent, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
-    /// Maximum number of descendants of this thread.
+    /// Maximum number of descendants of this thread; `None` if they are not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawns: Option<u64>,
     /// Number of descendants of this thread so far.

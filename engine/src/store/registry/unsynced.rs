@@ -34,8 +34,8 @@ pub struct UnsyncedMark {
 /// The state of the registry, as the marks of other boots indicate it. A mark of another boot shows that power failed
 /// before the registry was synced.
 enum OtherMarks {
-    /// The registry is intact: there is no mark of another boot of the machine, or a live process still holds each of
-    /// these marks.
+    /// The registry is intact: there is no mark of another boot of the machine, or a live process holds each mark of
+    /// another boot.
     Intact,
     /// Another process rebuilds the registry.
     Rebuilding,
@@ -90,7 +90,7 @@ impl UnsyncedMark {
     }
 
     /// Syncs the registry and removes the mark. If another process still writes, leaves the sync and the mark to that
-    /// process, whose sync covers these writes too.
+    /// process: its sync also covers the writes of this process.
     fn release(&mut self) -> Result<(), StoreError> {
         let Some(shared) = self.lock.take() else { return Ok(()) };
         drop(shared);

@@ -95,7 +95,8 @@ impl ThreadMoney {
 }
 
 impl TreeMoney {
-    /// Returns the spend that the ledger should hold for a thread.
+    /// Returns the spend, in nano-dollars, that the ledger should show for a thread: the cost of its own attempts and
+    /// of its descendants.
     fn expected_spend(&self, thread: &ThreadMoney) -> u64 {
         let others: u64 = if thread.row.parent.is_none() {
             // In the end, the account of a root pays for every thread below the root.

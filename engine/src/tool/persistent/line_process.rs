@@ -152,7 +152,7 @@ impl Drop for LineProcess {
     }
 }
 
-/// Reads the lines of a process until it ends or writes an invalid line.
+/// Reads the lines of a process until the process ends or writes an invalid line.
 async fn read_lines(
     output: pipe::Receiver,
     answers: mpsc::Sender<Result<Map<String, Value>, String>>,

@@ -82,7 +82,8 @@ pub fn search(
     Ok(ToolOutcome::ok(answer))
 }
 
-/// Returns true if an item is in a scope, which is a pattern over dotted ids or over whole capabilities of the type.
+/// Returns true if an item is in a scope. The scope is a pattern that matches the dotted id of the item, or the
+/// capability to fetch the item.
 fn in_scope(scope: &str, item_type: ItemType, id: &ItemId) -> bool {
     let dotted = id.dotted();
     pattern_matches(scope, &dotted)

@@ -39,7 +39,7 @@ const KILL_ROUNDS: usize = 64;
 /// environment of its parent or an empty environment, so a further pass can find it.
 #[cfg(target_os = "linux")]
 const EXEC_WAIT: Duration = Duration::from_millis(5);
-/// Maximum depth of folders that are made readable.
+/// Maximum depth of folders that are made accessible to their owner so that they can be removed.
 #[cfg(target_os = "linux")]
 const MAX_DEPTH: usize = 250;
 

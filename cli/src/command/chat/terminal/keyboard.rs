@@ -242,7 +242,7 @@ impl ChatTerminal {
         Ok(kill_process(getpid(), Signal::TSTP)?)
     }
 
-    /// Uses the terminal again after the process was stopped, by a key or from outside.
+    /// Prepares the terminal again when the process continues after a stop, by a key or from outside.
     pub(super) fn continued(&mut self) -> io::Result<()> {
         self.suspended_until = None;
         // A shell may have changed the terminal without the knowledge of this process.

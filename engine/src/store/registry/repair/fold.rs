@@ -218,7 +218,7 @@ impl RegistryFold {
         }
     }
 
-    /// Records a raise of a limit to `value`.
+    /// Records that a limit was raised to `value`. A value above the ceiling counts as the ceiling.
     fn raise(&mut self, limit: &str, value: u64) {
         let (spend, spawns) = &mut self.limits;
         let (limit, most) = match limit {
