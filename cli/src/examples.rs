@@ -26,7 +26,8 @@ pub fn starter_files() -> Files {
     ])
 }
 
-/// Returns the files of an example. Paths in its README that refer to this repository are removed.
+/// Returns the files of an example. The option `--project examples/NAME` is removed from the commands in the README,
+/// because the folder exists only in this repository.
 fn example_files(name: &str) -> Files {
     let elsewhere = format!(" --project examples/{name}");
     let mut files = Files::new();

@@ -110,7 +110,8 @@ impl fmt::Display for Spaces {
     }
 }
 
-/// Fails if the variable of the user space names no folder that contains, or would contain, the user's `.ai/`.
+/// Fails if the environment variable that selects the user space names no folder, or names the `.ai` folder in place of
+/// the folder around it. Succeeds if no such variable is set.
 pub fn check_user_root() -> Result<(), CommandError> {
     check_root_variable().map_err(|error| {
         let help = error.help();

@@ -296,7 +296,7 @@ fn build_hook_schema(definitions: &mut Definitions) -> Value {
     schema
 }
 
-/// Returns the schema of a hook's action at a point.
+/// Returns the schema of the actions that a hook can have at a hook point.
 fn build_action_schema(point: &HookPointRow, definitions: &mut Definitions) -> Value {
     // `sign` is allowed wherever `execute` is.
     let sign = point.actions.contains(&ActionName::Execute).then_some(ActionName::Sign);

@@ -130,7 +130,8 @@ pub struct ChainLink {
     pub sha256: String,
 }
 
-/// A tool as it is offered to the model. All requests of all threads of the plan share the texts of the tool.
+/// A tool as it is offered to the model. The texts of the tool are in an `Arc`, because all requests of all threads of
+/// the plan contain them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PaletteTool {
     /// The flattened name: `rye_file_system_read`.

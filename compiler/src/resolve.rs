@@ -193,7 +193,8 @@ impl<'l> KnownFacts<'l> {
         }
     }
 
-    /// Returns the facts of a composed directive.
+    /// Returns the known facts of a composed directive. `inputs` are the declared inputs of its chain; their values are
+    /// known only if `launch` gives them.
     pub fn for_chain<'f>(
         leaf: &Directive,
         model: Option<&'l ModelRequest>,

@@ -110,7 +110,7 @@ impl SeverityOverrides {
         Ok(())
     }
 
-    /// Raises every warning that is shown to an error.
+    /// Makes an error of every warning, except the warnings that an override hides.
     pub fn deny_warnings(&mut self) {
         self.deny_warnings = true;
     }

@@ -137,8 +137,8 @@ pub fn is_wire_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_PROPERTY_NAME_BYTES && name.bytes().all(plain)
 }
 
-/// Removes the properties whose names no wire accepts. Returns the descriptions of the removed properties, because a
-/// model can still send these properties.
+/// Removes each property with a name that at least one wire format does not accept. Returns a description of each
+/// removed property for the model, because a model can still send these properties.
 fn remove_unnameable_properties(map: &mut Map<String, Value>) -> Vec<String> {
     let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) else { return Vec::new() };
     if properties.keys().all(|name| is_wire_name(name)) {

@@ -175,8 +175,8 @@ impl Intake {
         }
     }
 
-    /// Derives the accepted text of a message again from the typed text, and compares the result with the recorded
-    /// text.
+    /// Derives the result of the `input` hooks and the accepted text of a message again from the typed text. Returns
+    /// the differences from the recorded result and text.
     fn check(self, seq: u64, input: &AcceptedInput, expand: &ExpandAgain<'_>) -> Vec<PromptDifference> {
         let hooks = self.hooks.filter(|run| run.subject.as_deref() == Some(&input.id));
         let command = self.command.filter(|ran| ran.id == input.id);

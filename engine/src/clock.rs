@@ -35,14 +35,16 @@ impl ClockAnchor {
         Self { wall: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), uptime: uptime() }
     }
 
-    /// Returns the milliseconds since 1970 at a later moment, given the time since the start of the system.
+    /// Returns the time at a later moment, in milliseconds since 1970. `uptime` is the time from the start of the
+    /// system to that moment.
     fn time_at(&self, uptime: Duration) -> i64 {
         let now = self.wall.saturating_add(uptime.saturating_sub(self.uptime));
         i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
     }
 }
 
-/// Returns the time since the start of the system. It never goes back, and includes the time in which the system slept.
+/// Returns the time since the start of the system. This time never decreases, and includes the time in which the system
+/// slept.
 fn uptime() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = ClockId::Boottime;

@@ -224,8 +224,8 @@ enum InterruptPolicy {
     AnyMessage,
     /// Only a kill or an interruption ends a call.
     Killed,
-    /// No control message ends the effect, so that either all children of a group are created or none. After a kill,
-    /// the children are ended once they exist.
+    /// No control message ends the effect. So either all children of a group are created, or none. After a kill, the
+    /// children are still created, and then ended.
     Done,
 }
 

@@ -102,7 +102,8 @@ pub struct Reply {
     /// The bytes of the exchange, if the provider reported no usable final usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<CutStream>,
-    /// Kinds of events and content that the wire does not know, each once; `content` lacks them.
+    /// The kinds of events, content and fields that the decoder of the wire format does not know, each once. `content`
+    /// lacks their data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
@@ -208,7 +209,7 @@ pub enum Delta {
 }
 
 impl Delta {
-    /// Returns the bytes of text in the piece.
+    /// Returns the number of bytes of text in the piece.
     pub fn bytes(&self) -> u64 {
         let text = match self {
             Self::Text(text) | Self::Thinking(text) => text,
@@ -233,9 +234,10 @@ pub struct CallError {
     pub code: Option<String>,
     /// The error message, without any API key.
     pub message: String,
-    /// Usage that the provider reported before the failure.
+    /// Usage that the provider reported before the failure; `None` if the provider reported none.
     pub usage: Option<Usage>,
     /// The bytes of a stream that ended before the provider reported its final usage, so that the cost is unknown.
+    /// `None` for any other failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<CutStream>,
 }

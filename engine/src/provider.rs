@@ -1,5 +1,5 @@
-//! Providers: one trait, one implementation for each wire format that only maps data, and errors as facts for the
-//! classification table.
+//! Providers: one trait, with one implementation for each wire format. An implementation only maps data: it describes
+//! an error by facts, and the classification table decides the kind of the error.
 
 pub mod anthropic;
 pub mod catalog;

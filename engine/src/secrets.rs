@@ -140,7 +140,8 @@ impl Needles {
         Self { names, any }
     }
 
-    /// Adds the ranges of the original text that contain one of these byte strings, each with the name of its variable.
+    /// Finds the byte strings of `self` in `stream`, a form of a text. Adds to `found` the range of the original text
+    /// that each match represents, with the name of the variable that holds the secret.
     fn find<'n>(&'n self, stream: &Stream, found: &mut Vec<(Range<usize>, &'n str)>) {
         let Some(any) = &self.any else { return };
         for hit in any.find_iter(&stream.bytes) {

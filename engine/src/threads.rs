@@ -122,8 +122,8 @@ impl Threads {
         &self.objects
     }
 
-    /// Returns the state of a thread's owner. Without the registry, a thread counts as owned if any process owns
-    /// threads.
+    /// Returns the state of a thread's owner. Without the registry, a thread that has not ended counts as owned if any
+    /// live process owns threads.
     pub fn liveness(&self, row: &ThreadRow) -> Result<Liveness, StoreError> {
         match &self.registry {
             Some(registry) => registry.liveness(row),

@@ -1,4 +1,4 @@
-//! The engine of a project, and its settings.
+//! The engine that runs the threads of a project, and the builder that holds the settings of the engine.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

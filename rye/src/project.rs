@@ -52,8 +52,8 @@ impl Project {
         Ok(Self::at(root, user_space::root()))
     }
 
-    /// Returns the project of these folders without checking that they exist. `user_root` contains the user's `.ai/`,
-    /// or would contain it.
+    /// Returns the project with this root, without checking that the folders exist. `user_root` is the root of the user
+    /// space: the folder that contains the user's `.ai/`, or would contain it.
     pub fn at(root: PathBuf, user_root: Option<PathBuf>) -> Self {
         Self { root, user_root, trust: TrustSource::Recorded, shipped: BTreeSet::new }
     }
@@ -73,7 +73,8 @@ impl Project {
         self
     }
 
-    /// Trusts files that are compiled into the embedding program. `shipped` is called when trust is checked.
+    /// Trusts files that are compiled into the embedding program. `shipped` returns these files; it is called when
+    /// trust is checked.
     #[must_use]
     pub fn with_shipped_files(mut self, shipped: fn() -> BTreeSet<Subject>) -> Self {
         self.shipped = shipped;

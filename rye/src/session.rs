@@ -255,7 +255,8 @@ impl Session {
         Some(Receipt { input: id, preview })
     }
 
-    /// Returns the price of the next request with a message, without sending it. `None` if the thread is not a chat.
+    /// Returns the estimated tokens and cost of the next request if it contains the message `input`. Sends nothing.
+    /// `None` if the thread is not a chat, or if the chat has not started yet.
     pub async fn preview(&self, input: &UserInput) -> Option<Preview> {
         let expanded = self.engine.expand(&input.text).await.ok().and_then(|expansion| expansion.text);
         let input = UserInput { text: expanded.unwrap_or_else(|| input.text.clone()), ..input.clone() };

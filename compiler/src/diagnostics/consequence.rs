@@ -208,8 +208,8 @@ fn conditions_of_unknown_values(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_explained(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the grants that match nothing because the file of the tool is not read: a grant of `t` beside the unread
-/// file `.ai/tools/t.json`.
+/// Returns the indexes of the diagnostics about grants that match nothing because the file of the tool is not read. An
+/// example is a grant of the tool `t`, of which only the unread file `.ai/tools/t.json` exists.
 fn grants_of_unread_tools(all: &[Diagnostic]) -> BTreeSet<usize> {
     let unread: BTreeSet<String> = all
         .iter()

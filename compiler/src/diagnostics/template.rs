@@ -22,8 +22,8 @@ pub enum TemplateError {
     Placeholder { text: String, span: Span },
     #[error("the prompt template `{name}` cannot be called: `/{name}` is a built-in command of every chat")]
     Hidden { name: String, span: Span },
-    /// A command that does not use the text after its name. `written` is a placeholder in the syntax of another client,
-    /// if the command contains one.
+    /// A command that does not use the text after its name, although it has an `argument_hint` or contains a
+    /// placeholder of another client for this text. `written` is that placeholder, if there is one.
     #[error("the command `{name}` ignores the text after its name")]
     IgnoredArguments { name: String, written: Option<String>, span: Span },
 }

@@ -181,8 +181,8 @@ fn has_same_meaning(before: &DirectiveTree, after: &DirectiveTree) -> bool {
         && before.root.as_ref().map(comparable_meaning) == after.root.as_ref().map(comparable_meaning)
 }
 
-/// Returns the body in the form in which the compiler joins it: the texts of `<process>`, then the text after the
-/// fence.
+/// Returns the body of a directive as the compiler joins it: the texts of the `<process>` elements, then the text after
+/// the metadata block.
 fn joined_body(tree: &DirectiveTree) -> String {
     let process = tree.root.iter().flat_map(Element::elements).filter(|e| e.name.node == "process");
     let parts = process.map(|e| e.text().node).chain([tree.body.node.clone()]).filter(|t| !t.is_empty());

@@ -144,7 +144,7 @@ fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
     Some(ItemError::ShellSyntax { word, program: program.to_owned(), span: argument.span })
 }
 
-/// The constant with the description of a script.
+/// Name of the constant in a script that holds the description of the tool.
 const DESCRIPTION: &str = "__tool_description__";
 
 /// Returns an error for each constant whose name is close to a known one. Older tools declare `__tool_type__`, which is

@@ -28,9 +28,10 @@ pub struct RepeatedKnowledge {
     pub by: String,
 }
 
-/// Returns the layers of a directive. Adds to `repeats` the knowledge that an earlier layer already contains. `body` is
-/// the layer of the directive's own body, and `alone` the body without the enclosing element. `session` holds the
-/// layers of the system prompt that follow the chain: tools, appended prompts, context files and skills.
+/// Returns the prompt of a directive. Knowledge that an earlier layer already contains is left out and added to
+/// `repeats`. `body` is the layer of the directive's own body, and `alone` the same body without the enclosing element.
+/// `session` holds the layers that follow the knowledge of the chain in the system prompt: tools, appended prompts,
+/// context files and skills.
 pub fn lower(
     frame: &PlanTimeFacts<'_>,
     body: Layer,

@@ -89,8 +89,8 @@ fn granted_patterns(plan: &Plan) -> impl Iterator<Item = String> {
     own.chain(hooks)
 }
 
-/// Returns the directives in `all` that a thread of this plan can start itself, by its grants, hooks or continuation.
-/// `bound` is the set of capabilities that a grant must not exceed.
+/// Returns the directives in `all` that a thread of this plan can start itself, by its grants, hooks or continuation. A
+/// grant counts only for the directives that `bound` grants too.
 fn startable_directives(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<ItemId> {
     let own = CapabilitySet::new(granted_patterns(plan));
     let allowed = |id: &ItemId| {

@@ -16,7 +16,7 @@ pub const TYPICAL_TURNS: u64 = 6;
 pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
 /// Tokens that the tools of one reply return in a typical run.
 pub const TYPICAL_RESULT_TOKENS: u64 = 600;
-/// Number of bytes that a token of a typical run has.
+/// Assumed number of bytes of a token in a typical run.
 const BYTES_PER_TOKEN: u64 = 4;
 /// Number of frames that one turn adds: two messages (the reply and a tool result), and one block in each. Each frame
 /// adds `MESSAGE_OVERHEAD_TOKENS`.
@@ -199,7 +199,8 @@ impl Plan {
     }
 
     /// Returns the largest number of output tokens, at most `wanted`, that the money `left` pays for if the prompt has
-    /// `bound` tokens. Never less than the smallest output with which the model is called.
+    /// `bound` tokens. If `left` does not even pay for the smallest output with which the model is called, returns the
+    /// size of that output. Returns `wanted` if the model has no prices.
     fn affordable_output(&self, bound: u64, wanted: u64, left: Nanos) -> u64 {
         if self.model.worst_case(bound, wanted) <= left || self.model.prices.is_none() {
             return wanted;

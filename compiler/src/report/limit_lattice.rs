@@ -1,4 +1,5 @@
-//! All candidate values of a limit: each contributor with its line, the value that applies, and the reason.
+//! All candidate values of a limit: each value with the source line that sets it, the value that applies, and the
+//! reason.
 
 use rye_grammar::data::Entry;
 use rye_grammar::{ItemId, Span};

@@ -78,11 +78,11 @@ pub fn entry_of(plans: &[Compilation]) -> Vec<LockEntry> {
     plans.iter().map(entry).collect()
 }
 
-/// Checks that the files of a plan match the lock. The plan may be a stored one, so its hooks, capabilities and
-/// settings are also compared with a plan that is compiled from the current files.
+/// Checks that the directive of a plan, compiled from the current files, matches the lock. Also checks that the hooks,
+/// capabilities and settings of `plan` match the current files, because `plan` may be a stored plan.
 ///
 /// # Errors
-/// The directive is not locked, has no plan now, or differs from the lock.
+/// The directive is not locked, does not compile now, or differs from the lock; or the plan differs from the files.
 pub fn check_plan(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), LockMismatch> {
     let directive = plan.directive.as_str();
     let locked = lock.directives.get(directive).ok_or(LockMismatch::NotLocked)?;

@@ -74,7 +74,7 @@ const REQUEST_KINDS: [(&str, &[&str]); 11] = [
     ("glob", &[]),
 ];
 
-/// Answers a parsed request, without its `id`.
+/// Answers a parsed request. The answer does not contain the `id` of the request.
 ///
 /// # Errors
 /// The request is invalid; `code` names the part of the language that rejects it.

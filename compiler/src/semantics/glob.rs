@@ -20,7 +20,7 @@ pub struct Glob {
 enum GlobShape {
     /// A pattern without wildcards.
     Exact,
-    /// A single `*` at the end.
+    /// A pattern whose only wildcard is one `*` at the end.
     Prefix,
     Other,
 }

@@ -165,7 +165,7 @@ pub enum LimitValue {
     Json(Value),
     /// Decimal text from an attribute or a flag, parsed exactly.
     Text(String),
-    /// A number: the value that the limit has in the parent thread, in nano-dollars for `spend`.
+    /// The parsed value that the limit has in the parent thread, in nano-dollars for `spend`.
     Kept(u64),
 }
 

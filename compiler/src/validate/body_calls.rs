@@ -33,7 +33,7 @@ static ARGUMENT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?-u:\b)(item_type|item_id|directive_name)["']?\s*[=:]\s*(?:"([^"\n]*)"|'([^'\n]*)')"#).ok()
 });
 
-/// A lookup of tools by the name that a model calls, built on first use.
+/// A checker of the calls in bodies. Holds the ids of all tools by the name that a model calls, listed on first use.
 #[derive(Default)]
 pub struct BodyCallChecker {
     names: Option<BTreeMap<String, ItemId>>,
@@ -289,7 +289,8 @@ fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, aft
     }
 }
 
-/// Returns the argument of a primary that an unknown name probably means.
+/// Returns the argument name in `known` that the unknown name of a primary's argument probably means; `None` if no
+/// known name is similar.
 fn intended_argument(name: &str, known: &[&str]) -> Option<String> {
     const MEANINGS: [(&str, &str); 4] = [
         ("params", "parameters"),

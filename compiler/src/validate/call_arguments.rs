@@ -72,8 +72,8 @@ impl CallArguments {
     }
 }
 
-/// Returns the place of the first argument of a call if it has no name and is a literal; otherwise `None`. The place is
-/// the offset from the opening parenthesis, and the length.
+/// Returns the place of the first argument of a call if the argument is a literal without a name: its offset from the
+/// opening parenthesis and its length, in bytes. `None` for any other argument.
 pub fn unnamed_argument(text: &str) -> Option<(usize, usize)> {
     let mut reader = ArgumentReader { text, at: 0 };
     reader.take("(").then_some(())?;

@@ -108,8 +108,8 @@ impl HookUses {
         }
     }
 
-    /// Records the routing hooks in files of the project whose conditions are true for a directive: the hook that sets
-    /// the route, and the hooks after it.
+    /// Records the `resolve_extends` hooks in files of the project that concern a directive: the hook that sets the
+    /// route, and the later hooks whose condition is not known to be false. The later hooks do not affect the route.
     fn add_routes(&mut self, composed: &Composed) {
         let Some(route) = &composed.route else { return };
         let routing = composed

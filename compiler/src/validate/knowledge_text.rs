@@ -12,7 +12,8 @@ use crate::item::{Items, Knowledge};
 use crate::semantics::hook_point::{self, PathMeaning};
 use crate::world::Space;
 
-/// Reports knowledge without text, and placeholders for inputs.
+/// Reports knowledge without text, and placeholders for inputs (`{input:name}`) in the text of knowledge, which are
+/// never filled in.
 pub fn check(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) {
     let body = &knowledge.body;
     if body.node.trim().is_empty() && !items.is_broken(knowledge.file.source) {

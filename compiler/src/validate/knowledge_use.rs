@@ -435,7 +435,8 @@ fn can_fetch(pattern: &str) -> bool {
     FETCH_KNOWLEDGE_PREFIX.starts_with(literal) || literal.starts_with(FETCH_KNOWLEDGE_PREFIX)
 }
 
-/// Removes the knowledge that a pattern lets a thread fetch.
+/// Removes from `left` the knowledge that a grant of `pattern` allows a thread to fetch. The keys of `left` are the
+/// capabilities to fetch the knowledge.
 fn remove_fetchable(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
     let literal = literal_prefix(pattern);
     let glob = Glob::new(pattern);

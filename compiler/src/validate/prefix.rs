@@ -1,5 +1,5 @@
-//! Checks of prompt caching. A provider's cache covers only the prefix before the first difference, so a part that
-//! changes often makes every later part expensive (`engine.md` 6).
+//! Checks of prompt caching. A provider's cache covers a request only up to the first difference from an earlier
+//! request, so a part that changes often makes every later part expensive (`engine.md` 6).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

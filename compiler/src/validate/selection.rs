@@ -28,7 +28,8 @@ impl<'s> SelectedDirectives<'s> {
         Self { selection, directives: 0, sources: Vec::new() }
     }
 
-    /// Adds a directive of the project, with its chain.
+    /// Counts a directive of the project if the selection contains the directive. If paths select the directives, also
+    /// adds `chain`, the files of the directive's chain.
     pub fn add(&mut self, items: &Items<'_>, id: &ItemId, chain: &[SourceId]) {
         let Selection::Paths(paths) = self.selection else {
             self.directives += 1;

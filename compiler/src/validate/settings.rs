@@ -376,7 +376,8 @@ impl SettingsWalk<'_> {
         }
     }
 
-    /// Returns the current name for an entry's key in the mapping at `key`, if the key was renamed.
+    /// Returns the current name of a setting that is written under its old name; `None` for any other setting. The
+    /// setting is `entry` of the mapping at the path `key`.
     fn new_name(&self, key: &str, entry: &Entry) -> Option<&'static str> {
         let path = join(key, &entry.key.node);
         let renamed = RENAMED_KEYS.iter().find(|(file, old, _)| *file == self.file && *old == path);

@@ -163,8 +163,8 @@ pub fn check(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     outputs::check(&graph, found);
 }
 
-/// Returns the routes of a directive of the user space or the standard library. The [`Spawns`] of the project do not
-/// contain the routes of this directive. `None` if no space has the directive.
+/// Composes the routes of a directive of the user space or the standard library, because the [`Spawns`] of the project
+/// contain only routes of the project's own directives. `None` if no space has the directive.
 fn routes_in_other_spaces(items: &Items<'_>, id: &ItemId) -> Option<Vec<Rc<SpawnRoute>>> {
     if !items.exists(ItemKind::Directive, id) {
         return None;

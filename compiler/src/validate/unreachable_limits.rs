@@ -159,7 +159,7 @@ pub fn most_attempts(retries: u64) -> u64 {
     ATTEMPTS_PER_RETRY.saturating_mul(retries.max(MIN_RETRIES).saturating_add(1))
 }
 
-/// Returns the largest `max_retries` anywhere in a settings file.
+/// Returns the largest `max_retries` at any depth of a settings file; 0 if there is none.
 pub fn most_retries(node: &Node) -> u64 {
     let own = node.get("max_retries").and_then(|value| value.to_value().as_u64());
     let below = node.entries().iter().map(|entry| &entry.value).chain(node.items()).map(most_retries);

@@ -47,7 +47,7 @@ impl<'b> MapWorld<'b> {
         self
     }
 
-    /// Makes the project the user space itself.
+    /// Makes the project count as the user space, so that the project's settings are the user's own.
     #[must_use]
     pub fn as_user_space(mut self) -> Self {
         self.project_is_user_space = true;

@@ -208,8 +208,9 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Waits until the deadline, and then as long as a child needs to end, because a child has the deadline of its
-    /// parent. While a thread of the tree waits for an approval, the wait continues: the deadline does not pass then.
+    /// Waits until the deadline, and then for the time that a child needs to end, because a child has the deadline of
+    /// its parent. While a thread of the tree waits for an approval, the wait continues, because no thread's time
+    /// passes then. Never returns without a deadline.
     async fn give_up_waiting(&self, deadline: Option<Deadline>) {
         self.wait_for_deadline(deadline).await;
         loop {

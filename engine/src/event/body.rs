@@ -44,7 +44,8 @@ pub struct Opened {
     /// Images of the first message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
-    /// The tool call that the thread runs instead of a directive: a call whose result the parent did not wait for.
+    /// The tool call that the thread runs in place of a directive, because the parent does not wait for the result of
+    /// the call; `None` if the thread runs a directive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Box<ToolCall>>,
     /// Milliseconds of the last incomplete second of the continued thread; they count towards the duration of this

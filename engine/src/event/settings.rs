@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// sets another value; children and continuations use the settings of their process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandSettings {
-    /// Policy for calls that need an approval when there is no terminal.
+    /// Policy for calls that need an approval when there is no terminal; `None` if the settings files decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattended: Option<HeadlessPolicy>,
     /// Absolute path of the script that replaces every model.

@@ -43,7 +43,8 @@ pub enum EventKind {
     Ended,
 }
 
-/// The importance of an event to watchers. Data that may be dropped (the deltas of a reply) never enters a transcript.
+/// The importance of an event to watchers. There is no level for data that may be dropped, such as the deltas of a
+/// reply, because such data never becomes an event of a transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Criticality {

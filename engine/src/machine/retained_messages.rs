@@ -17,8 +17,8 @@ pub(crate) fn trailing_messages(messages: &[SharedMessage], tokens: u64) -> Vec<
     messages.get(start..).unwrap_or_default().to_vec()
 }
 
-/// Returns the number of last messages that are retained beside a summary. The retained messages may also start at a
-/// reply, because the summary is itself a user message.
+/// Returns the number of messages at the end of the conversation that a compaction retains in addition to its summary.
+/// The first retained message may be a reply, because the summary before it is a user message.
 pub(super) fn count_retained_messages(plan: &Plan, messages: &[SharedMessage]) -> usize {
     let tokens = max_trailing_tokens(plan).min(plan.model.context_window / 4);
     let start = start(messages, tokens, |message| matches!(message.kind(), "user" | "assistant"));

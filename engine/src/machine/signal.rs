@@ -83,7 +83,8 @@ pub enum Fact {
 pub enum SpawnResult {
     /// The child exists: `spend` nano-dollars are reserved for it, and the process `pid` runs it.
     Made { spawn: u64, thread_id: String, spend: u64, pid: u32 },
-    /// No child was created: `reason` is for the model, `hit` the limit that forbade the spawn.
+    /// No child was created. `reason` is the message for the model; `hit` is the limit that forbade the spawn, if a
+    /// limit forbade it.
     Refused { spawn: u64, reason: String, hit: Option<LimitHit> },
 }
 

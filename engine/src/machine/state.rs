@@ -410,7 +410,7 @@ impl ThreadState {
         self.living_children().map(|(_, child)| child.spend).sum()
     }
 
-    /// Returns the cost of the thread if the thread ends now; the reservations of living children count as outstanding.
+    /// Returns the cost that the thread has if it ends now. The reservations of its live children count as outstanding.
     pub fn final_cost(&self) -> Cost {
         Cost {
             outstanding: self.cost.outstanding.saturating_add(self.held_by_children()),

@@ -29,7 +29,7 @@ impl ConnectionUse {
         Self(Mutex::new(Waiting::Since(Instant::now())))
     }
 
-    /// Marks the connection as answering a request.
+    /// Marks the connection as answering a request, until the returned guard is dropped.
     pub fn answer(self: &Arc<Self>) -> Answering {
         self.replace(Waiting::Answering);
         Answering(Arc::clone(self))

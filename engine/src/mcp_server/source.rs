@@ -81,7 +81,7 @@ pub(super) struct CallSource {
 struct SourceState {
     calls: mpsc::Receiver<QueuedCall>,
     made: u64,
-    /// The running call: its id in the thread, and the channel for its result.
+    /// The running call: its id in the thread, and the channel for its result. `None` if no call runs.
     waiting: Option<(String, oneshot::Sender<ServedResult>)>,
 }
 

@@ -157,7 +157,7 @@ fn blocks(turn: ProviderMessage<'_>) -> Vec<Value> {
     }
 }
 
-/// Maps a user's block; `None` for blocks that a user message cannot contain.
+/// Maps a content block of a user message to the wire format; `None` for a block that a user message cannot contain.
 fn user_block(block: &ContentBlock) -> Option<Value> {
     match block {
         ContentBlock::Text { text } => text_block(text),

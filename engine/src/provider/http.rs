@@ -298,7 +298,8 @@ impl ResponseStream {
     }
 }
 
-/// Returns true if a part of a document, at any depth, shows a reply or its cost.
+/// Returns true if an object at any depth of a document has one of the `NESTED_BILLED_FIELDS`, which show that the
+/// document contains a reply or its cost.
 fn has_billed_part(value: &Value) -> bool {
     match value {
         Value::Object(fields) => fields.iter().any(|(key, value)| {

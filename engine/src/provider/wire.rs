@@ -215,7 +215,8 @@ pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
 pub(super) struct UnreadKinds(Vec<String>);
 
 impl UnreadKinds {
-    /// Adds the name of an unknown kind, without control characters; a name that was added before is not added again.
+    /// Adds the name of an unknown kind, shortened and without control characters. Ignores a name that was added
+    /// before, and any name once `MAX_KINDS` names were added.
     pub fn add(&mut self, kind: &str) {
         const MAX_KINDS: usize = 20;
         const MAX_KIND_CHARS: usize = 80;

@@ -1,5 +1,5 @@
 //! Normalized forms of a text, in which encoded values are found: with decoded escapes, without white space, or reduced
-//! to the digits of a hex dump. For each of its bytes, a form holds the range of the text that the byte represents.
+//! to the digits of a hex dump. For each byte of a form, the form holds the range of the text that the byte represents.
 
 use std::ops::Range;
 

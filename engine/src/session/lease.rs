@@ -95,7 +95,8 @@ impl EngineContext {
         self.finalize_row(thread, status).await
     }
 
-    /// Appends the event `ended` to a transcript, with totals computed from the earlier events.
+    /// Appends the event `ended` to the transcript of a thread, with totals computed from the earlier events. Does
+    /// nothing if the transcript contains no event or already ends with `ended`.
     fn write_end(&self, thread: &ThreadId, status: Status, message: String) -> Result<(), DriveError> {
         // A signature confirms all lines before it, so a transcript that fails verification is not extended.
         let Some(VerifiedTranscript { reading, events, synced, .. }) = self.read_verified(thread)? else {

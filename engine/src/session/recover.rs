@@ -23,8 +23,7 @@ use crate::thread::Status;
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
-/// The part of a thread from which another thread continues: the events up to the event after which the other thread
-/// starts.
+/// The part of a thread that another thread continues: the events up to the point from which the other thread starts.
 struct ContinuedThread {
     events: Vec<Event>,
     /// The plan of the thread that starts after a handoff; `None` for a resume, fork or replan.

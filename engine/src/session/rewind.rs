@@ -18,7 +18,8 @@ use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedK
 const MAX_THREADS: usize = 10_000;
 /// Maximum number of calls that a rewind lists as not undone.
 const MAX_LISTED_CALLS: usize = 100;
-/// The capability of every item: the user restores files, so no grant of a thread bounds the writes.
+/// A capability pattern that grants everything. A rewind writes files with this grant, because the user restores the
+/// files, so that no grant of a thread bounds the writes.
 const EVERY_ITEM: &str = "rye.*";
 
 /// The files that a rewind to the state before a prompt can restore or has restored.

@@ -80,8 +80,8 @@ impl EngineContext {
         blocking(read).await
     }
 
-    /// Checks that the start and the plan of `parent`, which were read earlier, are still those of its verified
-    /// transcript.
+    /// Verifies and reads the transcript of `parent` again, and checks that the start and the plan of the thread are
+    /// still those in `parent`.
     pub(super) async fn check_parent(self: &Arc<Self>, parent: &ParentThread) -> Result<(), DriveError> {
         let (engine, id) = (Arc::clone(self), parent.id.clone());
         let inspected = blocking(move || engine.read_parent(&id)).await?;

@@ -83,7 +83,7 @@ impl StoreError {
     }
 }
 
-/// Returns the remedy for an I/O error, if one is known.
+/// Returns the remedy for an I/O error, to be appended to the message; empty if no remedy is known.
 fn remedy(error: &io::Error) -> &'static str {
     if is_full(error) {
         "; free some space, then repeat the command; `rye threads resume` continues an interrupted thread"

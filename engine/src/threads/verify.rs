@@ -176,7 +176,8 @@ impl Verifier<'_> {
         self.check_artifacts(&view)
     }
 
-    /// Reads the events, including fields stored as objects. An unreadable event is a fault of its line.
+    /// Restores the events of the transcript, with their fields that are stored as objects. For each event that cannot
+    /// be restored, reports a fault of its line; the result lacks the event.
     fn events(&mut self, reading: &TranscriptContents) -> Vec<Event> {
         let path = layout::transcript(self.thread);
         let mut events = Vec::with_capacity(reading.records.len());

@@ -250,7 +250,8 @@ fn push_normalized_space(into: &mut String, raw: &str) {
     }
 }
 
-/// Returns the first character of `text` that XML does not allow.
+/// Returns the first character of `text` that XML does not allow, with its byte offset; `None` if XML allows all of
+/// them.
 pub(super) fn find_invalid_char(text: &str) -> Option<(usize, char)> {
     // Forbidden are control characters, surrogates (not a `char`) and two code points whose bytes begin with EF BF; the
     // byte check keeps valid text fast.

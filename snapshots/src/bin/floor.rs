@@ -14,7 +14,7 @@ use rye_engine::store::{Change, RealDisk, Registry, ThreadRow, layout};
 use rye_engine::thread_id::ThreadId;
 use sha2::{Digest, Sha256};
 
-/// Approximate size of the lines of a tool turn, in bytes.
+/// Approximate size, in bytes, of the lines that one sync of a transcript covers. A tool turn has two syncs.
 const LINE_BYTES: usize = 1_000;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -308,7 +308,7 @@ impl SessionTask {
     }
 }
 
-/// Returns the reasons why a message was not sent.
+/// Returns the reasons why the expansion of a skill or prompt template failed, so that the message was not sent.
 fn failed_expansions(run: &HookPointRun) -> Vec<String> {
     let failed = run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed && hook.hook == "expansion");
     failed.filter_map(|hook| hook.because.clone()).collect()

@@ -54,7 +54,8 @@ impl OpenRequest {
         !std::mem::replace(&mut self.is_answered, true)
     }
 
-    /// Returns the answer that a key selects; `None` if the key selects no answer or the request is already answered.
+    /// Returns the answer that a key selects, and marks the request as answered. `None` if the key selects no answer or
+    /// the request is already answered.
     pub fn answer(&mut self, key: KeyEvent) -> Option<&'static str> {
         let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
         let KeyCode::Char(pressed) = key.code else { return None };

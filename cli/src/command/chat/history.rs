@@ -40,7 +40,8 @@ impl ChatFolder {
         String::from_utf8(bytes).ok()
     }
 
-    /// Writes a file. If the disk is full, the history is lost and the session continues.
+    /// Writes a file of the history. Ignores errors: if the disk is full, for example, the history is lost and the
+    /// session continues.
     fn write(&self, name: &str, text: &str) {
         let Some(folder) = &self.path else { return };
         let write = || -> io::Result<()> {
@@ -123,7 +124,7 @@ impl PromptHistory {
         Some(self.prompts.get(self.at).cloned().unwrap_or_else(|| std::mem::take(&mut self.unsent)))
     }
 
-    /// Returns the prompts that contain a text, newest first, each once.
+    /// Returns the prompts that contain `text` in upper or lower case, newest first, each once.
     pub fn search(&self, text: &str) -> Vec<String> {
         let wanted = text.to_lowercase();
         let mut found: Vec<String> = Vec::new();

@@ -207,7 +207,8 @@ impl RequestHandler {
         Ok(if text.is_empty() { none.to_owned() } else { text.trim_end().to_owned() })
     }
 
-    /// Returns the whole output of the last call, or of the last command of the user.
+    /// Returns the whole output of the last tool call or user command (`!ls`), whichever is later, with its name. An
+    /// error if there is no output yet.
     async fn last_output(&self) -> Result<String, String> {
         let events = self.session_events().await?;
         let found = events.iter().rev().find_map(|event| match_output(&event.body));

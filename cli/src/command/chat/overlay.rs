@@ -95,7 +95,7 @@ pub fn cut_to_width(text: &str, columns: usize) -> String {
         .collect()
 }
 
-/// Lists completions from the items and files of a project.
+/// A source of completions for the editor of a chat: commands and their arguments, prompt templates, skills and files.
 #[derive(Debug)]
 pub struct Completer {
     spaces: Spaces,

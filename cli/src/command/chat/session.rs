@@ -73,7 +73,7 @@ pub struct SessionInput {
     requests: Arc<RequestHandler>,
     /// True if the lines are JSON requests.
     is_json: bool,
-    /// The request that is being answered.
+    /// The future that answers the current request; `None` if no request is being answered.
     answering: Option<BoxFuture<'static, ChatResponse>>,
     /// The id of the last message that was sent, and the id of the session's thread at that time (`None` if there was
     /// no thread yet).

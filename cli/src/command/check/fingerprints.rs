@@ -72,7 +72,7 @@ impl Fingerprints {
         fingerprints
     }
 
-    /// Updates the fingerprints of the reported changes.
+    /// Takes the fingerprints of the changed files and folders again.
     pub fn update(&mut self, spaces: &Spaces, changed: &[FileChange]) {
         for change in changed {
             match change {

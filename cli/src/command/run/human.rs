@@ -1,5 +1,5 @@
 //! Human and plain output of a run: the model's text on stdout as it is streamed, progress on stderr, outputs at the
-//! end. Prints each text once.
+//! end. A text that was streamed is not printed again as the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -315,7 +315,7 @@ impl HumanRenderer {
         }
     }
 
-    /// Prints the end of a prompt, and its messages that were not sent.
+    /// Prints the end of a prompt, and the messages of the user that were not sent during the prompt.
     fn prompt_ended(&mut self, thread: &ThreadId, ended: &PromptEnded, view: &EventView) {
         // The terminal of a chat returns the unsent messages to its editor.
         let unsent = if self.out.is_captured() { &[][..] } else { &ended.unsent };

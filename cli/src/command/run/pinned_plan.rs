@@ -15,7 +15,8 @@ use crate::report::Printer;
 use crate::run_request::parse_directive_id;
 use crate::workspace::Spaces;
 
-/// Compiles the request that a plan file contains; fails if the result differs from the plan in the file.
+/// Compiles the request that a plan file contains. Fails if the result differs from the plan in the file. If the
+/// directive has errors, prints them and returns the exit code as the inner error.
 pub fn compile_pinned(
     path: &str,
     requested: Option<&str>,

@@ -31,7 +31,7 @@ pub trait Render: Send {
     fn is_animated(&self) -> bool {
         false
     }
-    /// Called every [`REPAINT_INTERVAL`] if the renderer is animated.
+    /// Repaints the terminal. Called every [`REPAINT_INTERVAL`] if the renderer is animated.
     fn tick(&mut self) {}
     /// Writes out all buffered output.
     fn flush(&mut self) {}

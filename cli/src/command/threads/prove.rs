@@ -135,7 +135,7 @@ fn read_plan(reader: &ThreadReader, plan_id: &str) -> Result<Plan, CommandError>
         .map_err(|error| CommandError::failed(format!("the plan of the thread cannot be read: {error}")))
 }
 
-/// Compares the prompts of all threads of a session, oldest first.
+/// Derives the prompts of all threads of a session again, oldest first, and compares them with the recorded prompts.
 fn prove_prompts(
     thread: &ThreadId,
     args: &ProveArgs,

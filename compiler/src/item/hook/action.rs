@@ -312,7 +312,8 @@ impl ActionReader<'_> {
         kinds
     }
 
-    /// Reads the end status that `terminate` sets; reports a literal that is no end status.
+    /// Reads the key `status` of `terminate`, the end status that the action sets; `None` if the key is missing or is
+    /// no text. Reports a text without placeholders that is no end status, but returns it.
     fn end_status(&mut self) -> Option<String> {
         let node = self.get("status")?;
         let status = self.text("status")?;

@@ -227,7 +227,7 @@ fn contained(parts: &[Value], value: &Value) -> Vec<bool> {
 }
 
 impl Partition {
-    /// Returns the values that represent the cells.
+    /// Returns for each cell, in order, the value that represents the cell.
     pub fn values(&self) -> impl Iterator<Item = &Value> {
         self.cells.iter().map(|(_, value)| value)
     }

@@ -36,9 +36,9 @@ impl Default for Fuel {
 }
 
 impl Fuel {
-    /// Returns the fuel of one condition if `among` conditions share the total. The fuel changes only when `among`
-    /// exceeds the next power of two, so one more condition rarely changes a result. For up to 1,024 conditions, the
-    /// fuel of each is enough for the maximum number of combinations.
+    /// Returns the fuel of each condition if `among` conditions share the total. `among` is rounded up to a power of
+    /// two, so that one more condition rarely changes the fuel and with it a verdict. For up to 1,024 conditions, the
+    /// fuel of each condition is enough for `MAX_COMBINATIONS`.
     pub fn share(among: usize) -> Self {
         Self((MAX_COMBINATIONS << 10) / among.next_power_of_two().max(1 << 10))
     }

@@ -25,7 +25,7 @@ pub enum Implication {
     Unproved,
 }
 
-/// The values and the type that a path can have before a run; `None` if unknown.
+/// The possible values and the type of a path, as far as they are known before a run. An unknown field is `None`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PathValues {
     pub domain: Option<Domain>,

@@ -226,7 +226,8 @@ impl SedScript {
         Ok(false)
     }
 
-    /// Skips the addresses of the next command and returns the letter of the command; `None` at the end of the script.
+    /// Reads the addresses and the letter of the next command of the script, and returns the letter. `None` at the end
+    /// of the script.
     fn command(&mut self) -> Result<Option<char>, UnknownSyntax> {
         while let Some(c) = self.rest.pop_front() {
             match c {

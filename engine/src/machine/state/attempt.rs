@@ -33,7 +33,8 @@ pub struct MeasuredTokens {
     pub system: Arc<str>,
     /// True if the plan's fallback model counted the tokens.
     pub of_fallback: bool,
-    /// The grant sets of the prompt, if they narrowed the tools of the request.
+    /// The grant sets of the prompt; `None` if the prompt did not narrow the grants of the thread. These grant sets
+    /// determine the tools of the request.
     pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 

@@ -23,7 +23,8 @@ enum LinePlace {
 }
 
 impl CallFilter {
-    /// Adds text. Returns the part that can be displayed now, including text that was held back.
+    /// Adds a piece of text. Returns the text that can be displayed now, which may include earlier text that was held
+    /// back.
     pub fn push(&mut self, more: &str) -> String {
         let mut out = String::new();
         for piece in more.split_inclusive('\n') {

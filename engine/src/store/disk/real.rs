@@ -34,7 +34,8 @@ struct OpenFiles {
     files: BTreeMap<PathBuf, OpenFile>,
     /// The `age` of the next file to be opened: a counter, so that older files have smaller numbers.
     next: u64,
-    /// Files whose sync failed when their handle was evicted, so that their next sync fails too.
+    /// Files whose sync failed when their handle was evicted. No caller has seen that error, so every later sync of
+    /// such a file fails.
     failed: BTreeSet<PathBuf>,
 }
 
@@ -336,8 +337,8 @@ fn write_from(mut file: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)
 }
 
-/// A locked file. Closing the file is not enough to unlock it: while another thread starts a process, this process has
-/// a copy of the handle until it executes its program.
+/// A locked file, which is unlocked when the value is dropped. Closing the file is not enough to unlock it: a process
+/// that another thread starts at this moment has a copy of the handle until the process executes its program.
 #[derive(Debug)]
 struct HeldFile {
     file: std::fs::File,

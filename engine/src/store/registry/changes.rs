@@ -22,8 +22,8 @@ pub enum Change {
     Put(Box<ThreadRow>),
     /// Updates some fields of a row.
     Update { thread: ThreadId, update: Box<RowUpdate>, now: i64 },
-    /// Inserts the row of a thread's n-th child. If that child was spawned before, nothing changes and the answer names
-    /// the existing child.
+    /// Inserts the row of the child of `parent` that has the number `spawn`. If `parent` already has a child of this
+    /// number, nothing changes and the result names the existing child.
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
     /// Inserts the row of a thread's continuation. The limit on its descendants is the rest of the thread's limit.
     PutContinuation { thread: ThreadId, row: Box<ThreadRow> },
@@ -46,8 +46,8 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ChangeResult {
     Done,
-    /// The child that has this spawn number. If an earlier spawn had the number, its child, else the child that the
-    /// change names.
+    /// The child that has the spawn number: the existing child if an earlier spawn used the number, else the child that
+    /// the change inserted.
     Child(ThreadId),
     /// Refused: this live owner holds the thread.
     OwnedBy(OwnerId),

@@ -40,7 +40,8 @@ pub struct Seal {
     pub mark: String,
 }
 
-/// Signs a line, given by its `seq` and by [`Seal::link`]; returns [`Seal::mark`].
+/// A function that signs a line. Its arguments are the `seq` of the line and the [`Seal::link`]; it returns the
+/// [`Seal::mark`].
 pub type LineSigner<'a> = &'a dyn Fn(u64, ChainHash) -> String;
 
 /// A hash of the chain: SHA-256, written as 64 hex digits.

@@ -11,7 +11,8 @@ use super::super::disk::Disk;
 use super::super::{StoreError, layout};
 use crate::thread_id::ThreadId;
 
-/// Reads the complete lines of a thread's `live.jsonl`, which holds the streaming reply; none if no attempt is running.
+/// Reads the complete lines of a thread's `live.jsonl`: the pieces of the reply that is being streamed. Empty if no
+/// attempt is running.
 pub fn read<T: DeserializeOwned>(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<T>, StoreError> {
     let path = layout::live(thread);
     let bytes = match disk.read(&path) {

@@ -105,8 +105,9 @@ impl Verifier<'_> {
         self.check_head(path, fields, view, over.is_some());
     }
 
-    /// Checks the line number and the hash in `thread.json`. They name the line of the transcript that was the last one
-    /// when `thread.json` was written.
+    /// Checks that the transcript has the line that was its last one when `thread.json` was written. `thread.json`
+    /// states the number and the hash of this line. If the thread has not ended (`over` is false), a missing line is
+    /// only noted.
     fn check_head(&mut self, path: &Path, fields: &Map<String, Value>, view: &TranscriptView<'_>, over: bool) {
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let hash = fields.get("transcript").and_then(|head| head.get("h")).and_then(Value::as_str);

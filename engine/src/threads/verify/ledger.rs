@@ -26,7 +26,7 @@ struct ThreadMoney {
     account: Option<Account>,
     /// Cost of the thread's own attempts, in nano-dollars.
     own: u64,
-    /// Cost of the thread when it last ended.
+    /// Cost of the thread when it last ended; `None` if the transcript contains no end.
     ended: Option<Cost>,
     /// The reservation that the account should have, in nano-dollars: the spend limit of the thread at its start, minus
     /// the amount that its continuation took over. `None` if the limit was raised later: the ledger may have refused
@@ -35,7 +35,8 @@ struct ThreadMoney {
 }
 
 impl Threads {
-    /// Reads the money of a tree of threads; `None` if a thread of the tree runs, was interrupted or cannot be read.
+    /// Reads the money of a tree of threads. `None` if there is no registry, or if a thread of the tree runs, was
+    /// interrupted or cannot be read.
     pub(super) fn tree_money(&self, root: &ThreadId, rows: &[ThreadRow]) -> Result<Option<TreeMoney>, StoreError> {
         let Some(registry) = &self.registry else { return Ok(None) };
         let mut threads = BTreeMap::new();

@@ -39,7 +39,8 @@ pub(super) fn copy_task_support(message: &[u8]) -> Option<Vec<u8>> {
     Some(copied)
 }
 
-/// A reader of a server's messages, one on each line, that copies the field `execution.taskSupport`.
+/// A reader of a server's messages, one on each line. It copies the field `execution.taskSupport` of each listed tool
+/// to the metadata of the tool.
 pub(super) struct TaskSupportReader<R> {
     inner: BufReader<R>,
     line: Vec<u8>,

@@ -82,8 +82,9 @@ async fn read_document(mut response: reqwest::Response) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Reads events up to the response with this id, and returns the response; `None` if there is none within the maximum
-/// size of a message. Notifications before the response are skipped, because they contain no part of the list.
+/// Reads events up to the response with this id, and returns the response as JSON. `None` if the stream ends or fails
+/// before the response, or exceeds the maximum size of a message. Notifications before the response are skipped,
+/// because they contain no part of the requested list of tools.
 async fn read_event(mut response: reqwest::Response, id: &Value) -> Option<Vec<u8>> {
     let (mut parser, mut received) = (SseParser::default(), 0);
     while let Some(chunk) = response.chunk().await.ok()? {

@@ -154,7 +154,7 @@ fn split_tag(from: &str) -> (&str, &str) {
     inside.split_once('>').unwrap_or((inside, ""))
 }
 
-/// Returns the text after the closing tag of an element; empty if it is never closed.
+/// Returns the text after the closing tag of the element `name`; empty if `text` contains no such tag.
 fn after_closing<'a>(text: &'a str, name: &str) -> &'a str {
     let mut rest = text;
     while let Some(at) = rest.find("</") {

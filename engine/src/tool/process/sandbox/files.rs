@@ -492,7 +492,8 @@ pub fn kind(fd: &OwnedFd) -> FileType {
     rustix::fs::fstat(fd).map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode))
 }
 
-/// Returns the names in a folder; empty if the descriptor is not a folder or cannot be listed.
+/// Returns the names in the folder `fd`. Empty if `fd` is no folder, if the folder no longer exists, or if this process
+/// may not read the folder; any other failure is an error.
 pub fn names(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
     use rustix::io::Errno;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -34,8 +34,8 @@ const SOCKET_TYPE_MASK: u64 = 0xf;
 /// The refused flags: `CLONE_NEWNS`, `NEWCGROUP`, `NEWUTS`, `NEWIPC`, `NEWUSER`, `NEWPID` and `NEWNET`.
 const NAMESPACE_FLAGS: [u64; 7] =
     [0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
-/// The refused requests: `TIOCSTI`, `TIOCLINUX`, `TIOCCONS` and `TIOCSETD`, which send input to other programs of a
-/// terminal or set line disciplines.
+/// The refused `ioctl` requests: `TIOCSTI` and `TIOCLINUX` send input to other programs of a terminal, `TIOCCONS`
+/// redirects the output of the console, and `TIOCSETD` sets the line discipline.
 const TERMINAL_REQUESTS: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x5423];
 /// The refused command of `fcntl`: `F_SETLEASE`. A lease on a file can block every other process that opens the file.
 const FILE_COMMANDS: [u64; 1] = [1024];
@@ -146,7 +146,7 @@ fn restrictions() -> Result<NamedRules, BackendError> {
     ])
 }
 
-/// Returns the rules that match the sockets to refuse with `EACCES`.
+/// Returns, by the name of the system call, the rules that match the sockets to refuse with `EACCES`.
 fn socket_restrictions(sockets: Sockets) -> Result<NamedRules, BackendError> {
     let socket = match sockets {
         // Without a rule every call is refused.
