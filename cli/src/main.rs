@@ -85,7 +85,7 @@ fn parse_arguments() -> Result<Args, clap::Error> {
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// Adds a tip to the error of an unexpected word after `--graph`, whose value follows a `=`.
+/// Adds a tip to the error of an unexpected word after `--graph`: the value of `--graph` must follow a `=`.
 fn with_graph_tip(mut error: clap::Error, command: &Command) -> clap::Error {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let words: Vec<String> = std::env::args_os().filter_map(|word| word.into_string().ok()).collect();

@@ -15,7 +15,8 @@ pub enum PathFilter {
     To(Vec<String>),
 }
 
-/// Resolves each argument as an existing path, else as an id of the project. The project's own folder selects
+/// Returns the filter for the requested paths. Each argument is an existing path, relative to the current folder or to
+/// the project, else the id of an item of the project. No argument, or the folder of the project itself, selects
 /// everything.
 pub fn resolve_path_filter(
     requested: &[PathBuf],

@@ -42,7 +42,7 @@ impl FileKind {
         [Self::Tool, Self::Knowledge].into_iter().chain(FILES.iter().filter_map(Self::of_settings))
     }
 
-    /// Returns the kind of a settings file; `None` if the file is only documentation.
+    /// Returns the kind of a settings file; `None` for a documentation file, which is never read.
     fn of_settings(file: &'static SettingsFile) -> Option<Self> {
         (!matches!(file.shape, SettingShape::Documentation(_))).then_some(Self::Settings(file))
     }

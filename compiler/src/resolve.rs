@@ -285,7 +285,8 @@ impl<'l> KnownFacts<'l> {
         condition.evaluate_over(&self.facts, domain, fuel)
     }
 
-    /// Explains why a condition is false, by the facts that the condition read.
+    /// Explains why the condition of a hook is false, by the facts that the condition read. Empty for a hook without a
+    /// condition.
     pub fn explain_false(&mut self, hook: &HookDecl) -> String {
         let Some(condition) = &hook.compiled else { return String::new() };
         self.declare_unknowns(condition);

@@ -73,7 +73,7 @@ use selection::SelectedDirectives;
 pub use selection::Selection;
 use spawn::Spawns;
 
-/// Id prefix of the knowledge that finished threads export.
+/// Prefix of the ids of the knowledge items to which finished threads are exported.
 const EXPORT_PREFIX: &str = "agent/threads/";
 
 /// The result of [`check`], with the sources that its spans refer to.

@@ -94,9 +94,9 @@ pub struct PromptChecker {
 }
 
 impl PromptChecker {
-    /// Derives the messages of the prompts in a transcript again, and returns the differences from the recorded
-    /// messages. An accepted text is derived from the typed text, the answers of the hooks and the expansions. A sent
-    /// message is derived from the accepted texts and the recorded answers of the hooks.
+    /// Derives the messages of the prompts in a transcript again, and compares them with the recorded messages. Returns
+    /// the differences by prompt. An accepted text is derived from the typed text, the answers of the hooks and the
+    /// expansions. A sent message is derived from the accepted texts and the recorded answers of the hooks.
     pub fn check(&mut self, plan: &Plan, events: &[Event], expand: &ExpandAgain<'_>) -> Vec<PromptCheck> {
         let mut state = ThreadState::new();
         let mut checks: Vec<PromptCheck> = Vec::new();
@@ -155,7 +155,8 @@ impl PromptCheck {
     }
 }
 
-/// The events of a message's intake, before the message is accepted.
+/// The recorded intake of the next message to be accepted: the run of the `input` hooks, and the end of a typed
+/// command.
 #[derive(Debug, Default)]
 struct Intake {
     hooks: Option<HookPointRun>,

@@ -442,8 +442,8 @@ async fn discard_messages(driver: &Arc<dyn Driver>, mail: &mut Vec<String>) {
     }
 }
 
-/// Splits an effect on several calls or children into effects on one call or child, which are performed and recorded
-/// one by one.
+/// Splits an effect that runs several calls or awaits several children into effects on one call or child, which are
+/// performed and recorded one by one. Every other effect stays whole.
 fn split(effect: Effect) -> Vec<Effect> {
     match effect {
         Effect::RunTools(calls) => calls.into_iter().map(|call| Effect::RunTools(vec![call])).collect(),

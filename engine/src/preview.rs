@@ -106,8 +106,8 @@ pub fn compare_plans(live: &LiveState, after: &std::sync::Arc<Plan>) -> PlanComp
     }
 }
 
-/// Returns the price of the request that a message would cause, after the message's expansion. During a prompt, the
-/// message counts as part of the next turn.
+/// Returns the tokens and the price of the request that a message would cause. The text of `input` is used as it is:
+/// nothing is expanded, and no hook runs. During a prompt, the message counts as part of the next turn.
 pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
     let plan = &*live.plan;
     let mut state = (*live.state).clone();

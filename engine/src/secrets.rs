@@ -195,7 +195,8 @@ impl KnownSecrets {
     }
 }
 
-/// Replaces ranges of a text by names. Ranges that overlap are replaced together.
+/// Replaces each range of a text by `[masked: NAME]`. Overlapping ranges are replaced together, with the name of the
+/// first range.
 fn replace_ranges<'t>(text: &'t str, mut found: Vec<(Range<usize>, &str)>) -> Cow<'t, str> {
     if found.is_empty() {
         return Cow::Borrowed(text);

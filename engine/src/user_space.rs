@@ -1,5 +1,5 @@
-//! The user space: the folder that contains, or would contain, the user's `.ai/`. Also the keys and trust records,
-//! which tools, sandboxed programs and lookups must not reach.
+//! The user space: the folder that contains, or would contain, the user's `.ai/`. The module also locates the keys and
+//! trust records, which tools, sandboxed programs and lookups must not reach.
 
 mod protected;
 

@@ -219,7 +219,7 @@ fn heading_and_prose(
     (title.filter(|t| !t.node.is_empty()), (!prose.node.is_empty()).then_some(prose))
 }
 
-/// Returns a range of the text without leading blank lines and trailing white space.
+/// Returns the text in `range`, with its span. Neither contains leading blank lines or trailing white space.
 fn trim_range(source: SourceId, text: &str, range: Range<usize>) -> Spanned<String> {
     let inside = slice(text, &range).trim_end();
     let end = range.start + inside.len();

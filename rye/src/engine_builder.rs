@@ -77,8 +77,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Adds a tool that this program implements. A tool file with `kind: builtin` and `builtin: NAME` declares its
-    /// description, parameters and needs; the gate authorizes its calls like those of every tool.
+    /// Adds a tool that this program implements. A tool file with `kind: builtin` and `builtin: NAME` declares the
+    /// tool's description, parameters and needs. The gate authorizes calls of the tool like calls of any other tool.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>, tool: Arc<dyn Tool>) -> Self {
         self.tools.push((name.into(), tool));

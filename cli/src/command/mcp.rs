@@ -134,8 +134,8 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     }
 }
 
-/// Trusts the items that a refresh of these servers wrote. The server is already trusted, and its folder holds only
-/// items for its tools.
+/// Trusts the tool items that a refresh wrote for these servers. The user already trusts the servers, and the folder of
+/// a server holds only items for its tools.
 fn trust_items(servers: &[McpServer], spaces: &Spaces) -> Result<(), CommandError> {
     if spaces.own {
         return Ok(());

@@ -233,7 +233,7 @@ fn object_entries<'s>(schema: &'s Value, key: &str) -> impl Iterator<Item = (&'s
     schema.get(key).and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }
 
-/// Returns the elements of a list under a key.
+/// Returns the elements of the array under a key of a schema; empty if there is no array.
 fn list_elements<'s>(schema: &'s Value, key: &str) -> &'s [Value] {
     schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }

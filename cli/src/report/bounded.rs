@@ -28,7 +28,7 @@ pub struct BoundedDiagnostics<'d> {
     pub omitted: Vec<OmittedDiagnostics>,
 }
 
-/// Keeps the first [`MAX_PER_FILE_AND_CODE`] diagnostics of each file and code.
+/// Keeps the first [`MAX_PER_FILE_AND_CODE`] diagnostics of each file and code, and counts the others.
 pub fn bound<'d>(
     diagnostics: impl Iterator<Item = (&'d Diagnostic, Severity)>,
     sources: &Sources,

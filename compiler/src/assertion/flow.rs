@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use super::threads::{PossibleThread, ReachMemo};
 
-/// The threads that one directive can lead to, and the directives whose outputs contain no untrusted text.
+/// A search for flows of text among `threads`: the thread of one directive and all descendants that the thread can
+/// have. `declassifying` are the directives whose outputs contain no untrusted text.
 pub struct TextFlow<'t> {
     threads: &'t [PossibleThread],
     declassifying: &'t BTreeSet<&'t str>,

@@ -170,8 +170,8 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         true
     }
 
-    /// Queues one possible thread for each route of the child `id`. Returns false, and queues no more, if a bound was
-    /// reached.
+    /// Queues one possible thread for each route of the child `id`. Returns false, and queues no further thread, if the
+    /// maximum number of queued threads or of all threads is reached.
     fn spawn(
         &mut self,
         parent: &PossibleThread,

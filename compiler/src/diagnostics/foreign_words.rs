@@ -195,8 +195,8 @@ pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String
     Some(format!("did you mean `{meant}`?"))
 }
 
-/// Returns the help for a grant of a tool that does not exist, if the pattern names the tool as another system does.
-/// `Bash(git *)` names a tool with a rule for its arguments.
+/// Returns the help for a grant of a tool that does not exist. `None` if the pattern does not have the form of another
+/// system: `mcp__SERVER__TOOL`, `Bash(git *)` (a tool and a rule for its arguments), or a known name of a tool.
 pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
     let name = pattern.strip_prefix("rye.execute.tool.").unwrap_or(pattern);
     if let Some((server, tool)) = name.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {

@@ -145,8 +145,8 @@ fn describe_unknown(requested: &str, provider: Option<&str>) -> String {
     }
 }
 
-/// Returns the help for a model, tier or provider that does not exist: the equivalent of a name of another system, else
-/// the suggestion, else the known names. `None` if nothing is known.
+/// Returns the help for a model, tier or provider that does not exist: the equivalent in this system if `requested` is
+/// a word of another system, else the suggestion, else the known names. `None` if there is nothing to suggest.
 fn suggest_name(requested: &str, suggestion: Option<&String>, known: &[String]) -> Option<String> {
     let translated = foreign_words::help_for(WordPlace::ModelName, requested).map(str::to_owned);
     let listed = || (!known.is_empty()).then(|| format!("known: {}", quote_list(known)));

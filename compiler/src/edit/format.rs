@@ -68,7 +68,7 @@ fn replace_old_words(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit>
 }
 
 /// Moves the sections that are directly under the root to the end of `<metadata>`, in order, with the comments right
-/// above them.
+/// above them. A section that `<metadata>` already contains is not moved. Creates `<metadata>` if it is missing.
 fn move_sections(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let metadata = root.elements().find(|e| e.name.node == "metadata");
     let inside = |name: &str| metadata.is_some_and(|m| m.elements().any(|e| e.name.node == name));

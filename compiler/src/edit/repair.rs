@@ -144,8 +144,8 @@ fn diagnostics_by_identity(report: &CheckReport) -> Identities {
     found
 }
 
-/// Returns true if no diagnostic is new, and if the fixes in `used` removed at least one diagnostic. If `used` contains
-/// only replacements of old words, the fixes need not remove a diagnostic.
+/// Returns true if the fixes in `used` add no diagnostic and remove at least one. If `used` contains only replacements
+/// of outdated words, no diagnostic needs to be removed.
 fn is_better(before: &Identities, after: &Identities, used: &[Candidate]) -> bool {
     let has_new = after.iter().any(|(identity, count)| before.get(identity).is_none_or(|was| was < count));
     let total = |all: &Identities| all.values().sum::<usize>();

@@ -359,7 +359,8 @@ impl<'w> Items<'w> {
         self.cache.sources.into_inner()
     }
 
-    /// Returns the sources, and the rest of the cache, which the caller need not drop before the process exits.
+    /// Returns the sources, and the rest of the cache. Freeing the rest takes time, so the caller decides when to drop
+    /// the second value.
     pub fn into_parts(mut self) -> (Sources, DeferredDrop) {
         let sources = std::mem::take(self.cache.sources.get_mut());
         (sources, DeferredDrop { _cache: Some(Rc::new(self.cache)) })

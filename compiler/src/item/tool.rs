@@ -164,8 +164,8 @@ fn misspelled_constants(tree: &ToolTree) -> Vec<ItemError> {
     near.collect()
 }
 
-/// Returns a report of a module that declares tools in the form of another framework, such as `@tool`: no
-/// thread is offered these tools.
+/// Returns an error for a module that declares tools in the form of another framework, for example with `@tool`,
+/// because no thread is offered these tools. `None` for any other module.
 fn foreign_tool(file: &FileRef, text: &str, language: ToolLanguage) -> Option<ItemError> {
     const DECORATORS: [&str; 6] =
         ["tool", "function_tool", "beta_tool", "kernel_function", "ai_function", "structured_tool"];

@@ -165,7 +165,7 @@ impl Bundle<'_> {
     }
 }
 
-/// The box that stands for an item in a drawing.
+/// A box in a drawing. The box stands for one item, for the items of a folder, or for the standard library.
 struct Cluster {
     id: String,
     label: String,

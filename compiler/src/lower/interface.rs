@@ -24,8 +24,9 @@ pub fn lower_fields(declared: &IndexMap<String, WithOrigin<item::FieldDecl>>) ->
     declared.iter().map(|(name, field)| (name.clone(), plan(&field.value))).collect()
 }
 
-/// Returns the given inputs in declared order with defaults filled in. Reports values of the wrong type or outside the
-/// choices.
+/// Returns the values of the declared inputs, in declared order: the given value, else the default. Reports unknown
+/// inputs, missing required inputs, and values of the wrong type or outside of the choices. A reported value stays in
+/// the result.
 pub fn resolve_inputs(
     directive: &ItemId,
     declared: &IndexMap<String, WithOrigin<item::FieldDecl>>,

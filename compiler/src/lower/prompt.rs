@@ -100,8 +100,8 @@ fn skills_layer(skills: &SkillList, fetches_skills: bool) -> Option<Layer> {
 
 struct LayerCollector<'a, 'f> {
     frame: &'a PlanTimeFacts<'f>,
-    /// Ids of knowledge that is sent in every run. If the condition of a hook depends on the run, the knowledge of the
-    /// hook is not included, and the run itself removes its repeats.
+    /// Ids of knowledge that is sent in every run. The knowledge of a hook whose condition depends on the run is not
+    /// included: the run removes the repeats of such knowledge.
     seen: BTreeSet<String>,
     layers: Vec<Layer>,
     budget: &'a mut ValueBudget,

@@ -69,7 +69,7 @@ impl ServerDrift {
     }
 }
 
-/// The servers of a project, read once for all tools.
+/// The MCP servers of a project, read once for all tools; the message of the error if the settings cannot be read.
 pub struct ConfiguredServers(Result<BTreeMap<String, McpServer>, String>);
 
 impl ConfiguredServers {

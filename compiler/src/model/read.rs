@@ -263,8 +263,9 @@ impl ProviderReader<'_> {
         Some(Prices { input, output, cache_read, cache_write, long_prompt })
     }
 
-    /// Reads a price in dollars per million tokens, written as text or number, and returns it in nano-dollars. If the
-    /// field is missing, returns `otherwise`, and reports the field if `otherwise` is `None`.
+    /// Reads a price in dollars per million tokens, written as text or number, and returns the price in nano-dollars.
+    /// `None` for an invalid price, which is reported. If the field is missing, returns `otherwise`, and reports the
+    /// field if `otherwise` is `None`.
     fn price(&mut self, node: &Node, field: &str, key: &str, otherwise: Option<u64>) -> Option<u64> {
         let Some(value) = node.get(field) else {
             if otherwise.is_none() {

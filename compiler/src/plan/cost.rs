@@ -41,7 +41,8 @@ impl Prices {
     /// The prices of a free model: the provider file states prices of zero.
     pub const NONE: Self = Self { input: 0, output: 0, cache_read: 0, cache_write: 0, long_prompt: None };
 
-    /// Returns the cost of a request, rounded up once; `None` if it overflows.
+    /// Returns the cost of a request; `None` if it overflows. Only the sum over all tokens is rounded, up to a whole
+    /// nano-dollar.
     pub fn cost(&self, tokens: &Tokens) -> Option<Nanos> {
         let prompt = tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
         let (input, output, read, write) = match self.long_prompt {

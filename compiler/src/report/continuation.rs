@@ -13,7 +13,7 @@ use crate::plan::prompt::Layer;
 /// A part of the first request in a continuation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ContinuationItem {
-    /// Id of the knowledge item, of the directive for its body, or of an executing hook.
+    /// Id of the part: of a knowledge item, of a directive (its body), or of a hook that executes an item.
     pub id: String,
     /// The state of the item after a handoff.
     pub fate: ContinuationFate,

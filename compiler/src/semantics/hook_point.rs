@@ -67,8 +67,8 @@ pub enum FactShape {
     Fields(&'static [HookFact]),
     /// The declared inputs of the directive.
     Inputs,
-    /// A value with undeclared fields or elements: a list, or any JSON. The type is that of the value itself, `None` if
-    /// unknown.
+    /// A value whose fields or elements are not declared: a list, or any JSON. Holds the type of the whole value;
+    /// `None` if the type is unknown.
     Open(Option<Type>),
 }
 

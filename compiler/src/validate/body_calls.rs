@@ -93,8 +93,9 @@ impl BodyCallChecker {
         starts
     }
 
-    /// Checks the name of a tool. Reports an unknown name if the text marks it as the name of a tool. Returns the
-    /// tool's id.
+    /// Checks that the tool with the name `name` is granted. Reports an unknown name only if `is_marked` is true,
+    /// because the text then marks the name as the name of a tool. Returns the id of the tool; `None` if no item has
+    /// the name.
     fn check_tool_name(
         &mut self,
         items: &Items<'_>,
@@ -306,7 +307,8 @@ fn intended_argument(name: &str, known: &[&str]) -> Option<String> {
 }
 
 /// Reports a literal argument without a name at the start of a call: `rye_execute("tool", "t", {…})`. `after` is the
-/// text from the opening parenthesis, which is at `start` in the body. Other texts in parentheses are prose.
+/// text from the opening parenthesis, which is at `start` in the body. Any other text is not reported, because the
+/// parentheses may contain prose.
 fn check_argument_names(leaf: &Directive, tool: &str, start: usize, after: &str, found: &mut Diagnostics) {
     if let Some((at, len)) = unnamed_argument(bounded(after)) {
         let span = body_span(leaf, start + at, len);

@@ -206,7 +206,7 @@ pub fn unknown_output<'d>(
     InterfaceError::UnknownOutput { name: name.to_owned(), directive, span, suggestion, declared }
 }
 
-/// Returns the outputs that a hook reads, with their spans.
+/// Returns the name of each output that a hook reads, with the span of the path or placeholder that reads the output.
 pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     let point = hook_point::row_of(hook.event);
     let in_condition = hook.condition.iter().flat_map(|c| condition_paths(&c.node));
@@ -238,7 +238,7 @@ pub fn check_content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics
     }
 }
 
-/// Reports a hook of a directive that executes or signs something outside of the directive's grants. If the chain
+/// Reports a hook whose action executes or signs an item that the grants of its directive do not allow. If the chain
 /// declares no permissions, the grants of the spawn parent apply, so nothing is reported.
 fn check_grants(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     let (Some(action), Some(permissions)) = (&hook.action, &own.permissions) else { return };
@@ -269,8 +269,9 @@ fn check_input_types(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     check_condition_types(hook, &input, &output, found);
 }
 
-/// Compiles a condition again with the types of the inputs and outputs that it reads. `input` and `output` return the
-/// type of the value at a path inside the input or output of that name; the path is empty for the whole value.
+/// Reports the errors of a hook's condition that only the types of inputs and outputs reveal. `input` and `output`
+/// return the type of the value at a path inside the input or output of that name; `None` if the type is unknown. The
+/// path is empty for the whole value.
 pub fn check_condition_types(
     hook: &HookDecl,
     input: &dyn Fn(&str, &[Segment]) -> Option<FieldType>,

@@ -46,8 +46,8 @@ struct RouteUse {
     hook: Arc<HookDecl>,
     /// True if the hook sets the route of some directive.
     routes: bool,
-    /// The hook that sets the route of one directive: the first directive for which the condition of `hook` is true.
-    /// This can be `hook` itself, or another hook that takes precedence.
+    /// The hook that sets the route of the first directive for which the condition of `hook` is true. The hook is
+    /// `hook` itself, or another hook that takes precedence over `hook`.
     by: Arc<HookDecl>,
 }
 
@@ -277,8 +277,9 @@ impl Merge for HookUses {
     }
 }
 
-/// A memo, by the hook's span, of whether the hook's condition is always true or always false. Each hook is evaluated
-/// with its own fuel, so that the order of hooks does not matter.
+/// A memo of the results of hook conditions before a run, by the span of the hook: true or false if the condition
+/// always has this result, `None` otherwise. Each hook is evaluated with its own fuel, so that the order of hooks does
+/// not matter.
 #[derive(Default)]
 pub struct ConditionVerdicts {
     fuel: Fuel,

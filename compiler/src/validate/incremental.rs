@@ -257,7 +257,7 @@ pub(super) fn is_project_item(list: &[Entry], id: &ItemId) -> bool {
 pub(super) const UNIT_KINDS: [ItemKind; 5] =
     [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool, ItemKind::Prompt, ItemKind::Skill];
 
-/// Results that can be merged, unit by unit, to the results of a whole project.
+/// Results of single items that can be merged into the results of the whole project.
 pub(super) trait Merge: Default {
     /// Adds the results of another group of units. The units of `other` come after the units of this group in checking
     /// order.

@@ -216,7 +216,8 @@ pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut D
     }
 }
 
-/// Returns the inputs that a hook's condition and action name, with their spans.
+/// Returns the name of each input that a hook's condition and action read, with the span of the path or placeholder
+/// that reads the input.
 fn read_inputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     let in_condition = hook.condition.iter().flat_map(|c| super::hook::condition_paths(&c.node));
     let read =

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::merge::{closing_rule, merge_all, merge_any, without_constraints};
 
-/// Maximum nesting of references and combinations.
+/// Maximum nesting of references and combinations (`$ref`, `allOf`, `anyOf`, `oneOf`). Deeper schemas are ignored.
 const MAX_NESTING: usize = 16;
 /// Keywords that no wire accepts at the root and that cannot be merged.
 const OTHER_COMBINATIONS: [&str; 9] =

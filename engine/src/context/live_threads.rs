@@ -31,7 +31,7 @@ pub(crate) struct RunningThreads {
     asking: BTreeMap<String, usize>,
 }
 
-/// A guard: until it is dropped, a thread of the tree counts as waiting for an approval.
+/// A guard for a tree of threads. Until the guard is dropped, a thread of the tree counts as waiting for an approval.
 pub(crate) struct AskingGuard<'e> {
     engine: &'e EngineContext,
     root: String,

@@ -305,8 +305,8 @@ pub enum HookOutcome {
     /// No hook of the hook point changes anything.
     #[default]
     None,
-    /// At hook points that collect layers: the hooks whose layers are included, and the texts of execute hooks by hook
-    /// id.
+    /// The answer at hook points that collect layers: `fired` are the ids of the hooks whose layers are included,
+    /// `texts` the texts that execute hooks returned, by hook id.
     Collected {
         fired: Vec<String>,
         texts: BTreeMap<String, String>,

@@ -49,7 +49,7 @@ pub enum ControlMessage {
     },
     /// Replaces the conversation of a chat with a summary, at the next idle step.
     Compact {
-        /// The topic that the summary covers in detail.
+        /// The topic that the summary covers in detail; `None` for no particular topic.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         focus: Option<String>,
     },

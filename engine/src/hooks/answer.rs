@@ -214,8 +214,8 @@ fn change_context(turn: &mut PointEvaluation, operation: ContextOperation) -> Ho
     HookOutcome::Context { operations }
 }
 
-/// Merges a change of the result into the changes that earlier hooks of this point have made. The later change of a
-/// field replaces the earlier one.
+/// Merges changes of a tool result into the changes that earlier hooks of this point have made. A later change of a
+/// field replaces the earlier change. The fact `result` changes too, so that later hooks see the new result.
 fn modify_subject(
     turn: &mut PointEvaluation,
     content: Option<Value>,

@@ -237,8 +237,8 @@ fn events_of_reply(plan: &Plan, state: &ThreadState, reply: Reply) -> Vec<EventB
     vec![EventBody::CognitionOut(Box::new(out)), settled]
 }
 
-/// Returns the events that replace the conversation with the summary, or the events of a failure if the model wrote no
-/// summary.
+/// Returns the events that replace the conversation with the summary in `reply`, or the events of a failed attempt if
+/// the summary is empty or incomplete.
 fn events_of_summary(
     plan: &Plan,
     state: &ThreadState,

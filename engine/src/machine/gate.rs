@@ -327,8 +327,9 @@ pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<St
     )
 }
 
-/// Returns the folders that bound the writes of a file tool with this capability. The result has one list for each
-/// thread of the spawn chain whose matching grants all name folders.
+/// Returns the folders that bound the writes of a file tool with this capability, in one list for each thread of the
+/// spawn chain. A thread has no list if one of its matching grants names no folder, because the thread then does not
+/// bound the writes.
 pub(crate) fn write_bounds(grants: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     needs::write_bounds(grants, capability)
 }

@@ -122,8 +122,8 @@ fn starts_work(event: &EventBody) -> bool {
     matches!(event, EventBody::AttemptIntended(_) | EventBody::ToolStarted(_) | EventBody::ChildIntended(_))
 }
 
-/// Returns the remaining duration of the thread, in milliseconds. `None` during an approval request. Also `None` for a
-/// run of a single tool call: the timeout of the tool bounds such a run, not a limit.
+/// Returns the remaining duration of the thread, in milliseconds. `None` during an approval request, and for a run of a
+/// single tool call: such a run has no duration limit, because the timeout of the tool bounds it.
 fn remaining_ms(walk: &WalkContext<'_>) -> Option<u64> {
     walk.state.remaining_ms_at(walk.now).filter(|_| walk.plan.graph.has(Node::Limits))
 }

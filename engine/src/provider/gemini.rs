@@ -74,7 +74,8 @@ fn model_path(model: &str) -> Option<String> {
     fine.then(|| format!("/v1beta/{name}:streamGenerateContent"))
 }
 
-/// Returns the body of a request; depends on `request` alone. The URL names the model.
+/// Returns the body of a request, which depends on `request` alone. The body does not name the model, because the URL
+/// does.
 pub fn encode(request: &Request) -> Vec<u8> {
     let mut body = Map::new();
     if !is_blank(&request.system) {

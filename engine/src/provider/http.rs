@@ -251,9 +251,9 @@ impl Endpoint {
 }
 
 impl ResponseStream {
-    /// Returns the next chunk, or `None` at the end. If the reply is complete, the rest of the stream is read only so
-    /// that the connection can be reused. These reads take at most 200 ms together, because a server may keep the
-    /// stream open.
+    /// Returns the next chunk; `None` at the end. If the reply is complete (`is_complete`), the chunks serve only to
+    /// reach the end of the stream, so that the connection can be reused. Such calls take at most 200 ms together,
+    /// because a server may keep the stream open.
     ///
     /// # Errors
     /// [`FailedStage::Timeout`] if no data arrived within the idle time, [`FailedStage::Truncated`] if the connection

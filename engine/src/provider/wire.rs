@@ -129,7 +129,7 @@ pub(super) fn length(bytes: usize) -> u64 {
 }
 
 impl CutStream {
-    /// Estimates the usage of the cut stream: one token for every four bytes.
+    /// Estimates the usage of the cut stream from the bytes sent and received: one token for every four bytes.
     pub fn estimate(self) -> Usage {
         Usage { input: self.sent.div_ceil(4), output: self.received.div_ceil(4), ..Usage::default() }
     }

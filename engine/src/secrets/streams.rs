@@ -57,7 +57,8 @@ impl Stream {
         Some(*start..*end)
     }
 
-    /// Removes white space, and maps the letters of URL-safe base 64 to the letters of standard base 64.
+    /// Returns the bytes without white space, and with `+` and `/` in place of `-` and `_`: URL-safe base 64 becomes
+    /// standard base 64.
     pub fn compact(&self) -> Self {
         let mut out = Self::default();
         for (byte, place) in self.bytes.iter().zip(&self.places) {

@@ -51,7 +51,8 @@ pub(super) struct ChildRequest {
 pub(super) struct ChildFunding {
     /// Pending settlements of the parent, which are booked first, so that the money is not reserved twice.
     pub unsettled: Vec<Settled>,
-    /// Number of children that share the available spend.
+    /// Number of children among which the available spend is divided, at least 1: all children that the group of calls
+    /// still has to create, including those that are created now.
     pub siblings: u64,
     /// Nano-dollars that stay reserved for the parent.
     pub turn_reserve: u64,

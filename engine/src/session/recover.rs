@@ -174,8 +174,9 @@ impl EngineContext {
         Ok(Some(running))
     }
 
-    /// Folds a transcript into a thread. Returns the thread, and the number of bytes that were cut from a torn tail;
-    /// `None` if nothing was recorded.
+    /// Folds a transcript into a thread. Returns the thread, and the number of bytes that were cut from a torn tail.
+    /// `None` if there is no transcript, or if the transcript names no plan: the thread then had no effect, and the
+    /// transcript is removed.
     fn fold_transcript(
         &self,
         thread: &ThreadId,

@@ -190,8 +190,8 @@ fn runs_programs(capability: &str) -> bool {
     })
 }
 
-/// Returns the events of a conversation from the start of a prompt on, with the events of the children that this prompt
-/// and later prompts started, in the order of their times. `None` if the conversation does not contain the prompt.
+/// Returns the events of a conversation since the start of a prompt, in the order of their times. The events of all
+/// descendants that were started since then are included. `None` if the conversation does not contain the prompt.
 fn events_since(threads: &Threads, thread: &ThreadId, prompt: u64) -> Result<Option<Vec<Event>>, StoreError> {
     let mut found: Vec<Event> = Vec::new();
     let (mut next, mut seen) = (Some((thread.clone(), u64::MAX)), BTreeSet::new());

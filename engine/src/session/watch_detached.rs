@@ -110,8 +110,8 @@ impl EngineContext {
         }
     }
 
-    /// Returns the result with the total cost of a child: the costs in the registry rows of the child and of the
-    /// threads that continue it.
+    /// Returns `result`, and the total cost of the child `first`: the sum of the costs that the registry records for
+    /// the child and for the threads that continue the child.
     async fn add_chain_cost(&self, first: &ThreadId, result: RunResult) -> Result<(RunResult, Cost), DriveError> {
         let first = first.clone();
         let cost = self.read_registry(move |registry| {

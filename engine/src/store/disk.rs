@@ -97,8 +97,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn boot_id(&self) -> Option<String>;
 
     /// Opens a file for a library that does its own I/O and that shares the file with other processes by locks. Creates
-    /// the file if `access` permits writing. `None` if this disk has no such files, so that the library must use the
-    /// other methods.
+    /// the file if `access` permits writing. Returns `None` if this disk has no such files; the library must then use
+    /// the other methods of the disk.
     fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<File>>;
 
     /// Returns the counts of the operations since the disk was opened.

@@ -137,8 +137,9 @@ impl Registry {
         Ok(registry)
     }
 
-    /// Creates the complete registry under a temporary name and renames it, so that a crash leaves no partial registry,
-    /// and only one of two concurrent creators succeeds. Syncs the registry unless a mark of unsynced writes exists.
+    /// Creates the complete registry under a temporary name and renames it, so that a crash leaves no partial registry.
+    /// If another process has created the registry in the meantime, that registry stays. Syncs the registry unless a
+    /// mark of unsynced writes exists (`is_marked`).
     fn create_atomically(disk: &Arc<dyn Disk>, path: &Path, is_marked: bool) -> Result<(), StoreError> {
         let temporary = temporary_beside(path);
         let memory = backend::MemoryBackend::default();

@@ -204,7 +204,7 @@ impl ProjectFiles {
         }
     }
 
-    /// Returns the folder at a path.
+    /// Returns the folder at a resolved path; an error if the path is missing or names no folder.
     pub fn folder<'p>(&self, place: &'p ResolvedPath) -> Result<&'p Dir, FileAccessError> {
         match &place.found {
             ResolvedKind::Folder(dir) => Ok(dir),

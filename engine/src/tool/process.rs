@@ -211,7 +211,8 @@ fn add_scratch(sandbox: Option<Sandbox>, scratch: Option<&Scratch>) -> Option<Sa
     sandbox.map(|sandbox| Sandbox { scratch: scratch.map(|scratch| scratch.folder.clone()), ..sandbox })
 }
 
-/// Returns the reader and the writer of standard error; no reader if it is merged into the output.
+/// Returns the reader and the writer of a pipe for standard error. There is no reader if standard error is merged into
+/// `output`.
 fn errors_of(streams: StderrMode, output: &io::PipeWriter) -> io::Result<(Option<pipe::Receiver>, io::PipeWriter)> {
     match streams {
         StderrMode::Together => Ok((None, output.try_clone()?)),
@@ -261,7 +262,7 @@ fn program_exit(status: Option<ExitStatus>) -> ProgramExit {
     code.map(ProgramExit::Code).or(signal.map(ProgramExit::Signal)).unwrap_or(ProgramExit::TimedOut)
 }
 
-/// Returns the environment that every program gets. It never contains a key.
+/// Returns the environment that every program gets. The environment contains no API key of a provider.
 pub(super) fn base_environment(thread_id: &str) -> Vec<(OsString, OsString)> {
     let inherit = |name: &str, default: &str| {
         (OsString::from(name), std::env::var_os(name).unwrap_or_else(|| OsString::from(default)))

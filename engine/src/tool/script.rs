@@ -25,7 +25,8 @@ const SHELL_RUNNER: &str = "IFS= read -r -d '' RYE_SOURCE; eval \"$RYE_SOURCE\""
 /// Maximum size in bytes of a parameter that a shell script also gets as a variable. Longer parameters are only in the
 /// input of the script.
 const MAX_VARIABLE_BYTES: usize = 64 * 1024;
-/// Maximum bytes of the log in a failure.
+/// Maximum bytes of a script's log, or of an answer that is not JSON, in the result of a call. The end of the text is
+/// kept.
 const MAX_LOG_BYTES: usize = 8 * 1024;
 
 /// A script, ready to run.

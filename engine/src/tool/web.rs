@@ -115,7 +115,7 @@ impl WebClient {
         Ok((response, next.transpose()?))
     }
 
-    /// Checks that a URL may be requested. Returns the kind of grant that allows its host.
+    /// Checks that a URL may be requested. Returns the kind of grant that allows its host, or the reason for a refusal.
     fn check(&self, url: &Url) -> Result<HostGrant, String> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(format!("`{}:` URLs are not supported; use `https:` or `http:`", url.scheme()));

@@ -20,7 +20,7 @@ pub(super) fn is_name_char(c: char) -> bool {
     is_name_start(c) || matches!(c, '0'..='9' | '-' | '.' | '\u{B7}' | '\u{300}'..='\u{36F}' | '\u{203F}' | '\u{2040}')
 }
 
-/// Returns the length of the name at the start of `text`; 0 if there is none.
+/// Returns the length, in bytes, of the name at the start of `text`; 0 if there is none.
 pub(super) fn name_len(text: &str) -> usize {
     let name_byte = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'-' | b'.');
     // Names are nearly always ASCII, so bytes are enough.

@@ -93,7 +93,7 @@ impl<'t> TreeBuilder<'t> {
         self.errors.push(xml_error(self.span(start, end), message, label, help));
     }
 
-    /// Parses from an offset. Returns the offset at which parsing has to start again; `None` if parsing is done.
+    /// Parses from an offset. Returns the offset from which the caller has to call again; `None` if parsing is done.
     fn parse_from(&mut self, from: usize) -> Option<usize> {
         let rest = self.text.get(from..self.end)?;
         if rest.starts_with(BYTE_ORDER_MARK) {

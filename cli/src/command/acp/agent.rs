@@ -162,7 +162,8 @@ impl RyeAgent {
         }
     }
 
-    /// Sends the list of commands to the client, once the client knows the session.
+    /// Sends the list of commands of an open session to the client. The caller first sends the response that names the
+    /// session, because the client does not know the session before. Does nothing without an open session.
     pub fn announce_commands(&self, id: Option<&SessionId>) {
         if let Some(Ok(session)) = id.map(|id| self.session(id)) {
             session.send(SessionCommand::ListCommands).ok();

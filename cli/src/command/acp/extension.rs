@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::command::chat::json::{ChatRequest, ChatVerb};
 
 const PREFIX: &str = "_rye/";
-/// The requests that the agent answers, without [`PREFIX`].
+/// The names of the requests that the agent answers, without [`PREFIX`].
 const NAMES: [&str; 8] = ["context", "preview", "why", "tree", "fork", "rewind", "steer", "follow_up"];
 
 /// A request whose method starts with `_rye/`.

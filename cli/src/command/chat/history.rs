@@ -28,8 +28,9 @@ pub struct ChatFolder {
 }
 
 impl ChatFolder {
-    /// Returns the folder of a project. `user` is the root of the user space. Files of the project are never read: a
-    /// cloned repository could ship a draft or a history with commands.
+    /// Returns the folder for the chats in `project`. The folder is in the user space, whose root is `user`: a folder
+    /// in the project could be part of a clone, with a foreign draft or history. Without a user space, nothing is
+    /// stored.
     pub fn of_project(user: Option<&Path>, project: &Path) -> Self {
         Self { path: user.map(|user| user.join(FOLDER).join(project_folder_name(project))) }
     }

@@ -20,7 +20,7 @@ const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[?25l";
 const END_FRAME: &str = "\x1b[?2026l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 const ERASE_BELOW: &str = "\x1b[J";
-/// Maximum bytes of a copied text: terminals ignore longer ones.
+/// Maximum bytes of a text that is copied to the clipboard. Terminals ignore longer texts.
 const MAX_CLIPBOARD_BYTES: usize = 74_000;
 const RESET_STYLE: &str = "\x1b[0m";
 /// Turns automatic wrapping off and saves the cursor.

@@ -90,7 +90,8 @@ impl ChangeDetector {
         self.scan(spaces);
     }
 
-    /// Scans all files. Returns true if any changed.
+    /// Takes the fingerprints of all files that a check can read, and sets the time of the next scan. Returns true if a
+    /// file has changed since the last scan.
     fn scan(&mut self, spaces: &Spaces) -> bool {
         let begin = Instant::now();
         let now = Fingerprints::of_items(spaces);

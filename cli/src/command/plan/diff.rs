@@ -32,7 +32,8 @@ enum ComparedSide {
 /// The world of a side; `None` if the side is a plan file.
 type SideWorld<'w> = Option<Box<dyn World + 'w>>;
 
-/// The plan of a side: `Nothing` if the directive does not exist there, `Refused` if it has errors.
+/// The plan on one side of a comparison: `Printed` from a plan file, `Compiled` from files of items. `Nothing` if the
+/// directive does not exist on this side, `Refused` if it has errors.
 enum SidePlan {
     Printed(Box<PlanReport>),
     Compiled(Box<Compilation>),

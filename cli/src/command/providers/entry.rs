@@ -71,8 +71,9 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandEr
     failure.map_or(Ok(()), Err)
 }
 
-/// Adds a value for each optional key that `prices` lacks. The new entry is merged with `listed`, the entry that
-/// already exists (possibly in another space). Without the added values, the old prices would stay.
+/// Completes the prices of a new entry. The new entry is merged with `listed`, the entry that already exists (possibly
+/// in another space), so the old value of a missing price would stay. A missing `cache_read` or `cache_write` therefore
+/// becomes the price `input`, and a missing `long_prompt` becomes `none` if `listed` has a `long_prompt`.
 pub fn complete_prices(mut prices: Map<String, Value>, listed: Option<&Node>) -> Value {
     if let Some(input) = prices.get("input").cloned() {
         for key in ["cache_read", "cache_write"] {

@@ -8,7 +8,8 @@ use serde_json::Value;
 const COMMAND: &str = "command";
 /// Characters with which a command line can do more than run one program with literal arguments.
 const SPECIAL: &str = ";&|$<>`'\"\\(){}[]*?!#~=\n\r";
-/// Programs that run another program, which their arguments name. Their first words say nothing about the command.
+/// Programs that run another program, which their arguments name. The first words of such a command do not show which
+/// program it runs.
 const LAUNCHERS: [&str; 16] = [
     "bash", "command", "dash", "doas", "env", "eval", "exec", "fish", "nice", "nohup", "sh", "sudo", "time", "timeout",
     "xargs", "zsh",

@@ -1,4 +1,5 @@
-//! `rye run --plan FILE`: compiles the call in a plan file again, and runs the plan only if it has not changed.
+//! `rye run --plan FILE`: compiles the directive of a plan file again, with the inputs and overrides that the file
+//! records. Runs the result only if it equals the plan in the file.
 
 use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::report::diff::diff;

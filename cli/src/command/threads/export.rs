@@ -94,7 +94,7 @@ pub fn collect_script(
     Ok((script, exported))
 }
 
-/// Steps of a thread, read from its transcript.
+/// The part of an exported script that replays one thread, read from the thread's transcript.
 struct ExportedThread {
     directive: String,
     steps: Vec<ScriptStep>,

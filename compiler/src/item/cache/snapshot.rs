@@ -282,7 +282,7 @@ fn find_changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option
     Some((changes, lists))
 }
 
-/// The settings file with `signing.require`, which determines the files that may be read.
+/// The settings file that contains `signing.require`. This setting determines which files may be read.
 const SIGNING_CONFIG: &str = "agent/agent";
 
 /// Returns the ids in which two sorted lists differ.

@@ -214,7 +214,8 @@ fn read_sampling_value(
     number
 }
 
-/// Reads limits and resolves their aliases. The limit table checks names and values later.
+/// Reads the limits of an element, and replaces the aliases `max_turns` and `max_tokens` by the names of the limits.
+/// Names and values are checked later, against the limit table.
 fn read_limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
     check_children(found, element, &[]);
     reject_text(found, element);

@@ -27,7 +27,7 @@ const MAX_LENGTH: u64 = 2_000;
 #[derive(Debug, Clone)]
 pub struct Predicate {
     atom: Condition,
-    /// The one-line form, with inputs by name: `length(a) > 3`.
+    /// The atom as one line of text, with inputs by name: `length(a) > 3`.
     pub text: String,
     pub inputs: BTreeSet<String>,
 }
@@ -244,7 +244,8 @@ impl Component {
         self.states.len()
     }
 
-    /// Adds the values of the component's inputs, each once; null means no value.
+    /// Adds to `into`, for each input of the component, the values of the input in all states, without repeats. Null
+    /// stands for an absent input.
     pub fn list_values(&self, split: &SplitInputs<'_>, into: &mut BTreeMap<String, Vec<Value>>) {
         for input in &self.inputs {
             let Some(name) = split.names.get(*input) else { continue };

@@ -22,8 +22,9 @@ pub enum Coverage {
     TooComplex,
 }
 
-/// The result of [`witness`]: a well-formed capability that the included patterns match and no excluded pattern
-/// matches.
+/// The result of [`witness`]: `Found` holds a well-formed capability that every included pattern and no excluded
+/// pattern matches, `None` means that no such capability exists, and `TooComplex` means that the search reached
+/// [`MAX_STATES`] or [`MAX_STEPS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Witness {
     Found(String),

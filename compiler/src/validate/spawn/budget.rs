@@ -22,8 +22,8 @@ struct Budget<'n> {
     above: Option<(usize, &'n SpawnEdge)>,
 }
 
-/// Reports spawns that the available money never covers. Returns the most that each directive can spend under its own
-/// limit and the limits of the directives that spawn it; `None` if this amount is unknown.
+/// Reports spawns that the available money never covers. Returns, for each node of the graph, the highest spend that
+/// the limits of the directive and of the directives that spawn it allow; `None` if this amount is unknown.
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nanos>> {
     let requested: Vec<Option<(Nanos, Span)>> =
         graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();

@@ -1,5 +1,6 @@
-//! Checks of `depth` limits along the spawn graph. Reports a directive that names a child although the explicit `depth`
-//! of one of its ancestors allows no child so far below the ancestor (`language.md` 11).
+//! Checks of explicit `depth` limits against the spawn graph (`language.md` 11). Each spawn uses one level of the limit
+//! of every ancestor. Reports a spawn if the limit of an ancestor of the spawning directive leaves no level for the
+//! child.
 
 use std::collections::BTreeSet;
 

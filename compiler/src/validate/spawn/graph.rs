@@ -30,9 +30,9 @@ pub struct SpawnGraphEdge<'n> {
     pub child: Option<usize>,
 }
 
-/// Returns the routes of the directives that other directives spawn and that spawn no directives themselves. Each
-/// element of `several` holds a range of directives, in the order of the ids. `elsewhere` looks up a directive that no
-/// element holds.
+/// Returns the routes of the leaves of the spawn graph: spawned directives that spawn no directives themselves. Each
+/// element of `several` holds the directives of one range of ids, and the ranges are in ascending order. `elsewhere`
+/// looks up a directive that no element holds.
 pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<SpawnRoute>>>) -> SpawnRoutes {
     let starting: HashSet<&ItemId> = several.iter().flat_map(|s| s.starting.keys()).collect();
     let others: Vec<(&ItemId, &SpawnRoutes)> =
@@ -69,7 +69,7 @@ impl<'n> SpawnGraph<'n> {
         Self { nodes: all.iter().map(node).collect() }
     }
 
-    /// Returns the routes of the spawned directive; `None` if it cannot be looked up.
+    /// Returns the routes of the directive that an edge spawns; `None` if the directive could not be looked up.
     pub fn child(&self, edge: &SpawnGraphEdge<'n>) -> Option<&'n [Rc<SpawnRoute>]> {
         self.nodes.get(edge.child?).map(|node| node.links)
     }

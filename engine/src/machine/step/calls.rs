@@ -288,7 +288,8 @@ fn refuse_all(walk: &WalkContext<'_>, group: &Range<usize>) -> Vec<EventBody> {
     waiting(walk.state, group).map(refuse).collect()
 }
 
-/// Validates a `rye_directive_return` against the declared outputs.
+/// Validates a `rye_directive_return` call against the declared outputs, and returns the event with the result of the
+/// call.
 pub(super) fn returned(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let group = group(walk);

@@ -186,7 +186,8 @@ fn failed_start(walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     (!is_over).then(|| unstarted_prompt(walk.plan, state, chat, PromptStatus::Error, error))
 }
 
-/// Returns the events of a prompt that the user interrupts before its start; `None` if no prompt waits.
+/// Returns the events that start and end a waiting prompt, which the user interrupts before its start. `None` if no
+/// prompt waits, or if another prompt or a compaction has to end first.
 pub(in crate::machine) fn interrupted_start(plan: &Plan, state: &ThreadState) -> Option<Vec<EventBody>> {
     let chat = state.chat.as_ref()?;
     let is_waiting = chat.current.is_none() && chat.compaction.is_none() && !chat.queue.is_empty();

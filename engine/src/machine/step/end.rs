@@ -54,8 +54,8 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
 }
 
 /// Returns the living children that are cancelled when the thread ends with this status; `None` if the children
-/// continue to run. After an error, a cancellation or a kill, they are always cancelled. After completion, the setting
-/// `child_policy.on_end` of `agent/resilience` decides.
+/// continue to run. After an error, a cancellation or a kill, the children are cancelled. After completion, the setting
+/// `child_policy.on_end` of `agent/resilience` decides. After any other end, the children continue to run.
 pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &ThreadState, status: Status) -> Option<Vec<String>> {
     let cancels = match status {
         Status::Error | Status::Cancelled | Status::Killed => true,

@@ -40,7 +40,7 @@ impl IdPlaceholders {
         self.replace(text, THREAD_ID)
     }
 
-    /// Replaces the ids in the arguments of a call by their placeholders.
+    /// Replaces the ids of the thread and of its children in the arguments of a call by placeholders.
     pub fn replace_in_arguments(&self, arguments: &Value) -> Value {
         map_strings(arguments, &|text| self.replace(text.to_owned(), SELF_ID))
     }

@@ -90,7 +90,7 @@ impl RecordedRequest {
     }
 }
 
-/// The recorded and the current limit `duration_seconds` of a child.
+/// The recorded and the current limit `duration_seconds` of a child; `None` if one of the two is not known.
 type Durations = Option<(u64, u64)>;
 
 fn compare_texts(

@@ -20,7 +20,7 @@ pub struct SimulatedDisk {
     counters: DiskCounters,
 }
 
-/// A failure at one operation.
+/// A failure of the simulated disk, which starts at one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFault {
     /// Power fails just before the operation; everything fails until [`SimulatedDisk::restart`].

@@ -42,7 +42,8 @@ impl Inode {
 }
 
 impl ProjectFiles {
-    /// Returns true if a file with several names has a name under `.ai/state`.
+    /// Returns true if a file with several hard links has a name under `.ai/state`, or if the files under `.ai/state`
+    /// cannot be listed.
     pub(super) fn is_state(&self, inode: Inode) -> bool {
         self.state_links.get_or_init(|| hard_linked_state(&self.root)).as_ref().is_none_or(|set| set.contains(&inode))
     }

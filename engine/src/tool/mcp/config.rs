@@ -1,4 +1,4 @@
-//! The trust that a configured MCP server needs. The compiler reads the settings of servers.
+//! The MCP servers of the settings, which the compiler reads, and the trust requirement of each server.
 
 use std::collections::BTreeMap;
 

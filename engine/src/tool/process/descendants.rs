@@ -131,7 +131,7 @@ impl ProcessTable {
         self.files.children()
     }
 
-    /// Returns no processes: on other systems, processes are only ended by group.
+    /// Returns no processes. On systems other than Linux, processes are ended only by process group.
     #[cfg(not(target_os = "linux"))]
     #[expect(clippy::unnecessary_wraps, clippy::unused_self, reason = "the Linux variant can fail and uses `self`")]
     fn living(&mut self) -> io::Result<Vec<(i32, i32)>> {

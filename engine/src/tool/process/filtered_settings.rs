@@ -44,7 +44,7 @@ const CARGO_KEYS: [&str; 14] = [
     "target",
     "target-dir",
 ];
-/// The parts of cargo's folder that a copy links to.
+/// The parts of the user's `.cargo` that the temporary copy of `.cargo` contains as symbolic links.
 const CARGO_PARTS: [&str; 3] = ["bin", "git", "registry"];
 
 /// Writes the settings files into a temporary folder. Returns the environment variables that name the files, each with

@@ -10,7 +10,8 @@ use crate::present::{BOLD, format_count};
 use crate::report::printable;
 
 impl ChatTerminal {
-    /// Moves the output of the renderer to the finished lines.
+    /// Moves the output of the renderer to `finished`, the rows that are painted next. Text of the model is first
+    /// rendered as Markdown.
     pub(super) fn take_output(&mut self) {
         for output in self.human.take_output() {
             match output {

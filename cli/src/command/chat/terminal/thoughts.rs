@@ -39,7 +39,8 @@ impl Thoughts {
         self.take_up_to(self.text.len())
     }
 
-    /// Reads the thoughts of a recorded reply, which may not have been streamed. Returns the text to print.
+    /// Ends the thoughts of a reply by the recorded reply, because not every provider streams thoughts. Returns the
+    /// text to print: the rest of streamed thoughts, else all recorded thoughts; empty while thoughts are hidden.
     fn read_reply(&mut self, content: &[ContentBlock]) -> String {
         let text = |block: &ContentBlock| {
             if let ContentBlock::Thinking { text, .. } = block { Some(text.to_string()) } else { None }
@@ -73,8 +74,9 @@ impl Thoughts {
 }
 
 impl ChatTerminal {
-    /// Prints the complete lines of the thoughts after a piece of a thought. Any other piece of the reply ends the
-    /// thoughts: the rest of them is printed. Hidden thoughts are not printed.
+    /// Prints the thoughts up to the last complete line, after a piece of a thought has arrived. If `delta` is another
+    /// piece of the reply, the thoughts have ended, and their last line is printed too. Prints nothing while thoughts
+    /// are hidden.
     pub(super) fn thought(&mut self, delta: &Delta) {
         let text = match delta {
             Delta::Thinking(text) => self.thoughts.push(text),

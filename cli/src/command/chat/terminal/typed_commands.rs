@@ -79,7 +79,7 @@ impl TypedCommands {
         self.jobs.send(Job::Switch(verb, children)).ok();
     }
 
-    /// Returns the next response to a typed command.
+    /// Waits for the next response to a typed command. Never completes if no further response can come.
     pub(super) async fn next(&mut self) -> ChatResponse {
         match self.responses.recv().await {
             Some(response) => response,
