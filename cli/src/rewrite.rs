@@ -8,7 +8,8 @@ use similar::TextDiff;
 
 use crate::CommandError;
 
-/// Maximum number of lines of a change that are compared one by one.
+/// Maximum number of lines of a change that a diff compares. A longer change is shown as one block of removed and added
+/// lines.
 const MAX_COMPARED_LINES: usize = 2_000;
 /// Number of unchanged lines that a diff shows before and after a change.
 const CONTEXT_LINES: usize = 2;

@@ -56,7 +56,8 @@ pub fn read_commands(items: &Items<'_>, found: &mut Diagnostics) -> Vec<ChatComm
     commands
 }
 
-/// Returns the commands as hooks of a plan. The plan of a run has no commands.
+/// Returns the commands that settings declare, in the form of hooks of a plan. Empty for a run, because only a chat has
+/// commands.
 pub(crate) fn composed_commands(items: &Items<'_>, mode: PlanMode, found: &mut Diagnostics) -> Vec<ComposedHook> {
     match mode {
         PlanMode::Run => return Vec::new(),

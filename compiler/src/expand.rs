@@ -14,7 +14,7 @@ use crate::world::ItemKind;
 /// Prefix of the command that calls a skill.
 const SKILL_PREFIX: &str = "skill:";
 
-/// The expansion of a typed line.
+/// The expansion of a typed line: the text that is sent in place of the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expansion {
     /// The text to send; `None` if the line calls a skill or prompt template that cannot be expanded, for the reason in

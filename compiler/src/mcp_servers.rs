@@ -204,7 +204,7 @@ pub struct ServersError {
 pub struct ServersErrorPlace {
     pub path: String,
     pub text: String,
-    /// Range of the part in `text`, in bytes.
+    /// Range of the faulty part in `text`, in bytes.
     pub range: std::ops::Range<usize>,
 }
 
@@ -227,8 +227,8 @@ impl ServersError {
     }
 }
 
-/// A message about the settings of a server. `span` is the faulty part; `None` if the message concerns the server as a
-/// whole.
+/// A fault in the settings of a server, with a message. `span` is the faulty part; `None` if the fault concerns the
+/// server as a whole.
 struct ServerFault {
     message: String,
     span: Option<Span>,

@@ -1,5 +1,5 @@
-//! The palette: the tools that a thread's capabilities reach, as native tool definitions within a token budget, and the
-//! primaries beside them (`language.md` 10). The gate decides each call, not the palette.
+//! The palette (`language.md` 10): the native tool definitions that a model gets. It contains primaries and, within a
+//! token budget, the tools that the thread's capabilities reach. The gate, not the palette, decides about each call.
 
 mod reach;
 
@@ -91,7 +91,8 @@ pub struct Palette {
     pub grants: BTreeMap<String, Option<String>>,
 }
 
-/// The size of the part of a first request that depends only on the tools and the model.
+/// The size of a first request without the directive's system prompt and messages. It depends only on the tools and the
+/// model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpeningSize {
     /// Tokens of the definitions, or of the instructions that replace them.

@@ -17,7 +17,7 @@ pub struct CompileRequest {
     /// Limits of this call, by name; they override the directive's own.
     pub limits: Vec<(String, LimitValue)>,
     pub model: ModelOverride,
-    /// The thread that spawns this one, if any.
+    /// The bounds of the thread that spawns the thread of the plan; `None` for a root thread.
     pub parent: Option<SpawnParent>,
     pub mode: PlanMode,
     /// Ids of parts that the user leaves out of the requests of a session: context items, hooks, skills, tools.

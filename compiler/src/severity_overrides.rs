@@ -129,7 +129,8 @@ impl SeverityOverrides {
         Some(if self.deny_warnings && shown == Severity::Warning { Severity::Error } else { shown })
     }
 
-    /// Returns true if an override would hide an error or lower its severity. Such an override has no effect.
+    /// Returns true if an override would hide an error or lower its severity. The override then has no effect on the
+    /// error.
     pub fn is_error_despite_override(&self, diagnostic: &Diagnostic) -> bool {
         let lowered = match self.by_code.get(diagnostic.code()) {
             Some(SeverityOverride::Allowed) => true,

@@ -16,7 +16,7 @@ pub const LAYER_ID: &str = "tools";
 pub const ORIGIN_PREFIX: &str = "guidance.";
 
 /// Returns the layer `tools`: a line for each tool with a snippet, then the guidelines without repeats, both in palette
-/// order. `None` if no tool contributes. Records the contribution of each tool with its tokens.
+/// order. `None` if no tool contributes. Records in `origins` how many tokens each tool contributes.
 pub fn guidance_layer(
     items: &Items<'_>,
     palette: &[PaletteTool],

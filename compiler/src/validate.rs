@@ -313,7 +313,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         }
     }
 
-    /// Checks each hook that a settings file declares, without the directives that the hook applies to.
+    /// Checks each hook that a settings file declares, independently of the directives to which the hook applies.
     fn check_hook_files(&mut self) {
         let commands = read_commands(self.items, &mut self.found);
         let commands = commands.iter().map(|command| &command.hook);

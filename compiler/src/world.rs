@@ -161,8 +161,8 @@ impl ItemKind {
         }
     }
 
-    /// Returns true if a space may hold several files of one id, of which [`ItemKind::highest`] is read. For other
-    /// kinds, a second file is [`WorldError::Ambiguous`].
+    /// Returns true if a space may hold several files with the same id; [`ItemKind::highest`] selects the file that is
+    /// read. For other kinds, a second file is the error [`WorldError::Ambiguous`].
     pub fn has_precedence(self) -> bool {
         self.folders().len() > 1
     }

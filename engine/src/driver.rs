@@ -399,9 +399,9 @@ fn record_waiting(
     }
 }
 
-/// Handles an input of the thread. Records a control message; if the message ends the thread or interrupts its prompt,
-/// also ends the living children. Returns the id of a control message that has a file in the mailbox, which can be
-/// removed once the record is durable; otherwise `None`.
+/// Handles an input of the thread: records a control message or the end of a child. If a control message ends the
+/// thread or interrupts its prompt, also ends the living children. Returns the id of a control message that the mailbox
+/// holds as a file; `None` for other inputs. The caller removes the file once the record is durable.
 fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: Incoming) -> Option<String> {
     let (id, message, on_disk) = match post {
         Incoming::Message { id, message, on_disk } => (id, message, on_disk),

@@ -125,8 +125,8 @@ impl SigningIdentity {
         out
     }
 
-    /// Returns the signature line, including its line end, of a file. `parts` joined are the contents of the file,
-    /// without a signature line.
+    /// Signs a file and returns its signature line, including the line end. `parts` are the contents of the file in
+    /// pieces, without a signature line.
     pub fn signature_line(&self, parts: &[&[u8]], comment: CommentSyntax, timestamp: &str) -> String {
         let hash = parts.iter().fold(Sha256::new(), Sha256::chain_update);
         let head = format!("rye:signed:{timestamp}:{}", hex(&hash.finalize()));

@@ -40,7 +40,8 @@ pub struct Preview {
     /// The limit that forbids the request; `None` if no limit forbids it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// Hooks that will run before the request and did not run for the preview. These hooks can change the request.
+    /// Ids of the hooks that will run before the request but did not run for the preview. These hooks can change the
+    /// request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<String>,
 }

@@ -68,7 +68,8 @@ pub(crate) struct ThreadInit {
     pub carried_ms: u64,
     /// True if the thread completes although required outputs are missing.
     pub allow_missing_outputs: bool,
-    /// True if the process that ran the continued thread has ended. A chat then waits for the user.
+    /// True if the thread continues a chat that another process ran and no longer runs. The new thread is then recorded
+    /// as recovered, and waits for the user.
     pub is_recovery: bool,
 }
 

@@ -327,7 +327,7 @@ pub(crate) fn result_of(thread: &ThreadId, events: &[Event]) -> Option<RunResult
 }
 
 impl RunResult {
-    /// Builds the printed result from the last event.
+    /// Builds the result of a thread from the event that ended it.
     pub(crate) fn of(thread: &ThreadId, directive: &str, plan_id: &str, ended: &crate::event::Ended) -> Self {
         Self {
             success: ended.status == Status::Completed,

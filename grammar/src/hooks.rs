@@ -87,7 +87,8 @@ impl XmlHookReader {
         self.errors.push(SyntaxKind::Xml.error(span, message, label).with_help(help));
     }
 
-    /// Parses a text as a type; a text that does not fit stays a string, and the compiler reports it.
+    /// Parses the text of an attribute as a value of a type. If the text is no value of the type, it stays a string,
+    /// and the compiler reports it.
     fn parse_typed(&mut self, text: &Spanned<String>, r#type: AttributeType) -> Node {
         let word = text.node.trim();
         let kind = match r#type {

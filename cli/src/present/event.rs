@@ -153,7 +153,7 @@ pub fn format_cost(cost: &Cost) -> String {
     )
 }
 
-/// Returns the messages that the hooks of a hook point add to a chat, without those that they hide from the user.
+/// Returns the messages that the hooks of a hook point add to a chat and show to the user.
 pub fn shown_messages(run: &HookPointRun) -> impl Iterator<Item = &str> {
     let messages = if let HookOutcome::Prepared { messages, .. } = &run.answer { messages.as_slice() } else { &[] };
     messages.iter().filter_map(|message| {

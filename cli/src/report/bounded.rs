@@ -56,7 +56,7 @@ pub fn bound<'d>(
     BoundedDiagnostics { printed, omitted: omitted.collect() }
 }
 
-/// Returns the JSON form of the diagnostics to print, and the counts of the others.
+/// Returns the diagnostics to print in JSON form, and the number of omitted diagnostics for each file and code.
 pub fn diagnostic_outputs(
     diagnostics: &Diagnostics,
     sources: &Sources,

@@ -99,7 +99,7 @@ fn level_of(severity: &str) -> &'static str {
     }
 }
 
-/// Returns the position of a severity, the most severe first.
+/// Returns the rank of a severity: 0 is the most severe.
 fn severity_rank(severity: &str) -> u8 {
     match severity {
         "error" => 0,

@@ -366,8 +366,8 @@ impl PossibleThread {
         &self.sets
     }
 
-    /// Returns the result of [`PossibleThread::find_reached`]: from the memo if it is known, else computed and stored
-    /// in the memo.
+    /// Returns a capability that matches the pattern and that every set allows; `None` if there is no such capability.
+    /// Results of [`PossibleThread::find_reached`] are kept in `memo`.
     pub fn reaches(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
         let find = || self.find_reached(pattern);
         memo.entry((self.sets.clone(), pattern.to_owned())).or_insert_with(find).clone()

@@ -169,7 +169,8 @@ fn report_duplicate(
     }
 }
 
-/// Reports knowledge that no space has. Knowledge that exists but cannot be read was already reported by the parser.
+/// Reports an id of knowledge that no space has. `by_hook` is the hook that fetches the knowledge, if a hook does.
+/// Knowledge that exists but cannot be read is not reported, because the parser has reported it.
 pub fn report_unknown(items: &Items<'_>, id: &Spanned<ItemId>, by_hook: Option<&str>, found: &mut Diagnostics) {
     if items.exists(ItemKind::Knowledge, &id.node) {
         return;

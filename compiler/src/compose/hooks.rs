@@ -105,9 +105,10 @@ fn replacement_reason(by: &Arc<HookDecl>) -> String {
     }
 }
 
-/// Returns the reason if a suppression removes the hook; otherwise `None`. At events that collect text, a suppression
-/// removes every hook with the id that it names, and every hook that fetches the knowledge with this id. At other
-/// events, hooks guard or steer a run, so a suppression removes only hooks that the chain itself declares, by their id.
+/// Returns the reason why a suppression removes the hook; `None` if no suppression removes it. At events that collect
+/// text, a suppression names a hook or a knowledge item: it removes the hooks with this id and the hooks that fetch
+/// this knowledge. At other events, hooks guard or steer a run, so a suppression removes only hooks that the chain
+/// itself declares, by their id.
 fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
     if suppressions.is_empty() {
         return None;

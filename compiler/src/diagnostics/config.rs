@@ -17,11 +17,12 @@ pub enum ConfigError {
     /// A settings file of the project under a name that nothing reads.
     #[error("unknown settings file `{path}`")]
     UnknownFile { path: String, suggestion: Option<String> },
-    /// An error in the files that configure MCP servers; `why` is the message of their reader.
+    /// An error in the files that configure MCP servers; `why` describes the error.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String, span: Option<Span> },
-    /// Tool files that do not fit the settings of their MCP server. `why` is the difference, as a clause; `tools` is the
-    /// number of tools.
+    /// Tool files that do not fit the settings of their MCP server. `why` is the difference, as a clause; `tools` is
+    /// the number of tools, and `first` the id of one of them. Calls are refused if `is_refused` is true; otherwise
+    /// only the timeout is outdated.
     #[error("{}: {why}", refused_tools(*tools, first, *is_refused))]
     StaleServer { why: String, tools: usize, first: String, is_refused: bool, help: String, span: Span },
     /// An assertion that can never fail; `why` is the reason, as a clause.

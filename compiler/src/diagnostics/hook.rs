@@ -105,7 +105,8 @@ pub enum HookError {
     UntrustedParameter { id: String, path: String, parameter: String, span: Span },
     #[error("the item of hook `{id}` is a placeholder, but the hook has no grants")]
     Ungranted { id: String, span: Span },
-    /// A hook that a directive declares, and that needs a capability outside of the directive's permissions.
+    /// A hook that a directive declares, and that needs a capability outside of the directive's permissions. `granted`
+    /// is the span of these permissions.
     #[error("the hook `{id}` needs `{capability}`, which its directive does not grant")]
     Beyond { id: String, capability: String, span: Span, granted: Option<Span> },
     /// A hook starts a directive that is granted a capability which the thread of the hook lacks. `grant` is the grant

@@ -25,7 +25,8 @@ pub enum InterfaceError {
         span: Span,
         base_span: Span,
     },
-    /// Text of a body that looks like a placeholder; `input` is the declared input that was probably meant.
+    /// Text of a body that looks like a placeholder; `input` is the declared input that was probably meant, or `None`
+    /// if the text names no declared input.
     #[error("`{text}` is plain text, not a placeholder")]
     Lookalike { text: String, input: Option<String>, span: Span },
     /// A `$` directly before a placeholder of an input: `${input:name}`.

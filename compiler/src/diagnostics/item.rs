@@ -57,8 +57,8 @@ pub enum ItemError {
     /// A tool that its MCP server runs only as a task.
     #[error("the tool `{id}` cannot be called: its server runs it only as a task")]
     ServerTask { id: String, span: Span, label: String },
-    /// A script reads a parameter that the tool does not declare. `read` is the text in the script, `why` a clause,
-    /// `help` the fix.
+    /// A script reads a parameter that the tool does not declare. `read` is the text in the script, `why` the reason as
+    /// a clause, and `help` the fix.
     #[error("`{read}` reads no parameter of the tool: {why}")]
     ScriptParameter { read: String, why: String, help: String, span: Span },
     #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]

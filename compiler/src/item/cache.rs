@@ -189,7 +189,8 @@ impl<'w> Items<'w> {
         })
     }
 
-    /// Returns the skill of an id; `None` also if it has no description.
+    /// Returns the skill with this id. `None` if there is no such skill, or if its front matter cannot be parsed or has
+    /// no description.
     pub fn skill(&self, id: &ItemId) -> Option<Arc<Skill>> {
         self.cached_file(&self.cache.skills, ItemKind::Skill, id, |located| {
             let sha256 = hex(&Sha256::digest(&located.bytes));

@@ -46,7 +46,8 @@ impl Skill {
         format!("<{SKILL_TAG} name=\"{}\" location=\"{}\">", self.file.id, self.location())
     }
 
-    /// Returns the element that a call sends, and the number of closing tags in the body that were escaped.
+    /// Returns the element that a call of the skill sends to the model, and the number of closing tags in the body that
+    /// were escaped.
     pub fn element(&self) -> (String, u64) {
         let location = self.location();
         let folder = location.rsplit_once('/').map_or(location.as_str(), |(folder, _)| folder);

@@ -126,7 +126,8 @@ pub struct LowerContext<'i, 'w> {
     frozen: OnceCell<PlanSettings>,
     servers: OnceCell<ConfiguredServers>,
     risks: RefCell<BTreeMap<String, Risk>>,
-    /// Memo of the models that were resolved, by request. Most directives of a project have one of a few requests.
+    /// Memo of the resolved models, by the model that a directive requests. The list is short, because most directives
+    /// of a project request one of a few models.
     models: RefCell<Vec<(Option<ModelRequest>, Rc<PlannedModel>)>>,
     /// Memo of the sizes of tool definitions, by the address of the tool's schema and the form of the definition in a
     /// request. A schema that many palettes share is counted once.

@@ -67,8 +67,8 @@ impl PlannedModel {
         head.saturating_add(sum)
     }
 
-    /// Returns the token count and the upper bound of a definition in the form that a request to this model contains.
-    /// Only the bound includes the name of the tool.
+    /// Returns the size of a tool definition in the form that a request to this model contains: the token count, and an
+    /// upper bound on the tokens. Only the bound includes the name of the tool.
     pub fn definition_size(&self, tool: &PaletteTool) -> TextSize {
         let sent = self.wire_tool(tool);
         let schema = sent.parameters.as_deref().map(ToString::to_string).unwrap_or_default();

@@ -15,7 +15,8 @@ pub enum Note {
     /// An item that was provided more than once. Only the first occurrence stays. `kept` is its origin; `None` if a
     /// hook would have provided the dropped occurrence.
     Deduplicated { id: String, kept: Option<Origin>, dropped: Origin },
-    /// Knowledge whose text contains its own closing tag, sent as `&lt;/…`.
+    /// Knowledge whose text contains its own closing tag. The tag is sent as `&lt;/…`; `count` is the number of these
+    /// tags.
     Escaped { id: String, tag: String, count: u64 },
 }
 

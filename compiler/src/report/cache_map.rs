@@ -1,5 +1,6 @@
-//! The cache map of a plan: for every two requests that can follow each other, the tokens at the start that both have
-//! in common, and the price. A provider reads such a prefix from its cache; another model has a cache of its own.
+//! The cache map of a plan: for every two requests that can follow each other, the number of tokens that both have in
+//! common at the start, and the price. A provider reads this common start from its cache if both requests go to the
+//! same model, because each model has a cache of its own.
 
 use crate::hook::{HookAction, HookPoint, PlanVerdict, PlannedHook, Position};
 use crate::plan::prompt::LayerKind;
@@ -142,7 +143,7 @@ impl CacheMapper<'_> {
         CacheStep { request, shared, of, ends_at, cost, uncached }
     }
 
-    /// Returns the tokens of the palette, the system prompt and the first message, as a model counts them.
+    /// Returns the number of tokens of the palette, the system prompt and the first message, as a model counts them.
     fn opening(&self, model: &PlannedModel) -> u64 {
         let by = model.counted_by;
         let texts = by.count(&self.system.text).saturating_add(by.count(&self.message.text));

@@ -25,8 +25,8 @@ pub enum NoPlan {
 /// The compiled plans of one directive, or the reason why it has none.
 pub type Plans = Result<Vec<Compilation>, NoPlan>;
 
-/// Compiles a directive without inputs. If inputs decide the route, compiles the directive once for each context
-/// instead.
+/// Returns the plans that a directive can have. Usually, this is one plan, compiled with unknown inputs. If inputs
+/// decide the route, the directive is compiled for each of its contexts, with the inputs of the context's example call.
 ///
 /// # Errors
 /// The directive has errors, or too many contexts.

@@ -74,8 +74,8 @@ pub fn order_hooks(candidates: &[HookCandidate<'_>]) -> Vec<HookPlace> {
     keyed.into_iter().map(|(_, place)| place).collect()
 }
 
-/// Maps, one for each source, from the id of a hook to the first hook with that id. Directives and the infrastructure
-/// have no map, because their hooks replace nothing.
+/// For each source, a map from the id of a hook to the first hook with this id. Directives and the infrastructure have
+/// no map, because their hooks replace no hook of another source.
 struct HooksById<'h> {
     built_in: HashMap<&'h str, (usize, f64)>,
     project: HashMap<&'h str, usize>,

@@ -225,7 +225,8 @@ impl Ledger {
         Ok(LedgerReply::Done)
     }
 
-    /// Refuses an amount that an ancestor cannot reserve for the account.
+    /// Refuses an amount that the parent of the account cannot reserve. If the parent has ended or is suspended, its
+    /// own parent must have the amount too, and so on up to the first open account.
     fn check_ancestors_have(&self, account: &Account, requested: Nanos) -> Result<(), Refusal> {
         let mut next = account.parent();
         while let Some(parent) = next {

@@ -330,7 +330,7 @@ struct PatternReach<'p> {
     is_prefix: bool,
 }
 
-/// The number of characters that can continue a capability.
+/// Number of characters that a capability may contain: letters, digits, `_`, `-` and `.`.
 const ALPHABET_SIZE: usize = 65;
 
 impl<'p> PatternReach<'p> {

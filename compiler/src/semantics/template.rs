@@ -16,7 +16,7 @@ pub use tree::{HookTemplateTree, TemplateText, TemplateTree};
 use super::facts::{Facts, Lookup};
 use super::value::inline_text;
 
-/// A rendered value, or the declared paths that are not known yet.
+/// The result of rendering a template: the value, or the paths of facts that are not known yet.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rendered {
     Value(Value),

@@ -20,7 +20,7 @@ pub enum Idempotence {
 }
 
 impl Idempotence {
-    /// Returns true if a call with these arguments may run again.
+    /// Returns true if a call with these arguments may be repeated when its outcome is unknown after a crash.
     pub fn covers(&self, parameters: &Value) -> bool {
         match self {
             Self::All(all) => *all,

@@ -147,7 +147,7 @@ const APPENDERS: [&str; 10] =
     ["xargs", "parallel", "-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
 /// Options that are followed by code in the language of the program.
 const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", "--print", "--run"];
-/// A word with one of these characters is a path or a text. A launcher executes the first word with one of them.
+/// Characters that mark a word as a path or a text. A launcher executes the first word that contains one of them.
 const PATH_OR_TEXT: &str = "/. \t\n(){};'\"$|&";
 /// Characters between the parts of an argument that holds several words.
 const SEPARATORS: [char; 7] = ['=', ':', ',', ';', ' ', '\t', '\n'];

@@ -414,9 +414,8 @@ fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Reports the grants of a hook that have no effect. This is the case if the action of the hook uses no item. It is
-/// also the case if a settings file declares the hook and the action names one fixed item, because such an action needs
-/// no grant unless it starts a directive.
+/// Reports the grants of a hook whose action needs no grant. An action without an item never needs a grant. In a hook
+/// of a settings file, an action with a fixed item needs a grant only to start a directive.
 pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };
     let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });

@@ -49,8 +49,8 @@ impl BoundCause {
 /// request is several times as large as the window.
 const MAX_USAGE_RATIO: f64 = 4.0;
 
-/// The multiple of the token limit that a thread exceeds only with an unusually large turn. The limit is checked before
-/// a turn, so the last turn may exceed it.
+/// The highest token usage of a thread without an unusually large turn, as a multiple of the token limit. A thread can
+/// exceed its limit, because the limit is checked only before a turn.
 const MAX_OVERSHOOT: f64 = 4.0;
 
 /// The size of one large request, in tokens. One such request can exceed a small token limit many times over, so the

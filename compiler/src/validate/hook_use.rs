@@ -499,7 +499,7 @@ fn has_unknown_facts(hook: &HookDecl) -> bool {
         .any(|(path, _)| point.resolve_path(path) == hook_point::PathMeaning::Nothing)
 }
 
-/// The directives of other spaces, composed when the first hook needs them.
+/// The directives of the user space and the standard library. They are composed when the first hook needs them.
 #[derive(Default)]
 struct OtherDirectives {
     matching: MatchingCalls,

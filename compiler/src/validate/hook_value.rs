@@ -136,7 +136,7 @@ fn without_delimiters(pattern: &str) -> Option<String> {
     Some(if kept.is_empty() { inside.to_owned() } else { format!("(?{kept}){inside}") })
 }
 
-/// Reports hooks that contain only `enabled: false` and an id that no hook has.
+/// Reports hooks that disable nothing: they have `enabled: false` but no action, and no other hook has their id.
 pub fn check_removals(files: &HookFiles, found: &mut Diagnostics) {
     let others = || files.builtin.iter().chain(&files.infra).chain(&files.user).chain(&files.project);
     for hook in files.user.iter().chain(&files.project).filter(|hook| !hook.enabled && hook.action.is_none()) {

@@ -253,7 +253,7 @@ pub(super) fn is_project_item(list: &[Entry], id: &ItemId) -> bool {
     list.get(at).is_some_and(|entry| entry.id == *id && entry.space == Space::Project)
 }
 
-/// The kinds of items that are checked on their own, in checking order.
+/// The kinds of items of which each item is one unit of an incremental check, in checking order.
 pub(super) const UNIT_KINDS: [ItemKind; 5] =
     [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool, ItemKind::Prompt, ItemKind::Skill];
 

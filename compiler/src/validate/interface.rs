@@ -350,7 +350,7 @@ impl LiteralCall {
     }
 }
 
-/// Checks a call of a directive.
+/// Checks the arguments of a call of a directive: unknown inputs, wrong values, and required inputs without a value.
 pub fn check_directive_call(items: &Items<'_>, id: &ItemId, call: &LiteralCall, found: &mut Diagnostics) {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     // Errors of the called directive are reported where that directive is checked.

@@ -244,7 +244,7 @@ struct SettingsWalk<'f> {
     file: &'f str,
     found: Diagnostics,
     patterns: Vec<(Pattern, Span)>,
-    /// The size that the patterns of the operator `matches` in the file may still take together.
+    /// The remaining size for the patterns of the operator `matches` in this file.
     regexes: PatternBudget,
 }
 

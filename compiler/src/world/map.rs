@@ -23,7 +23,7 @@ pub struct MapWorld<'b> {
     context: BTreeMap<(Space, Arc<str>), Arc<[u8]>>,
     /// If set, the only context files: those in `context` and in the fallback world are ignored.
     all_context: Option<Vec<ContextFile>>,
-    /// The project's `.mcp.json`.
+    /// The content of the project's `.mcp.json`; `None` to use the file of the fallback world.
     mcp_json: Option<Arc<[u8]>>,
     fallback: Option<&'b dyn World>,
     scripts: Option<&'b dyn ScriptReader>,

@@ -20,7 +20,7 @@ use crate::thread_id::ThreadId;
 #[derive(Debug, Default)]
 pub(crate) struct RunningThreads {
     pub threads: BTreeMap<ThreadId, RunningThread>,
-    /// Threads that this process is recovering, with the control messages that arrived meanwhile.
+    /// Threads that this process is recovering, each with the control messages that arrived since the recovery began.
     taking: BTreeMap<ThreadId, Vec<ControlMessage>>,
     /// True while `watch_inboxes` runs.
     watched: bool,
@@ -49,7 +49,7 @@ impl Drop for AskingGuard<'_> {
     }
 }
 
-/// The end of the task that runs a thread and its continuations.
+/// The outcome of the task that runs a thread and its continuations.
 #[derive(Debug, Clone)]
 pub(crate) struct TaskEnd {
     pub result: RunResult,
@@ -210,7 +210,7 @@ impl EngineContext {
         AwaitedChildGuard(Arc::clone(self))
     }
 
-    /// Counts an open approval request in the tree of `root` until the guard is dropped.
+    /// Counts an open approval request in the tree of `root` until the returned guard is dropped.
     pub fn mark_asking(&self, root: &str) -> AskingGuard<'_> {
         *self.live().asking.entry(root.to_owned()).or_default() += 1;
         AskingGuard { engine: self, root: root.to_owned() }

@@ -16,7 +16,7 @@ use rye_grammar::ItemId;
 /// Maximum depth of folders below the folder of an item kind. A deeper folder is an error, which also ends a walk along
 /// symbolic links that form a loop.
 const MAX_FOLDER_DEPTH: usize = 32;
-/// Maximum depth of folders in which a `SKILL.md` is found and reported because it is too deep.
+/// Maximum depth of folders at which a `SKILL.md` that is too deep to be a skill is still found and reported.
 const MAX_REPORTED_SKILL_DEPTH: usize = 8;
 /// The file of the user's `.ai/` with variables for providers. No other space has such a file.
 const VARIABLES_FILE: &str = ".env";

@@ -150,7 +150,7 @@ impl EmbeddedDriver {
         self.stopped_calls.subscribe().wait_for(|stopped| stopped.contains(call_id)).await.ok();
     }
 
-    /// Completes at the deadline.
+    /// Waits until the deadline; never completes if there is no deadline.
     async fn wait_for_deadline(&self, deadline: Option<Deadline>) {
         match deadline {
             Some(deadline) => self.engine.clock.elapse(deadline.remaining_ms).await,

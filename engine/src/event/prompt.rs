@@ -108,7 +108,7 @@ pub enum PromptStatus {
 pub struct ContinuedPrompt {
     /// Number of the prompt in the session, from 1.
     pub number: u64,
-    /// The remaining limits of the prompt.
+    /// The limits that are left for the rest of the prompt.
     pub limits: PlanLimits,
     /// True if the prompt has a `spend` limit of its own, which no hook or message can raise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -1,4 +1,4 @@
-//! The event table: for each kind its name, fields, criticality, durability and readers.
+//! The event table: name, fields, criticality, durability and readers of each kind of event.
 
 use serde::{Deserialize, Serialize};
 

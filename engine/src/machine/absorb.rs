@@ -34,7 +34,8 @@ pub(super) fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<Ev
     events
 }
 
-/// Returns the scope of a limit that was reached in a chat; `None` in a run.
+/// Returns the part of a chat that a reached limit bounds: the current prompt or the session. `None` in a run, and for
+/// a limit that no message can raise, such as `depth`.
 fn limit_scope(state: &ThreadState, limit_code: &str) -> Option<LimitScope> {
     state.chat.as_ref()?;
     let name = limit_code.strip_suffix("_exceeded")?;
@@ -341,8 +342,8 @@ fn repeated(state: &ThreadState, call: &CallState, answer: &CallAnswer) -> Optio
     })
 }
 
-/// Returns the events that record the creation or the refusal of a child. If the child is detached, or was refused, the
-/// call that requested the child is answered too.
+/// Returns the events that record the creation or the refusal of a child. If the child is detached or was refused, an
+/// answer to the call that requested the child is among them.
 fn spawned(state: &ThreadState, child: SpawnResult, at: i64) -> Vec<EventBody> {
     match child {
         SpawnResult::Made { spawn, thread_id, spend, pid } => {

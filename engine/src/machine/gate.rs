@@ -1,6 +1,6 @@
 //! The gate: the only place that creates an [`Allowed`] call. It checks exactly the item that is dispatched
-//! (`language.md` 9): for a native tool the item of its palette name, for a primary its validated `item_type` and
-//! `item_id`. Other arguments do not affect the decision.
+//! (`language.md` 9). For a native tool, this is the item that the palette has under the called name. For a primary, it
+//! is the item of the validated `item_type` and `item_id`. Other arguments do not affect the decision.
 
 use std::ops::{Deref, Range};
 use std::sync::LazyLock;
@@ -439,8 +439,8 @@ fn tool_request(item_id: Option<&ItemId>) -> CapabilityRequest<'_> {
 }
 
 impl ParsedCall {
-    /// Returns the tool that needs a grant in addition to the started directive; `None` if no tool starts the
-    /// directive.
+    /// Returns the thread tool if the call uses it to start a directive. The call then needs a grant for the tool in
+    /// addition to the grant for the directive. `None` for any other call.
     fn tool(&self) -> Option<&'static ItemId> {
         THREAD_DIRECTIVE_ID.as_ref().filter(|_| matches!(self, Self::Start { by_tool: true, .. }))
     }

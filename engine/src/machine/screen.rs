@@ -1,6 +1,6 @@
 //! The intake of user messages: each message passes the `input` hooks and the expansion of skills and prompt templates
-//! once, before it has any effect on the thread. A message that a hook handles therefore skips no calls and causes no
-//! model call.
+//! once, before it has any effect on the thread. If a hook handles a message, no tool call is skipped and no model is
+//! called because of the message.
 
 use rye_compiler::commands::split_command;
 use rye_compiler::hook::{HookPoint, PlannedHook};

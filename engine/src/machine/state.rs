@@ -57,7 +57,7 @@ pub struct ThreadState {
     pub failures_before_fallback: u32,
     /// The last failure of this turn.
     pub failed: Option<Box<AttemptFailed>>,
-    /// Earliest time of the next attempt, in milliseconds since 1970.
+    /// Earliest time of the next attempt, in milliseconds since 1970; `None` if there is nothing to wait for.
     pub wait_until: Option<i64>,
     /// The settlement of an attempt that has ended, until the settlement is recorded; `None` if every ended attempt has
     /// a recorded settlement.

@@ -27,7 +27,7 @@ const MAX_QUEUED_CALLS: usize = 64;
 /// Maximum number of progress lines that a client may lag behind.
 const MAX_PROGRESS_LAG: usize = 256;
 
-/// Renders an event as a progress line.
+/// A function that renders an event as a progress line.
 pub type EventRenderer = Arc<dyn Fn(&ThreadId, &Event) -> String + Send + Sync>;
 
 /// The data that all sessions of a server share.

@@ -61,7 +61,7 @@ pub struct ModelDefinition {
     /// [`PriceTable::none`].
     #[serde(default, deserialize_with = "priced")]
     pub prices: Option<PriceTable>,
-    /// The date on which the prices were looked up.
+    /// The date on which the prices were looked up, as `YYYY-MM-DD`; `None` if the provider file states no date.
     #[serde(default)]
     pub priced_at: Option<String>,
     #[serde(default)]

@@ -168,8 +168,8 @@ impl PythonReader<'_> {
 struct KeyReads<'a> {
     object: &'a str,
     reads: Vec<(&'a str, TextRange)>,
-    /// Keys that the function also tests, writes or deletes. A read of such a key does not prove that the caller must
-    /// set the key.
+    /// Keys that the function tests, writes or deletes in addition to reading them. A read of one of these keys does
+    /// not prove that the caller must set the key.
     handled: BTreeSet<&'a str>,
     /// True if the function assigns the name of the object again, so that the name can mean another value.
     is_reassigned: bool,

@@ -44,7 +44,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Creates the form in which nothing is decoded or removed.
+    /// Creates the stream of the unchanged text, in which nothing is decoded or removed.
     pub fn of(text: &str) -> Self {
         Self { bytes: text.as_bytes().to_vec(), places: (0..text.len()).map(|at| (at, at + 1)).collect() }
     }

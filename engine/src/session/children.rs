@@ -94,8 +94,8 @@ pub(super) struct ChildPlan {
 /// The children of one group of calls, with their plans and thread ids.
 struct PlannedChildren {
     children: Vec<IdentifiedChild>,
-    /// The results of the requests for which no child is started here: the child has started before, or the request is
-    /// refused.
+    /// The results of requests for which no child is started here, by spawn number: the child has started before, or
+    /// the request is refused.
     results: Vec<(u64, Result<CreatedChild, ChildRefusal>)>,
     /// Guards that keep other tasks of this process from recovering the children before they run. Control messages for
     /// these children wait until then.
@@ -131,7 +131,8 @@ impl ChildRefusal {
 }
 
 impl EngineContext {
-    /// Starts the children of a group of calls, or finds the children that these spawns created before a crash.
+    /// Starts the children that a group of calls requests, and returns the result of each request. A child that was
+    /// created before a crash is found by its spawn number and not created again.
     pub(crate) async fn spawn(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -337,8 +338,9 @@ impl EngineContext {
         .await
     }
 
-    /// Plans the children, in their order. All directives are compiled from one state of the world. For a child that
-    /// runs a tool, finds the tool, validates its parameters, and derives the plan from the plan of the parent.
+    /// Plans the children. Returns, in the order of the requests, the spawn number with the plan or with the reason why
+    /// the request is refused. All directives are compiled from one state of the world. For a child that runs a tool,
+    /// finds the tool, validates its parameters, and derives the plan from the plan of the parent.
     async fn plan_all(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,

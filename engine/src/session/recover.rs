@@ -252,7 +252,8 @@ impl EngineContext {
         Ok((replay(messages, &events), hash))
     }
 
-    /// Returns the events of a thread up to an event, with that event's chain hash.
+    /// Returns the events of a thread up to and including the event `at_seq`, with the chain hash of that event. Fails
+    /// if the thread has fewer events.
     fn events_until(&self, thread: &ThreadId, at_seq: u64) -> Result<(Vec<Event>, String), DriveError> {
         let reading = transcript::read(&*self.disk, thread, 0)?;
         let count = usize::try_from(at_seq).unwrap_or(usize::MAX).saturating_add(1);

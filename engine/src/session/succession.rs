@@ -139,7 +139,8 @@ fn end_before(events: &[Event], prompt: u64) -> Option<u64> {
     last_end.or_else(|| start.seq.checked_sub(1))
 }
 
-/// Returns the ids of the continuation layers of `plan` that `earlier` also has with the same text.
+/// Returns the ids of the continuation layers of `plan` that need not be sent again: `earlier` has a layer with this id
+/// and text in its first message or among its continuation layers.
 fn equal_layers(plan: &Plan, earlier: &Plan) -> Vec<String> {
     let is_known = |layer: &Layer| {
         let mut known = earlier.prompt.first_message.iter().chain(&earlier.prompt.continued);

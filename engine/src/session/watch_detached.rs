@@ -59,8 +59,8 @@ impl EngineContext {
         self.add_chain_cost(thread, result).await
     }
 
-    /// Returns the result of a child that cannot be recovered, for the thread that waits for it. The child has not
-    /// ended: its lease is released, so that it can be recovered after a repair.
+    /// Returns a failure as the result of a child that cannot be recovered, for the thread that waits for the child.
+    /// The child itself has not ended: its lease is released, so that the child can be recovered after a repair.
     pub(super) fn unrecoverable_result(child: &ThreadId, why: &DriveError) -> RunResult {
         tracing::warn!(%child, error = %why, "a child cannot be recovered");
         let lost = RunResult::engine_failure(&format!("`{child}` cannot be recovered: {why}"));

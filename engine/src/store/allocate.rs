@@ -22,8 +22,8 @@ pub struct ThreadIds {
     /// Folders above the thread folders, such as the folder of a directive's category. This process has synced their
     /// names, so it need not sync them again.
     synced: Mutex<BTreeSet<PathBuf>>,
-    /// The last allocated id: its directive, the second in which it was allocated, and its number. The next id for the
-    /// same directive in the same second gets the following number.
+    /// The last allocated id: its directive, the second in which it was allocated, and its number; `None` before the
+    /// first allocation. The next id for the same directive in the same second gets the following number.
     last: Mutex<Option<(ItemId, u64, u64)>>,
 }
 

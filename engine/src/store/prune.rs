@@ -107,7 +107,7 @@ fn collect_objects(disk: &dyn Disk, record: &transcript::TranscriptRecord, named
     named.extend(texts.filter(is_object).map(str::to_owned));
 }
 
-/// Removes a folder that contains only files.
+/// Removes a folder that contains only files. Does nothing if the folder is missing.
 fn remove_flat_folder(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     let entries = match disk.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

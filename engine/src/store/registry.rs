@@ -279,8 +279,8 @@ impl Registry {
         self.first_error.explain(error, Path::new(REGISTRY))
     }
 
-    /// Runs one transaction, committed on return. The commit survives the death of this process; after a power failure,
-    /// it is restored from the transcripts. If `change` fails, nothing is written.
+    /// Runs one transaction and commits it. The commit survives the death of this process. After a power failure, its
+    /// changes are restored from the transcripts. If `change` fails, nothing is written.
     fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let Some(OpenDatabase::Write(database)) = &self.database else {
             let source = io::Error::new(io::ErrorKind::PermissionDenied, "this process opened it read-only");

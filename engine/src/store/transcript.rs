@@ -76,7 +76,7 @@ pub struct Transcript {
     /// Number of events known to be on disk.
     barrier: u64,
     folder_synced: bool,
-    /// The reason why nothing more can be written.
+    /// The reason why nothing more can be written to the transcript; `None` as long as events can be written.
     poisoned: Option<String>,
 }
 
@@ -212,7 +212,7 @@ impl Transcript {
         Ok(())
     }
 
-    /// Writes the events that were added for the next write: either all of them or none.
+    /// Writes the staged events: all of them, or none if the write fails.
     pub fn write_staged(&mut self) -> Result<(), StoreError> {
         if self.staged.is_empty() {
             return Ok(());

@@ -60,7 +60,8 @@ pub struct PersistentProcesses {
     slots: Mutex<BTreeMap<ProcessKey, Arc<tokio::sync::Mutex<ProcessSlot>>>>,
     /// The number of the current prompt.
     prompt: Arc<AtomicU64>,
-    /// Receives the messages that processes submit; `None` if the thread accepts none.
+    /// The handler of the messages that persistent processes submit to a chat; `None` if the thread accepts no messages
+    /// from processes.
     pushes: Option<PushHandler>,
 }
 

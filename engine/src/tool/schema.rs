@@ -60,7 +60,7 @@ impl ToolSchema {
         compiled.as_ref().map_err(|e| SchemaError::Broken(e.clone()))
     }
 
-    /// Checks the parameters of a call.
+    /// Checks the parameters of a call against the schema. The error lists the first violations.
     pub fn check(&self, parameters: &Value) -> Result<(), SchemaError> {
         let validator = self.compile()?;
         let mut named = Vec::new();

@@ -68,7 +68,7 @@ struct KnownFiles {
     variables: Vec<PathBuf>,
     versions: Vec<(PathBuf, Watched, Option<PathVersion>)>,
     files: Arc<ProtectedFiles>,
-    /// True if nothing changed while the files were read.
+    /// True if no file changed while the files were read. Otherwise, the next use reads them again.
     is_stable: bool,
 }
 

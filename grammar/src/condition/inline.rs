@@ -279,8 +279,8 @@ impl ExprBuilder<'_> {
     }
 }
 
-/// Joins two operands of `&&` or `||` (`shape` states which), so that a chain becomes one list: `a || b || c` is a list
-/// of three.
+/// Joins two operands with `&&` or `||`; `shape` states which of the two. A chain becomes one list: `a || b || c` is a
+/// list of three.
 fn flatten_chain(left: BuiltExpr, right: BuiltExpr, shape: ExprRole, span: Span) -> Result<BuiltExpr, SyntaxError> {
     let joins = left.shape == shape;
     let depth = if joins { left.depth.max(right.depth + 1) } else { left.depth.max(right.depth) + 1 };

@@ -17,7 +17,7 @@ pub const OPERATORS: [&str; 11] =
 /// The keys of the mapping form.
 const KEYS: [&str; 6] = ["path", "op", "value", "any", "all", "not"];
 
-/// Words of other languages for the keys, as pairs of the words and the key.
+/// Words that other languages use for the keys. Each pair holds words, separated by spaces, and the key for them.
 const KEY_SYNONYMS: &[(&str, &str)] = &[
     ("and every && allof", "all"),
     ("or some || anyof", "any"),

@@ -21,7 +21,7 @@ pub trait ScriptReader {
 pub struct Script {
     pub constants: Vec<Constant>,
     pub names: Vec<String>,
-    /// The function that a call runs, if the reader knows its parameters.
+    /// The function that a call runs, with its parameters; `None` if the parameters cannot be determined.
     pub entry: Option<EntrySignature>,
 }
 

@@ -74,7 +74,7 @@ struct TreeBuilder<'t> {
     errors: Vec<SyntaxError>,
     /// The last error about an unescaped character: the index in `errors`, and the offset where the text node starts.
     unescaped: Option<(usize, usize)>,
-    /// Names of elements that an outer end tag closed, with the indexes of their errors.
+    /// Elements that were reported as unclosed: the name of each, and the index of its error in `errors`.
     unclosed: Vec<(String, usize)>,
     /// True if the rest of the text could not be parsed. Its end tags are not reported as missing.
     is_cut: bool,

@@ -227,7 +227,8 @@ impl SpanConverter<'_> {
         if written.starts_with(['"', '\'']) && inside == Some(value) { (start + 1, end - 1) } else { (start, end) }
     }
 
-    /// Converts a float. An integer too large to be exact also arrives as a float, and is detected by its spelling.
+    /// Converts a float. An integer that is out of range also arrives as a float; it is recognized by its spelling and
+    /// reported.
     fn convert_float(&self, value: f64, place: Location, errors: &mut Vec<SyntaxError>) -> Kind {
         let (start, end) = self.byte_range(place);
         let written = self.text.get(start..end).unwrap_or_default();

@@ -50,7 +50,8 @@ pub struct UpdateMapper {
     open_calls: BTreeMap<String, String>,
     /// Changes of files by calls that have no result yet, by id.
     changes: BTreeMap<String, Vec<FileChanged>>,
-    /// The project and its objects, for the texts of changed files; `None` if the updates omit changed files.
+    /// The folder of the project, and the objects that hold the texts of changed files; `None` if the updates leave out
+    /// changed files.
     files: Option<(PathBuf, Objects)>,
     /// True if the client shows compactions.
     has_compactions: bool,
@@ -87,7 +88,7 @@ impl UpdateMapper {
         }
     }
 
-    /// Converts an event of the session's thread. With `is_replay`, messages of the user are included.
+    /// Converts an event of the session's thread. Messages of the user are included only if `is_replay` is true.
     pub fn event(&mut self, body: &EventBody, is_replay: bool) -> Vec<SessionUpdate> {
         if let EventBody::UserInput(input) = body
             && is_replay

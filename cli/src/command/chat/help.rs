@@ -182,7 +182,7 @@ fn overview(world: &dyn World) -> String {
     )
 }
 
-/// Adds the entries of a group, several to a row.
+/// Adds the entries of a group to `rows`, as many in each row as fit. Only the first row has the name of the group.
 fn push_group(rows: &mut Vec<(String, String)>, group: &str, entries: impl Iterator<Item = String>) {
     let mut name = group;
     let mut row = String::new();

@@ -40,7 +40,7 @@ const MAX_TITLES: usize = 30;
 /// The error of a session that accepts no more messages.
 pub(super) const ENDED: &str = "the session has ended";
 
-/// Handles the requests to a session.
+/// The handler of the requests that a front end sends to a session.
 pub struct RequestHandler {
     pub control: ControlSender,
     pub engine: Engine,

@@ -26,8 +26,9 @@ pub enum RewindFiles {
 }
 
 impl RequestHandler {
-    /// Rewinds the session to the state before a prompt, and returns the data of the response: the files and their
-    /// states.
+    /// Rewinds the conversation, the files or both to the state before a prompt, or only lists the files to restore;
+    /// `files` selects which. Returns the data of the response. Unless `files` is `Keep`, the data contains the files
+    /// and their states.
     pub(super) async fn rewind(&self, prompt: u64, files: RewindFiles) -> Result<Option<Value>, String> {
         if files == RewindFiles::Keep {
             return self.fork(prompt).await;

@@ -107,7 +107,7 @@ impl ChangeDetector {
         is_new
     }
 
-    /// Waits for changes and returns them.
+    /// Waits for changes of files. Returns them together with the changes that follow shortly after.
     fn wait(&mut self, spaces: &Spaces) -> Vec<FileChange> {
         loop {
             std::thread::sleep(POLL_INTERVAL);

@@ -114,7 +114,9 @@ fn check_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError>
     }
 }
 
-/// Returns the text of a provider file with the fields of a model.
+/// Returns the text of a provider file in which the model `id` has the given fields. A model that the file does not
+/// list is added. `text` is the current text; `None` if the file does not exist. Fails with a reason if the text cannot
+/// be edited without changes to other entries.
 fn with_entry(text: Option<&str>, provider: &str, id: &str, fields: &Map<String, Value>) -> Result<String, String> {
     let Some(text) = text else {
         return Ok(format!("id: {}\nmodels:\n  - {}\n", Value::from(provider), format_entry(id, fields)));

@@ -45,7 +45,7 @@ impl CommandShape {
         Self(approved.starts_with.clone())
     }
 
-    /// Returns the approval of all calls with this capability whose command starts with these words.
+    /// Returns the approval of all calls with this capability whose command starts with the words of this shape.
     pub fn approve(&self, capability: &str) -> ApprovedCommands {
         ApprovedCommands { capability: capability.to_owned(), starts_with: self.0.clone() }
     }

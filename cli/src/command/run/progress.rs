@@ -185,7 +185,8 @@ impl Progress {
         lines
     }
 
-    /// Returns the line of the thread and the lines of its children, each at most `columns` wide.
+    /// Returns the progress lines, each at most `columns` wide: the line of the thread `main`, then a line for each of
+    /// the first other threads.
     fn lines(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let stop = match self.stops {
             0 => self.stop_hint,

@@ -92,8 +92,9 @@ impl ThreadStart {
         }
     }
 
-    /// Returns the number of runtime workers. Every run of an existing thread gets several workers, because the thread
-    /// may already have children.
+    /// Returns the number of runtime workers. A new thread that cannot start other threads gets the workers for one
+    /// thread. Any other run gets the workers for several threads, because an existing thread may already have
+    /// children.
     fn worker_count(&self) -> usize {
         match self {
             Self::Fresh { compilation, .. } if !compilation.plan.can_start_threads() => runtime::WORKERS_FOR_ONE_THREAD,

@@ -258,8 +258,8 @@ fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThr
     arranged
 }
 
-/// Returns the current step of a thread that has not ended or is suspended. `None` for an ended thread, and if the
-/// transcript cannot be read.
+/// Returns the current step of a thread, also of a suspended one. `None` for an ended thread, and if the transcript
+/// cannot be read.
 fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<String> {
     let status = entry.row.status;
     if status.has_ended() && status != Status::Suspended {

@@ -61,7 +61,8 @@ impl SourceView {
         (self.base + start, covered.get(..cut).unwrap_or("").trim_end_matches(['\n', '\r']).len())
     }
 
-    /// Returns the lines of a span with context; `None` if the span is too long for one snippet.
+    /// Returns the lines of a span, with up to `before` lines before and `after` lines after them. `None` if the span
+    /// is too long for one snippet.
     pub fn read(&self, span: &SourceSpan, before: usize, after: usize) -> Option<MietteSpanContents<'_>> {
         let start = span.offset() - self.base;
         let end = start + span.len();

@@ -22,7 +22,7 @@ pub enum Dependency {
     List(ItemKind),
     /// The existence of a match for a capability pattern.
     Pattern(String),
-    /// The palette that some patterns grant.
+    /// The palette for grants with these patterns.
     Palette(Arc<[String]>),
 }
 

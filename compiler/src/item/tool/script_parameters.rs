@@ -42,7 +42,7 @@ pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError>
 /// The parameters that a tool declares.
 struct DeclaredParameters<'t> {
     names: Vec<&'t str>,
-    /// True if calls may have other parameters too, or if the schema has a form that this check does not read.
+    /// True if the schema allows parameters besides `names`, or has a form that this check does not read.
     is_open: bool,
 }
 
@@ -138,9 +138,10 @@ struct ShellRead {
     help: String,
 }
 
-/// Returns the first place where a shell script reads an argument, or a variable with the bare name of a parameter;
-/// `None` if there is no such place. In a script with functions or `set --`, `$1` is an argument of the script's own,
-/// so it is not reported.
+/// Returns the first place where a shell script probably means to read a parameter but reads something else; `None` if
+/// there is no such place. The script reads an argument such as `$1`, or a variable that has the name of a parameter
+/// and that no line sets. Arguments are not reported in a script with functions or `set --`, because functions and `set
+/// --` replace the arguments.
 fn shell_read(text: &str, declared: &[&str]) -> Option<ShellRead> {
     let sets_arguments =
         text.contains("()") || text.lines().any(|line| line.contains("set --") || line.contains("function "));

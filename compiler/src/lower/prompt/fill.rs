@@ -168,8 +168,8 @@ fn push_text(segments: &mut Vec<Segment>, more: &str) {
     }
 }
 
-/// Escapes a text so that it can be the value of an attribute. Ids of hooks are escaped, because they may contain a
-/// template.
+/// Escapes a text so that it can be the value of an attribute. This matters for the id of a hook, which may contain any
+/// character.
 fn escape_attribute(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
 }

@@ -121,7 +121,8 @@ fn condition(hook: &PlannedHook) -> Option<Condition> {
     parsed.tree.map_or_else(|| Some(Condition::always()), |expr| Condition::compile(&expr).ok())
 }
 
-/// Compares the hooks of two plans: each hook once, in the order of the new plan, then of the old one.
+/// Returns the changes of the hooks between two plans, one for each changed hook: first the hooks of the new plan, then
+/// the hooks that only the old plan has.
 pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     let (before, after) = (trees.before.compilation, trees.after.compilation);
     let (old, new) = (live_hooks(before), live_hooks(after));

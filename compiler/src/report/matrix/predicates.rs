@@ -193,8 +193,9 @@ impl SplitInputs<'_> {
         cells.chain(self.predicates.iter().map(|_| BTreeSet::from([0, 1]))).collect()
     }
 
-    /// Returns the combination of component states with index `at`: the cells that belong to these states, and values
-    /// of the inputs that lead to them. The state of the last component changes fastest.
+    /// Returns the combination with the index `at`; a combination selects one state of each component. The first result
+    /// holds the cells of the selected states, the second one values of the inputs that lead to these states. From one
+    /// index to the next, the state of the last component changes first.
     pub fn combination(&self, components: &[Component], mut at: usize) -> (CellBox, Map<String, Value>) {
         let mut combined = (self.all_cells(), Map::new());
         for component in components.iter().rev() {

@@ -115,8 +115,8 @@ fn is_as_long(part: &PartChange) -> bool {
     part.before == part.after
 }
 
-/// Lists the parts of the prompt whose text changed but whose token count did not. A part with several locations is
-/// listed once, with all locations.
+/// Lists the parts of the prompt whose text changed but whose token count did not. Each part is listed once, with a
+/// text that holds its id and all its locations. `shown` formats the id.
 fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange, String)> {
     let mut all: Vec<(&PartChange, Vec<&str>)> = Vec::new();
     for part in diff.parts.iter().filter(|part| is_as_long(part)) {

@@ -186,6 +186,7 @@ fn shorten_start(name: &str, max_chars: usize) -> String {
 }
 
 /// Splits a line into pieces of at most `max_chars` characters, after words where possible. No character is lost.
+/// Without `max_chars`, the line is the only piece.
 fn fold(line: &str, max_chars: Option<usize>) -> Vec<&str> {
     let Some(max_chars) = max_chars else { return vec![line] };
     let mut pieces = Vec::new();

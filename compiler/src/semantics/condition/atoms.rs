@@ -16,7 +16,7 @@ impl Condition {
         nodes.into_iter().map(|node| Self::of(node.clone())).collect()
     }
 
-    /// Returns the condition in its one-line form. `name` returns the text of a path.
+    /// Returns the condition as text in one line, such as `a == 1 && exists(b)`. `name` returns the text of a path.
     pub fn text(&self, name: &dyn Fn(&Path) -> String) -> String {
         NodeText { node: &self.root, name }.to_string()
     }

@@ -52,8 +52,8 @@ enum Tree {
     Any(Vec<Tree>),
 }
 
-/// A comparison that is not divided further. `path` is `None` if the result of the comparison is assumed to be free:
-/// true or false, whatever the values of the paths are.
+/// A part of a condition that is treated as a single truth value. `path` is the path that the part compares. If `path`
+/// is `None`, the part is assumed to be free: true or false, whatever the values of the paths are.
 struct Atom<'n> {
     node: &'n CompiledNode,
     key: String,

@@ -174,7 +174,8 @@ impl Account {
         self.reserved = reserved.max(Nanos::ZERO);
     }
 
-    /// Closes the account to new attempts and children. An ended thread needs no reserve for a last turn.
+    /// Closes the account to new attempts and children. Also frees the reserve for a last turn, because an ended thread
+    /// has no further turn.
     pub(super) fn drain(&mut self) {
         self.parent_reserve = Nanos::ZERO;
         self.status = AccountStatus::Draining;

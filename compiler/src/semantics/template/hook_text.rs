@@ -12,8 +12,9 @@ use super::{MissingInput, TemplateText, fill_input, input_placeholders};
 pub struct HookText {
     template: Template,
     inputs: Vec<InputPlaceholder>,
-    /// The character that marks input placeholders in `template`: an index into `inputs` between two of these
-    /// characters replaces each input placeholder. The text of the hook does not contain the character.
+    /// The character that marks input placeholders in `template`. In place of each `{input:…}`, `template` has the
+    /// placeholder's index in `inputs`, between two of these characters. The text of the hook does not contain the
+    /// character.
     mark: char,
 }
 

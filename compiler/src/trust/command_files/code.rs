@@ -26,7 +26,7 @@ const STARTERS: [&str; 12] = [
     "syscmd",
     "system",
 ];
-/// Variables with folders or files from which a program is started or loaded.
+/// Environment variables that name folders or files from which a program starts or loads code.
 const SEARCH_VARIABLES: [&str; 29] = [
     "AWKPATH",
     "BASH_ENV",

@@ -146,8 +146,9 @@ impl Splitter {
         }
     }
 
-    /// Removes [`EXPANSION`] for the variable `name` from the end of the current word if the word assigns to this
-    /// variable, as in `PATH=scripts:$PATH`. The earlier value of the variable names no new file.
+    /// Removes [`EXPANSION`] from the end of the current word if the word assigns a value to the variable `name` and
+    /// expands the same variable, as in `PATH=scripts:$PATH`. The command does not choose the old value of the
+    /// variable, so only the rest of the word counts.
     fn forget_own_value(&mut self, name: &str) {
         let is_assigned = |word: &String| word.strip_prefix(name).is_some_and(|value| value.starts_with(['=', '+']));
         if let Some(word) = self.word.as_mut().filter(|word| is_assigned(word)) {

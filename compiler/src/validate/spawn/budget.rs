@@ -91,10 +91,10 @@ pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)>
     requested?.into_iter().min_by_key(|(requested, _)| *requested)
 }
 
-/// Returns the most that a thread with the limit `spend` can reserve for a child. A child of a hook can get the whole
-/// amount, because the hook may run when the thread needs no further turn. A child of a body call or a grant can get
-/// the amount minus the part that the thread keeps for its own last turn. `None` for a call of the thread tool: this
-/// call may request less than the child's own limit, so that no amount is certain.
+/// Returns the highest amount that a thread with the limit `spend` can reserve for a child. For a child of a hook, this
+/// is the whole limit, because the hook may run when the thread needs no further turn. For a child of a body call or a
+/// grant, the thread keeps a part of the limit for its own last turn. `None` for a call of the thread tool, because the
+/// call itself may set a lower limit.
 fn max_child_spend(link: &SpawnRoute, start: &SpawnEdge, spend: Nanos) -> Option<Nanos> {
     match &start.by {
         SpawnSource::Body { free: true } => None,

@@ -177,7 +177,8 @@ pub(super) fn request_compaction(state: &mut ThreadState, focus: Option<&String>
     }
 }
 
-/// Ends a compaction that the user requested; returns false if the current compaction belongs to a prompt.
+/// Ends a compaction that the user requested between two prompts of a chat, and returns true. Otherwise, the current
+/// compaction belongs to a prompt or a run: changes nothing and returns false.
 pub(super) fn end_compaction(state: &mut ThreadState) -> bool {
     if !state.is_idle() {
         return false;

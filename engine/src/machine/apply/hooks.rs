@@ -151,9 +151,9 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
     outcome_of(&run.answer)
 }
 
-/// Returns true if a handoff is useful at the reached limit. The continuation inherits the limits, so most limits would
-/// stop it at once. The exception is a spend limit that does not pay for the next model call: the rest can still pay
-/// for a call with the shorter prompt of the continuation.
+/// Returns true if a handoff is useful although a limit was reached. This is the case only for a `spend` limit that
+/// does not pay for the next model call: the rest can still pay for a call with the shorter prompt of the continuation.
+/// Any other limit would stop the continuation at once, because the continuation inherits the limit.
 fn can_hand_off_at_limit(state: &ThreadState) -> bool {
     state.cost.turns > 0 && state.limit.as_ref().is_some_and(|hit| hit.at == Node::Model)
 }

@@ -57,8 +57,8 @@ pub(super) fn queue_observations(state: &mut ThreadState, event: &Event) {
     }
 }
 
-/// Returns the event's own fields. At the hook points before and after a tool runs, also the call and the size of its
-/// result.
+/// Returns the facts of an event for its hook point: the fields of the event. At the hook points before and after a
+/// tool runs, the facts are instead the call and, after the run, the size and duration of the result.
 fn fields(state: &ThreadState, point: HookPoint, body: &EventBody) -> Map<String, Value> {
     let mut facts = match serde_json::to_value(body) {
         Ok(Value::Object(map)) => map,

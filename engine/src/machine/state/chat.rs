@@ -36,7 +36,7 @@ pub struct ChatState {
     pub commands: VecDeque<UserCommand>,
     /// Commands that have ended. The next prompt sends their outputs to the model.
     pub outputs: Vec<ShellRan>,
-    /// The title that the user gave the session.
+    /// The title that the user gave the session; `None` if the user gave no title.
     pub name: Option<String>,
     /// The mode of the prompts after the current one.
     pub mode: ChatMode,
@@ -56,7 +56,7 @@ pub struct UserCommand {
     pub excluded: bool,
 }
 
-/// A requested summary of the conversation.
+/// A request to replace the conversation with a summary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompactionRequest {
     /// The topic that the summary covers in detail.
@@ -108,8 +108,8 @@ impl ThreadState {
         self.conversation.measured.as_ref().filter(|measured| measured.narrowed.as_ref() == narrowed)
     }
 
-    /// Returns the nano-dollars that the current prompt of a chat may still spend; `None` in a run. The account of a
-    /// chat holds the money of the whole session.
+    /// Returns the nano-dollars that the current prompt of a chat may still spend. A prompt needs a bound of its own,
+    /// because the account of a chat holds the money of the whole session. `None` in a run.
     pub fn prompt_spend(&self) -> Option<u64> {
         self.chat.as_ref().map(|_| self.available_spend())
     }

@@ -223,7 +223,8 @@ impl ResponsesDecoder {
         deltas
     }
 
-    /// Names the fields and parts of a message or a call that are not read. Items of other kinds are stored whole.
+    /// Records the names of fields and parts of a message or a call that the decoder does not read. Items of other
+    /// kinds are stored whole, so none of their fields is recorded.
     fn name_unread_fields(&mut self, item: &Value) {
         match item.get("type").and_then(Value::as_str) {
             Some("message") => {

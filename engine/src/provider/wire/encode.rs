@@ -55,7 +55,8 @@ impl EncodedGroup {
     }
 }
 
-/// Returns the JSON of `fields`, in which the items of `groups` are the value of the field named `list`.
+/// Returns a JSON object with the entries of `fields`, except that the value of the field `list` is the array of all
+/// items of `groups`.
 pub(in crate::provider) fn encode_body(fields: &Map<String, Value>, list: &str, groups: &[EncodedGroup]) -> Vec<u8> {
     let (mut front, mut back) = (vec![b'{'], Vec::new());
     let mut part = &mut front;

@@ -1,4 +1,4 @@
-//! Reservations for children, and their registry rows: one commit for a whole group.
+//! The reservations and the registry rows of new children. One commit writes them for all children of a group of calls.
 
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 impl EngineContext {
-    /// Commits the registry rows and the reservations of the children. Returns one result for each child, in order.
+    /// Commits the registry rows and the reservations of the children. Returns, in the order of the children, each
+    /// created child or the reason of its refusal.
     pub(super) async fn reserve_for_children(
         self: &Arc<Self>,
         parent: &SpawningThread,

@@ -45,7 +45,7 @@ impl Registry {
         })
     }
 
-    /// Returns the children of a thread with their spawn numbers, in order.
+    /// Returns the children of a thread and their spawn numbers, sorted by spawn number.
     pub fn children(&self, parent: &ThreadId) -> Result<Vec<(u64, ThreadId)>, StoreError> {
         self.read(|transaction| {
             let table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;

@@ -222,7 +222,7 @@ fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     }
 }
 
-/// The threads that handed over, each with the thread that took over its account.
+/// Threads that ended with a handoff, each with the thread that continues it and took over its account.
 struct Handoffs(BTreeMap<ThreadId, ThreadId>);
 
 impl Handoffs {
@@ -244,8 +244,8 @@ impl Handoffs {
         Self(handoffs)
     }
 
-    /// Reopens threads that handed off to a thread without a transcript. The recovery of a reopened thread commits its
-    /// end again, which creates the continuation and its account.
+    /// Reopens threads that ended with a handoff but whose continuation has no transcript. The recovery of a reopened
+    /// thread commits its end again, which creates the continuation and its account.
     fn reopen_lost(&self, folds: &mut BTreeMap<ThreadId, FoldedThread>) {
         let is_lost = |row: &ThreadRow| row.status == Status::Continued && !self.0.contains_key(&row.id);
         for folded in folds.values_mut().filter(|folded| is_lost(&folded.row)) {

@@ -181,8 +181,8 @@ pub fn encode<T: LineBody>(
     Ok(hash)
 }
 
-/// Returns the text after the hash of a line without a seal: `","type":"…", …}`. `before` is the number of bytes of the
-/// line before this text.
+/// Returns the part of a line without a seal that follows the hash: `","type":"…", …}`. `before` is the number of bytes
+/// of the line before this part; it counts towards the maximum length of the line.
 fn encode_fields<T: LineBody>(event: &T, before: usize) -> Result<Vec<u8>, StoreError> {
     let mut text = BoundedText { bytes: b"\"".to_vec(), length: before + 1 };
     let written = if event.needs_escape() {

@@ -98,8 +98,8 @@ pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<TranscriptContent
 /// Maximum bytes of the head of a transcript: three lines.
 const MAX_HEAD_BYTES: usize = 3 * MAX_LINE_BYTES;
 
-/// Reads the lines after the line of the event `last`, which ends at offset `length` of the file. Processes that follow
-/// a thread use this function.
+/// Reads the lines of a transcript that follow the event `last`; the line of `last` ends at the byte offset `length`.
+/// Processes that follow a thread use this function.
 pub fn read_after(
     disk: &dyn Disk,
     thread: &ThreadId,

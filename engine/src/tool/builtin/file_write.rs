@@ -46,7 +46,8 @@ pub(super) struct PendingWrite {
 }
 
 impl PendingWrite {
-    /// Reads the file that a write replaces. Fails if the file cannot be written.
+    /// Prepares a write: reads the contents and the mode that the file has before the write, if the file exists. Fails
+    /// if the file must not be replaced or cannot be read.
     pub fn new(project: ProjectFiles, write: PreparedWrite) -> Result<Self, ToolFailure> {
         project.check_replaceable(&write.place)?;
         let (mut before, mut mode, mut expected) = (None, None, None);

@@ -340,8 +340,9 @@ async fn feed_until_owner_ends(owner: &mut pipe::Receiver, stdin: Option<ChildSt
     owner.read_exact(&mut nothing).await.ok();
 }
 
-/// Passes the owner's data on until the owner closes the pipe, then closes the program's input. Data that the program
-/// has not read is buffered, so that the owner's end is noticed even if the program does not read.
+/// Forwards data from the owner's pipe to the program. Ends when the owner closes the pipe or too much data is unread,
+/// and then closes the program's input. Data that the program has not read is buffered, so that the end of the pipe is
+/// noticed even if the program does not read.
 async fn relay(owner: &mut pipe::Receiver, mut stdin: Option<ChildStdin>) {
     let mut held: VecDeque<u8> = VecDeque::new();
     let mut chunk = vec![0_u8; 64 * 1024];

@@ -30,7 +30,7 @@ pub struct FoldedThread {
     /// True if the thread can have taken over the account of the thread that it continues. A fork and a handoff that a
     /// command starts have an account of their own.
     pub can_take_over: bool,
-    /// Time of the first line, and spend limit in nano-dollars at that time.
+    /// Time of the first line in milliseconds since 1970, and the spend limit in nano-dollars at that time.
     pub opened: (i64, u64),
     /// Spawn limit at the time of the first line.
     pub opened_spawns: u64,
@@ -52,10 +52,10 @@ struct RegistryFold {
     /// The spend limit in nano-dollars and the spawn limit, both with every raise that was requested. The ledger
     /// applies a raise only when it reserves the next attempt.
     limits: (u64, u64),
-    /// The highest values to which the spend and spawn limits can be raised.
+    /// The highest values to which the spend limit (in nano-dollars) and the spawn limit can be raised.
     ceiling: (u64, u64),
     is_raised: bool,
-    /// True if the thread is a chat, where a raise concerns the limits of a prompt only.
+    /// True for a chat. In a chat, a raise applies only to the limits of a prompt.
     is_chat: bool,
     reserved: u64,
     spent: u64,

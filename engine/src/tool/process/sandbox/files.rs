@@ -253,7 +253,8 @@ impl<'w> FileRules<'w> {
         Ok(())
     }
 
-    /// Makes the entries of a folder readable, except for the entries in `but`.
+    /// Makes a folder listable and its entries readable, except for the entries whose names are in `but`. Does nothing
+    /// if the folder is missing.
     fn grant_entries(&mut self, folder: &Path, but: &[&str]) -> io::Result<()> {
         let Some(fd) = open(CWD, folder.as_os_str(), OFlags::empty())? else { return Ok(()) };
         self.grant_place(&fd, FileRight::List)?;
