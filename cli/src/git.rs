@@ -107,7 +107,8 @@ fn context_objects(project: &Path, commit: &str, prefix: &str) -> Result<Vec<(St
     Ok(folders.iter().enumerate().filter_map(highest).collect())
 }
 
-/// Returns path and object of a line of `ls-tree` if the line is an item in a regular file or `.mcp.json`, else `None`.
+/// Parses a line of `ls-tree`. Returns the path without `prefix`, and the id of the git object, if the line is a
+/// regular file below `prefix` that is an item or `.mcp.json`. `None` for any other line.
 fn parse_tree_line(line: &[u8], prefix: &str) -> Option<(String, String)> {
     let (path, object) = parse_file_line(line)?;
     let path = path.strip_prefix(prefix)?;

@@ -1,4 +1,5 @@
-//! JSON Schemas of input files, as files on disk. A comment in a YAML file names the schema, so that editors find it.
+//! Writes JSON Schemas of the files that people edit, such as tools and settings. A comment in a new YAML file names
+//! its schema, so that editors find the schema.
 
 use std::path::Path;
 

@@ -43,7 +43,7 @@ struct ExplainHint {
 
 /// Maximum number of diagnostic codes that the hint at the end of a command lists.
 const MAX_EXPLAINED_CODES: usize = 5;
-/// Maximum number of warnings that a command prints if checking is not its subject, such as `rye run`.
+/// Maximum number of warnings printed by a command that only checks files on the way, such as `rye run`.
 const MAX_BRIEF_WARNINGS: usize = 5;
 
 /// Returns the first sentence of the page of a diagnostic code, with its period.

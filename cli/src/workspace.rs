@@ -43,9 +43,9 @@ impl Spaces {
         Ok(Self { project, user: user.filter(|_| !own), own })
     }
 
-    /// Finds the project as [`Self::find`] does, and returns it with the flag true. Without a project, returns the
-    /// working directory as an empty project, and false. Used by commands that need only the user space and the
-    /// standard library.
+    /// Finds the project as [`Self::find`] does, and returns it with `true`. If no folder was requested and no project
+    /// is found, returns the working directory as an empty project, with `false`. Used by commands that need only the
+    /// user space and the standard library.
     pub fn find_or_here(requested: Option<&Path>) -> Result<(Self, bool), CommandError> {
         check_user_root()?;
         match Self::find(requested) {

@@ -39,8 +39,8 @@ pub struct Compilation {
     /// Reasons for the verdict of each hook, in the plan's order.
     pub hooks: Vec<HookTrace>,
     pub notes: Vec<Note>,
-    /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars; a child that requests
-    /// more than the remaining amount is refused. Defaults and inherited limits do not count as an explicit request.
+    /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars. A child that requests
+    /// more than the remaining amount is refused. `None` if only a default or an inherited limit applies.
     pub requested_spend: Option<u64>,
     /// Parts of the plan that run only if the user trusts the project's files.
     pub trust_requirements: Vec<TrustRequirement>,

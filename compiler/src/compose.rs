@@ -45,7 +45,8 @@ pub struct Composed {
     /// chain has any.
     pub permissions: Option<WithOrigin<Permissions>>,
     pub limits: LimitLayers,
-    /// The `<model>` of the directive, else of its nearest ancestor that has one.
+    /// The `<model>` of the directive, else of its nearest ancestor that has one; `None` if no directive of the chain
+    /// has one.
     pub model: Option<WithOrigin<ModelRequest>>,
     pub inputs: IndexMap<String, WithOrigin<FieldDecl>>,
     pub outputs: IndexMap<String, WithOrigin<FieldDecl>>,

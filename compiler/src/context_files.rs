@@ -20,8 +20,8 @@ const TAG: &str = "project_instructions";
 /// The settings file of chats.
 const SETTINGS: &str = "agent/chat";
 
-/// Returns the layers of the context files in these spaces, outermost first. A file that exceeds the rest of the budget
-/// is reported and left out. The file is not cut, because a cut file could lack the rule that matters.
+/// Returns the layers of the context files in these spaces, outermost first. A file with more tokens than the budget
+/// has left is reported and left out. The file is not cut, because a cut file could lack the rule that matters.
 pub fn context_layers(
     items: &Items<'_>,
     spaces: &[Space],

@@ -25,7 +25,7 @@ pub struct Provider {
     /// Tier → model id, in file order.
     pub tiers: IndexMap<String, String>,
     pub models: Vec<Model>,
-    /// The file's other keys, without tiers and models.
+    /// The remaining keys of the provider file, without the tiers and the models: data for the connection.
     pub connection: Value,
     /// The keys of `connection` that a file of the project sets, not a file of another space.
     pub from_project: Vec<String>,

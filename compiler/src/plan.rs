@@ -327,7 +327,7 @@ pub struct PlannedModel {
     pub wire: String,
     /// The provider's own model id.
     pub id: String,
-    /// The requested tier or id, or the default.
+    /// The tier or model id that was requested; the default if none was requested.
     pub requested: String,
     /// The fallback if the provider refuses or no longer offers this model. A fallback has no fallback of its own.
     pub fallback: Option<Box<PlannedModel>>,

@@ -37,8 +37,9 @@ pub enum Inputs<'l> {
 pub enum Routing {
     /// The route of the first matching hook; `None` keeps the declared parent.
     Certain(Option<Route>),
-    /// Facts that are not known yet decide between several routes. `routes` lists the possible routes in the order of
-    /// the hooks, `on` the paths of these facts, and `first` is the first hook whose condition is not decided.
+    /// Several routes are possible, because the facts that decide between them are not known yet. `routes` lists these
+    /// routes in the order of the hooks. `on` lists the paths of the unknown facts. `first` is the first hook whose
+    /// condition is not decided.
     Open { routes: Vec<Option<Route>>, on: Vec<String>, first: Arc<HookDecl> },
 }
 

@@ -46,7 +46,7 @@ impl SchemaDialect {
 pub struct WireTool<'t> {
     /// The description, followed by the rules about all parameters together that the schema cannot express.
     pub description: Cow<'t, str>,
-    /// JSON Schema of the parameters; `None` if the wire sends no schema for a tool without parameters.
+    /// JSON Schema of the parameters; `None` if the tool has no parameters and the wire format then sends no schema.
     pub parameters: Option<Cow<'t, Value>>,
 }
 

@@ -229,7 +229,8 @@ impl SkillPath {
     /// Maximum length of a path, in bytes.
     const MAX_BYTES: usize = 1024;
 
-    /// Parses a path; `None` if it could name something outside of the folder, or a hidden file.
+    /// Parses a path; `None` if the path could lead out of the folder of the skill, could name a hidden file, or is too
+    /// long.
     pub fn parse(path: &str) -> Option<Self> {
         let path = path.strip_prefix("./").unwrap_or(path);
         let is_plain = |segment: &str| !segment.is_empty() && !segment.starts_with('.');

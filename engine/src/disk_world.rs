@@ -262,7 +262,7 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
     Ok(Some((bytes, metadata)))
 }
 
-/// Returns an error if a missing file is a dangling link, else `None`.
+/// Returns the result of reading a file that is missing: an error if the path is a dangling link, else `None`.
 fn report_dangling_link(space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
     match dir.symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_symlink() => {

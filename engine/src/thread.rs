@@ -219,12 +219,12 @@ fn decimal(value: u64, scale: u64, digits: usize) -> Value {
     text.parse::<f64>().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
 }
 
-/// The first spawn number of children that `rye run --parent` starts. The numbers of children of the parent's own calls
-/// are lower and count from 1; the numbers of children of hooks are higher ([`FIRST_HOOK_SPAWN`]).
+/// The first spawn number of children that `rye run --parent` starts. Children that the parent's own calls start have
+/// lower numbers, from 1. Children that hooks start have higher numbers ([`FIRST_HOOK_SPAWN`]).
 pub(crate) const FIRST_OUTSIDE_SPAWN: u64 = 1 << 51;
 
-/// The first spawn number of children of hooks. All other children have lower numbers. Numbers stay below 2^53, because
-/// JSON readers represent only such integers exactly.
+/// The first spawn number of the children that hooks start. All other children have lower numbers. Numbers stay below
+/// 2^53, because JSON readers represent only such integers exactly.
 pub(crate) const FIRST_HOOK_SPAWN: u64 = 1 << 52;
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ impl Threads {
         }
     }
 
-    /// Lists every thread, by id.
+    /// Lists every thread, sorted by id.
     ///
     /// # Errors
     /// A thread cannot be read.
@@ -142,7 +142,7 @@ impl Threads {
         unreadable.into_iter().next().map_or(Ok(threads), Err)
     }
 
-    /// Lists every thread that can be read, by id, and the errors of the others.
+    /// Lists every thread that can be read, sorted by id. Also returns the errors of the threads that cannot be read.
     pub fn list_readable(&self) -> Result<(Vec<ListedThread>, Vec<StoreError>), StoreError> {
         if let Some(registry) = &self.registry {
             let threads: Result<_, StoreError> = registry.threads()?.into_iter().map(|row| self.listed(row)).collect();
@@ -255,7 +255,8 @@ impl Threads {
         })
     }
 
-    /// Reads a thread as the parent of another; `None` if it recorded no start or no plan.
+    /// Returns the data of a thread that bound a child of the thread; `None` if the transcript records no start or no
+    /// plan.
     pub fn parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
         let events = self.transcript(thread)?;
         let ThreadHead { opened: Some(launch), plan_id: Some(plan_id), .. } = ThreadHead::of(&events) else {

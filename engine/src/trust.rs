@@ -249,7 +249,7 @@ impl TrustSnapshot<'_> {
     }
 }
 
-/// Returns the [`Subject`] under which a file that the program contains is trusted, if the file is not an item.
+/// Returns the [`Subject`] by which a file that is compiled into the program is trusted. The file is not an item.
 pub fn shipped_file(path: &str, sha256: &str) -> Subject {
     Subject { kind: ItemKind::Config, id: format!("file:{path}"), sha256: sha256.to_owned() }
 }

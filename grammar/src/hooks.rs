@@ -48,7 +48,7 @@ enum AttributeType {
     Number,
     /// Words separated by commas or spaces.
     Words,
-    /// JSON if it parses, else text.
+    /// A JSON value if the text of the attribute is valid JSON, else the text itself.
     Json,
 }
 

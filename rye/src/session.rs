@@ -105,7 +105,7 @@ pub struct Question {
     pub thread: ThreadId,
     /// True if a limit was reached; false if a call needs an approval.
     pub is_limit: bool,
-    /// The capability and the call, or the limit, as recorded in the transcript.
+    /// The subject of the question, as recorded in the transcript: the capability and the call, or the limit.
     pub what: String,
 }
 

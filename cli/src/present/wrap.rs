@@ -31,7 +31,7 @@ pub fn terminal_columns(stream: OutputStream) -> Option<usize> {
     columns_variable.or_else(|| seen().map(|(width, _)| usize::from(width.0)))
 }
 
-/// Folds the long lines of a text.
+/// Folds the lines of a text that are longer than `width` characters.
 pub fn fold(text: &str, width: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for (i, line) in text.split('\n').enumerate() {

@@ -177,7 +177,7 @@ fn to_sentence(text: &str) -> String {
     format!("{first}{}.", rest.as_str())
 }
 
-/// Returns the description of a field as a cell.
+/// Returns the description of a field, escaped for a cell of a Markdown table; empty if the field has no description.
 fn meaning(field: &Value) -> String {
     field.get("description").and_then(Value::as_str).map(escape_cell).unwrap_or_default()
 }

@@ -108,7 +108,8 @@ fn severity_rank(severity: &str) -> u8 {
     }
 }
 
-/// Returns a result; `occurrence` counts the results with the same fingerprint, from 1.
+/// Returns the SARIF result of a diagnostic. `rule` is the index of its rule. `occurrence` counts the results with the
+/// same fingerprint, from 1.
 fn build_result(shown: &DiagnosticOutput, rule: Option<&usize>, occurrence: usize) -> Value {
     let text = match &shown.help {
         Some(help) => format!("{}\n{help}", shown.message),

@@ -18,7 +18,8 @@ use crate::semantics::money::Nanos;
 pub struct Assertions {
     pub list: Vec<Assertion>,
     pub trifecta: Trifecta,
-    /// The directives whose outputs contain no untrusted text: a flow of text ends at such an output.
+    /// The directives whose outputs count as free of untrusted text. A flow of text is not followed through such an
+    /// output.
     pub declassifying: Vec<Spanned<String>>,
 }
 

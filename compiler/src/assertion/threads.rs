@@ -71,7 +71,7 @@ pub struct PossibleThread {
     pub spend: Nanos,
     /// The grants that name hosts (`net`).
     pub net: Rc<[NetGrant]>,
-    /// The capabilities that the thread's own hooks use. The thread reads the results of these calls.
+    /// The capabilities of the calls that the thread's own hooks make. The thread reads the results of these calls.
     hook_calls: Vec<String>,
     /// Knowledge that every continuation of the thread contains.
     pub survivors: Rc<BTreeSet<ItemId>>,

@@ -16,7 +16,7 @@ use crate::world::ItemKind;
 /// Capabilities of MCP tools. The results of a server come from outside, and its calls can leave the machine.
 const MCP_TOOLS: &str = "rye.execute.tool.mcp.*";
 
-/// Capabilities to read knowledge.
+/// Pattern of the capabilities to read knowledge.
 const KNOWLEDGE: &str = "rye.fetch.knowledge.*";
 
 /// Built-in tools that return names or contents of the project's files.

@@ -1,5 +1,5 @@
 //! All codes of diagnostics with their pages, for `rye explain`. Tests check that each page has an example that yields
-//! its code, and that each code has a case.
+//! its code, and that each code occurs in a test case.
 
 /// A code and its explain page.
 #[derive(Debug, Clone, Copy)]

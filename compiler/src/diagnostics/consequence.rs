@@ -130,9 +130,8 @@ fn hidden_by_patterns(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_hidden(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of diagnostics about settings that only follow from another reported fault. A missing setting is
-/// reported once. A tier is not reported if the entry of its model is faulty. If the context window of a model is
-/// implausible, neither the `max_output` of the model nor the token ceilings of continuations are reported.
+/// Returns the indexes of diagnostics about settings that repeat another diagnostic or follow from one: a second report
+/// of a missing setting, a tier whose model has a faulty entry, and the consequences of an implausible context window.
 fn repeated_or_unusable_settings(all: &[Diagnostic]) -> BTreeSet<usize> {
     let mut missing = BTreeSet::new();
     let mut dropped = BTreeSet::new();

@@ -7,7 +7,8 @@ use super::{Label, Problem, Severity, WordList, did_you_mean, new_label, quote_l
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InterfaceError {
-    /// `span` is `None` if the caller passed the input, not a file.
+    /// An input that the directive does not declare. `span` is the place that names the input; `None` if the caller of
+    /// the compilation passed the input, so that no file names it.
     #[error("`{directive}` has no input `{name}`")]
     UnknownInput { name: String, directive: String, span: Option<Span>, suggestion: Option<String>, declared: WordList },
     /// A hook of a hook file reads an input that no directive declares.

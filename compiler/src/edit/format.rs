@@ -7,7 +7,7 @@ use rye_grammar::{SourceId, Span};
 
 use super::{Edit, aliases, apply, layout};
 
-/// A formatted text.
+/// The text of a file after formatting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Formatted {
     pub text: String,

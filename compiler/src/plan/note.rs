@@ -29,7 +29,7 @@ pub enum OmissionReason {
     ConditionFalse,
     Removed,
     DroppedForSize,
-    /// A tool whose calls are all refused.
+    /// The item is a tool, and every call of it would be refused.
     Refused,
 }
 

@@ -16,8 +16,9 @@ const CALL_HOOK_POINTS: [HookPoint; 5] = [
 ];
 
 impl Plan {
-    /// Derives the plan that runs one call of this plan's thread in a thread of its own: the same palette,
-    /// capabilities, settings and manifest, and the hooks that observe results, but no prompt, no spend and no spawns.
+    /// Derives the plan of a thread that only runs one tool call for a thread with this plan. The derived plan has the
+    /// same palette, capabilities, settings and manifest, and the hooks that observe results, but no prompt, no spend
+    /// and no spawns.
     #[must_use]
     pub fn for_call(&self) -> Self {
         let mut plan = self.clone();

@@ -27,8 +27,8 @@ pub struct Lock {
     pub directives: BTreeMap<String, Vec<LockEntry>>,
 }
 
-/// A locked plan of a directive. If no input decides the route, there is one plan without inputs, else one for each
-/// context.
+/// A locked plan of a directive. A directive has one entry without inputs. If inputs decide the route, the directive
+/// has one entry for each of its different plans instead, with inputs that lead to this plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LockEntry {
     /// The inputs of the plan; null if the plan needs no input.

@@ -94,7 +94,7 @@ pub enum LockState {
 }
 
 impl PlanSummary {
-    /// Summarizes a plan; `lock` is the lock file of its project.
+    /// Summarizes a plan. `lock` is the lock file of the project; `None` if the plan is not compared with a lock file.
     ///
     /// # Errors
     /// The list of directives cannot be read.

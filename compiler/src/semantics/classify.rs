@@ -42,7 +42,7 @@ impl Category {
     }
 }
 
-/// A failed attempt.
+/// A failed attempt of a model call: the data by which the failure is classified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
     /// The stage of the exchange that failed: `setup`, `connect`, `timeout`, `status`, `stream_error`, `truncated` or

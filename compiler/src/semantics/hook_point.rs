@@ -18,7 +18,8 @@ pub enum Mode {
     Chain,
     /// The first hook that blocks decides.
     FirstBlock,
-    /// The first non-empty answer decides. Layer-4 hooks always run and never answer.
+    /// Runs the hooks up to the first non-empty answer, which decides. Infrastructure hooks (layer 4) always run, and
+    /// their answers are ignored.
     Control,
     /// Runs all hooks and ignores their results.
     Observe,

@@ -387,7 +387,8 @@ pub struct AccountHistory {
 }
 
 impl Ledger {
-    /// Rebuilds the accounts from their histories. An account whose parent has no history keeps its amounts.
+    /// Rebuilds the accounts from their histories. If the parent of an account has no history, the amounts of the
+    /// account are added to no parent.
     pub fn from_histories(histories: Vec<AccountHistory>) -> Self {
         let mut children: BTreeMap<String, usize> = BTreeMap::new();
         for parent in histories.iter().filter_map(|history| history.parent.clone()) {

@@ -10,7 +10,7 @@ use super::decimal::{self, ExtraDigits};
 use super::money::Nanos;
 use super::value::Num;
 
-/// All limits, in listing order.
+/// The name of a limit. Lists of limits have the order of the variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitName {

@@ -137,7 +137,8 @@ const INTERPRETERS: [&str; 22] = [
 ];
 /// Launchers that edit or select lines by a script in an argument. The script is not read as shell commands.
 const EDITORS: [&str; 4] = ["awk", "gawk", "mawk", "sed"];
-/// Launchers that execute commands from their standard input if no argument names a file or a text.
+/// Launchers that are shells. They execute commands from their standard input if no argument names a script file or
+/// contains commands.
 const SHELLS: [&str; 12] =
     ["ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "nu", "sh", "toybox", "zsh"];
 /// Options of shells that take a value.

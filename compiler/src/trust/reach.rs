@@ -236,7 +236,8 @@ pub fn of_replaced_hook_items(world: &dyn World, plan: &Plan) -> Vec<TrustRequir
     found
 }
 
-/// Returns the requirement of a knowledge file of the project that `append_system` names.
+/// Returns the trust requirement of a knowledge file of the project that the setting `append_system` names. `place`
+/// completes the description "is appended to the system prompt".
 pub(crate) fn appended(id: &str, place: &str, subjects: Vec<Subject>) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Grants,

@@ -412,9 +412,9 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
     .to_owned()
 }
 
-/// Explains why a condition is always false, with the span of the cause: the first operand of an `&&` that is false by
-/// itself, else the whole condition. If the condition reads a fact with a closed vocabulary, lists the values of the
-/// fact. If the condition compares a boolean fact with the text `true` or `false`, names the fact and the text.
+/// Explains why the condition of a hook is always false. Returns the explanation and the span of the cause: the first
+/// operand of an `&&` that is false by itself, else the whole condition. The explanation lists the possible values of a
+/// fact with a closed vocabulary, or names a boolean fact that is compared with the text `true` or `false`.
 fn describe_constant_false(hook: &HookDecl, span: Span) -> (String, Span) {
     let point = hook_point::row_of(hook.event);
     let part = hook.condition.as_ref().and_then(|condition| false_part(point, &condition.node));

@@ -111,8 +111,8 @@ impl CheckCache {
     }
 }
 
-/// Number of additional entries before the next eviction. A cache evicts entries when their number exceeds twice the
-/// number that its last eviction left, plus this number.
+/// Minimum number of entries that a cache gains between two evictions. A cache evicts entries when their number exceeds
+/// twice the number after the last eviction, plus this minimum.
 const EVICTION_SLACK: usize = 100;
 
 /// A list for each kind in [`UNIT_KINDS`]: the items of the kind, as the world lists them.
@@ -259,8 +259,7 @@ pub(super) const UNIT_KINDS: [ItemKind; 5] =
 
 /// Results of single items that can be merged into the results of the whole project.
 pub(super) trait Merge: Default {
-    /// Adds the results of another group of units. The units of `other` come after the units of this group in checking
-    /// order.
+    /// Adds the results of `other`, whose units follow the units of `self` in checking order.
     fn merge(&mut self, other: &Self);
 
     fn together<'s>(several: impl IntoIterator<Item = &'s Self>) -> Self

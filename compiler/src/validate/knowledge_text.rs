@@ -80,7 +80,8 @@ fn report(
     found.push(ContextError::Unfilled { text, item, reason, help, span });
 }
 
-/// Returns the texts from `open` to the next `}` in a line, outside of code, with their offsets.
+/// Returns the texts that start with `open` and end at the next `}` of the line, with their byte offsets. Omits texts
+/// in code, and texts after a `\` or `$`.
 fn placeholders<'t>(text: &'t str, open: &str) -> Vec<(&'t str, usize)> {
     let mut all = Vec::new();
     for (line, start) in lines_outside_code(text) {

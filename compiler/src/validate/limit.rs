@@ -1,4 +1,5 @@
-//! Checks of limit declarations: names and values of every file, before resolution (`language.md` 11).
+//! Checks of the limits that directives and settings files declare: names and values of each declaration, before the
+//! declarations are combined (`language.md` 11).
 
 use rye_grammar::Span;
 

@@ -20,8 +20,8 @@ pub struct ManifestEntry {
     pub id: String,
     pub space: Option<Space>,
     pub sha256: Option<String>,
-    /// The path of the file in its space, for a kind whose ids do not determine the folder, such as skills; otherwise
-    /// `None`. The text that is sent for a skill contains this path.
+    /// The path of the file in its space, if the kind has several folders, such as skills. `None` for other kinds: the
+    /// id determines their folder. The text that is sent for a skill contains this path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }

@@ -59,7 +59,7 @@ pub enum ApprovalPolicy {
     Ask(Arc<dyn ApprovalHandler>),
     /// A call runs without an approval. A reached limit suspends the thread, because only a user can raise the limit.
     Allow,
-    /// A call is refused. A reached limit suspends the thread.
+    /// A call that needs an approval is refused. A reached limit suspends the thread, as for `Allow`.
     Deny,
     /// The thread is suspended before the call, or at the reached limit.
     Queue,

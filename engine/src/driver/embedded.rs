@@ -62,8 +62,8 @@ pub struct EmbeddedDriver {
     stopped_calls: watch::Sender<BTreeSet<String>>,
     /// The running children that hooks of this thread have started.
     hook_children: Mutex<BTreeSet<ThreadId>>,
-    /// The data of the event `opened` with the grant sets of the current prompt, if the prompt narrows the grants of
-    /// the thread.
+    /// The data of the event `opened` in which the grants of the current prompt replace the grants of the thread.
+    /// `None` if the prompt does not narrow the grants.
     narrowed: Mutex<Option<Arc<Opened>>>,
     /// The time of the last update of the registry row of a session that serves an MCP client, in milliseconds since
     /// 1970, and true if the client has made a call since then.

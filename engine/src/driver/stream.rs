@@ -65,7 +65,7 @@ impl LiveLine {
     }
 }
 
-/// Time between two writes.
+/// Time between two writes to `live.jsonl`.
 const WRITE_INTERVAL: Duration = Duration::from_millis(60);
 /// Maximum number of buffered pieces. `MAX_PIECE_BYTES` bounds their total size.
 const MAX_PIECES: usize = 4096;

@@ -125,9 +125,9 @@ pub struct InputExpansion {
     pub item: String,
     /// SHA-256 of the item's file.
     pub sha256: String,
-    /// Index of the first byte of the part in the text of the message.
+    /// Index of the first byte of the message's text that comes from the item.
     pub start: usize,
-    /// Index of the first byte after the part.
+    /// Index of the first byte after the part that comes from the item.
     pub end: usize,
 }
 

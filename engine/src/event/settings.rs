@@ -10,7 +10,7 @@ pub struct CommandSettings {
     /// Policy for calls that need an approval when there is no terminal; `None` if the settings files decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unattended: Option<HeadlessPolicy>,
-    /// Absolute path of the script that replaces every model.
+    /// Absolute path of the script that replaces every model; `None` if the models answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
     /// True if every thread must match the lock.

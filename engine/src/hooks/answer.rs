@@ -83,7 +83,7 @@ fn add_defaults(action: &mut Value) {
 /// Checks that an action can run with the values of its placeholders.
 ///
 /// # Errors
-/// Returns the reason why it cannot; the hook then counts as failed.
+/// Returns the reason why the action cannot run; the hook then counts as failed.
 pub(super) fn check_action(action: &HookAction) -> Result<(), String> {
     if let HookAction::Replace { messages } = action {
         return <Vec<Message> as serde::Deserialize>::deserialize(messages)

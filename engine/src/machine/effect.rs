@@ -112,8 +112,8 @@ pub struct Reservation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookRun {
     pub point: HookPoint,
-    /// The subject of the hooks: the index of a call, the number of an event if the hooks only observe the event, or
-    /// the id of a message (`resume` for the message of a resumed thread). `None` at a point without a subject.
+    /// The subject of the hooks: the index of a call, or the id of a message (`resume` for the message of a resumed
+    /// thread). For hooks that only observe an event, the number of the event. `None` at a point without a subject.
     pub subject: Option<String>,
     pub facts: Map<String, Value>,
     /// The current turn.

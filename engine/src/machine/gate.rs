@@ -263,10 +263,14 @@ pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &st
 /// Maximum duration of a command of the user.
 const MAX_COMMAND_MS: u64 = 600_000;
 
-/// Authorizes the action of a hook. If the id of the item is static, the declaration of the hook itself authorizes the
-/// action; if a directive declares the hook, this holds for a fetch only. A hook that no directive declares can also
-/// authorize the action with grants of its own. Any other action needs a grant of the thread and of each of its spawn
-/// ancestors. `id_is_static` is true if the id in the plan has no placeholders.
+/// Authorizes the action of a hook. These actions need no grant of the thread:
+///
+/// - a fetch, if the id of the item is static,
+/// - any action on an item with a static id, if no directive declares the hook,
+/// - an action that the grants of the hook itself cover, if no directive declares the hook.
+///
+/// Any other action needs a grant of the thread and of each of its spawn ancestors. `id_is_static` is true if the id in
+/// the plan has no placeholders.
 ///
 /// # Errors
 ///

@@ -98,7 +98,8 @@ pub(super) fn thread_system(state: &ThreadState) -> Arc<str> {
         .map_or_else(|| Arc::from(""), Arc::clone)
 }
 
-/// Returns the system prompt of the next request, in the form that its model needs.
+/// Returns the system prompt of the next request. For a model without native tool use, the prompt contains the
+/// instructions for calling tools.
 fn system(plan: &Plan, state: &ThreadState) -> Arc<str> {
     let system = thread_system(state);
     plan.system_for(state.model(plan), &system).map_or(system, Arc::from)

@@ -24,7 +24,7 @@ pub(super) enum StepResult {
     Finished(Outcome),
 }
 
-/// The result of a walk: the decision at the step at which the walk ended.
+/// The result of a walk: the result of its last step.
 #[derive(Debug)]
 pub(super) struct WalkResult {
     pub decision: StepResult,

@@ -51,7 +51,7 @@ struct SessionThread {
     ended: Arc<OnceLock<String>>,
 }
 
-/// A progress line of a call.
+/// A line of text that reports the progress of a call to the client.
 #[derive(Debug, Clone)]
 struct ProgressLine {
     /// The thread that the call started.

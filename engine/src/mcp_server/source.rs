@@ -74,7 +74,7 @@ impl CallSlot {
 /// The calls of an MCP client for one thread: the queued calls, and the call that the thread runs now.
 pub(super) struct CallSource {
     state: tokio::sync::Mutex<SourceState>,
-    /// The call that the thread runs now.
+    /// The call that the thread runs now, or ran last; `None` before the first call.
     current: Mutex<Option<Arc<CallSlot>>>,
 }
 

@@ -19,7 +19,7 @@ use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, WireEncoding};
 
-/// The name of this wire, which marks content blocks that only this wire understands.
+/// The name of this wire format, which marks content blocks that only this wire format understands.
 pub const WIRE: &str = "anthropic";
 
 const VERSION: &str = "2023-06-01";

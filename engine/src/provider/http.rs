@@ -22,7 +22,8 @@ use crate::secrets::mask_secrets;
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// Fields of a response document that show a reply or its cost.
 const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidates", "content", "output"];
-/// Names of fields that show a reply or its cost, at any depth of a response document.
+/// Names of fields that show a reply or its cost if they occur at any depth of a response document. An error document
+/// with such a field may be billed.
 const NESTED_BILLED_FIELDS: [&str; 4] = ["usage", "usageMetadata", "choices", "candidates"];
 /// Maximum characters kept of a provider's message.
 const MAX_MESSAGE_CHARS: usize = 2_000;

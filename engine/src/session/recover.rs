@@ -266,9 +266,9 @@ impl EngineContext {
         Ok((events, records.last().map(|record| record.hash.to_string()).unwrap_or_default()))
     }
 
-    /// Handles a thread whose process died before the thread's first event, so that it had no effect. A continuation or
-    /// a child is started again, because another thread depends on it; any other thread counts as never started. If a
-    /// control message (given, or in the `inbox`) ends a child, the child is finalized and not started again.
+    /// Handles a thread whose process died before the thread's first event, so that the thread had no effect. A
+    /// continuation or a child is started again, because another thread depends on it. Any other thread counts as never
+    /// started. If a message in `messages` or `inbox` ends a child, the child is finalized instead of started again.
     async fn restart(
         self: &Arc<Self>,
         thread: &ThreadId,

@@ -70,7 +70,7 @@ pub enum RewindState {
 }
 
 /// Finds the files that file tools have changed since the start of a prompt, in the conversation of `thread` and in the
-/// children of its prompts. `None` if the conversation has no such prompt.
+/// children of its prompts. `None` if the conversation has no prompt with the number `prompt`.
 ///
 /// # Errors
 /// A transcript cannot be read.

@@ -291,7 +291,8 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Reads a verified thread as the parent of another; `None` if nothing was recorded. Blocks.
+    /// Verifies a thread and returns the data that bound a child of the thread; `None` if the transcript records no
+    /// start or no plan. Blocks.
     pub(crate) fn read_parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
         let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
         let head = ThreadHead::of(&verified.events);

@@ -86,7 +86,7 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn is_locked(&self, path: &Path) -> io::Result<bool>;
 
     /// Takes a shared lock of the file, creating the file if it is missing. Waits while a process holds the exclusive
-    /// lock. On return, the locked file is the one that has this name.
+    /// lock. If that process removes the file, a new file is created and locked.
     fn lock_shared(&self, path: &Path) -> io::Result<Box<dyn HeldLock>>;
 
     /// Takes the exclusive lock of an existing file; `None` if the file is missing or any process holds a lock of it.

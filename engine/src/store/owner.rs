@@ -67,7 +67,8 @@ pub struct OwnerInfo {
     pub started_at: i64,
 }
 
-/// The lock of this process. The threads that the process owns are alive until the lock is dropped.
+/// The lock by which other processes recognize that this process is alive. Once the lock is dropped, the threads that
+/// the process still owns count as orphaned.
 #[derive(Debug)]
 pub struct OwnerLock {
     disk: Arc<dyn Disk>,

@@ -1,5 +1,5 @@
-//! Artifacts of a thread: `thread.json`, `capabilities.md` and the knowledge export (`engine.md` 4). They are outputs
-//! that the engine never reads and never syncs; everything in them derives from the transcript.
+//! Artifacts of a thread: `thread.json`, `capabilities.md` and the knowledge export (`engine.md` 4). Everything in them
+//! derives from the transcript. They are outputs: no run reads them, and they are never synced.
 
 use std::path::Path;
 

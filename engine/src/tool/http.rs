@@ -83,8 +83,9 @@ impl HttpTool {
     }
 }
 
-/// Fills in a JSON template. A string that is a single placeholder becomes the parameter's value. Returns `None` for a
-/// string whose parameter is missing; the list or mapping around the string omits it.
+/// Fills in a JSON template. A string that is a single placeholder becomes the parameter's value, of any type. A string
+/// with a missing parameter becomes `None`, and the list or mapping that contains the string omits it. The error is the
+/// reason why the template cannot be filled in.
 fn fill_json_body(template: &Value, given: FillValues<'_>) -> Result<Option<Value>, String> {
     Ok(match template {
         Value::String(text) => {

@@ -250,9 +250,8 @@ impl PersistentTool {
     }
 }
 
-/// Converts a reply line to the outcome of the call. If the line has no `action`, the outcome is the line's `error` or
-/// else its `result`. If the line has an `action`, or has neither `error` nor `result`, the outcome is the whole line
-/// without `id`.
+/// Converts a reply line to the outcome of the call. If the line has an `action`, or neither `error` nor `result`, the
+/// outcome is the line itself without `id`. For any other line, the outcome is its `error`, else its `result`.
 fn parse_answer(mut answer: Map<String, Value>) -> ToolOutcome {
     answer.shift_remove("id");
     if !answer.contains_key("action") {

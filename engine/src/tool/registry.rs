@@ -25,7 +25,8 @@ pub struct PreparedTool {
     pub spec: ToolSpec,
     schema: ToolSchema,
     tool: Arc<dyn Tool>,
-    /// Settings that are added to the parameters after validation.
+    /// Settings that the tool requested. They are added to the parameters of a call after the check of the parameters;
+    /// `None` if the tool requested no settings.
     config: Option<Value>,
 }
 

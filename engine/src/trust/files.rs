@@ -18,7 +18,8 @@ use crate::process::search_path;
 
 /// Maximum number of files in the folders that one requirement names.
 const MAX_FILES: usize = 20_000;
-/// Maximum total size of the files in these folders, in bytes. A file that a requirement names directly has no limit.
+/// Maximum total size of the files in the folders that one requirement names, in bytes. A file that a requirement names
+/// directly has no limit.
 const MAX_FOLDER_BYTES: u64 = 4 << 30;
 const MAX_DEPTH: usize = 64;
 /// Endings that runtimes add to the name of a module.

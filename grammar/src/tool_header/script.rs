@@ -95,7 +95,8 @@ pub fn declaring_names() -> impl Iterator<Item = &'static str> {
     DECLARING_CONSTANTS.iter().map(|(name, _)| *name)
 }
 
-/// Returns names that look like declaring constants but are not.
+/// Returns the names of constants that look like declarations but declare nothing: `__name__` or `CONFIG…`, without the
+/// names that `declaring_names` returns.
 pub(super) fn unknown_constants(constants: &[Constant]) -> Vec<Spanned<String>> {
     let is_like = |name: &str| (name.starts_with("__") && name.ends_with("__")) || name.starts_with("CONFIG");
     let names = constants.iter().map(|constant| &constant.name);

@@ -32,7 +32,7 @@ const REFUSED_CODE: &str = "refused";
 /// The text for a client that does not show compactions.
 const COMPACTED_NOTE: &str = "The model now reads a summary in place of the earlier conversation.\n";
 
-/// Maximum length of each text of a change in an update, in bytes.
+/// Maximum length of a file's text before or after a change, in bytes. A change with a longer text is not sent.
 const MAX_DIFF_BYTES: usize = 256 * 1024;
 
 /// Converts the events of one session to updates of the Agent Client Protocol.

@@ -34,7 +34,7 @@ fn lock(capabilities: &Mutex<BTreeSet<String>>) -> MutexGuard<'_, BTreeSet<Strin
 }
 
 impl SessionGrants {
-    /// Forgets the approvals for a prompt that has ended.
+    /// Forgets the approvals that the user gave for the current prompt only. Called when the prompt ends.
     pub fn end_prompt(&self) {
         lock(&self.prompt).clear();
     }

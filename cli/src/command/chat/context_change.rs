@@ -37,7 +37,8 @@ pub struct ContextChange {
 }
 
 impl RequestHandler {
-    /// Shows the effect of leaving out a part, or of adding it again. With `confirm`, applies the change.
+    /// Shows the effect of leaving out a part of the context, or of adding a part that is left out. With `confirm`,
+    /// applies the change.
     pub(super) async fn change_context(&self, part: String, confirm: bool) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let mut omitted = live.plan.omitted.clone();

@@ -28,7 +28,7 @@ impl NextSession {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Returns true if a session follows.
+    /// Returns true if another session follows the current one.
     pub fn is_chosen(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }

@@ -15,7 +15,7 @@ use crate::workspace::Spaces;
 
 /// File of the servers, in the format of other programs.
 const SERVERS_FILE: &str = ".mcp.json";
-/// Maximum size in bytes of an existing file to extend.
+/// Maximum size of a `.mcp.json` to which a server is added, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 #[derive(Debug, Args)]

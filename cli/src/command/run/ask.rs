@@ -106,7 +106,8 @@ pub fn approval_handler(
     headless_handler(spaces, unattended, given)
 }
 
-/// Returns the handler of approval requests without a terminal.
+/// Returns the policy that answers approval requests when there is no terminal. Calls that the user has approved before
+/// (`given`, or in the project) run; `unattended` answers every other request for a call.
 pub fn headless_handler(
     spaces: &Spaces,
     unattended: HeadlessPolicy,

@@ -30,7 +30,8 @@ impl PaintedLines {
         }
     }
 
-    /// Returns the text that replaces the painted lines.
+    /// Returns the text, with escape sequences, that replaces the painted lines by `lines` on a terminal that is
+    /// `columns` wide. The new lines count as painted.
     fn replace(&mut self, lines: &[String], columns: usize) -> String {
         // A terminal that became narrower has wrapped the painted lines.
         let rows: usize = self.widths.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();

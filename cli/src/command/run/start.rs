@@ -130,7 +130,7 @@ pub struct RunOptions<'a> {
     pub trust_record: bool,
     /// Images of the first message.
     pub images: &'a [ValidatedImage],
-    /// The lock file with which the plan of every thread must agree.
+    /// The lock file with which the plan of every thread must agree; `None` if plans are not compared with a lock file.
     pub lock: Option<&'a Lock>,
     /// Model of a resumed thread; `None` to keep the thread's own model.
     pub model: Option<&'a PlannedModel>,

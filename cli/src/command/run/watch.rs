@@ -19,7 +19,7 @@ use crate::report::Printer;
 /// The result of a run that was waited for.
 pub struct WatchOutcome {
     pub exit: Exit,
-    /// If a limit stopped a thread: the id of the thread, and the name of the limit.
+    /// The id of a thread that a limit stopped, and the name of the limit; `None` if no limit stopped a thread.
     pub limit: Option<(String, String)>,
 }
 

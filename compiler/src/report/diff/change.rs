@@ -1,4 +1,4 @@
-//! A change of a plan and its direction.
+//! The changes between two plans, each with its direction, such as widened or narrowed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,7 +87,7 @@ pub struct PlanChange {
     pub source: Option<SourceReport>,
 }
 
-/// A side of a comparison.
+/// A side of a comparison: a compiled plan, and the world that it was compiled from.
 #[derive(Clone, Copy)]
 pub struct DiffSide<'a> {
     pub world: &'a dyn World,

@@ -188,10 +188,10 @@ pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> 
     compilation.trust_requirements.iter().any(of_hook)
 }
 
-/// Describes the gain of `hook`, a hook of the new plan: returns the direction and the reason of the change. `answer`
-/// states whether the condition of `hook` implies the conditions of the old plan's hooks with the same effect. If it
-/// does, these hooks acted in every case in which `hook` acts; nothing is gained, and the result is `None`.
-/// `needs_new_trust` is true if only the new plan requires trust in `hook` (decision 0105).
+/// Describes the gain of `hook`, a hook of the new plan: returns the direction and the reason of the change. `None` if
+/// nothing is gained: in every case in which `hook` acts, a hook of the old plan with the same effect acted too.
+/// `answer` is the result of this comparison of their conditions. `needs_new_trust` is true if only the new plan
+/// requires trust in `hook` (decision 0105).
 fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,

@@ -10,8 +10,8 @@ use crate::plan::{FieldType, InterfaceField};
 use crate::semantics::condition::ComparedLiterals;
 use crate::semantics::value::are_equal;
 
-/// Maximum number of substrings or elements that conditions look for in one input. If there are more, the cells of the
-/// input do not decide these conditions.
+/// Maximum number of substrings, elements or keys by which the cells of one input are split. A condition that would
+/// exceed the maximum is not decided by the cells of the input.
 const MAX_PARTS: usize = 6;
 /// A character that occurs in no substring that a condition compares with; it separates such substrings in an example
 /// value.

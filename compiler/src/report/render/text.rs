@@ -354,7 +354,7 @@ fn write_capabilities(out: &mut String, compilation: &Compilation) {
     }
 }
 
-/// Renders the access of the thread and its hooks together, with all names.
+/// Renders everything that the thread and its hooks can access, as an upper bound. No name is left out.
 fn write_access(out: &mut String, summary: &PlanSummary) {
     let lists = summary.access.lists().into_iter().filter(|(.., names)| !names.is_empty());
     let rows: Vec<Vec<String>> = lists.map(|(verb, _, names)| vec![verb.to_owned(), names.join(", ")]).collect();

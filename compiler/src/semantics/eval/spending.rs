@@ -48,7 +48,8 @@ fn limit_error(fault: &LimitResolutionError<&str>) -> EvalError {
     }
 }
 
-/// Checks a cost against those limits that the request contains, in the same way as the engine.
+/// Returns the first limit that a cost reaches, as the engine determines it; null if the cost reaches no limit. Only
+/// the limits in the request are checked.
 pub(super) fn check_limits(body: &Value) -> EvalResult {
     let body = expect_object(body, "check_limits")?;
     check_keys(body, "check_limits", &["limits", "cost"])?;

@@ -3,7 +3,7 @@
 
 use super::{EXPANSION, INTERPRETERS, READERS, SHELLS, VALUE_START, name_of, reads_shell_text};
 
-/// Programs whose code is searched for the ways in which `awk` starts a program.
+/// Names of `awk` programs. Code in their arguments can start other programs.
 const AWKS: [&str; 3] = ["awk", "gawk", "mawk"];
 /// Names of editors, debuggers and macro processors, whose commands can start programs. As in the result of
 /// [`name_of`], digits at the end are left out: `m` stands for `m4`.

@@ -26,7 +26,8 @@ pub struct SpawnNode<'n> {
 pub struct SpawnGraphEdge<'n> {
     pub link: &'n SpawnRoute,
     pub start: &'n SpawnEdge,
-    /// The index of the spawned directive; `None` if it cannot be looked up.
+    /// The index of the spawned directive in the nodes of the graph; `None` if the graph does not contain the
+    /// directive.
     pub child: Option<usize>,
 }
 

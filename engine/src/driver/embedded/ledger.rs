@@ -184,8 +184,8 @@ impl EmbeddedDriver {
     }
 
     /// Returns the spend limit of the plan with which a session continues, in nano-dollars. The account of the
-    /// continuation gets at most this amount, so that the limit in the transcript of the continuation is the amount of
-    /// the account.
+    /// continuation gets no more than this amount. Otherwise, the account could hold more than the limit in the
+    /// transcript of the continuation.
     async fn spend_limit_of(&self, plan_id: String) -> Result<u64, DriveError> {
         let engine = Arc::clone(&self.engine);
         blocking(move || {

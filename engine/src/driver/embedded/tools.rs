@@ -249,7 +249,8 @@ impl EmbeddedDriver {
         Ok(self.prepare_allowed(item_id, parameters, None, (&write, &net)).await?.map(drop))
     }
 
-    /// Returns the tool if the parameters match its schema and the grants cover its needs.
+    /// Returns the tool of a call. The inner error is the reason why the call is refused: for example, the parameters
+    /// do not match the schema of the tool, or the grants do not cover its needs.
     async fn prepare_allowed(
         &self,
         item_id: &ItemId,

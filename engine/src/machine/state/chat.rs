@@ -30,7 +30,7 @@ pub struct ChatState {
     pub is_closing: bool,
     /// The request of the user to replace the conversation with a summary; `None` if there is no such request.
     pub compaction: Option<CompactionRequest>,
-    /// The thread in which the session continues at the next idle step.
+    /// The thread in which the session continues at the next idle step; `None` if it stays in this thread.
     pub successor: Option<Successor>,
     /// Commands of the user that have not run.
     pub commands: VecDeque<UserCommand>,
@@ -185,9 +185,8 @@ impl ThreadState {
         current.is_some() && current == continued
     }
 
-    /// Returns true if the message of the current prompt is not delivered yet: the message is then the first one in the
-    /// queue. False for a prompt that started in the continued thread: its message is never in the queue of this
-    /// thread.
+    /// Returns true if the message of the current prompt is still in the queue, as its first message. False for a
+    /// prompt that started in the continued thread, because its message is never in the queue of this thread.
     pub fn is_prompt_queued(&self) -> bool {
         let current = self.chat.as_ref().and_then(|chat| chat.current);
         current.is_some_and(|current| !current.is_delivered) && !self.is_prompt_continued()

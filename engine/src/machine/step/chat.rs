@@ -52,7 +52,7 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(vec![EventBody::PromptStarted(next_prompt(walk.plan, state, chat))])
 }
 
-/// Returns the start of the prompt at the head of the queue.
+/// Returns the event that starts the prompt at the head of the queue.
 fn next_prompt(plan: &Plan, state: &ThreadState, chat: &ChatState) -> PromptStarted {
     let bounds = chat.queue.front().map(|message| message.bounds.clone()).unwrap_or_default();
     PromptStarted {
@@ -101,7 +101,7 @@ fn limits_from_here(state: &ThreadState, prompt: &PlanLimits) -> PlanLimits {
 }
 
 /// Returns the event that ends the current prompt, with the status and the error that the state of the thread
-/// determines. `closing` are the events before it, which close open attempts.
+/// determines. `closing` are the events that precede the returned event and close open attempts.
 fn prompt_ended(walk: &WalkContext<'_>, closing: &[EventBody]) -> EventBody {
     let ended = end_result(walk);
     let status = match ended.status {

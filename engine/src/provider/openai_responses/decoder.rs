@@ -425,7 +425,8 @@ fn is_refusal(item: &Value) -> bool {
     parts.iter().any(|part| part.get("type").and_then(Value::as_str) == Some("refusal"))
 }
 
-/// Returns the displayed parts of a reasoning item: its summary, or its text if there is no summary.
+/// Returns the displayed texts of a reasoning item by their index: its summary, or its text if there is no summary.
+/// Empty for any other item.
 fn displayed_reasoning(item: &Value) -> BTreeMap<u64, String> {
     if item.get("type").and_then(Value::as_str) != Some(REASONING) {
         return BTreeMap::new();

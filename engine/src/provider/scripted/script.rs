@@ -119,7 +119,7 @@ pub struct ScriptedUsage {
     pub cache_write: Option<u64>,
 }
 
-/// A failed attempt.
+/// A step of a script in which an attempt fails.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedFault {

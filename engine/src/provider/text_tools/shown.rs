@@ -79,7 +79,7 @@ impl CallFilter {
         }
     }
 
-    /// Returns the text that was held back and proved to be plain.
+    /// Ends the text. Returns the rest that can be displayed: text that was held back and is not part of a call.
     pub fn take_rest(&mut self) -> String {
         let hidden = match self.place {
             LinePlace::Call => true,

@@ -46,7 +46,7 @@ pub(super) fn has_usage_report(data: &str) -> bool {
     })
 }
 
-/// Reads a JSON value and merges the values of repeated keys.
+/// A deserializer of a JSON value that merges the values of repeated keys.
 struct MergedValue<'a> {
     path: &'a mut Vec<String>,
     /// The paths of repeated keys.

@@ -52,7 +52,7 @@ pub enum SyncKind {
     /// Contents of a control message.
     Mail,
     MailNames,
-    /// Names of the folders of the store itself.
+    /// Names in the upper folders of the store, such as `.ai/state`.
     StateNames,
 }
 

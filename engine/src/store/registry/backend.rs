@@ -94,7 +94,8 @@ impl MemoryBackend {
     }
 }
 
-/// Splits a byte range by pages. Returns the page's number, the range within the page, and the range within the input.
+/// Splits a byte range at page boundaries. For each page, returns its number, the range within the page, and the range
+/// within the whole input.
 fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, Range<usize>, Range<usize>)> {
     let mut done = 0_usize;
     std::iter::from_fn(move || {

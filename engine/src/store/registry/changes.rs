@@ -25,7 +25,8 @@ pub enum Change {
     /// Inserts the row of the child of `parent` that has the number `spawn`. If `parent` already has a child of this
     /// number, nothing changes and the result names the existing child.
     Spawn { parent: ThreadId, spawn: u64, child: Box<ThreadRow> },
-    /// Inserts the row of a thread's continuation. The limit on its descendants is the rest of the thread's limit.
+    /// Inserts the row of a thread's continuation. The continuation may have as many descendants as the limit of the
+    /// thread still allows.
     PutContinuation { thread: ThreadId, row: Box<ThreadRow> },
     /// Removes the link to a continuation that never started.
     Unlink { thread: ThreadId, next: ThreadId, now: i64 },

@@ -33,7 +33,7 @@ const DOING: &str = "rebuilding it";
 /// The result of a repair.
 #[derive(Debug, Default)]
 pub struct RepairReport {
-    /// Threads in the new registry.
+    /// Number of threads in the new registry.
     pub threads: usize,
     /// Threads whose transcripts cannot be read; the new registry omits them.
     pub unreadable: Vec<(ThreadId, StoreError)>,
@@ -254,7 +254,8 @@ impl Handoffs {
         }
     }
 
-    /// Returns the continuation of a thread, and the amount in nano-dollars that the continuation took over.
+    /// Returns the continuation of a thread, and the amount in nano-dollars that the continuation took over. `None` if
+    /// the thread was not handed off.
     fn of<'f>(
         &self,
         thread: &ThreadId,

@@ -34,7 +34,7 @@ pub struct ReadParameters {
 #[derive(Default)]
 struct Page {
     text: String,
-    /// Number of the last line.
+    /// Number of the last line in the page; 0 while the page is empty.
     last: u64,
     crlf: bool,
     lossy: bool,

@@ -44,7 +44,7 @@ pub struct RunningProgram {
     pub held: ProgramHandle,
 }
 
-/// A handle that keeps the program running, together with its input. Dropping it ends the program.
+/// A handle of a running program. Dropping the handle ends the program.
 pub struct ProgramHandle {
     /// The process and its folder; `None` after drop has taken them.
     parts: Option<(ProcessGroup, Child, Option<Scratch>)>,

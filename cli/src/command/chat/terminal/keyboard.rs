@@ -16,8 +16,8 @@ use crate::command::chat::keys::{KeyAction, action_of};
 use crate::command::chat::overlay::{Entry, Overlay, Replaced};
 use crate::command::chat::raw_mode::{enter_raw_mode, restore_terminal, terminal_size};
 
-/// Time after which the terminal is used again if the process was not stopped: SIGTSTP does not stop a process in an
-/// orphaned process group.
+/// Maximum time to wait until SIGTSTP stops the process. Afterwards, the terminal is used again, because SIGTSTP does
+/// not stop a process in an orphaned process group.
 const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Returns true for a key that writes a character.

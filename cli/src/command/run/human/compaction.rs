@@ -15,7 +15,8 @@ use crate::present::{DIM, format_count, format_spend};
 pub struct Compactions {
     /// Threads whose current attempt requests a summary of their conversation.
     running: BTreeSet<ThreadId>,
-    /// Tokens and cost, in nano-dollars, of the last attempt of the main thread that requested a summary.
+    /// Tokens and cost, in nano-dollars, of the last attempt by which the main thread requested a summary. `None` if
+    /// there was no such attempt, or after the summary was printed.
     cost: Option<(Usage, u64)>,
 }
 
