@@ -86,7 +86,7 @@ enum CandidateKind {
     Providers,
     Codes,
     Things,
-    /// Tiers and model ids, alone and with their provider.
+    /// Tiers, and model ids with and without their provider.
     Models,
     /// Names of limits with an equals sign, such as `turns=`, as values of `--limit` and `--raise`.
     Limits,

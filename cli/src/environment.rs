@@ -19,8 +19,8 @@ pub const VARIABLES: [&str; 10] = [
     "RYE_USER_SPACE",
 ];
 
-/// Returns one warning per variable whose name is nearly the name of a variable that the program reads. Other variables
-/// with the prefix belong to other programs.
+/// Returns one warning for each variable with the prefix `RYE_` whose name resembles the name of a variable that the
+/// program reads. All others may belong to other programs.
 pub fn warn_of_misspelled(names: impl Iterator<Item = String>) -> Vec<String> {
     let foreign = names.filter(|name| name.starts_with(PREFIX) && !VARIABLES.contains(&name.as_str()));
     let mut warnings: Vec<String> = foreign

@@ -94,7 +94,7 @@ impl Spaces {
         Project::at(self.project.clone(), self.user_root()).with_shipped_files(example_subjects)
     }
 
-    /// Returns the folder that contains the user's `.ai/`, or would contain it.
+    /// Returns the folder that contains the user's `.ai/`, or would contain it. `None` if the user has no such folder.
     pub fn user_root(&self) -> Option<PathBuf> {
         if self.own { Some(self.project.clone()) } else { user_root() }
     }

@@ -400,7 +400,7 @@ impl WordList {
     }
 }
 
-/// Joins up to `most` words, and counts the rest.
+/// Joins the first `most` words, each in backticks. If there are more words, appends their number: `… and 3 more`.
 fn quote_list_up_to(words: &[impl AsRef<str>], most: usize) -> String {
     let shown: Vec<String> = words.iter().take(most).map(|w| format!("`{}`", w.as_ref())).collect();
     let more = words.len().saturating_sub(most);

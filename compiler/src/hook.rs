@@ -192,8 +192,8 @@ pub enum PlanVerdict {
     Never { because: String },
     /// The condition depends on facts that are known only in a run.
     Depends { on: Vec<String> },
-    /// Removed before evaluation: suppressed, replaced, disabled, or shadowed by an earlier hook that always fires, at
-    /// an event where only the first match acts.
+    /// Removed before its condition is evaluated. The hook is suppressed, replaced or disabled. Or only the first match
+    /// acts at its event, and an earlier hook always fires.
     Removed { because: String },
 }
 

@@ -65,7 +65,7 @@ pub struct ModelOverride {
 /// The rule for a `provider/model` that the provider file does not list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnlistedModels {
-    /// Refuses the model. Applies to directives and to calls that a model makes: both may name listed models only.
+    /// Refuses the model. Models that a directive names, or that a model names in a call, must be listed.
     #[default]
     Refuse,
     /// Accepts the model with an unknown price: the user may name any model of a provider.

@@ -165,8 +165,8 @@ impl Palette {
         !outputs.is_empty()
     }
 
-    /// Counts the tokens of every definition in the form that a request to a model contains; the budget always counts
-    /// characters / 4 of the definition as written (`language.md` 10).
+    /// Counts the tokens of every definition as a request to this model contains it. The palette budget does not use
+    /// these counts: it always counts characters / 4 of the definition as written (`language.md` 10).
     pub fn count_tokens(&mut self, model: &PlannedModel) {
         for tool in &mut self.tools {
             tool.tokens = model.counted_by.count(&model.wire_tool(tool).text());

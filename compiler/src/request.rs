@@ -14,7 +14,7 @@ pub struct CompileRequest {
     /// Input values; `None` if not known, so that every `{input:…}` stays pending. Given values are checked, and
     /// defaults fill in the rest.
     pub inputs: Option<Map<String, Value>>,
-    /// Limits of this call, by name; they override the directive's own.
+    /// Limits that the caller sets, by name; they override the limits that the directive declares.
     pub limits: Vec<(String, LimitValue)>,
     pub model: ModelOverride,
     /// The bounds of the thread that spawns the thread of the plan; `None` for a root thread.

@@ -28,7 +28,7 @@ pub struct SkillList {
     /// The layer's text; empty if no skill is listed.
     pub text: String,
     pub listed: Vec<ListedSkill>,
-    /// The skills that exceed the budget.
+    /// The skills that are not listed, because the list would exceed the budget.
     pub dropped: Vec<ListedSkill>,
     /// The budget of the whole list in tokens: `skills.max_tokens`.
     pub budget: u64,

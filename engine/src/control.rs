@@ -62,7 +62,7 @@ impl RecordWaiter {
     }
 }
 
-/// The receiving end of the channel, held by the thread.
+/// The receiving end of a thread's channel for control messages, held by the thread.
 #[derive(Debug)]
 pub struct ControlReceiver {
     receiver: mpsc::UnboundedReceiver<Box<Incoming>>,
@@ -236,7 +236,8 @@ impl ControlReceiver {
         self.again.pop_front().or_else(|| self.receiver.try_recv().ok().map(|item| *item))
     }
 
-    /// Waits for an input that ends the thread. Inputs received while waiting stay in the queue.
+    /// Waits for an input that ends the thread. Inputs received while waiting stay in the queue. Without senders, this
+    /// function waits forever.
     pub async fn stopped(&mut self) {
         while let Some(post) = self.receiver.recv().await {
             let stops = post.ends_thread();

@@ -24,7 +24,7 @@ pub enum DriveError {
     ChildStopped { child: String, reason: String },
     #[error("the thread or its plan cannot be used: {0}")]
     Plan(String),
-    /// The project has requirements that the user does not trust; `list` holds them, one line each.
+    /// The directive has trust requirements that the user does not trust; `list` holds them, one line each.
     #[error("`{directive}` has untrusted requirements: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
     /// Hooks of the stored plan do not match the current files. `list` holds these hooks, each with its effect.

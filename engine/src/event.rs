@@ -185,7 +185,8 @@ impl EventBody {
         Some((&result.content, result.object.as_deref()?))
     }
 
-    /// Returns the name for hooks and readers: `thread_started`, `thread_completed`, `tool_call_result`…
+    /// Returns the name of the event for hooks, in JSON Lines and in lists of events: `thread_started`,
+    /// `thread_completed`, `tool_call_result`…
     pub fn reader_name(&self) -> &'static str {
         if let Self::Ended(ended) = self { ended.reader_name() } else { event_row(self.kind()).reader_name }
     }

@@ -137,9 +137,9 @@ impl Usage {
         Self { output: self.output.max(other.output), ..side }
     }
 
-    /// Returns the usage of a call after a later report. The counts of a report are cumulative, so each count is the
-    /// larger one of both reports. One exception: if the later report does not lower the sum of all input tokens, its
-    /// input counts replace the earlier ones, because it can have corrected how many of the tokens were cached.
+    /// Returns the usage of a call after a later report. Counts are cumulative, so the output is the larger count. The
+    /// later input counts replace the earlier ones, because a provider can correct how many tokens were cached. If the
+    /// sum of the later input counts is lower, each input count is the larger one of both reports.
     #[must_use]
     pub fn after(earlier: Option<Self>, later: Self) -> Self {
         let Some(earlier) = earlier else { return later };

@@ -92,7 +92,8 @@ impl Journal {
         !self.dirty
     }
 
-    /// Writes the buffered events. With `barrier`, also syncs if any event so far must survive a power failure.
+    /// Writes the buffered events. With `barrier`, also syncs the transcript if an event since the last sync must
+    /// survive a power failure.
     pub async fn flush(&mut self, barrier: bool) -> Result<(), DriveError> {
         let sync = barrier && self.dirty;
         if self.pending.is_empty() && !sync {

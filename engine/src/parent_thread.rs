@@ -23,7 +23,7 @@ pub(crate) fn spawn_limits(launch: &Opened, plan: &Plan) -> PlanLimits {
     PlanLimits { duration_seconds, ..launch.limits }
 }
 
-/// A thread to which a command adds a child: the start and the plan that bound the child.
+/// A thread to which a command adds a child, with the start event and the plan of the thread. Both bound the child.
 #[derive(Debug, Clone)]
 pub struct ParentThread {
     pub id: ThreadId,

@@ -409,7 +409,7 @@ fn start_failure(error: DriveError) -> EngineError {
     error.into()
 }
 
-/// Returns the end of a task that cannot drive its thread further.
+/// Returns the end of a task whose thread cannot proceed in this process.
 fn task_failure(thread: &DrivenThread, error: &DriveError) -> TaskEnd {
     let of_store =
         matches!(error, DriveError::Store(_) | DriveError::ChildStopped { .. }) && !error.is_transcript_fault();

@@ -157,8 +157,8 @@ impl ThreadsToolCall {
         Ok(json!({"thread_id": last, "status": "running", "handoff": "after this turn"}))
     }
 
-    /// Starts a new thread, as a child of the caller, that continues the last thread of the chain of `thread`. Fails
-    /// unless `thread` is a descendant of the caller and its chain has ended.
+    /// Starts a new thread, as a child of the caller, that continues the last thread of the continuation chain of
+    /// `thread`. Fails if `thread` is no descendant of the caller, or if the last thread has not ended.
     async fn continue_from(&self, thread: ThreadId, place: ResumePoint, message: String) -> Result<Value, RefusalText> {
         self.require_descendant(&thread).await?;
         let last = self.last_in_chain(&thread).await?;

@@ -171,7 +171,7 @@ fn finish(
     Ok(if failed { Exit::Failed } else { Exit::Success })
 }
 
-/// Returns every item, by kind. Exports of threads are not formatted.
+/// Returns every item with its kind, except for exports of threads, which are not formatted.
 fn formattable_items(world: &dyn World) -> Result<Vec<(ItemKind, Entry)>, CommandError> {
     let mut all = Vec::new();
     for kind in ItemKind::ALL {

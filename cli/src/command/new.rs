@@ -129,7 +129,8 @@ fn next_step(kind: NewItemKind, id: &ItemId) -> String {
     }
 }
 
-/// Trusts a file that this program has just written, so that a new tool runs until it is changed.
+/// Trusts a file that this program has just written, so that a new tool runs without a question until the file is
+/// changed.
 fn trust(kind: ItemKind, id: &ItemId, spaces: &Spaces) -> Result<(), CommandError> {
     if spaces.user.is_none() {
         return Ok(());

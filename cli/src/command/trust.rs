@@ -294,7 +294,8 @@ pub fn require_trust(
     Err(refused(list))
 }
 
-/// Asks the user a question and returns true if the answer is yes. Without a terminal, asks nothing and returns true.
+/// Asks the user a question and returns true if the answer is yes. If the program cannot ask, because there is no
+/// terminal or the output is not for a person, returns true.
 pub fn confirm(question: &str, report: &Printer) -> io::Result<bool> {
     if !can_ask(report) {
         return Ok(true);

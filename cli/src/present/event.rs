@@ -161,7 +161,8 @@ pub fn shown_messages(run: &HookPointRun) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Describes why a call has this result; `None` for an ordinary result.
+/// Describes the reason for the result of a call that failed or did not run. `None` if the call succeeded, or if the
+/// result itself contains the reason.
 pub fn result_reason(result: &ToolCallResult) -> Option<String> {
     match &result.why {
         // A refusal contains its own reason.

@@ -163,7 +163,7 @@ fn exit_table() -> String {
     format!("| code | meaning |\n|--:|---|\n{}", rows.collect::<String>())
 }
 
-/// Returns the variables that the provider files of the standard library name, with their meanings.
+/// Returns the environment variables that the provider files of the standard library name, each with its meaning.
 fn provider_variables() -> BTreeSet<(String, &'static str)> {
     let keys = [("key_env:", "the key of the provider"), ("base_url_env:", "the address of the provider")];
     let files = rye_stdlib::files();

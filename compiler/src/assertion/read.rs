@@ -44,7 +44,7 @@ pub struct Assertion {
 pub enum AssertionFunction {
     /// The thread may use a capability that matches the pattern.
     Reaches(String),
-    /// The thread passes a gate: `ask` for an approval, else the id of a hook.
+    /// The thread or a spawn parent has this gate: `ask` for an approval, else a hook with this id that can fire.
     Passes(String),
     SpendsAtMost(Nanos),
     /// Text from a use of the first pattern in any thread can reach a use of the second pattern in this thread. A use

@@ -32,7 +32,7 @@ pub struct TrifectaTools {
     memo: BTreeMap<MemoKey, Option<Vec<String>>>,
 }
 
-/// The permission sets and the grants with hosts of a thread. Threads with equal keys have equal results.
+/// A thread's permission sets, and its grants that name hosts. Threads with equal keys have equal results.
 type MemoKey = (Vec<Rc<[String]>>, Rc<[NetGrant]>);
 
 impl TrifectaTools {

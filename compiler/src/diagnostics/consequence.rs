@@ -292,8 +292,9 @@ fn placeholders_of_invalid_names(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of repeated reports that a limit does not pay for one turn, or not for the prompt. A directive
-/// with several routes can have such a report for each route; only the first report of a place is kept.
+/// Returns the indexes of repeated reports that the spend limit does not pay for one turn, or that the token limit is
+/// below the size of the prompt. A directive can have such a report for each of its routes; only the first report at a
+/// place is kept.
 fn repeated_costs_of_a_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     let mut seen = BTreeSet::new();
     let is_repeated = |one: &Diagnostic| match one {

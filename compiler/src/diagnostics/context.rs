@@ -40,8 +40,8 @@ pub enum ContextError {
     #[error("`{directive}` sends the same {tokens} tokens twice")]
     RepeatedParagraph { tokens: u64, directive: String, first: Span, second: Span },
     /// A part of the prompt that changes and precedes stable tokens, so that the provider's cache cannot hold them.
-    /// `part` is the changing part; `when` and `per` state how often the part changes. `price` is the cost in decimal
-    /// dollars, with the id of the model whose prices apply.
+    /// `part` is the changing part; `when` and `per` state how often the part changes. `price` is the additional cost
+    /// without the cache, in decimal dollars per 100 `per`, with the id of the model whose prices apply.
     #[error("{part} changes {when} but precedes {tokens} stable tokens")]
     VolatilePrefix {
         part: String,

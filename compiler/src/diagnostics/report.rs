@@ -155,8 +155,8 @@ impl miette::Diagnostic for Report {
 }
 
 impl SourceCode for Report {
-    /// Returns the lines around a span. A span that begins in one file and ends in another is out of bounds; the
-    /// renderer then shows each file separately.
+    /// Returns the lines around a span; `OutOfBounds` if the span is not inside of one file. The renderer first tries
+    /// to show two labels together. After this error, it shows the files of the labels separately.
     fn read_span<'a>(
         &'a self,
         span: &SourceSpan,

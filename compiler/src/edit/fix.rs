@@ -119,8 +119,8 @@ fn follows_opening_bracket(source: &Source, span: Span) -> bool {
     source.text.get(..span.start as usize).is_some_and(|before| before.ends_with('<'))
 }
 
-/// Returns the edit of the end tag for a fix that renames a start tag; no edit if the element closes itself. `None` if
-/// the element cannot be found, in which case the caller offers no fix.
+/// Returns the edit that renames an end tag to `instead`, for a fix that renames the start tag at `span`; an empty list
+/// if the element closes itself. `None` if the element cannot be found, in which case the caller offers no fix.
 fn end_tag_edit(source: &Source, span: Span, instead: &str) -> Option<Vec<Edit>> {
     let parsed = rye_grammar::directive::parse(span.source, &source.text);
     let element = find_element(parsed.tree.root.as_ref()?, span)?;

@@ -381,7 +381,8 @@ impl<'w> Items<'w> {
         self.cache.found.borrow().get(&FaultSource::Source(source)).is_some_and(Diagnostics::has_errors)
     }
 
-    /// Returns the texts of the files that have errors. Such a file may reference any item that its text names.
+    /// Returns the texts of the files that have errors. The references of such a file are unknown, so every item that
+    /// the text names counts as referenced.
     pub fn broken_texts(&self) -> Vec<Arc<str>> {
         let (found, sources) = (self.cache.found.borrow(), self.cache.sources.borrow());
         let broken = found.iter().filter(|(_, d)| d.has_errors()).filter_map(|(about, _)| match about {

@@ -29,7 +29,7 @@ pub(crate) const KEYS: [&str; 13] = [
 #[derive(Debug, Clone)]
 pub struct Knowledge {
     pub file: FileRef,
-    /// The declared `name`: the tag that wraps the body.
+    /// The declared `name`: the tag that wraps the body. `None` stands for the last segment of the id.
     pub name: Option<Spanned<String>>,
     pub title: Option<String>,
     pub description: Option<String>,

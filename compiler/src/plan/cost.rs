@@ -92,7 +92,8 @@ impl Prices {
 }
 
 impl PlannedModel {
-    /// Returns the exact tokenizer of this model if this build lacks it.
+    /// Returns the exact tokenizer that the provider file names for this model, if this build does not contain it.
+    /// `None` if the build contains the tokenizer, or if the provider file names none.
     pub fn missing_tokenizer(&self) -> Option<Tokenizer> {
         self.tokenizer.filter(|exact| *exact != self.counted_by)
     }

@@ -57,7 +57,7 @@ pub enum ApprovalOrigin {
 pub enum Outcome {
     /// Start: ready to continue.
     Ready,
-    /// Hooks: no hook returned an answer that changes the successor.
+    /// Hooks: no hook returned an answer that changes the next node.
     Pass,
     Retry,
     Continue,

@@ -60,7 +60,7 @@ pub enum LockMismatch {
     NotLocked,
     /// The directive has no plan now.
     NoPlan(NoPlan),
-    /// The files, or the plan itself, differ from the lock.
+    /// A file of the plan, or the plan itself, differs from the entry in the lock.
     Drifted(Vec<Drift>),
 }
 

@@ -31,7 +31,7 @@ pub struct WorstCase {
 pub enum CostBound {
     /// The limit `spend`: the ledger permits no attempt that could exceed it.
     Spend,
-    /// The prices, not a limit: every call is free, or no model has prices.
+    /// The prices: every model of the plan is free or has no price, and the plan can start no other thread.
     Prices,
     /// No bound: a hook may raise the limit `spend`, and may do so again in each thread of a chain of handoffs.
     Raise,

@@ -352,7 +352,7 @@ impl Ledger {
         }
     }
 
-    /// Changes one account and propagates the difference to its ancestors.
+    /// Changes one account, and updates its ancestors by the change of the amount that the account occupies.
     fn update(&mut self, thread: &str, change: impl FnOnce(&mut Account)) -> Result<(), Refusal> {
         let missing = || Refusal::NoSuchThread { thread: thread.to_owned() };
         let account = self.accounts.get_mut(thread).ok_or_else(missing)?;

@@ -426,8 +426,8 @@ fn find_anchor<'n>(node: &'n Node, anchor: &str, depth: usize) -> Option<&'n Nod
     children.filter(|_| depth < MAX_DEPTH).find_map(|child| find_anchor(child, anchor, depth + 1))
 }
 
-/// Returns true if the references that start at a schema never end at a schema without `$ref`: they form a loop, or
-/// there are more than [`MAX_DEPTH`] of them.
+/// Returns true if the chain of `$ref` references that starts at `target` does not lead to a schema without `$ref`: the
+/// chain is a loop, or has more than [`MAX_DEPTH`] references.
 fn leads_to_itself(root: &Node, target: &Node) -> bool {
     let mut node = target;
     for _ in 0..=MAX_DEPTH {

@@ -217,8 +217,8 @@ impl PatternMatcher {
         })
     }
 
-    /// Suggests a pattern for a grant that names a group of capability patterns in place of an item. The suggestion is
-    /// the first pattern of the group that matches an item.
+    /// Suggests a pattern for a grant that wrongly contains the name of a group of capability patterns in place of an
+    /// item: the first pattern of the group that matches an item. `None` if there is no such group or pattern.
     fn suggest_group(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let name = pattern.splitn(4, '.').nth(3)?;
         let groups = self.groups.get_or_insert_with(|| groups::all_groups(items));

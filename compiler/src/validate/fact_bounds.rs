@@ -53,8 +53,8 @@ const MAX_USAGE_RATIO: f64 = 4.0;
 /// exceed its limit, because the limit is checked only before a turn.
 const MAX_OVERSHOOT: f64 = 4.0;
 
-/// The size of one large request, in tokens. One such request can exceed a small token limit many times over, so the
-/// bound for usual requests is a multiple of the limit plus this size.
+/// Number of tokens of one large request. Such a request can exceed a small token limit many times over, so the bound
+/// on the used tokens is `MAX_OVERSHOOT` times the limit plus this number.
 const LARGE_REQUEST_TOKENS: f64 = 100_000.0;
 
 /// Seconds by which a thread may exceed its duration: calls are cut at the limit and then have some time to end.

@@ -96,7 +96,7 @@ fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<It
 }
 
 /// Renders a capability set as a tree: primaries, then item types, then patterns. Under each pattern, lists the tools
-/// that the pattern covers.
+/// that the pattern covers, without the tools in `ignored`.
 fn write_tree(out: &mut String, plan: &Plan, set: &[Grant], ignored: &BTreeSet<ItemId>) {
     let named = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
     let mut tools: Vec<&ItemId> = named.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id)).collect();

@@ -26,7 +26,7 @@ pub(crate) struct PlanProviders {
     pub project: PathBuf,
     pub trust: Trust,
     pub world: OpenWorld,
-    /// Provider files by id, each read when it is first needed.
+    /// Provider files by id, each read when it is first needed; `None` for a file that is missing or invalid.
     pub present: Mutex<BTreeMap<String, Option<model::Provider>>>,
 }
 

@@ -1,4 +1,4 @@
-//! A world for repeated checks: caches every result until the files that it depends on may have changed. Reports of
+//! A world for repeated checks: caches every result until the files behind the result may have changed. Reports of
 //! changes come from [`super::Watcher`], or from an editor that has the files open.
 
 use std::cell::RefCell;

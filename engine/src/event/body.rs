@@ -269,7 +269,8 @@ fn is_zero(amount: &u64) -> bool {
 pub struct HookPointRun {
     pub point: HookPoint,
     /// The subject of the hooks: the index of a call; for a point that only observes, the number of the observed event;
-    /// for `input` and `command`, the id of the message, or `resume` for the message of a resumed thread.
+    /// for `input` and `command`, the id of the message, or `resume` for the message of a resumed thread. `None` for
+    /// other points.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     pub considered: Vec<HookEvaluation>,

@@ -187,8 +187,9 @@ pub(super) fn tool_calls(content: &[ContentBlock]) -> Vec<ToolCall> {
     calls_in(content).cloned().collect()
 }
 
-/// Estimates the tokens of the next request. If the provider counted the last request, the plan's tokenizer counts only
-/// the messages after it; otherwise it counts all of them.
+/// Estimates the tokens of the next request. If the provider counted the last request and nothing has edited the
+/// conversation, the plan's tokenizer counts only the messages after the last reply. Otherwise it counts the whole
+/// request.
 pub(crate) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
     let by = plan.model.counted_by;
     let sum =

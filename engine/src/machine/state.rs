@@ -225,7 +225,7 @@ pub struct CallState {
     /// True if the reply reached its output limit inside the call, so that its arguments may be incomplete.
     pub cut: bool,
     pub started_at: Option<i64>,
-    /// The result, with the hook points that have processed it.
+    /// The result, with the hook points that have processed it; `None` until the call has a result.
     pub result: Option<CallResult>,
 }
 

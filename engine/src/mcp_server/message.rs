@@ -50,7 +50,7 @@ impl MessageError {
         Self::new(Value::Null, REFUSED, message)
     }
 
-    /// Returns true if only the method or its parameters are wrong. In that case, the message is a JSON-RPC request.
+    /// Returns true if the message is a JSON-RPC request, and only its method or its parameters are wrong.
     pub fn is_request_error(&self) -> bool {
         matches!(self.code, METHOD_NOT_FOUND | INVALID_PARAMS)
     }

@@ -13,7 +13,7 @@ use super::environment::ProviderEnvironment;
 use super::settings::{ApiKey, KeyHeader, MaxTokensField, ProviderSettings, Timeouts, Wire};
 use crate::exchange::{CallError, FailedStage};
 
-/// A provider file, merged over the spaces.
+/// The content of a provider file, merged from all spaces that contain the file.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct ProviderDefinition {
     pub id: String,

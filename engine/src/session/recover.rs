@@ -217,7 +217,8 @@ impl EngineContext {
         Ok(messages)
     }
 
-    /// Reads the chain of threads that a thread continues, newest first.
+    /// Reads the chain of threads that a thread continues, newest first. Fails if the chain has more than `most`
+    /// threads.
     fn continued_threads(&self, events: &[Event], most: usize) -> Result<Vec<ContinuedThread>, DriveError> {
         let mut chain: Vec<ContinuedThread> = Vec::new();
         loop {

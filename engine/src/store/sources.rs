@@ -22,7 +22,7 @@ pub struct SourceCopies {
 }
 
 impl SourceCopies {
-    /// Adds the copies to a world. The context files of the plan replace all others.
+    /// Adds the copies to a world. The context files of the world become those of the plan.
     pub fn insert_into(self, world: &mut MapWorld<'_>) {
         for file in self.files {
             world.insert(file.space, &file.path, file.bytes);

@@ -81,7 +81,7 @@ pub enum RegistryError {
 }
 
 impl ToolRegistry {
-    /// Creates a registry of the standard library's tools that need only the project.
+    /// Creates a registry of the built-in tools that need nothing but the project: files, git, `web_fetch` and `bash`.
     pub fn standard() -> Self {
         let mut registry = Self {
             builtins: BTreeMap::new(),

@@ -39,10 +39,10 @@ const OPERATOR_SYNONYMS: &[(&str, &str)] = &[
     ("present defined", "exists"),
 ];
 
-/// Returns the known word that the author of an unknown word probably meant. The unknown word is a synonym of the known
-/// word, the known word in another case, or a misspelling of it. No misspelling is assumed for short words, because
-/// one typing error turns a short word into another one (`neq` and `eq`), and a wrong suggestion would make the
-/// condition true for the wrong calls.
+/// Returns the known word that the author of an unknown word probably meant; `None` if there is none. The unknown word
+/// is a synonym of the known word, the known word in another case, or a misspelling of it. A short word never counts as
+/// a misspelling: one typing error turns a short word into another one (`neq` and `eq`), and a wrong suggestion would
+/// make the condition true for the wrong calls.
 fn meant_word<'w>(word: &str, words: &[&'w str], synonyms: &[(&str, &'w str)]) -> Option<&'w str> {
     const MIN_LENGTH: usize = 4;
     let lower = word.to_ascii_lowercase();

@@ -62,8 +62,9 @@ fn indenting_tab(text: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Returns the innermost bracket that is open at an offset, if an earlier line opens it. A quote is recognized only at
-/// the start of a value, because an apostrophe inside a text is no quote.
+/// Returns the offset and the character of the innermost bracket that is open at `until`; `None` unless an earlier line
+/// opens the bracket. A quote is recognized only at the start of a value, because an apostrophe inside a text starts no
+/// quoted text.
 fn unclosed_bracket(text: &str, until: usize) -> Option<(usize, char)> {
     let before = text.get(..until)?;
     let mut open: Vec<(usize, char)> = Vec::new();

@@ -113,7 +113,7 @@ pub fn invalid(reason: &str) -> Error {
     Error::invalid_params().data(reason.to_owned())
 }
 
-/// Converts a failure of a command to a protocol error whose data includes the help.
+/// Adds the message and the help of a failed command to a protocol error.
 fn with_help(error: Error, failure: &CommandError) -> Error {
     let help = failure.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
     error.data(format!("{}{help}", failure.message))

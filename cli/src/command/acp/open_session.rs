@@ -129,10 +129,10 @@ impl OpenSession {
         response.error.map_or(Ok(response.data), Err)
     }
 
-    /// Sets the mode.
+    /// Sets the mode of the session.
     ///
     /// # Errors
-    /// There is no such mode, or the mode allows more than the current one and the user declines it.
+    /// There is no such mode. Or the mode allows more than the current mode, and the user declines the change.
     pub async fn set_mode(&self, mode: &str) -> Result<(), Error> {
         self.change(|confirm| mode_request(mode, confirm)).await
     }

@@ -145,7 +145,7 @@ impl RequestHandler {
         serde_json::to_value(report).map_err(|error| error.to_string())
     }
 
-    /// Explains a part of the plan; without one, the last message.
+    /// Explains a part of the plan. If `part` is `None` or `last`, explains the last message.
     pub(super) async fn explain(&self, part: Option<String>) -> Result<Value, String> {
         let part = part.filter(|part| part != "last");
         self.inquire(Inquiry::Why(part)).await.map(|text| json!({"text": text}))

@@ -45,9 +45,9 @@ pub struct RequestHandler {
     pub control: ControlSender,
     pub engine: Engine,
     pub spaces: Spaces,
-    /// The choice of the next session; `None` if the front end has only one session.
+    /// Records the session that follows this one; `None` if the front end has only one session.
     pub next: Option<NextSession>,
-    /// The choice to continue in the background; `None` if the front end has no terminal.
+    /// Records the choice to continue in the background; `None` if the front end has no terminal.
     pub background: Option<BackgroundChoice>,
     /// The approval requests that the client has answered: the thread and the number of each request.
     pub answered: Mutex<BTreeSet<(ThreadId, u64)>>,

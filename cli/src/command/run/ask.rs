@@ -178,7 +178,7 @@ struct TerminalApprover {
 }
 
 struct TerminalState {
-    /// Approvals for the rest of a thread.
+    /// Approvals that the user has given for the rest of a thread.
     given: BTreeSet<ThreadGrant>,
     /// Approvals, for the rest of a thread, of all simple commands that start with certain words ([`CommandShape`]).
     shapes: BTreeSet<(ThreadGrant, CommandShape)>,

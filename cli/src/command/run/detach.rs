@@ -1,5 +1,6 @@
-//! `--detach`: runs the same command again in a background process. The first stdout line of that process is a
-//! [`DetachOutput`], written once the thread is recorded and the process holds its owner lock; the parent then exits.
+//! `--detach`: runs the same command again in a background process. The first stdout line of the background process is
+//! a [`DetachOutput`], written once the thread is recorded and that process holds its owner lock. The foreground
+//! process then exits.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};

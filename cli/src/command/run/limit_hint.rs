@@ -19,7 +19,7 @@ pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
     compilation.origins.0.keys().filter_map(named_origin).collect()
 }
 
-/// The origin of a limit that the command line sets.
+/// The text that names the origin of a limit if the command line sets the limit.
 const FROM_OPTION: &str = " comes from `--limit`";
 
 /// Formats the hint for a thread that this limit stopped.

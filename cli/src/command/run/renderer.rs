@@ -153,7 +153,7 @@ impl Renderer {
         Ok(Self { sender, shown, thread: screen.thread().clone() })
     }
 
-    /// Reports a signal of the user, with a message.
+    /// Reports that the user has sent a stop signal, and prints `text`.
     pub fn stop(&self, text: &str) {
         self.sender.0.send(RendererMessage::Stop(text.to_owned())).ok();
         self.thread.unpark();

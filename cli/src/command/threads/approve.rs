@@ -180,8 +180,8 @@ fn late_answer_failure(id: &ThreadId, open: &OpenApprovalRequest, events: &[Even
     CommandError::failed(format!("the answer to `{id}` came too late: {how}"))
 }
 
-/// Checks that each raised limit is above its current value and at most the parent's ceiling, and that the limit at
-/// which the thread waits is among them.
+/// Checks that each raised limit is above its current value and at most the parent's ceiling. If the thread waits at a
+/// limit, also checks that this limit is raised.
 fn check_raises(
     id: &ThreadId,
     messages: &[ControlMessage],

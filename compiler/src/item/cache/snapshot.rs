@@ -66,7 +66,8 @@ pub(super) struct DependencyLog {
 type McpJsonResult = Result<Option<Arc<[u8]>>, WorldError>;
 type CandidatesResult = Result<Vec<LocatedFile>, WorldError>;
 
-/// Unused sources are tolerated up to this number, or up to the number of used sources if that is larger.
+/// Maximum number of unused sources with which a cache is reused. If more sources are unused, and more are unused than
+/// used, the cache is dropped as a whole.
 const MAX_UNUSED_SOURCES: usize = 1000;
 
 impl Dependencies {

@@ -240,7 +240,7 @@ impl SplitInputs<'_> {
 }
 
 impl Component {
-    /// Returns the number of states with known values.
+    /// Returns the number of states of the component for which values of the inputs are known.
     pub fn len(&self) -> usize {
         self.states.len()
     }

@@ -213,7 +213,9 @@ fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
     }
 }
 
-/// Returns values that together produce every result of every comparison; `None` if too many values would be needed.
+/// Returns test values for one path; an inner `None` stands for an absent value. For every possible result of every
+/// comparison, a test value leads to it. Returns `None` if too many values would be needed, or if a number is too large
+/// to be exact.
 fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues) -> Option<Vec<Option<Value>>> {
     let (mut values, mut parts): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
     for (op, _, first, value) in atoms.filter_map(|atom| parts_of(atom.node)) {

@@ -35,8 +35,8 @@ pub struct Account {
 #[serde(rename_all = "snake_case")]
 pub enum AccountStatus {
     Open,
-    /// The thread waits for an approval and has a parent. Until the thread continues, its parent can use the part of
-    /// its reservation that is not spent.
+    /// The thread waits for an approval and has a parent. Until the thread continues, the parent can use the unspent
+    /// part of the reservation of the thread.
     Suspended,
     /// The thread has ended, but has live children.
     Draining,

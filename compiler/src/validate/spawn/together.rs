@@ -14,8 +14,8 @@ use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::money::Nanos;
 
 /// Checks the children that each directive certainly starts. Compares their number and their total `spend` with the
-/// limits of the parent, and the own limits of each child with the limits of the parent. `budgets` holds the most that
-/// each directive can spend under the limits of its possible spawn chains.
+/// limits of the parent, and each child's own limits with the limits of the parent. `budgets` holds, for each node of
+/// the graph, the most that its directive can spend under the limits of its possible spawn chains; `None` if unknown.
 pub fn check(graph: &SpawnGraph<'_>, budgets: &[Option<Nanos>], found: &mut Diagnostics) {
     let mut reported: BTreeSet<(Span, &'static str)> = BTreeSet::new();
     for (node, budget) in graph.nodes.iter().zip(budgets) {

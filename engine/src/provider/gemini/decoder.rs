@@ -137,7 +137,8 @@ impl GeminiDecoder {
         }
     }
 
-    /// Reads the first candidate. Further candidates are ignored, and the reply names them as unread.
+    /// Reads the first of the alternative replies (`candidates`). The other candidates are ignored, but recorded among
+    /// the unread parts of the reply.
     fn read_candidates(&mut self, value: &Value) -> Vec<Delta> {
         let candidates = value.get("candidates").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let first = |candidate: &&Value| candidate.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;

@@ -1,5 +1,5 @@
-//! The texts of a recorded request. A replay compares them with its own request and reports the first difference. Only
-//! text for the model is compared, and only the part since the previous reply.
+//! The texts of a recorded request. A replay compares them with its own request and reports the first difference. The
+//! system prompt, the names of the tools, and the texts since the previous reply are compared.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct RecordedRequest {
     /// The names of all tools that the request offers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// The user messages since the previous reply.
+    /// The user messages since the previous reply; `None` if they are not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<Vec<String>>,
     /// The texts of the tool results since the previous reply; `None` if they are not compared.

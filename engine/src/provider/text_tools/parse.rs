@@ -1,5 +1,5 @@
-//! Parsing of calls in text. A call in a code block does not count, and text after a result that the model made up is
-//! ignored.
+//! Parser of the tool calls in the text of a reply, for models without native tools. A call in a code block does not
+//! count. If the model invents the result of a call, the text after this result is ignored.
 
 use serde_json::{Map, Value};
 

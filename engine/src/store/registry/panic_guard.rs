@@ -25,7 +25,7 @@ pub fn set_abort_handler(handler: AbortHandler) {
     let _ = ABORT_HANDLER.set(handler);
 }
 
-/// Returns true if the program reports a registry error before an abort.
+/// Returns true if the program has set a handler that reports a registry error before an abort.
 pub fn has_abort_handler() -> bool {
     ABORT_HANDLER.get().is_some()
 }

@@ -17,7 +17,7 @@ pub const ACTIVE: TableDefinition<'_, &str, ()> = TableDefinition::new("active")
 pub const CHILDREN: TableDefinition<'_, (&str, u64), &str> = TableDefinition::new("children");
 /// Thread id → its account in the ledger.
 pub const ACCOUNTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("accounts");
-/// Thread id and step → the ledger's answer.
+/// Thread id and key of a ledger step → the ledger's answer to the operation of the step.
 pub const ANSWERS: TableDefinition<'_, (&str, &str), &[u8]> = TableDefinition::new("answers");
 
 /// Creates all tables, so that readers find them.

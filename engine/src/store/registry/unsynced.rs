@@ -147,7 +147,8 @@ pub struct WritersExcluded {
 }
 
 impl WritersExcluded {
-    /// Takes the exclusive lock; `None` if the system does not identify its boots.
+    /// Takes the exclusive lock on the mark of this boot, so that no process can open the registry for writing. `None`
+    /// if the system has no boot id.
     ///
     /// # Errors
     /// [`StoreError::InUse`]: a process has the registry open for writing.

@@ -182,7 +182,8 @@ fn parse_path(text: &str) -> Result<String, ToolFailure> {
     }
 }
 
-/// Returns options that override every setting with which the repository could start a program.
+/// Returns the options of git that override every setting with which the repository could start a program. `names`
+/// holds the names of all settings of the repository, separated by NUL.
 fn hardening_options(names: &str) -> Result<Vec<OsString>, ToolFailure> {
     let mut options =
         to_os_strings(&["--no-pager", "--no-optional-locks", "--no-replace-objects", "--literal-pathspecs"]);

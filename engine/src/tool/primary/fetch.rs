@@ -27,7 +27,7 @@ pub struct FetchSources<'l> {
     pub user_space: &'l dyn Fn() -> Result<(), String>,
 }
 
-/// Runs a request. Reads files, so call it where blocking is allowed.
+/// Performs a fetch request. This function reads files, so call it where blocking is allowed.
 pub fn fetch(library: &FetchSources<'_>, request: &FetchRequest) -> ToolOutcome {
     let answer = match request {
         FetchRequest::Item { item_type, item_id, offset, limit } => {

@@ -234,7 +234,8 @@ mod linux {
 
     use super::living_parent;
 
-    /// Maximum bytes of `children` that are read at once. The rest is read after these children have ended.
+    /// Maximum bytes that one read of the file `children` returns. A process beyond this size appears in a later read,
+    /// after earlier children have ended.
     const MAX_CHILDREN_BYTES: usize = 64 * 1024;
 
     /// Files of `/proc` that are opened before the program starts and stay open.

@@ -10,7 +10,7 @@ use super::HumanRenderer;
 use crate::options::Format;
 use crate::present::{DIM, format_count, format_spend};
 
-/// The compactions of threads.
+/// The state of compactions that the human output needs: the running ones, and the cost of the last one.
 #[derive(Debug, Default)]
 pub struct Compactions {
     /// Threads whose current attempt requests a summary of their conversation.

@@ -27,8 +27,8 @@ pub struct FoldedThread {
     /// their accounts.
     pub has_ended: bool,
     pub origin: ThreadOrigin,
-    /// True if the thread can have taken over the account of the thread that it continues. A fork and a handoff that a
-    /// command starts have an account of their own.
+    /// True if the thread can have taken over the account of the thread that it continues: a handoff, or a fork or new
+    /// plan that no command started. A fork or new plan that a command starts has an account of its own.
     pub can_take_over: bool,
     /// Time of the first line in milliseconds since 1970, and the spend limit in nano-dollars at that time.
     pub opened: (i64, u64),

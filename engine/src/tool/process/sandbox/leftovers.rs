@@ -50,7 +50,8 @@ impl WritableFolders {
         Ok(Self { folders })
     }
 
-    /// Renames every protected path in the folders. Call this after every process of the program has ended.
+    /// Renames every protected path that the program created in its writable folders, so that the path has no effect.
+    /// Call this after every process of the program has ended.
     pub fn refuse_protected(&self) -> Leftovers {
         let mut found = Leftovers::default();
         for (folder, segments) in &self.folders {

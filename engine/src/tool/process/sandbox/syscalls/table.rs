@@ -11,7 +11,7 @@ pub enum SyscallVerdict {
     Allow,
     /// The kernel executes the call, unless a rule refuses the arguments.
     Restrict,
-    /// The kernel executes the call if the network is granted, else `EACCES`.
+    /// The kernel executes the call if the network is granted. Otherwise the call fails with `EACCES`.
     Network,
     /// The call fails with `EPERM`.
     Refuse,
@@ -23,7 +23,7 @@ pub enum SyscallVerdict {
 #[derive(Debug, Clone, Copy)]
 pub struct SyscallClass {
     pub verdict: SyscallVerdict,
-    /// The calls. Each has its name, its number on x86-64 and its number in the generic table.
+    /// The name of each call, its number on x86-64, and its number in the generic table.
     pub calls: &'static [(&'static str, i64, i64)],
 }
 
