@@ -62,9 +62,11 @@ fn nearest_item(path: &str, world: &dyn World) -> Option<String> {
     ids.iter().find(|id| *id == stem).cloned().or_else(|| closest(stem, ids.iter().map(String::as_str)))
 }
 
-/// Returns the files of the project's items with the id `requested`, of every kind. Fails if the text is not an id, or
-/// if the project has no item with the id. If the text is not an id, the message states `error`: the reason why
+/// Returns the files of the project's items with the id `requested`, of every kind. `error` is the reason why
 /// `requested` cannot be opened as a path.
+///
+/// # Errors
+/// The text is not an id (the message contains `error`), or the project has no item with this id.
 fn files_of_id(requested: &Path, error: &std::io::Error, world: &dyn World) -> Result<Vec<String>, CommandError> {
     let shown = requested.display().to_string();
     let unknown = || {

@@ -170,12 +170,12 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
     written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }
 
-/// Parses inputs if a routing hook selects an extends parent that declares some of the inputs. The types of the inputs
-/// depend on the parent, and the parent may depend on the values of the inputs. So the function first reads all inputs
-/// without types, in two ways: as strings, and then as JSON. The values of each way select a parent, and the parent
-/// declares types. The inputs are parsed with these types. The result is used if the parent declares every input, and
-/// if the parsed inputs lead to the same types again. If neither way has such a result, the result of the first way is
-/// used.
+/// Parses the inputs of a directive if a routing hook selects an extends parent that declares some of the inputs. The
+/// types of the inputs depend on the parent, and the parent may depend on the values of the inputs. So the function
+/// makes two attempts: it reads every input as a string, and then every input as JSON. In each attempt, these values
+/// select a parent, and the inputs are parsed with the types that the parent declares. An attempt succeeds if every
+/// input is declared, and if the parsed inputs lead to the same types again. If both attempts fail, the result of the
+/// first one is used.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,

@@ -155,8 +155,8 @@ fn root_directives(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
     ids
 }
 
-/// Checks each assertion for the threads that one directive can lead to; reports the first thread that violates the
-/// assertion.
+/// Checks the assertions and the built-in assertion `lethal_trifecta` for `threads`: the thread of one directive and
+/// all its possible descendants. Reports only the first thread that violates an assertion.
 fn check_assertions(
     items: &Items<'_>,
     assertions: &Assertions,
@@ -293,8 +293,9 @@ fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_
     })
 }
 
-/// Returns the assertions that no thread really tests. Such an assertion selects no directive with `for`, or in no
-/// thread would the opposite result of one of its functions change its result.
+/// Returns the assertions that no thread really tests, each with the reason. Either `for` selects no directive, or the
+/// functions of the assertion make no difference: in every thread, the assertion has the same result if any one of its
+/// functions returns the opposite.
 fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -> Vec<WithoutWitness> {
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {

@@ -54,7 +54,7 @@ pub struct Composed {
     pub nudge: WithOrigin<NudgePolicy>,
     /// Every hook that could apply, in evaluation order within its event; removed hooks stay, with the reason.
     pub hooks: Vec<ComposedHook>,
-    /// The hooks of hook files that `hooks` contains.
+    /// Selection of the hooks from hook files that `hooks` contains.
     pub scope: HookScope,
 }
 

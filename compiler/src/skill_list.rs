@@ -25,7 +25,7 @@ const FETCH_INTRODUCTION: &str = "Instructions for specific tasks. Before a task
 /// The skills of a system prompt. The user can also call the loaded skills that are not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillList {
-    /// The layer's text; empty if no skill is listed.
+    /// The text of the prompt layer that lists the skills; empty if no skill is listed.
     pub text: String,
     pub listed: Vec<ListedSkill>,
     /// The skills that are not listed, because the list would exceed the budget.

@@ -341,7 +341,8 @@ pub fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> 
     }
 }
 
-/// Returns the words that may name project files in the command that a hook passes to the shell.
+/// Returns the words that may name project files in the shell command of a hook; empty if the hook runs no shell
+/// command.
 pub(crate) fn files_of_hook(action: &HookAction) -> Vec<String> {
     match action.call() {
         Some(HookCall::Execute { item_type: ItemKind::Tool, item_id, params }) if item_id == SHELL_TOOL => {

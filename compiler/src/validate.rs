@@ -120,7 +120,7 @@ pub fn check(world: &dyn World, selection: &Selection) -> CheckReport {
     checked.report(parsed, sources, rest)
 }
 
-/// The outcome of one pass; its diagnostics are not sorted yet.
+/// The result of one run of all checks. The diagnostics are not sorted yet.
 struct CheckOutcome {
     found: Diagnostics,
     levels: SeverityOverrides,

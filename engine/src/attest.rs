@@ -89,7 +89,8 @@ pub type ExpandAgain<'a> = dyn Fn(&AcceptedInput, &str) -> Result<String, String
 /// of the session, because a message can be accepted in one thread and sent to the model in the next thread.
 #[derive(Default)]
 pub struct PromptChecker {
-    /// The differences found in each accepted message that is not yet sent to the model, by the id of the message.
+    /// For each accepted message that is not yet sent to the model, by its id: the differences between the recorded
+    /// intake and the intake that was derived again.
     accepted: BTreeMap<String, Vec<PromptDifference>>,
 }
 
@@ -207,7 +208,8 @@ impl Intake {
     }
 }
 
-/// Returns the id of the message with this source that is delivered next; `None` if no message with this source waits.
+/// Returns the id of the message that is delivered next for this source. `None` if no message of the source waits, or
+/// if messages of the source have no id.
 fn delivered_id(state: &ThreadState, source: MessageSource) -> Option<String> {
     let waiting = match source {
         MessageSource::Prompt | MessageSource::Continuation => undelivered_prompt(state),

@@ -23,7 +23,8 @@ pub enum Incoming {
         /// True if the message has a file in the mailbox, which stays there until the message is recorded.
         on_disk: bool,
     },
-    /// Stops a call that the calling MCP client has cancelled. The stop is not recorded, only the call's error.
+    /// Stops a call that the calling MCP client has cancelled. The transcript records the error of the call, but not
+    /// the stop.
     StopCall { call_id: String },
     /// A file tool is about to write a file. The tool waits until the change is recorded.
     FileChanged { change: FileChanged, recorded: RecordWaiter },
@@ -48,7 +49,7 @@ impl RecordWaiter {
         (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
     }
 
-    /// Returns true if the call that requested the record still waits: the call was neither stopped nor dropped.
+    /// Returns true if the tool call still waits for the record. A call that was stopped or dropped waits no longer.
     pub fn is_waiting(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|sender| !sender.is_closed())
     }
@@ -102,8 +103,7 @@ impl Incoming {
 }
 
 impl ControlSender {
-    /// Redirects this sender and its clones: from now on, they send every message to the thread that continues this
-    /// one.
+    /// Redirects this sender and its clones: from now on, every message goes to the thread that continues this thread.
     pub fn redirect(&self, to: &Self) {
         *self.next.write().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
         self.state.wake();

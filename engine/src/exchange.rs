@@ -99,7 +99,7 @@ pub struct Reply {
     pub stop: StopReason,
     /// The model that the provider reports.
     pub model: Option<String>,
-    /// The bytes of the exchange, if the provider reported no usable final usage.
+    /// The bytes sent and received; `None` if the provider reported a usable final usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<CutStream>,
     /// The kinds of events, content and fields that the decoder of the wire format does not know, each once. `content`

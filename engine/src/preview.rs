@@ -64,8 +64,8 @@ pub struct PlanComparison {
     pub tokens: u64,
     /// Estimated input tokens of the next request with the changed plan.
     pub tokens_after: u64,
-    /// Tokens that the provider's cache may contain now. If the change of the plan changes the prefix, the next request
-    /// must send these tokens again uncached.
+    /// Tokens that the provider's cache may contain now. If the changed plan has another prefix, the next request must
+    /// send these tokens again uncached.
     pub cached_tokens: u64,
     /// Input cost of the next request, in nano-dollars; `None` if the model has no price.
     pub next: Option<u64>,

@@ -1,4 +1,5 @@
-//! Tools: one path for every kind (gate → run → guard). This file defines the shared types; the kinds are in `tool/`.
+//! Tools. Every call of a tool takes the same path, whatever the kind of the tool: the gate authorizes the call, the
+//! tool runs, and the guard filters the result. This file defines the shared types; the kinds are in `tool/`.
 
 pub mod builtin;
 pub mod cancellation;

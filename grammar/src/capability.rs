@@ -1,5 +1,5 @@
-//! Capability patterns: `rye.<primary>.<item_type>.<item_id with dots>` with `*`, `?`, `[seq]`. Syntax only; the
-//! compiler's `glob` matches them.
+//! Capability patterns: `rye.<primary>.<item_type>.<item_id with dots>` with `*`, `?`, `[seq]`. This module only parses
+//! patterns; the compiler's module `glob` matches capabilities against them.
 
 use serde::{Deserialize, Serialize};
 

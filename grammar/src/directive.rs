@@ -71,7 +71,8 @@ fn slice<'t>(text: &'t str, range: &Range<usize>) -> &'t str {
     text.get(range.clone()).unwrap_or_default()
 }
 
-/// Returns the metadata fence: the first `xml` fence with a `<directive>`, else the first `xml` fence.
+/// Returns the metadata fence: the first `xml` fence with a `<directive>`, else the first `xml` fence. `None` if there
+/// is no `xml` fence. Reports a missing, an unclosed and a second metadata fence.
 fn choose_metadata_fence<'f>(
     source: SourceId,
     text: &str,

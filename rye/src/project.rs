@@ -33,7 +33,7 @@ pub struct Project {
 enum TrustSource {
     /// The decisions that the user recorded with `rye trust`.
     Recorded,
-    /// Everything, because the embedding program controls the project's files.
+    /// The user trusts everything, because the embedding program controls the project's files.
     Everything,
 }
 

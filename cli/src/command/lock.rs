@@ -116,9 +116,9 @@ fn exists(world: &dyn World, id: &ItemId) -> bool {
     world.list(ItemKind::Directive).is_ok_and(|all| all.iter().any(|entry| entry.id == *id))
 }
 
-/// Returns the lock entries of the directives `ids` and of every directive that they can start, in any space, because a
-/// locked run refuses to start a directive that is not locked. Of the directives that can be started, those with errors
-/// are omitted, because they cannot start. Also returns the directives of `ids` that have no plan.
+/// Returns the lock entries of the directives `ids`, and of every directive in any space that these directives can
+/// start. A locked run refuses to start a directive without an entry. A directive with errors cannot start: if another
+/// directive can start it, it is omitted; if `ids` contains it, it is returned in the second list, with the reason.
 fn lock_entries(ids: &[ItemId], world: &dyn World) -> Result<LockedPlans, CommandError> {
     let mut entries = BTreeMap::new();
     let mut invalid = Vec::new();

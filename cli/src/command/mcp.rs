@@ -311,7 +311,8 @@ fn existing_items(project: &Path, server: &McpServer) -> Result<BTreeMap<String,
     Ok(found)
 }
 
-/// Writes the items of a server's current tools, and removes the items of other tools.
+/// Writes `files`, the items of the current tools of a server, and removes the server's other items. With `dry_run`,
+/// changes nothing. Returns the ids of the current items, and the changes.
 fn write_items(
     project: &Path,
     server: &McpServer,

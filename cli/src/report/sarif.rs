@@ -9,7 +9,7 @@ use super::diagnostic::{DiagnosticOutput, EditOutput, LabelOutput};
 
 /// Maximum number of results of a run that code scanning accepts.
 const MAX_RESULTS: usize = 25_000;
-/// Maximum number of related locations of a result; code scanning accepts 1,000 locations and shows 100.
+/// Maximum number of related locations of a result. GitHub code scanning accepts 1,000 locations and shows 100.
 const MAX_RELATED_LOCATIONS: usize = 100;
 /// Maximum length of a description of a rule, in characters; code scanning accepts 1,024.
 const MAX_DESCRIPTION_CHARS: usize = 1_000;

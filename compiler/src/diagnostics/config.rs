@@ -36,8 +36,8 @@ pub enum ConfigError {
     NeverMatches { id: String, why: String, span: Span },
     #[error("the assertion `{id}` names an unknown hook `{hook}`")]
     UnknownGate { id: String, hook: String, suggestion: Option<String>, span: Span },
-    /// A settings file with the name of a file that only documents defaults. `about` describes the file in the standard
-    /// library, as a clause.
+    /// A settings file that replaces a documentation file of the standard library. The replacement has no effect,
+    /// because documentation files are never read. `about` describes the documentation file, as a clause.
     #[error("`{path}` has no effect")]
     ChangesNothing { path: String, about: &'static str, span: Span },
 }

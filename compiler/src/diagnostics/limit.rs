@@ -16,7 +16,7 @@ pub enum LimitError {
     /// A `spend` limit that does not pay for one turn. Amounts are decimal dollars.
     #[error("the spend limit of {limit} is below the worst-case cost of one turn, {needed}")]
     CannotAffordOneTurn { limit: String, needed: String, model: String, span: Option<Span> },
-    /// `needed` is a lower bound on the tokens of the first request.
+    /// A `tokens` limit below the size of the first request. `needed` is a lower bound on the tokens of this request.
     #[error("the token limit of {limit} is below the size of the first request, at least {needed} tokens")]
     PromptAboveTokens { limit: u64, needed: u64, span: Option<Span> },
     /// The values of the placeholders are longer than a prompt may be.

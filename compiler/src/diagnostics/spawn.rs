@@ -26,8 +26,8 @@ pub enum SpawnError {
     /// A limit of 0 allows the parent no children; `limit` is `depth` or `spawns`.
     #[error("`{parent}` starts `{child}`, but the limit `{limit}` of `{parent}` is 0, so it can have no children")]
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
-    /// A child that requests more money than its spawn parent can have left. Amounts are decimal dollars. If the
-    /// parent's own limit would be enough, `above` is the directive that starts the parent with too little money.
+    /// A child that requests more money than its spawn parent can give. Amounts are decimal dollars. If the parent's
+    /// own limit would be enough, `above` is the directive that starts the parent with too little money.
     #[error("`{child}` requests {requested}, but `{parent}` can give at most {most}{}", above.as_ref().map(|(id, _)| format!(" when `{id}` starts `{parent}`")).unwrap_or_default())]
     NoBudget {
         parent: String,
@@ -35,7 +35,7 @@ pub enum SpawnError {
         requested: String,
         most: String,
         span: Span,
-        /// True if only a grant names the child.
+        /// True if only a grant names the child, so that neither the body nor a hook starts the child.
         is_grant: bool,
         asked_span: Option<Span>,
         above: Option<(String, Span)>,

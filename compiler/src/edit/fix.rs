@@ -18,7 +18,8 @@ pub struct Fix {
     pub edits: Vec<Edit>,
 }
 
-/// Returns the fix of a diagnostic, if it is safe. The diagnostic's span must cover exactly the replaced word.
+/// Returns the fix of a diagnostic; `None` if the diagnostic has no fix that is safe. Except for a syntax error, the
+/// span of the diagnostic must cover exactly the replaced word.
 pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     if let Diagnostic::Syntax(error) = diagnostic {
         let source = error.replacements.first()?.0.source;

@@ -1,4 +1,5 @@
-//! Readers for data (YAML, or hooks converted from XML) with a closed vocabulary.
+//! Functions that read YAML, or hooks converted from XML, where only certain keys and values are allowed. Each other
+//! key or value is reported.
 
 use rye_grammar::Spanned;
 use rye_grammar::data::{Entry, Kind, Node};

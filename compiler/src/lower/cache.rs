@@ -38,7 +38,7 @@ pub struct PaletteEntry {
     heavy: Vec<(String, u64)>,
     /// Tools that are left out, because the settings of their MCP server refuse every call.
     refused: Vec<(ItemId, ServerDrift)>,
-    /// The reads that the palette depends on.
+    /// Everything that was read to build the palette.
     reads: Dependencies,
     /// Total size of the definitions of all tools in the palette, by the form in which a request contains them.
     openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
@@ -66,7 +66,8 @@ impl PaletteEntry {
         report_drift(items, &self.refused, found);
     }
 
-    /// Returns true if every check has the same result with both palettes.
+    /// Returns true if the check of every directive with this palette surely has the same result with the other
+    /// palette.
     fn is_equivalent(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.available().is_estimate();
         self.diagnostics.is_empty()

@@ -80,8 +80,9 @@ fn parsed_ceilings<S>(written: &[LimitSetting<S>]) -> impl Iterator<Item = (Limi
     })
 }
 
-/// Returns the effective limits; `None` if a layer is invalid. Records each value's source as `limit.<name>`. Reports
-/// only errors of the overrides; errors of files are reported when the file is checked.
+/// Computes the effective limits of a thread from `layers`, the overrides of the call, and the limits of the spawn
+/// parent. `None` if a value other than a ceiling is invalid. Records the source of each value as the origin
+/// `limit.<name>`. Reports only errors of the overrides, because errors of files are reported when the file is checked.
 pub fn lower(
     layers: &LimitLayers,
     overrides: &[(String, LimitValue)],

@@ -55,8 +55,8 @@ impl PlannedModel {
         }
     }
 
-    /// Returns the bound of [`PlannedModel::bound_head`] for a model with native tool use. `definitions` are the bounds
-    /// of the tool definitions.
+    /// Returns an upper bound on the input tokens of a system prompt and of the tool definitions outside of it.
+    /// `definitions` contains an upper bound on the tokens of each definition.
     pub fn bound_native_head(&self, system: &str, definitions: impl IntoIterator<Item = u64>) -> u64 {
         let head = REQUEST_OVERHEAD_TOKENS.saturating_add(self.counted_by.bound(system));
         let mut sum = 0u64;

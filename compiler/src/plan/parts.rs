@@ -1,4 +1,4 @@
-//! Types of the values inside inputs and outputs: the items of an array, the fields of an object.
+//! Types of the values inside inputs and outputs: the elements of an array, and the fields of an object.
 
 use indexmap::IndexMap;
 use rye_grammar::condition::Segment;

@@ -39,8 +39,8 @@ pub struct Layer {
     /// True if a run decides whether the layer is sent, because the verdict of its hook depends on facts of the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub depends: bool,
-    /// The directive of the chain that declared the layer, such as the knowledge in its `<context>`; `None` for other
-    /// layers.
+    /// The directive of the chain that declared the layer, for example as knowledge in its `<context>`; `None` for
+    /// other layers.
     pub link: Option<ItemId>,
     /// Name of the element around the text; `None` if there is no element. The tags of the element are part of the
     /// segments, and no placeholder value can close the element.

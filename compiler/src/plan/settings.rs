@@ -63,8 +63,9 @@ pub struct SessionLimits {
 impl SessionLimits {
     const DEFAULT: Self = Self { turns: 500, tokens: 10_000_000, spend: 5 * BILLIONTHS, duration_seconds: 28_800 };
 
-    /// Returns the limits of a chat whose prompts have these limits, within the ceilings of `limits.max`. The limits on
-    /// children and on the output of one request apply to each prompt only.
+    /// Returns the limits of a whole chat: the limits in `self`, but no more than the ceilings of `limits.max`. The
+    /// limits on depth and on the output of a request are those of one prompt (`prompt`). The number of spawns is not
+    /// limited.
     pub fn bound(&self, prompt: &PlanLimits, ceilings: &BTreeMap<LimitName, u64>) -> PlanLimits {
         let within = |name, value: u64| ceilings.get(&name).map_or(value, |ceiling| value.min(*ceiling));
         PlanLimits {

@@ -86,7 +86,8 @@ fn reachable_nodes(graph: &DiGraphMap<Node, ()>, from: Node) -> BTreeSet<Node> {
     seen
 }
 
-/// Checks that every cycle consumes something, and that every cycle passes the limits or consumes a call or a message.
+/// Checks every cycle of the graph: it must consume a finite resource. It must also pass the node `Limits`, or consume
+/// a call or a message.
 fn check_bounded(graph: &Graph) -> Vec<PlanError> {
     let unlimited = digraph(graph, |node, outcome| {
         node != Node::Limits && !matches!(consumed_by(node, outcome), Some(Consumed::Call | Consumed::Message))

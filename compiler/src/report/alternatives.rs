@@ -18,9 +18,9 @@ pub struct RoutedPlan {
     pub diagnostics: Diagnostics,
 }
 
-/// Compiles a directive for each route that its unknown inputs leave open; once if the route is certain. The result has
-/// no value if the directive has errors, if the request sets some inputs but not those that decide the route, or if the
-/// inputs have too many combinations. `shown` receives the sources that the diagnostics refer to.
+/// Compiles a directive once for each route that its unknown inputs leave open; only once if the route is certain. The
+/// result has no value in three cases: the directive has errors, the inputs have too many combinations, or the request
+/// sets inputs but not all those that decide the route. `shown` receives the sources to which the diagnostics refer.
 pub fn compile_routes(world: &dyn World, request: &CompileRequest, shown: &mut Sources) -> Checked<Vec<RoutedPlan>> {
     let compiled = compile_with_sources(world, request, shown);
     if let Some(compilation) = compiled.value {

@@ -237,7 +237,8 @@ impl Plan {
         self.hooks.iter().any(|hook| hook.is_live() && hook.event == HookPoint::Limit && raises(&hook.action))
     }
 
-    /// Returns the smallest number of output tokens with which a model is called.
+    /// Returns the minimum number of output tokens for a request: if the budget allows fewer tokens, the model is not
+    /// called.
     pub(super) fn min_output_tokens(&self, model: &PlannedModel) -> u64 {
         model.requested_output(self.limits.output).clamp(1, MIN_OUTPUT_TOKENS)
     }

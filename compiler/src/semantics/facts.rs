@@ -68,7 +68,8 @@ impl Facts {
         &self.known
     }
 
-    /// Looks up a path. A path above or below a declared unknown path is unknown too.
+    /// Looks up the value at a path. The path is unknown if the path itself, a part of its value, or a value that
+    /// contains it was declared unknown.
     pub fn lookup(&self, path: &Path) -> Lookup<'_> {
         if !self.unknown.is_empty() {
             let hit: Vec<&str> = self

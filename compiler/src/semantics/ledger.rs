@@ -39,9 +39,9 @@ pub enum Operation {
     /// Sets a new, higher total for an account. The increase is reserved from the parent. If the parent has ended or is
     /// suspended, the increase is reserved from every ancestor up to the nearest one that is open.
     Raise { thread: String, spend: Nanos },
-    /// Ends a thread and opens the account of its continuation. If the thread has a parent, the continuation gets the
-    /// same parent. The continuation gets the thread's remaining amount, at most `most`, and the thread's reservation
-    /// decreases by the amount. The parent may be draining, because its reservation already contains the amount.
+    /// Ends a thread and opens the account of its continuation, under the same parent if the thread has a parent. The
+    /// continuation gets the remaining amount of the thread, at most `most`, and the thread's reservation decreases by
+    /// this amount. The parent may be draining, because its reservation already contains the amount.
     #[serde(alias = "hand_over")]
     HandOff { thread: String, next: String, most: Nanos },
     /// Suspends a thread. Until the thread continues, its account holds only the amount that is spent or reserved for

@@ -185,7 +185,7 @@ pub enum LimitSource<S> {
     /// The built-in default.
     BuiltIn,
     Written(S),
-    /// The parent's value, because it is smaller; for `depth`, the parent's value minus one.
+    /// The value of the spawn parent, because it is smaller; for `depth`, the spawn parent's value minus one.
     Parent(S),
 }
 

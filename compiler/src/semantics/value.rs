@@ -239,7 +239,8 @@ fn nearest_quotient(a: i128, b: i128) -> f64 {
     if (a < 0) == (b < 0) { magnitude } else { -magnitude }
 }
 
-/// Truncates a float to an integer; `None` far outside of the integer range.
+/// Truncates a float to an integer; `None` if its absolute value is 10³⁰ or more, which is far above every integer of
+/// the language.
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked first")]
 fn float_to_int(f: f64) -> Option<i128> {
     (f.abs() < 1e30).then_some(f.trunc() as i128)

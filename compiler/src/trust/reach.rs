@@ -42,8 +42,9 @@ pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequiremen
     })
 }
 
-/// Describes the grants that an untrusted project may not use. `is_of_project` is true if a directive of the project
-/// declares the acknowledgements.
+/// Describes the grants that an untrusted project may not use, each with the reasons. `is_of_project` is true if the
+/// project itself may have declared the acknowledgements of the plan. The risk of a grant then counts as not
+/// acknowledged.
 fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String> {
     let table = plan.settings.risk();
     // An unreadable table classifies nothing as harmless.

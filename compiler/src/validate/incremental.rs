@@ -30,9 +30,9 @@ impl CheckSession {
         Self::default()
     }
 
-    /// Checks a world and reuses the results of the previous check. The session reads the world's lists again, and
-    /// every file that was read before, except files that the world reports as unchanged ([`World::changed_since`]);
-    /// callers need not report changes.
+    /// Checks a world and reuses the results of the previous check. Reads the lists of the world again, and every file
+    /// that an earlier check has read, unless the world reports the file as unchanged ([`World::changed_since`]).
+    /// Callers need not report changes.
     pub fn check(&mut self, world: &dyn World, selection: &Selection) -> CheckReport {
         let (items, changes) = Items::restore(world, std::mem::take(&mut self.items));
         let mut checked = run_checks(&items, changes, std::mem::take(&mut self.known), selection);

@@ -23,8 +23,8 @@ use crate::world::{ItemKind, Space};
 use super::incremental::Merge;
 use super::mistyped_placeholders;
 
-/// The declarations of inputs that are used, the declarations that are unused (both by span), and the declared types of
-/// all inputs and outputs.
+/// The inputs that directives declare, and their use: the spans of the used declarations, the spans of the unused
+/// declarations, and the declared types. Also contains the declared types of outputs.
 #[derive(Default)]
 pub struct InputUses {
     used: BTreeSet<Span>,

@@ -25,8 +25,8 @@ use super::incremental::Merge;
 /// threads that start while the cache of an earlier thread lasts would save these tokens.
 const MIN_STABLE_TOKENS: u64 = 1_024;
 
-/// A memo: how often the text that a hook provides changes, by the span of the text and the hook point. The directives
-/// of a project share most of these texts.
+/// A memo of the change frequency of the texts that hooks provide, by the span of the text and the hook point. The
+/// directives of a project share most of these texts.
 #[derive(Debug, Default)]
 pub struct TextFrequencies(RefCell<BTreeMap<(Span, HookPoint), ChangeFrequency>>);
 

@@ -45,7 +45,8 @@ pub enum SpawnSource {
     /// A hook. `grants` are the patterns that the child gets from the hook. `certain` is true if the hook always fires,
     /// `own` if the directive itself declares the hook.
     Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
-    /// A call in the body. `free` is true for a call of the thread tool, because such a call may set limits of its own.
+    /// A call in the body. `free` is true for a call of the thread tool, because the call itself may set the limits of
+    /// the child.
     Body { free: bool },
     /// A grant that names exactly the directive that it allows to start.
     Grant,
@@ -78,8 +79,7 @@ struct SpawnRoute {
     starts: Vec<SpawnEdge>,
     /// Directives that a grant names and neither the body nor a hook starts.
     granted: Vec<SpawnEdge>,
-    /// True if `starts` may be incomplete: the body names an id with which no directive exists, or the body was not
-    /// checked.
+    /// True if `starts` may be incomplete: the body names a directive that does not exist, or the body was not checked.
     open: bool,
 }
 

@@ -73,8 +73,9 @@ pub fn check(composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics)
     }
 }
 
-/// The highest values that limits have in a run. A hook at a limit can raise the limit, or let the thread continue
-/// beyond it. No other hook can, because the limits are checked again after every other event.
+/// The highest values that limits can have in a run. A `limit` hook can raise the limit that was reached, or let the
+/// thread continue beyond it. No hook at another point can do this, because the limits are checked again after these
+/// hooks.
 struct ReachableLimits<'c> {
     composed: &'c Composed,
     audit: &'c LowerSummary,

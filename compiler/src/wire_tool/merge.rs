@@ -179,7 +179,8 @@ pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
     merged
 }
 
-/// Returns true if an object schema does not declare a property and allows every value for it.
+/// Returns true if an object schema does not declare the property `name`, and may allow every value for the property. A
+/// schema with `patternProperties` counts as one that may allow every value, because its patterns are not matched here.
 fn allows_any_value(branch: &Map<String, Value>, name: &str) -> bool {
     let is_declared = branch.get("properties").is_some_and(|properties| properties.get(name).is_some());
     let has_patterns = branch.get("patternProperties").and_then(Value::as_object).is_some_and(|map| !map.is_empty());

@@ -176,7 +176,7 @@ impl Listing {
         self.items.get(id).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the files that are not items; the listing is the one of `space`.
+    /// Returns the listed files that are not items. `space` is the space of this listing.
     pub(super) fn unrecognized(&self, space: Space) -> impl Iterator<Item = UnrecognizedFile> {
         self.others.iter().map(move |path| UnrecognizedFile { space, path: path.clone(), is_folder: false })
     }

@@ -124,7 +124,7 @@ pub struct Continues {
     /// Number of prompts of the session so far.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub prompts: u64,
-    /// Ids of layers that the conversation contains already.
+    /// Ids of layers that the continued conversation already contains; the continuation does not send these layers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent: Vec<String>,
     /// Messages that waited in the continued thread.

@@ -148,7 +148,7 @@ pub struct ShellRan {
     pub exit_code: i32,
     /// The output, as the guard of the tool returned it.
     pub output: String,
-    /// The object that holds the whole output, if the guard shortened it.
+    /// Hash of the object with the whole output; `None` if `output` is the whole output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
     /// True if the model does not get the output.
@@ -206,8 +206,8 @@ pub struct SessionNamed {
     pub name: String,
 }
 
-/// A message that still waits for its delivery when its thread is continued, in the form in which the continuation
-/// receives the message.
+/// A user message that waits for its delivery. If the thread is continued before the delivery, the continuation
+/// receives the message in this form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueuedMessage {
     /// The id of the control message that submitted the message.

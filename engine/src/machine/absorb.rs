@@ -195,7 +195,7 @@ fn events_of_reservation(state: &ThreadState) -> Vec<EventBody> {
 }
 
 /// Returns the events of a reservation that the ledger refused, because siblings or ancestors spent the money. The
-/// attempt is not made.
+/// attempt is not made. `remaining` is the amount that can still be reserved, in nano-dollars.
 fn not_reserved(state: &ThreadState, remaining: u64) -> Vec<EventBody> {
     let Some(attempt) = state.attempt.as_ref().filter(|attempt| !attempt.reserved) else { return Vec::new() };
     let most = state.limits.spend.saturating_sub(state.before_prompt().0.spend);

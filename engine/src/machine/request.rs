@@ -206,7 +206,7 @@ pub(crate) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
     by.count(&system(plan, state)).saturating_add(tools).saturating_add(sum(&edited_messages(state)))
 }
 
-/// Returns the number of tokens of the context window that are in use.
+/// Returns an estimate of the tokens of the context window that are in use.
 pub(super) fn tokens_used(plan: &Plan, state: &ThreadState) -> u64 {
     estimate_tokens(plan, state)
 }

@@ -76,7 +76,8 @@ pub(super) fn screen_resume(plan: &Plan, state: &ThreadState) -> Option<Effect> 
     Some(hook_run(plan, state, HookPoint::Input, Some(RESUME_SUBJECT.to_owned()), facts))
 }
 
-/// Returns the event of the next queued message if the message needs no hook and no expansion; `None` otherwise.
+/// Returns the event that accepts the next queued message without a change. `None` if there is no such message, if the
+/// message cannot be accepted yet, or if the message needs a hook or an expansion.
 pub(super) fn accept_unchanged(plan: &Plan, state: &ThreadState) -> Option<EventBody> {
     let message = unaccepted(state).filter(|_| state.question.is_none() && can_accept(state))?;
     (!needs_intake(plan, state, &message.text)).then(|| accepted(message, message.text.clone(), Vec::new(), false))

@@ -14,7 +14,7 @@ pub(super) struct ConnectionUse(Mutex<Waiting>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waiting {
-    /// No complete head of a request has arrived since this time.
+    /// Waiting for a request since this time: the head of the request has not arrived completely.
     Since(Instant),
     /// A request is being answered.
     Answering,

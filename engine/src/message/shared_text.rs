@@ -12,7 +12,7 @@ use serde_json::Value;
 pub struct SharedText(Arc<String>);
 
 impl SharedText {
-    /// Returns the text for changes. Copies the text if another value shares it.
+    /// Returns a mutable reference to the text. Copies the text first if another value shares it.
     pub fn make_mut(&mut self) -> &mut String {
         Arc::make_mut(&mut self.0)
     }

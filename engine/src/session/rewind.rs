@@ -36,7 +36,7 @@ pub struct FileRewind {
 pub struct RewoundFile {
     pub path: String,
     pub state: RewindState,
-    /// The object with the contents before the prompt; null if there was no file.
+    /// Hash of the object with the contents before the prompt; `None` if the file did not exist then.
     pub before: Option<String>,
     /// The object with the contents after the last recorded write; null if this write removed the file.
     pub after: Option<String>,

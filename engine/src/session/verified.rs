@@ -1,6 +1,7 @@
-//! Checks of a transcript before its thread is resumed, recovered, forked or continued, and before it bounds a child. A
-//! project and its transcripts can be of unknown origin. Signatures identify the author of a transcript, and the claims
-//! of a transcript about its thread must match the thread's plan and spawn chain.
+//! Checks of a transcript. The checks run before the thread of the transcript is resumed, recovered, forked or
+//! continued, and before its limits and grants bound a child. A project and its transcripts can be of unknown origin.
+//! Signatures identify the author of a transcript, and the claims of a transcript about its thread must match the
+//! thread's plan and spawn chain.
 
 use crate::store::spilled::restore_event;
 use rye_compiler::compile::{CompileRequest, compile};

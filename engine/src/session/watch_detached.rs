@@ -48,8 +48,8 @@ impl EngineContext {
         });
     }
 
-    /// Returns the result and the total cost of a child, including the threads that continue it. Recovers the child if
-    /// it is orphaned.
+    /// Waits until a child and the threads that continue it have ended. Returns the result of the last of these
+    /// threads, and the cost of all of them. Recovers the child first if it is orphaned.
     pub(crate) async fn result_of_child(
         self: &Arc<Self>,
         thread: &ThreadId,

@@ -88,7 +88,8 @@ pub fn write_capabilities(disk: &dyn Disk, thread: &ThreadId, text: &[u8]) -> Re
     disk.write_atomic(&path, text).map_err(StoreError::io("write", &path))
 }
 
-/// Writes the knowledge export and returns its path; `parts` include the signature line.
+/// Writes the knowledge export and returns its path. `parts` are the consecutive parts of the file, with the signature
+/// line.
 pub fn write_export(
     disk: &dyn Disk,
     directive: &ItemId,

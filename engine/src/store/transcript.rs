@@ -233,11 +233,11 @@ impl Transcript {
         (self.head, self.count) = self.written;
     }
 
-    /// Syncs: after that, every event so far survives a power failure. Does nothing if all events are known to be on
-    /// disk.
+    /// Syncs the transcript, so that every event up to now survives a power failure. Does nothing if all events are
+    /// known to be on disk.
     ///
     /// A failure is final, because the state on disk is then unknown: in this process, the transcript accepts no more
-    /// events. The next process that opens it reads the lines that exist.
+    /// events. The next process that opens the transcript reads the lines that exist.
     pub fn sync(&mut self) -> Result<(), StoreError> {
         self.usable()?;
         if self.barrier == self.count {

@@ -43,7 +43,7 @@ pub struct GuardedResult {
     pub bytes: u64,
     /// SHA-256 of the whole result, by which the caller recognizes a repetition.
     pub sha256: String,
-    /// The object with the whole result, if the content is only a part of it.
+    /// Hash of the object with the whole result; `None` if `content` is the whole result.
     pub object: Option<String>,
 }
 

@@ -166,7 +166,8 @@ impl WebClient {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostGrant {
     ByPattern,
-    /// The grant names the host itself.
+    /// The grant contains the name of the host, not a pattern. Only a grant by name allows a host that is this machine
+    /// or belongs to its network.
     ByName,
 }
 

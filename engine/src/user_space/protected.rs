@@ -27,7 +27,8 @@ pub struct ProtectedFiles {
 /// Time within which two changes of a folder may have the same time stamp: more than the longest tick of a kernel.
 const STAMP_RESOLUTION: Duration = Duration::from_millis(20);
 
-/// The part of a path's state that is watched for changes, because the protected files depend on it.
+/// The change of a path that is detected, because the protected files depend on the path: `Identity` detects another
+/// file or folder at the path, `Entries` also a change of the folder's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Watched {
     Identity,

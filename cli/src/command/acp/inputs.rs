@@ -93,7 +93,8 @@ fn property(name: &str, field: &InterfaceField) -> ElicitationPropertySchema {
     }
 }
 
-/// Converts an answer; the compilation checks its type.
+/// Converts the client's answer to the value of the input `field`. An array or an object arrives as JSON text. The type
+/// of the value is not checked here, because the compilation checks the type.
 fn input_value(field: &InterfaceField, value: ElicitationContentValue) -> Result<Value, String> {
     let value = serde_json::to_value(value).map_err(|error| error.to_string())?;
     let has_parts = matches!(field.kind, FieldType::Array | FieldType::Object);

@@ -153,8 +153,8 @@ impl UpdateMapper {
         Vec::new()
     }
 
-    /// Returns the id of the call that a question concerns, which is recognized by the input at the end of the
-    /// question; `None` if no open call has this input.
+    /// Returns the id of the open call that an approval question concerns; `None` if there is no such call. The
+    /// question ends with the input of the call, and the call is recognized by this input.
     pub fn call_of(&self, question: &str) -> Option<String> {
         let is_question_about = |input: &str| question.ends_with(&format!(" with {input}"));
         self.open_calls.iter().find(|(_, input)| is_question_about(input)).map(|(id, _)| id.clone())

@@ -55,7 +55,7 @@ impl OpenSession {
         Self { id, commands, requests, connection, has_notices, task: Arc::default(), asked: Arc::default() }
     }
 
-    /// Records the task of the session.
+    /// Stores the handle of the task that runs the session.
     pub fn started(&self, task: JoinHandle<()>) {
         *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
@@ -154,7 +154,8 @@ impl OpenSession {
         Ok(config_options(&values.map_err(|reason| invalid(&reason))?, &live, &self.requests.spaces))
     }
 
-    /// Performs a change. A change that allows more than before needs the consent of the user.
+    /// Performs the change that `request(false)` returns. If the session refuses the change because it allows more than
+    /// before, asks the user. If the user accepts, performs `request(true)`, which confirms the change.
     async fn change(&self, request: impl Fn(bool) -> Result<ChatVerb, String>) -> Result<(), Error> {
         let verb = request(false).map_err(|reason| invalid(&reason))?;
         let Err(reason) = self.answer(verb).await else { return Ok(()) };

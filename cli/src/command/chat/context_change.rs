@@ -28,7 +28,7 @@ pub struct ContextChange {
     pub omits: bool,
     #[serde(flatten)]
     pub comparison: PlanComparison,
-    /// Other parts of the plan that name the part.
+    /// The hooks and layers that name the part, at most `MAX_REFERENCES`.
     pub references: Vec<String>,
     /// The lines of `rye plan --diff` if the new plan allows more than the current plan; empty if it does not.
     pub widens: Vec<String>,

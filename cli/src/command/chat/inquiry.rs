@@ -30,7 +30,7 @@ const MAX_TEXT_CHARS: usize = 200;
 /// Maximum number of answered approval requests in a report, the newest ones.
 const MAX_APPROVALS: usize = 20;
 
-/// A question about a session.
+/// A typed command that requests information about a session, such as `/plan` or `/why`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Inquiry {
     Plan,

@@ -81,7 +81,7 @@ impl AddedServer {
         Ok(spaces.trust().record_trust(config::trust_requirement(&self.server).as_slice())?)
     }
 
-    /// Removes the server from the file.
+    /// Restores the contents that `.mcp.json` had before the server was added.
     pub fn remove(&self, spaces: &Spaces) -> Result<(), CommandError> {
         restore_file(self.before.as_deref(), spaces)
     }

@@ -22,7 +22,7 @@ use crate::options::{Format, Global, OutputFormat};
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;
 
-/// A side of a comparison.
+/// The source of a plan that is compared: the current files, a git revision, or a plan file.
 enum ComparedSide {
     Files,
     Revision(String),

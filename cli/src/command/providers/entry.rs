@@ -183,8 +183,8 @@ fn with_item(text: &str, models: &Node, entry: &str) -> Option<String> {
     Some(replace(text, range.end..range.end, &format!("\n{}- {entry}", " ".repeat(indent))))
 }
 
-/// Returns the indentation of an item of a list in block style, and its range from the dash to the end of its last
-/// line. `None` if the dash is not the first character of its line.
+/// Returns the indentation in spaces of an item of a list in block style, and the item's byte range from the dash to
+/// the end of its last line. `None` if anything but spaces precedes the dash in its line.
 fn block_item(text: &str, item: &Node) -> Option<(usize, Range<usize>)> {
     let start = item.span.range().start;
     let line_start = text.get(..start)?.rfind('\n').map_or(0, |at| at + 1);

@@ -280,7 +280,8 @@ impl ApprovalHandler for TerminalApprover {
 }
 
 impl TerminalApprover {
-    /// Repeats the question until a line is a valid answer.
+    /// Repeats the question until a line is an answer that `TypedAnswer::parse` accepts with `offers`. Returns
+    /// `TypedAnswer::EndOfInput` if the input ends.
     async fn read_answer(&self, lines: &mut TerminalLines, question: String, offers: (bool, bool)) -> TypedAnswer {
         let mut prompt = question;
         loop {

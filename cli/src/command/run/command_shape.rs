@@ -4,7 +4,7 @@
 use rye_engine::trust::ApprovedCommands;
 use serde_json::Value;
 
-/// The name of the argument that holds a command line.
+/// The name of the argument that holds the command line of a call.
 const COMMAND: &str = "command";
 /// Characters with which a command line can do more than run one program with literal arguments.
 const SPECIAL: &str = ";&|$<>`'\"\\(){}[]*?!#~=\n\r";

@@ -218,8 +218,8 @@ struct SignalForwarder<'a> {
 }
 
 impl SignalForwarder<'_> {
-    /// Waits for the next signal. A hangup counts only as the first signal, because both the kernel and the shell may
-    /// send it: a later one neither kills threads nor cuts the output.
+    /// Waits for the next signal. A hangup is ignored unless it is the first signal: both the kernel and the shell may
+    /// send a hangup, and the second one must neither kill threads nor cut the output.
     async fn next(&mut self) -> StopSignal {
         match &mut self.signals {
             Some(signals) => loop {

@@ -57,8 +57,8 @@ struct SplitAction {
     fields: Vec<Entry>,
 }
 
-/// Splits an action in any of its spellings: `terminate`, `{primary: execute, …}`, `{action: block, …}`, `{block:
-/// {…}}`, `{block: text}`.
+/// Splits an action into its name and its fields. The action can have any of these spellings: `terminate`, `{primary:
+/// execute, …}`, `{action: block, …}`, `{block: {…}}`, `{block: text}`. Reports any other value and returns `None`.
 fn split_action(node: &Node, point: &HookPointRow, found: &mut Diagnostics) -> Option<SplitAction> {
     let entries = match &node.kind {
         Kind::String(word) => {
@@ -291,7 +291,8 @@ impl ActionReader<'_> {
         }
     }
 
-    /// Reads the kinds of messages to drop.
+    /// Reads the field `kinds`: the kinds of the messages that the action drops. Reports an empty field and unknown
+    /// kinds.
     fn message_kinds(&mut self) -> Vec<String> {
         let kinds = self.word_list("kinds");
         let is_empty = |node: &Node| matches!(node.kind, Kind::String(_) | Kind::List(_)) && node.items().is_empty();

@@ -121,8 +121,8 @@ impl<'a> DiffSides<'a> {
         self.file(ItemKind::Directive, &self.after.compilation.plan.directive)
     }
 
-    /// Returns the place of the first line of an item's file. The file is searched in the new files, then in the old
-    /// files.
+    /// Returns the location of an item: the first line of its file on the new side or, if that side has no such file,
+    /// on the old side. `None` if neither side has the file.
     pub fn file(&self, kind: ItemKind, id: &ItemId) -> Option<SourceReport> {
         let of = |tree: &DiffSide<'_>| {
             let found = tree.world.candidates(kind, id).ok()?.into_iter().next()?;

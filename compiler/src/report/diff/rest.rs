@@ -117,9 +117,10 @@ fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     }
 }
 
-/// Compares the prices of `joining` with the prices of the model `set` and its fallback. Returns the direction in which
-/// the spend changes if a thread that uses `set` may also use `joining`. The direction is neutral if `set` or its
-/// fallback has the same provider and is not cheaper.
+/// Returns the direction in which the spend changes if a thread that uses the model `set` may also use `joining`.
+/// Compares the prices of `set` and of its fallback with the prices of `joining`, but only for models of the same
+/// provider, and returns the lowest of the directions. If neither model has the provider of `joining`, the direction is
+/// widened.
 fn compare_with_set(joining: &PlannedModel, set: &PlannedModel) -> Direction {
     let known = [Some(set), set.fallback.as_deref()];
     let of_provider = known.into_iter().flatten().filter(|model| model.provider == joining.provider);

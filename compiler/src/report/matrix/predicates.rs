@@ -68,7 +68,8 @@ pub struct Component {
     inputs: Vec<usize>,
     /// The predicates of the component, as indexes into the predicates of [`SplitInputs`].
     predicates: Vec<usize>,
-    /// Values of the inputs by state. A state consists of the cell of each input, then the result of each predicate.
+    /// An example for each state: values of the inputs that lead to the state. A state consists of the cell of each
+    /// input, then the result of each predicate.
     states: BTreeMap<Vec<usize>, Map<String, Value>>,
 }
 

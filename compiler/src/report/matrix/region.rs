@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cells::CellBox;
 use super::predicates::SplitInputs;
 
-/// Returns conditions that together describe the region of these boxes. For each combination of input values in a box,
-/// exactly one of the conditions holds; for every other combination, none holds.
+/// Returns conditions that describe the region which consists of `boxes`. For each combination of input values in a
+/// box, exactly one of the conditions holds. For every other combination, none holds.
 pub fn describe_region(split: &SplitInputs<'_>, boxes: Vec<CellBox>) -> Vec<String> {
     let count = split.partitions.len().saturating_add(split.predicates.len());
     let order: Vec<usize> = (0..count).collect();

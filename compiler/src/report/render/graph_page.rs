@@ -1,5 +1,5 @@
-//! Renders an item graph as one HTML page: a drawing of its folders, and every item with its relations, which a search
-//! field filters. The page loads nothing.
+//! Renders an item graph as one HTML page. The page contains a drawing of the folders, and a list of every item with
+//! its relations. A search field filters the list. The page loads no other file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

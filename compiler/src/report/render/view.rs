@@ -31,7 +31,7 @@ pub struct LayerView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaceholderView {
     pub offset: usize,
-    /// Length of the marker, in bytes.
+    /// Length of the marker of the placeholder, in bytes.
     pub bytes: usize,
     pub pending: RuntimePlaceholder,
     pub why: String,

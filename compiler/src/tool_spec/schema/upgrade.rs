@@ -80,8 +80,8 @@ fn upgrade_dependencies(map: &mut Map<String, Value>) {
     }
 }
 
-/// Returns the schema to which a reference within the same schema (`#/$defs/a`, `#`, `#anchor`) points; `None` if there
-/// is none, or if the reference points to another document.
+/// Returns the schema to which a reference points. `None` if the reference points to another document, or if there is
+/// no such schema. A reference within the document is `#/$defs/a`, `#` or `#anchor`.
 pub fn resolve_pointer<'v>(root: &'v Value, reference: &str) -> Option<&'v Value> {
     let fragment = reference.strip_prefix('#')?;
     if fragment.is_empty() {

@@ -1,5 +1,5 @@
-//! Ledger operations and updates of the thread's row: one registry commit per step. The fold determines the key of each
-//! operation.
+//! Ledger operations of a thread, and updates of the thread's row in the registry. Each step makes one registry commit.
+//! The key of an operation is computed from the transcript, so that a repeated operation has the same key.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 

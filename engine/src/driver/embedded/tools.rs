@@ -264,8 +264,9 @@ impl EmbeddedDriver {
         }))
     }
 
-    /// Returns the tool in the version that the plan contains. If the tool's command, filled with `parameters`, names
-    /// project files, these files must currently be trusted.
+    /// Returns the tool, ready for a call with `parameters`. The inner error is the reason why the call cannot be made.
+    /// The tool must be unchanged since the plan was compiled. Every project file that the call executes must currently
+    /// be trusted, including the files that the tool's command names with these parameters.
     async fn prepared(
         &self,
         id: &ItemId,

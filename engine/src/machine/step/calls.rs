@@ -16,7 +16,8 @@ use super::super::walk::{StepResult, WalkContext};
 use super::{has_hooks, model, run_hooks};
 use crate::event::{Approval, ChildIntended, EventBody, ResultKind, ToolCallResult, ToolStarted};
 
-/// Returns the group of calls that runs now; if no group runs, the next group.
+/// Returns the group of calls that runs now, as a range of indexes into the calls of the reply. If no group runs,
+/// returns the next group.
 fn group(walk: &WalkContext<'_>) -> Range<usize> {
     if walk.state.position == RunPosition::At(Node::Tools) {
         return walk.state.calls.start..walk.state.calls.end;

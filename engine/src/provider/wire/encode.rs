@@ -21,8 +21,8 @@ pub(in crate::provider) fn encode_items<T: Serialize>(items: &[T]) -> Vec<u8> {
     bytes
 }
 
-/// Items of a turn, and the JSON around them. A request lists the turns: either the group with its `front` and `back`
-/// is one entry of this list, or `front` and `back` are empty and each item is an entry of its own.
+/// The items of a turn, and the JSON that encloses them. A request contains a list of the turns. If `front` and `back`
+/// are set, the group is one entry of this list; if they are empty, each item is an entry of its own.
 pub(in crate::provider) struct EncodedGroup {
     /// JSON before the items, such as the start of the object that encloses them; empty if the items themselves are
     /// entries of the list of turns.

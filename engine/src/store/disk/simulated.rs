@@ -62,7 +62,7 @@ struct SimulatedState {
 /// Callback that runs before each file is read.
 type ReadCallback = dyn Fn(&Path) + Send + Sync;
 
-/// Callback that runs before each operation.
+/// Callback that runs before each operation, with the number of the operation and a copy of the disk.
 type OperationCallback = dyn Fn(u64, SimulatedDisk) + Send + Sync;
 
 impl fmt::Debug for SimulatedDisk {

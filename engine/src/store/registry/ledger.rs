@@ -104,8 +104,8 @@ impl LedgerStep {
         Self { thread: parent.clone(), step: LedgerStepKey::Child(spawn), operation }
     }
 
-    /// Creates the step that closes a thread's account and opens the account of its continuation with the remaining
-    /// amount, at most `most`.
+    /// Creates the step that closes a thread's account and opens the account of its continuation. The continuation gets
+    /// the remaining amount, at most `most` nano-dollars.
     pub fn hand_off(thread: &ThreadId, next: &ThreadId, most: u64) -> Self {
         let operation =
             Operation::HandOff { thread: thread.to_string(), next: next.to_string(), most: Nanos::from_u64(most) };
@@ -126,7 +126,9 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("suspend.{synced}")), operation }
     }
 
-    /// Creates the step for a suspended thread that proceeds: its account again occupies its whole reservation.
+    /// Creates the step that reserves the whole amount of a suspended thread again, before the thread continues.
+    /// `synced` is the number of durable events of the thread's transcript, and distinguishes this step from later
+    /// ones.
     pub fn reopen(thread: &ThreadId, synced: u64) -> Self {
         let operation = Operation::Reopen { thread: thread.to_string() };
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("reopen.{synced}")), operation }

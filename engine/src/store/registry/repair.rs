@@ -48,7 +48,7 @@ pub struct RepairReport {
 const PREVIOUS_REGISTRY: &str = "redb.before-repair";
 
 /// Replaces the registry by one that is rebuilt from the transcripts, and keeps the previous file beside it. Writes
-/// nothing to the previous file: its damage may show only during a write, which then ends the program.
+/// nothing to the previous file, because a write to a damaged file could end the program.
 pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
     layout::create_folders(&**disk)?;
     let living = owner::live_owners(&**disk)?;

@@ -25,7 +25,7 @@ const HASH_DIGITS: usize = 64;
 /// The start of every line.
 pub const LINE_PREFIX: &str = "{\"v\":";
 
-/// Field names reserved for the line itself.
+/// Names of the fields that the format of a line itself defines. No event has a field with one of these names.
 pub(crate) const RESERVED_FIELDS: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
 
 /// The text between the hash and the seal.

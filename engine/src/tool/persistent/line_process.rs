@@ -106,7 +106,7 @@ impl LineProcess {
         !self.reader.is_finished()
     }
 
-    /// Sends a line and waits for the answer with this id.
+    /// Sends a line and waits for the answer with this id, at most for `most`.
     pub async fn exchange(
         &mut self,
         id: u64,

@@ -33,7 +33,8 @@ pub struct Sandbox {
     pub read: Vec<PathBuf>,
     /// Writable folders, relative to the project root. Protected paths inside stay read-only.
     pub write: Vec<String>,
-    /// Keys, trust records and the project's state, wherever they are stored: neither readable nor writable.
+    /// Paths of keys, trust records and the project's state, wherever they are stored. The program can neither read nor
+    /// write these paths.
     pub hidden: Vec<PathBuf>,
     /// Network access. The kernel does not distinguish hosts.
     pub net: bool,

@@ -229,7 +229,7 @@ impl Cleanup {
         }
     }
 
-    /// Renames the protected paths that the program left, and reports them in its output.
+    /// Renames the protected paths that the program has created, and lists them in the program's output.
     fn run(&self) {
         #[cfg(target_os = "linux")]
         if let Some(text) = self.writable.as_ref().and_then(|folders| folders.refuse_protected().report()) {
