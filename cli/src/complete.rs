@@ -156,7 +156,8 @@ fn project_spaces(words: &[OsString]) -> Option<Spaces> {
     Spaces::find(named.as_deref()).ok()
 }
 
-/// Returns the ids of these kinds. The ids of the project and the user precede the many ids of the standard library.
+/// Returns the ids of all items of the kinds `kinds`. The ids of the project and the user precede the many ids of the
+/// standard library.
 fn complete_ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
     let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
     let mut entries: Vec<_> = kinds.iter().filter_map(|kind| world.list(*kind).ok()).flatten().collect();

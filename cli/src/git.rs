@@ -125,7 +125,8 @@ fn parse_file_line(line: &[u8]) -> Option<(&str, &str)> {
     (matches!(mode, "100644" | "100755") && kind == "blob").then_some((path, object))
 }
 
-/// Reads the contents of the objects, with one git process.
+/// Reads the contents of git objects, with one git process. `wanted` has the path and the object of each file. The
+/// result has the path and the contents of each file, in the same order.
 fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, Vec<u8>)>, CommandError> {
     let lost = || CommandError::failed("git exited before sending all data");
     let mut child = git_command(project, &["cat-file", "--batch"])

@@ -368,7 +368,8 @@ fn record_spawns(
 }
 
 impl Assertion {
-    /// Returns the result of the condition for a directive. `answers` are the results of the condition's functions.
+    /// Returns true if the condition of the assertion is true for a directive. `answers` are the results of the
+    /// functions in the condition, in order.
     pub(crate) fn condition_holds(&self, directive: &ItemId, answers: &[bool]) -> bool {
         let mut facts = Facts::new();
         facts.set("directive", Value::from(directive.as_str()));

@@ -184,8 +184,8 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
     Checked::new(Some(compilation), diagnostics)
 }
 
-/// Composes, checks and lowers one directive; `None` if the directive cannot be composed or lowered. `check` runs the
-/// same steps for every directive of a project, on every route.
+/// Composes, checks and lowers one directive; `None` if the directive cannot be composed or lowered. A check of the
+/// project takes the same steps for every directive, on each of its routes.
 pub(crate) fn compile_with_context(
     shared: &LowerContext<'_, '_>,
     request: &CompileRequest,

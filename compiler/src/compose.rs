@@ -144,7 +144,7 @@ pub struct ComposedHook {
 }
 
 /// Composes one directive for a plan or a run. If the route depends on an unknown value, the missing inputs are
-/// reported and there is no value.
+/// reported, and the result has no value.
 pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<Composed> {
     compose_without(items, id, launch, &[], None)
 }

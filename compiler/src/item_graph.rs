@@ -75,7 +75,7 @@ impl Relation {
     }
 }
 
-/// Returns the graph of a project, or of everything that one directive reaches.
+/// Returns the graph of everything that the directives of the project reach, or that the directive `only` reaches.
 pub fn item_graph(world: &dyn World, only: Option<&ItemId>) -> ItemGraph {
     let items = Items::new(world);
     let mut builder =

@@ -73,7 +73,8 @@ pub enum UnlistedModels {
 }
 
 impl ModelOverride {
-    /// Returns the override for the model that the user names with `--model` or in a chat, if any.
+    /// Creates the override for `model`, which the user names with `--model` or in a chat. If `model` is `None`, the
+    /// directive's model remains.
     pub fn of_user(model: Option<String>) -> Self {
         Self { model, provider: None, unlisted: UnlistedModels::Accept }
     }

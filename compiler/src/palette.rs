@@ -97,7 +97,8 @@ pub struct Palette {
 pub struct OpeningSize {
     /// Tokens of the definitions, or of the instructions that replace them.
     pub tokens: u64,
-    /// Upper bound on the input tokens of a request that has tools but neither a system prompt of its own nor messages.
+    /// Upper bound on the input tokens of a request that contains the tools and nothing else: no messages, and no
+    /// system prompt except the instructions that replace the definitions.
     pub bound: u64,
 }
 
@@ -178,7 +179,8 @@ impl Palette {
         self.tools.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens))
     }
 
-    /// Returns the size of all definitions in a request to a model. `size_of` returns the size of one definition.
+    /// Returns the size of the tools in a request to a model: of their definitions or, without native tool use, of the
+    /// instructions that replace the definitions. `size_of` returns the size of one definition.
     pub fn opening(&self, model: &PlannedModel, size_of: &dyn Fn(&PaletteTool) -> TextSize) -> OpeningSize {
         match model.tool_use {
             ToolUse::Native => {

@@ -155,8 +155,8 @@ pub fn route_target(hook: &HookDecl) -> Option<ItemId> {
     ItemId::parse(hook.action.as_ref()?.node.parent()?).ok()
 }
 
-/// The facts known before a run. `roots` holds the first segments of the paths of these facts. A path with another
-/// first segment is unknown.
+/// The facts that are known before a run. `roots` lists the first segments of their paths; any path that starts with
+/// another segment is unknown.
 pub struct KnownFacts<'l> {
     facts: Facts,
     roots: Vec<&'static str>,

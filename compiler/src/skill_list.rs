@@ -45,8 +45,8 @@ pub struct ListedSkill {
 }
 
 impl SkillList {
-    /// Reads the visible skills of these spaces, highest precedence first. Adds each skill that fits into the rest of
-    /// the budget to `listed`, and the others to `dropped`. Suppressed skills are in neither list.
+    /// Lists the skills of `spaces`, highest precedence first. A skill whose entry still fits into the token budget of
+    /// the list is added to `listed`, any other to `dropped`. Hidden and suppressed skills are in neither list.
     pub fn read(items: &Items<'_>, spaces: &[Space], tokenizer: Tokenizer, suppressed: &dyn Fn(&str) -> bool) -> Self {
         let budget = max_tokens(items);
         let mut list = Self { text: String::new(), listed: Vec::new(), dropped: Vec::new(), budget };

@@ -202,6 +202,6 @@ pub enum ToolSpecErrorKind {
     BadValue,
     /// An error in the schema of an MCP server's tool that makes the tool unusable.
     ServerSchema,
-    /// A tool that its MCP server runs only as a task.
+    /// A tool that its MCP server runs only as a task. The tool cannot be called, because rye does not support tasks.
     ServerTask,
 }

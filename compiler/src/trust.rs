@@ -255,8 +255,8 @@ pub fn describe_server(server: &str, runs: &str, sandbox: ServerSandbox) -> Stri
     }
 }
 
-/// Returns true if a hook needs trust in every thread: the hook comes from a file of the project, and executes a tool
-/// or a directive, signs an item, or can raise a limit.
+/// Returns true if a hook needs trust, whatever else its plan contains: the hook comes from a file of the project, and
+/// executes a tool or a directive, signs an item, or can raise a limit.
 pub fn needs_trust(hook: &PlannedHook) -> bool {
     hook.space == Space::Project && hook.is_live() && describe_effect(hook.event, &hook.action, &[]).is_some()
 }

@@ -441,8 +441,8 @@ impl<'i, 'w> Checker<'i, 'w> {
         }
     }
 
-    /// Runs the checks that need the reports on all items together. Returns the diagnostics, the resolved patterns and
-    /// the lowering cache.
+    /// Runs the checks that need the reports of all items. Returns their diagnostics together with the diagnostics of
+    /// the reports, the pattern matcher with the resolved patterns, and the lowering cache.
     fn finish(
         self,
         reports: &[&UnitReport],

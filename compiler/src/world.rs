@@ -335,9 +335,9 @@ pub trait World {
     fn changed_since(&self, _before: &WorldState) -> Option<&ChangedAnswers> {
         None
     }
-    /// Returns the paths in the project that are not items, sorted: the folders and files directly in `.ai/`, files in
-    /// the folders of items that are no items themselves, and files in the project's root that [`meant_root_file`]
-    /// accepts. For the user space, returns only what [`Self::misplaced_settings`] returns.
+    /// Returns the paths that are not items, sorted. In the project, these are the folders and files directly in
+    /// `.ai/`, the files in item folders that are not items, and the files in the root that [`meant_root_file`]
+    /// accepts. In the user space, these are only the paths that [`Self::misplaced_settings`] returns.
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the paths of the project and of the user space that can be settings files with a wrong name, sorted: the
     /// folders and files directly in `.ai/`, and the files in the folder of settings that are not items.

@@ -32,7 +32,8 @@ pub enum Incoming {
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },
 }
 
-/// Notifies a file tool that its change is recorded. The tool writes the file only after the record is on disk.
+/// The sender that notifies a file tool that its change is recorded. The tool writes the file only after the record is
+/// on disk.
 #[derive(Debug, Clone)]
 pub struct RecordWaiter(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 

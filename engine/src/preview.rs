@@ -40,8 +40,8 @@ pub struct Preview {
     /// The limit that forbids the request; `None` if no limit forbids it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// Ids of the hooks that will run before the request but did not run for the preview. These hooks can change the
-    /// request.
+    /// Names of the hook points whose hooks will run before the request but did not run for the preview. These hooks
+    /// can change the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<String>,
 }
@@ -145,8 +145,9 @@ pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
     Some(machine::build_request(&live.plan, &state, call, RequestTurns::All))
 }
 
-/// Applies a message to a copy of the thread's state, up to the next model call, without hooks. Records the bounds of
-/// the call in `found`, and returns the attempt. `None` if a limit forbids the call, or if the message causes no call.
+/// Simulates a user message on a copy of the thread's state, up to the next model call, and returns the attempt of this
+/// call. Hooks do not run. Records in `found` the bounds of the call, the hook points on the way to it, and the limit
+/// that forbids it. `None` if a limit forbids the call, or if the message causes no call.
 fn play_prompt(
     plan: &Plan,
     state: &mut ThreadState,

@@ -122,7 +122,7 @@ pub fn mask_one(text: &str, name: &str, value: &str) -> String {
 }
 
 /// Replaces each exact occurrence of `value` in the text by a mark with `name`, the name of the value's variable. Does
-/// not find encoded forms of the value. Ignores a value shorter than the minimum.
+/// not find encoded forms of the value. Ignores a value of fewer than `MIN_SECRET_BYTES` bytes.
 pub fn mask_exact(text: &mut String, name: &str, value: &str) {
     if value.len() >= MIN_SECRET_BYTES && text.contains(value) {
         *text = text.replace(value, &format!("[masked: {name}]"));

@@ -214,9 +214,9 @@ impl Session {
         &self.handle.thread_id
     }
 
-    /// Subscribes to the live events. The first subscription receives everything from the start of the thread. A later
-    /// subscription receives everything that follows the call. Every subscription receives the open questions. Must be
-    /// called within a Tokio runtime.
+    /// Subscribes to the live events. The first subscription receives everything from the start of the thread, a later
+    /// one everything from its own start. Every subscription also receives the questions that are open when it starts.
+    /// Must be called within a Tokio runtime.
     pub fn subscribe(&mut self) -> LiveEvents {
         let open = self.questions.open_questions().into_iter().map(LiveEvent::Question).collect();
         let events = self.hub.subscribe(open);

@@ -62,7 +62,7 @@ use raw_mode::KeyReader;
 #[derive(Debug)]
 pub struct ChatFace {
     pub input: FaceInput,
-    /// The choice of the session that follows the current one.
+    /// The session that the user has chosen to start after the current one.
     pub next: NextSession,
     /// The choice of the user to continue in the background after the session.
     pub background: BackgroundChoice,

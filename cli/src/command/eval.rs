@@ -115,7 +115,7 @@ fn eval_single(request: &Map<String, Value>, report: &Printer) -> Result<Exit, C
 }
 
 impl EvalArgs {
-    /// Builds the request from the flags; `None` if no flag adds to the request.
+    /// Builds the request from the flags; `None` if no flag of the request is set.
     fn request(&self) -> Result<Option<Map<String, Value>>, CommandError> {
         let mut request = Map::new();
         let mut put = |key: &str, value: Option<Value>| {

@@ -58,7 +58,7 @@ pub struct TrustRequirementOutput {
     /// Kind of the requirement: `hook`, `tool`, `server`, `provider`, `risk`, `grants`, `user_space` or `script`.
     pub kind: &'static str,
     pub name: String,
-    /// The effect: an action of the project, or a grant.
+    /// Description of the effect that needs trust, such as the program that a hook starts.
     pub what: String,
     /// Path of the file that contains the requirement, relative to the project.
     pub file: Option<String>,

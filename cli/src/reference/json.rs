@@ -156,7 +156,8 @@ fn write_nested_fields(of: &str, field: &Value, path: &str, rows: &mut String) {
     }
 }
 
-/// Returns the description of a field, else its meaning in [`FIELD_MEANINGS`]; empty for a constant.
+/// Returns the description of a field from its doc comment, else from [`FIELD_MEANINGS`]; empty for a constant without
+/// a doc comment.
 fn field_meaning(of: &str, name: &str, field: &Value) -> String {
     let own = meaning(field);
     if !own.is_empty() || is_value(field) {

@@ -139,8 +139,8 @@ pub fn remove_ungranted_protocols(items: &Items<'_>, composed: &mut Composed) {
     composed.ungranted_protocols = left_out;
 }
 
-/// Adds `origin`, the place that declares an item or hook, to the removed origins of every suppression with the id
-/// `id`. Returns false if no suppression has this id.
+/// Records that a suppression removed an item or hook: adds `origin`, the place that declares the item or hook, to
+/// every suppression with the id `id`. Returns false if there is no such suppression.
 pub fn record_suppression(suppressions: &mut [Suppression], id: &str, origin: &DeclaredOrigin) -> bool {
     let mut any = false;
     for suppression in suppressions.iter_mut().filter(|s| s.id == id) {

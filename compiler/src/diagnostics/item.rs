@@ -119,7 +119,8 @@ pub enum ItemError {
     /// The body tells the model to use an item that does not exist; `what` is its kind.
     #[error("the body names the {what} `{id}`, which does not exist")]
     UnknownCall { what: &'static str, id: String, span: Span, suggestion: Option<String> },
-    /// `tokens` are the token counts of the project's text and of the shadowed text.
+    /// An item of the project has the id of an item of the standard library. `tokens` are the token counts of both
+    /// texts, the project's first.
     #[error("the {} `{id}` shadows an item of the standard library", kind.as_str())]
     Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
     /// A prompt template or skill that shadows a file with the same id. `path` is the shadowed file.

@@ -52,7 +52,7 @@ fn rename_value(text: &str, attribute: &Attribute, instead: &str, edits: &mut Ve
     }
 }
 
-/// Renames both tags of an element.
+/// Adds the edits that replace the name of an element by `instead`, in the start tag and in the end tag.
 fn rename_element(text: &str, element: &Element, instead: &str, edits: &mut Vec<Edit>) {
     let Some(whole) = text.get(element.span.range()) else { return };
     let start = Edit::new(element.name.span.range(), instead);

@@ -1,5 +1,6 @@
-//! Fixes that are safe to apply without a decision by the user: the closest word of a closed vocabulary, and the name
-//! that a file's path requires. A word that could name another item or input is never replaced.
+//! Fixes that are safe to apply without a decision by the user. A misspelled word is replaced by the closest word of a
+//! fixed list, and a wrong name by the name that the file's path requires. A word that may be meant as the name of
+//! another item or input is never replaced.
 
 use rye_grammar::source::Source;
 use rye_grammar::xml::Element;

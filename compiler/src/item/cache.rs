@@ -108,7 +108,7 @@ pub struct HookFiles {
     pub project: Vec<Arc<HookDecl>>,
     /// The `infra_hooks` of every space: always layer 4, even if they declare another layer.
     pub infra: Vec<Arc<HookDecl>>,
-    /// All hooks, in the order for a directive without hooks of its own.
+    /// All hooks of the settings files, in the order for a directive that declares no hooks itself.
     pub line: OrderedHooks,
     /// The hooks that can set the route of a directive that declares no hooks itself, in evaluation order.
     pub routing: Vec<Arc<HookDecl>>,

@@ -83,8 +83,8 @@ fn late_header(text: &str) -> Option<String> {
     Some(format!("move the header of line {} above the first command", index + 1))
 }
 
-/// Returns an error for each parameter of a command tool that is a placeholder in no argument of the command, because
-/// the program never receives the value of this parameter.
+/// Returns an error for each declared parameter of a command tool that the command does not use: the program would
+/// never receive the value. With the placeholder `params_json`, the command uses all parameters.
 fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
     let ToolKind::Command { argv } = &spec.kind else { return Vec::new() };
     let all = argv.iter().filter_map(|template| placeholders(template).ok()).flatten();

@@ -61,7 +61,7 @@ fn definition_form(model: &PlannedModel) -> DefinitionForm {
 const MAX_SHARED_MODELS: usize = 32;
 
 impl PaletteEntry {
-    /// Reports once each MCP server whose settings refuse every call of the granted tools.
+    /// Reports each MCP server whose settings refuse every call of its granted tools. A server is reported once.
     pub fn report_refused(&self, items: &Items<'_>, found: &mut Diagnostics) {
         report_drift(items, &self.refused, found);
     }

@@ -8,8 +8,9 @@ use crate::semantics::limits::Limits;
 
 use super::{MIN_OUTPUT_TOKENS, OpeningSize, first_request_size};
 
-/// Reports a fallback that cannot take over the first request. `opening_of` returns the size of the tools in a request
-/// to a model.
+/// Reports a fallback that cannot take over the first request: it accepts no images although the model does, its
+/// context window is too small, or the limit `spend` does not pay for a turn. `opening_of` returns the size of the
+/// tools in a request to a model.
 pub fn check(
     composed: &Composed,
     model: &PlannedModel,

@@ -1,6 +1,6 @@
-//! Models without a known price: their cost is not counted, so a `spend` limit has no effect (`language.md` 11). The
-//! price is unknown if the provider file has no `prices` for the model or does not list the model. A provider file with
-//! `prices: none` is deliberate and not reported.
+//! Models without a known price. Their cost is not counted, so a `spend` limit has no effect (`language.md` 11). The
+//! price is unknown if the provider file does not list the model, or lists it without `prices`. A model with
+//! `prices: none` is not reported, because its cost is zero on purpose.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError, ModelError};

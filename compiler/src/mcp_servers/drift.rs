@@ -16,8 +16,8 @@ pub enum ServerDrift {
     Missing { server: String },
     #[error("the settings of the MCP server `{server}` changed since its tools were listed")]
     Changed { server: String },
-    /// The settings pass the key of a provider to the server. This difference is found only if the names of the
-    /// variables with provider keys were determined before.
+    /// The settings pass a variable that holds a provider's key to the server. Found only after `find_provider_keys`
+    /// has run for the server.
     #[error("the MCP server `{server}` requests `{variable}`, which holds a provider's key")]
     ProviderKey { server: String, variable: String },
     /// The timeout differs. This is the only difference for which calls are not refused: a call has the timeout of the

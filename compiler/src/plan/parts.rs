@@ -33,7 +33,8 @@ pub struct PartType {
     pub parts: ValueParts,
 }
 
-/// A value that does not have its declared type.
+/// A contradiction between a value and its declaration: a wrong type, a value that is none of the choices, or a missing
+/// or undeclared field.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PartFault {
     /// Path below the input or output: `[2].severity`; empty for the whole value.

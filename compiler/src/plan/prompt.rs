@@ -110,7 +110,8 @@ pub enum Segment {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "hole", rename_all = "snake_case")]
 pub enum RuntimePlaceholder {
-    /// `${path}` or `{input:name}` (as `inputs.name`) whose fact is not known at compile time.
+    /// A placeholder whose fact is not known at compile time. `path` is the path of `${path}`, or `inputs.name` for
+    /// `{input:name}`.
     Fact { path: String, fallback: Option<String> },
     /// The text that an execute hook returns.
     Hook { id: String },

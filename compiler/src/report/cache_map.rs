@@ -158,9 +158,9 @@ impl CacheMapper<'_> {
         Some((Cut::Message(0), self.hook_end(&hook.id)))
     }
 
-    /// Returns the end of the prefix that the first request of the next prompt of a chat has in common with the current
-    /// request. `None` if the whole opening (palette, system prompt and first message) is in common. Hooks on
-    /// `before_agent_start` can change the system prompt for each prompt.
+    /// Returns the first place at which the first request of a chat's next prompt can differ from the current request,
+    /// and the part that causes the difference. `None` if the whole opening (palette, system prompt and first message)
+    /// is equal. Hooks on `before_agent_start` can change the system prompt for each prompt.
     fn prompt_end(&self) -> Option<(Cut, PrefixEnd)> {
         let whole = self.system.text.len();
         let cut_of = |hook: &PlannedHook| {

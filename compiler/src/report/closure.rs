@@ -47,7 +47,8 @@ pub fn compile_reachable(world: &dyn World, id: &ItemId) -> Plans {
     found.contexts.iter().map(|context| of_context(context.call.inputs.clone())).collect()
 }
 
-/// Compiles every directive that the plans of one directive can start, directly or through others.
+/// Compiles every directive that a thread of the plans `roots` can start, directly or through other directives. `roots`
+/// are the plans of one directive, which the result does not contain.
 ///
 /// # Errors
 /// The list of directives cannot be read.

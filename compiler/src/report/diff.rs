@@ -225,8 +225,8 @@ fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
     found
 }
 
-/// Returns the change of a plan field, if it has to be reported; `None` if another change in `found` already covers the
-/// field.
+/// Returns `change`, the change of a plan field, if it has to be reported; `None` if another change in `found` already
+/// covers the field.
 fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanChange> {
     let field = change.what.split('`').nth(1).unwrap_or_default().to_owned();
     let has = |area: ChangeArea| found.changes.iter().any(|change| change.area == area);

@@ -36,7 +36,7 @@ pub struct RunEstimate {
     pub stopped: StopReason,
 }
 
-/// The reason a run ends.
+/// The reason why the run ends in a forecast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// The model has nothing left to do.

@@ -53,7 +53,8 @@ pub fn limit_lattice(world: &dyn World, compilation: &Compilation, limit: LimitN
     steps
 }
 
-/// Returns the requested values, lowest precedence first.
+/// Returns the values that are requested for a limit, lowest precedence first: by the built-in default, the settings,
+/// the directives of the chain and the caller.
 fn requested_values(items: &Items<'_>, compilation: &Compilation, limit: LimitName) -> Vec<Contribution> {
     let built_in = match Limits::default().get(limit) {
         value if limit == LimitName::Spend => Nanos::from_json(&value).map(Nanos::to_u64).unwrap_or_default(),

@@ -101,8 +101,9 @@ pub fn check_plan(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), Loc
     if found.is_empty() { Ok(()) } else { Err(LockMismatch::Drifted(found)) }
 }
 
-/// Lists the parts of a plan that differ from a plan compiled from the current files. The verdicts of hooks are not
-/// compared, because they depend on the inputs and flags of the call.
+/// Lists which of the chain, hooks, capabilities and settings of a plan differ from those of `files`, the plan that the
+/// current files produce. The verdicts of hooks are not compared, because they depend on the inputs and flags of the
+/// call. The capabilities are compared only if one of the plans declares permissions.
 fn differing_parts(plan: &Plan, files: &Plan) -> Vec<&'static str> {
     // The verdict of a hook depends on the call, so it is ignored.
     let hooks = |plan: &Plan| -> Vec<PlannedHook> {

@@ -1,6 +1,6 @@
 //! The matrix of contexts that a directive can run in. The conditions of the directive split the values of each input
 //! into cells, and the compiler makes a plan for each combination of cells. Combinations with equal plans form one
-//! context. A context states the conditions on the inputs under which a call of the directive runs in the context.
+//! context. A context states the conditions that the inputs of a call must meet for the call to run in the context.
 
 mod cells;
 mod predicates;

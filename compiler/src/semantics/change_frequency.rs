@@ -67,7 +67,8 @@ impl ChangeFrequency {
         }
     }
 
-    /// Returns the frequency of a text with `${…}` placeholders.
+    /// Returns the frequency at which a text with `${…}` placeholders changes: the highest frequency of its
+    /// placeholders.
     pub fn of_template(text: &str) -> Self {
         let read = template::read(SourceId(0), text, 0).tree;
         let all = super::template::placeholders(&read).map(|placeholder| Self::of_path(&placeholder.path));

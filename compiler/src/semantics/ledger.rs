@@ -380,7 +380,7 @@ pub struct AccountHistory {
     pub reserved: Nanos,
     /// The amount that the thread itself has settled.
     pub spent: Nanos,
-    /// Worst cases of the attempts without a settlement.
+    /// Worst-case costs of the attempts without a settlement, by attempt.
     pub issued: BTreeMap<String, Nanos>,
     pub has_ended: bool,
     pub is_suspended: bool,

@@ -1,4 +1,5 @@
-//! Limits: resolution of their layers, and checks of a cost against them (`language.md` 11). The ledger reserves money.
+//! Limits (`language.md` 11): computes the limits of a thread from the layers that set them, and checks a cost against
+//! the limits. Only the ledger reserves money.
 
 use std::collections::BTreeMap;
 use std::fmt;

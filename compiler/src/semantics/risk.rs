@@ -254,9 +254,9 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Returns true if comparing prefixes is enough to classify a grant `prefix*`, without an automaton. Two conditions
-    /// must hold. The pattern of every rule is a prefix with `*` or a single capability. And there are fewer rules than
-    /// characters that can follow a prefix; otherwise several rules, one for each next character, could together cover
+    /// Returns true if a grant `prefix*` can be classified by comparing prefixes, without an automaton. First, the
+    /// pattern of every rule must be a prefix with `*` or a single capability. Second, there must be fewer rules than
+    /// characters that can follow a prefix. Otherwise several rules, one for each next character, could together cover
     /// a prefix that no single rule covers.
     fn has_only_prefix_rules(&self) -> bool {
         self.rules.len() < ALPHABET_SIZE

@@ -264,7 +264,7 @@ impl ToolSpecReader {
         }
     }
 
-    /// Reports a tool that its server runs only as a task.
+    /// Reports a tool that its MCP server runs only as a task, which rye does not support.
     fn task_support(&mut self, node: &Node) {
         let Some(support) = node.get("task_support") else { return };
         if self.text(node, "task_support").is_none_or(|word| word != "required") {

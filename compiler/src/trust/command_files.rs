@@ -239,8 +239,9 @@ pub fn files_of_value(value: &str) -> Vec<String> {
     words.finish()
 }
 
-/// Describes the folders of which every file must be trusted, because `words` contains a word that is complete only
-/// when the command runs and that can then name any of these files. `None` if `words` contains no folder.
+/// Describes the folders in `words`, of which every file must be trusted. A folder stands for a file name that is
+/// complete only when the command runs, so that the command can name any file in the folder. `None` if `words` contains
+/// no folder.
 pub fn describe_folders(words: &[String]) -> Option<String> {
     if words.iter().any(|word| word == PROJECT_WORD) {
         return Some("every file of the project, because a parameter of the call is a part of a file name".to_owned());
@@ -386,10 +387,10 @@ fn is_closed_reader(words: &[String]) -> bool {
         && !words.iter().any(|word| word.contains([VALUE_START, EXPANSION]))
 }
 
-/// Returns one flag for each word of a command: true if the command may execute the file that the word names. The flag
-/// is true for the program itself. After the name of a launcher (a program that executes the file that its argument
-/// names), it is also true for the following words, up to and including the first path or text. The words after the
-/// text of `sh -c` are only parameters of that text, so their flag is false.
+/// Returns one flag for each word of a command: true if the command may execute the file that the word names. This
+/// holds for the program itself. It also holds for the words after a launcher (a program that executes the file that
+/// its argument names), up to and including the first path or text. The words after the text of `sh -c` are only
+/// parameters of that text, so their flag is false.
 fn launched_words(words: &[String]) -> Vec<bool> {
     let (mut launches, mut has_text, mut before) = (false, false, "");
     let mut states = Vec::with_capacity(words.len());

@@ -1,5 +1,6 @@
-//! Directives without content. A directive is reported if its body is empty, if neither its chain nor a hook (other
-//! than the hooks of the standard library) adds text to its prompt, and if no directive extends it.
+//! Directives without content. A directive is reported if all of these conditions hold: its body is empty, no directive
+//! extends it, and neither its chain nor a hook adds text to its prompt on any route. Hooks of the standard library do
+//! not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 

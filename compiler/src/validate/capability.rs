@@ -374,7 +374,7 @@ fn find_tool(items: &Items<'_>, dotted: &str) -> Option<ItemId> {
     ItemId::from_dotted(dotted).filter(|id| items.exists(ItemType::Tool.kind(), id))
 }
 
-/// Returns the folders and hosts that the grants of a tool allow.
+/// Returns the folders that the grants of a tool make writable, and the hosts that they allow.
 pub fn granted_places<'p>(permissions: &'p Permissions, tool: &ItemId) -> (Vec<&'p str>, Vec<&'p str>) {
     let capability = format!("rye.execute.tool.{}", tool.dotted());
     let reaches = |grant: &&GrantDecl| Glob::new(&grant.pattern.0).matches(&capability);

@@ -11,8 +11,8 @@ use crate::world::{ItemKind, Space};
 
 use super::incremental::Merge;
 
-/// For each `<suppress>` of the project, by its span: the id that it names, and true if it removed something in any
-/// directive.
+/// For each `<suppress>` of the project, by its span: the id in the `<suppress>`, and true if the `<suppress>` removed
+/// an item or a hook in any directive.
 #[derive(Default)]
 pub struct SuppressionUses {
     uses: BTreeMap<Span, (String, bool)>,

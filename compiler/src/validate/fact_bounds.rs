@@ -199,8 +199,9 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(Domain::Values(names.into_iter().map(Some).chain([Some(Value::from("\u{1}")), None]).collect()))
     }
 
-    /// Returns the calls that can meet a condition: the ids of items (for [`CallFact::ItemId`]) or the names of tools
-    /// (for [`CallFact::Name`]) for which the condition is not false while all its other facts are unknown.
+    /// Returns the calls for which the condition of a hook can be true: the ids of items (for [`CallFact::ItemId`]) or
+    /// the names of tools (for [`CallFact::Name`]). `path` is the fact that holds the id or the name. All other facts
+    /// of the condition count as unknown.
     fn matching_calls(&self, hook: &HookDecl, condition: &Condition, path: &Path, fact: CallFact) -> Rc<[String]> {
         // Read the lists for every directive, so that each directive depends on them.
         let lists = ItemType::ALL.map(|item_type| self.items.list(item_type.kind()));

@@ -172,7 +172,8 @@ impl UnitReports {
         }
     }
 
-    /// Returns the merged results of each chunk (a run of consecutive units), in the order of the units.
+    /// Returns the merged results of each chunk, in order. A chunk is a run of consecutive units, the items that are
+    /// checked on their own.
     pub fn merged_chunks(&self) -> Vec<&UnitReport> {
         self.blocks.iter().filter_map(|block| block.merged.as_ref()).collect()
     }

@@ -67,7 +67,8 @@ impl KnowledgeUses {
         }
     }
 
-    /// Records a reference; a value without a span comes from no file and is skipped.
+    /// Records that the text at `span` names the knowledge `id`. Without a span, the text comes from no file, and
+    /// nothing is recorded.
     fn add_reference(&mut self, span: Option<Span>, id: &ItemId) {
         if let Some(span) = span.filter(|span| !self.named.contains_key(span)) {
             self.named.insert(span, id.clone());

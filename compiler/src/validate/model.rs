@@ -9,7 +9,7 @@ use crate::lower::cache::PROVIDER_PREFIX;
 use crate::model::{ModelOverride, ProviderCatalog};
 use crate::world::ItemKind;
 
-/// Reports a fallback that is the same model, and therefore useless.
+/// Reports a declared fallback that is the model of the directive itself, and therefore useless.
 pub fn check_fallback(catalog: &ProviderCatalog<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(requested) = composed.leaf().and_then(|leaf| leaf.model.as_ref()) else { return };
     let Some(fallback) = &requested.fallback else { return };

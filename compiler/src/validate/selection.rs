@@ -11,8 +11,8 @@ pub enum Selection {
     /// The whole project.
     #[default]
     All,
-    /// The diagnostics of these files and of the chains of these directives. A folder selects everything in it; paths
-    /// have the form that diagnostics print.
+    /// The diagnostics of the files at these paths, and of the extends chains of the directives among them. A folder
+    /// stands for all files in it. The paths have the form that diagnostics print.
     Paths(Vec<String>),
 }
 

@@ -41,7 +41,8 @@ const RUN_FILES: [&str; 6] = [
     "agent/resilience",
 ];
 
-/// Locations and files with schema errors, so that other readers do not report the same location again.
+/// Locations and files whose schema errors have been reported, so that the readers of settings files do not report them
+/// again.
 #[derive(Debug, Default)]
 pub struct ReportedPlaces {
     spans: BTreeSet<Span>,

@@ -27,7 +27,7 @@ pub(crate) struct RunningThreads {
     /// Number of tasks that wait for a child on behalf of the child's parent. Some of these tasks recover the child
     /// first.
     attended: usize,
-    /// Number of open approval requests, by the root of the tree.
+    /// Number of open approval requests in each tree of threads, by the root thread of the tree.
     asking: BTreeMap<String, usize>,
 }
 

@@ -92,7 +92,8 @@ impl SharedPlans {
         Ok(table)
     }
 
-    /// Stores a plan unless this process has already stored it. Returns true if it stored the plan now. Blocks.
+    /// Stores a plan durably, unless this process has already stored the plan. Returns true if this call stored the
+    /// plan. Blocks the thread.
     pub fn store(&self, plan_id: &str, plan: &Plan, objects: &Objects) -> Result<bool, DriveError> {
         // A second thread that starts with the same plan waits here until the plan is durable.
         let _alone = self.storing.lock().unwrap_or_else(PoisonError::into_inner);

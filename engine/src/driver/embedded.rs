@@ -158,7 +158,8 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Returns the connection of the plan's model or of its fallback, made at the first call.
+    /// Returns the connection to the plan's model or, if `fallback` is true, to its fallback model. Connects at the
+    /// first call.
     fn connection(&self, fallback: bool) -> &ProviderConnection {
         let (connected, model) = match self.plan.model.fallback.as_deref().filter(|_| fallback) {
             Some(model) => (&self.fallback, model),

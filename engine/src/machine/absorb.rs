@@ -145,8 +145,8 @@ fn events_of_answer(
     }
 }
 
-/// Returns the events of the children that hooks started: each child is recorded once, even if the hooks run again
-/// after a crash.
+/// Returns the events that record the children of hooks. A child that is already recorded is left out, because hooks
+/// run again after a crash.
 fn hook_children(state: &ThreadState, children: Vec<HookChild>) -> Vec<EventBody> {
     let fresh = children.into_iter().filter(|child| !state.hook_children.contains(&child.spawn));
     fresh

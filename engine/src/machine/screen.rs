@@ -83,9 +83,9 @@ pub(super) fn accept_unchanged(plan: &Plan, state: &ThreadState) -> Option<Event
     (!needs_intake(plan, state, &message.text)).then(|| accepted(message, message.text.clone(), Vec::new(), false))
 }
 
-/// Returns the event that accepts a submitted message. Returns no event if the message is not queued. Also returns no
-/// event if the message cannot be accepted yet: it waits until a run has its prompt, or for an `input` hook or an
-/// expansion.
+/// Returns the event that accepts a submitted message. Returns no event if the message does not go to the queue, or
+/// cannot be accepted yet. The reason for the latter is that a run has no prompt yet, or that the message needs an
+/// `input` hook or an expansion first.
 pub(super) fn accept_new(
     plan: &Plan,
     state: &ThreadState,

@@ -28,7 +28,7 @@ pub struct ThreadState {
     /// The start of the thread; `None` until the event `opened`.
     pub launch: Option<Arc<Opened>>,
     pub plan_id: String,
-    /// Hook points that only observe events, and for which the plan has a hook that a run has to evaluate.
+    /// Hook points that only observe events and at which the plan has a live hook.
     pub observes: BTreeSet<HookPoint>,
     pub continues: Option<Continues>,
     pub position: RunPosition,
@@ -205,7 +205,7 @@ pub struct ReplyCalls {
     pub list: Vec<CallState>,
     /// Index of the first call of the current or last group.
     pub start: usize,
-    /// Index after the last call of the group.
+    /// Index after the last call of the group that begins at `start`.
     pub end: usize,
     /// The longest time, in milliseconds, that an awaited child of the group waited for an approval. The children wait
     /// at the same time, so their waits are not added.

@@ -22,7 +22,7 @@ struct MessageEntry {
     converted: OnceLock<Vec<ContentBlock>>,
     /// The last encoding. Earlier ones are not kept, because a thread rarely changes its wire.
     encoded: Mutex<Option<(WireEncoding, Arc<[u8]>)>>,
-    /// The message with the call ids of the last normalized request, if these ids differ from the ids in this message.
+    /// The last copy of the message with other call ids, made by [`SharedMessage::renamed`].
     renamed: Mutex<Option<SharedMessage>>,
 }
 

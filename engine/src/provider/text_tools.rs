@@ -81,7 +81,7 @@ fn push_user_content(turns: &mut Vec<Message>, mut content: Vec<ContentBlock>) {
     }
 }
 
-/// Returns a reply with its calls as text; adjacent texts are joined.
+/// Returns the content of a reply with each tool call as text. Adjacent texts are joined.
 fn reply_as_text(content: &[ContentBlock]) -> Vec<ContentBlock> {
     let mut blocks: Vec<ContentBlock> = Vec::with_capacity(content.len());
     for block in content {

@@ -176,8 +176,8 @@ impl<'a> FunctionParts<'a> {
         }
     }
 
-    /// Returns the function that is the value of the constant `name`; `None` if these variables contain no such
-    /// constant, or its value is not a function.
+    /// Returns the function that a `const` declaration assigns to `name`. `None` if the declaration is not a `const`,
+    /// does not declare `name`, or assigns another kind of value to `name`.
     fn of_constant(variables: &'a VariableDeclaration<'a>, name: &str) -> Option<Self> {
         let is_constant = variables.kind == VariableDeclarationKind::Const;
         let named = |id: &BindingPattern<'_>| matches!(id, BindingPattern::BindingIdentifier(id) if id.name == name);

@@ -219,7 +219,8 @@ impl EngineContext {
         }
     }
 
-    /// Starts a directive for a hook and waits for it. If the same hook runs again after a crash, finds the same child.
+    /// Starts a directive for a hook and waits for it. If the same hook runs again after a crash, the same child is
+    /// found, and no second child is started.
     pub(crate) async fn hook_child(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -265,7 +266,7 @@ impl EngineContext {
         Ok(HookCallResult { outcome: ToolOutcome::ok(result.outputs.map_or(text, Value::Object)), child })
     }
 
-    /// Compiles the plans of a group of children, and allocates ids for the children that have none. Nothing is reserved
+    /// Compiles the plans of a group of children, and allocates ids for the children that have none. Reserves no money
     /// yet.
     async fn plan_children(
         self: &Arc<Self>,
@@ -450,8 +451,8 @@ impl EngineContext {
         blocking(name).await
     }
 
-    /// Starts a child that has no transcript. The start parameters come from the child's registry row and plan and from
-    /// the parent's transcript. Returns `None` if no call started the child.
+    /// Starts a child that is registered but has no transcript yet. The start parameters come from the child's registry
+    /// row and plan and from the parent's transcript. Returns `None` if no call started the child.
     pub(super) async fn restart_child(
         self: &Arc<Self>,
         row: ThreadRow,

@@ -41,8 +41,8 @@ pub(crate) enum ResumePoint {
     Handoff,
 }
 
-/// The process that ran the continued thread. If the current process has just ended the thread, the start of the thread
-/// is not checked again: the check would fail if the directive has changed since the start.
+/// The process that ran the thread that is now continued. For `Unknown`, the start of the thread is checked again. For
+/// `ThisProcess`, the check is left out, because it would fail if the directive has changed since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PriorOwner {
     ThisProcess,

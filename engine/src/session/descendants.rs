@@ -67,7 +67,8 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Cancels these children of an interrupted prompt, except ended children.
+    /// Cancels the children with the ids `children`, which belong to an interrupted prompt of `thread`. Children that
+    /// have ended are skipped.
     pub(super) async fn cancel_children(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -163,7 +164,7 @@ fn unfinished_descendants(registry: &Registry, thread: &ThreadId) -> Result<Vec<
     Ok(unfinished)
 }
 
-/// Returns the last thread of a chain of handoffs.
+/// Follows a chain of handoffs from the thread of `row`, and returns the row of the last thread.
 fn last_of_handoffs(registry: &Registry, mut row: ThreadRow) -> Result<ThreadRow, StoreError> {
     let mut seen = vec![row.id.clone()];
     while row.status == Status::Continued

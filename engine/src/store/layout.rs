@@ -64,8 +64,8 @@ pub fn create_folders(disk: &dyn Disk) -> Result<(), StoreError> {
     create_folders_with(disk, || Ok(()))
 }
 
-/// Variant of [`create_folders`] that calls `add` after the folders are created and before their names in [`STATE`] are
-/// synced. Does not call `add` if all folders exist.
+/// Variant of [`create_folders`] that calls `add` after the folders are created and before [`STATE`] is synced, so that
+/// the sync also covers a file that `add` creates in [`STATE`]. Does not call `add` if all folders exist.
 pub fn create_folders_with(disk: &dyn Disk, add: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
     let owners = Path::new(OWNERS);
     let exists = |folder: &str| disk.exists(Path::new(folder)).map_err(StoreError::io("access", Path::new(folder)));

@@ -98,7 +98,7 @@ impl FileTool {
         PendingWrite::new(project, write).map(Some)
     }
 
-    /// Prepares a write, waits for the record of the change, then writes.
+    /// Prepares a write, waits until the transcript has recorded the change, and then writes.
     async fn write(self, invocation: Invocation) -> Result<ToolOutcome, String> {
         let failed = |error: tokio::task::JoinError| format!("{} failed inside the engine: {error}", self.name());
         let (thread_count, changes) = (invocation.thread_count.clone(), invocation.changes.clone());

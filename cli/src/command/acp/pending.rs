@@ -18,7 +18,7 @@ pub enum PromptOutcome {
 
 /// The prompts of a client that have no response yet. `R` is the responder of a prompt.
 ///
-/// Messages of other sources (`rye threads steer`, hooks) are delivered from the same queues, so the order of all
+/// Messages of other sources (`rye threads steer`, hooks) wait in the same queues as prompts, so the order of all
 /// messages is tracked.
 #[derive(Debug)]
 pub struct PendingPrompts<R> {

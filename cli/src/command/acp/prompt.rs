@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 /// Maximum length of an image in base64, in bytes.
 const MAX_ENCODED_IMAGE_BYTES: u64 = MAX_IMAGE_BYTES.div_ceil(3) * 4;
 
-/// The content of a prompt.
+/// The text and the images of a prompt, converted from the blocks that the client sent.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PromptContent {
     pub text: String,

@@ -18,7 +18,8 @@ pub struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// Opens a request. Returns the request, and the lines that describe the call.
+    /// Opens a request with the text `question`, whose last line lists the keys that answer it. Returns the request,
+    /// and the lines before the last one, which describe the call.
     pub fn open(question: &str) -> (Self, Vec<String>) {
         let mut lines: Vec<String> = question.split('\n').map(str::to_owned).collect();
         let mut keys = lines.pop().unwrap_or_default();

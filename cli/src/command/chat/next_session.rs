@@ -14,7 +14,8 @@ pub enum NextStart {
     Resume(ThreadId),
 }
 
-/// The choice of the next session. Clones share it.
+/// The session that the user has chosen to start after the current one; empty without such a choice. Clones share the
+/// choice.
 #[derive(Debug, Clone, Default)]
 pub struct NextSession(Arc<Mutex<Option<NextStart>>>);
 

@@ -105,7 +105,8 @@ fn same_model(plan: &Plan) -> ModelOverride {
     ModelOverride::of_user(Some(format!("{}/{}", plan.model.provider, plan.model.id)))
 }
 
-/// Checks that a budget is within the limits that apply to every prompt.
+/// Checks that a budget for prompts is positive, and within the limits that the session and the settings set for every
+/// prompt.
 fn check_budget(plan: &Plan, spend: Nanos) -> Result<(), String> {
     let session = plan.session_limits.map(|limits| limits.spend);
     let ceiling = plan.limit_ceilings.get(&LimitName::Spend).copied();

@@ -380,8 +380,9 @@ impl RequestHandler {
         Ok(Some(rows.collect()))
     }
 
-    /// Compiles the directive again with the requested difference, continues the session with the new plan, and returns
-    /// the data of the response. Without `confirm`, refuses a plan that allows more, and lists the changes.
+    /// Compiles the directive of the session again with the changes in `request`, continues the session with the new
+    /// plan, and returns the data of the response. Without `confirm`, refuses a plan that allows more than the current
+    /// one; the error lists the changes.
     async fn replan(&self, request: &PlanRequest, confirm: bool) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let compilation = recompile(&self.spaces, &live.plan, request)?;
@@ -398,7 +399,7 @@ impl RequestHandler {
     }
 
     /// Sets the mode of the next prompts, and returns the data of the response. Without `confirm`, refuses a mode that
-    /// allows more, and lists the changes.
+    /// allows more than the current one; the error lists the changes.
     async fn set_mode(&self, mode: ChatMode, confirm: bool) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let current = live.state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default();

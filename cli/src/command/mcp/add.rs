@@ -109,7 +109,8 @@ fn server_entry(args: &AddArgs) -> Value {
     }
 }
 
-/// Returns the text of the file with one more server.
+/// Returns the text of the servers file with one more server. `before` is the current text; `None` if the file does not
+/// exist yet.
 fn with_server(before: Option<&[u8]>, name: &str, entry: Value) -> Result<String, CommandError> {
     let broken = |why: &str| CommandError::failed(format!("`{SERVERS_FILE}` cannot be extended: {why}"));
     let mut file: Map<String, Value> = match before {

@@ -103,7 +103,7 @@ struct ServeToken {
     is_chosen: bool,
 }
 
-/// Returns the token of the environment, or a new one.
+/// Returns the access token that `RYE_MCP_TOKEN` holds, or a new one if the variable is not set.
 fn read_token() -> Result<ServeToken, CommandError> {
     match std::env::var("RYE_MCP_TOKEN") {
         Ok(text) => {

@@ -8,7 +8,8 @@ use rye_engine::engine::EngineOptions;
 use crate::CommandError;
 use crate::lockfile;
 
-/// The first refusal of a run, which determines the exit code.
+/// The error of the first thread of a run that differed from the lock; it determines the exit code. Clones share the
+/// error.
 #[derive(Debug, Clone, Default)]
 pub struct FirstRefusal(Arc<Mutex<Option<CommandError>>>);
 

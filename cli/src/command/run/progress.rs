@@ -126,7 +126,7 @@ impl Progress {
         }
     }
 
-    /// Counts a streamed piece.
+    /// Adds the bytes of a streamed piece to the count of its thread.
     pub fn delta(&mut self, thread: &ThreadId, delta: &Delta) {
         let Some(activity) = self.threads.get_mut(thread) else { return };
         let text = match delta {

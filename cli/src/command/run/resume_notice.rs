@@ -1,5 +1,6 @@
-//! Permission summary of a thread that is resumed, printed before it runs: the grants of its verified transcript, which
-//! later changes of project files do not affect, and the sandboxes of its tools.
+//! The summary of permissions that is printed before a resumed thread runs. The summary lists the grants in the
+//! verified transcript of the thread, which later changes of project files do not affect, and the sandboxes of its
+//! tools.
 
 use std::io::{self, Write as _};
 

@@ -311,7 +311,8 @@ fn start_renderer(
     Renderer::start(report, (how.events, how.chat.is_some()), live, channel, runtime)
 }
 
-/// Returns the choice of the user to continue in the background after a session.
+/// Returns the user's choice to continue in the background after the session. For a run without a chat, returns a
+/// choice that the user cannot make.
 fn background_choice(how: RunOptions<'_>) -> BackgroundChoice {
     how.chat.map(|face| face.background.clone()).unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! Waits for a started thread and all of its descendants, and forwards signals of the process to every thread.
+//! Waits for a started thread and all of its descendants. Forwards each stop signal that this process receives to all
+//! of these threads.
 
 use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::engine::{Engine, ThreadHandle};

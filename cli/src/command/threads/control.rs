@@ -176,8 +176,8 @@ fn wait_for_end(id: &ThreadId, reader: &ThreadReader) -> Result<bool, CommandErr
     }
 }
 
-/// Ends a thread that no process runs (orphaned, suspended or a closed session): recovers the thread with the control
-/// message that ends it.
+/// Ends a thread that no process runs: an orphaned thread, a suspended thread or a closed session. Recovers the thread
+/// with `message`, the control message that ends the thread.
 fn end_orphan(
     entry: &ListedThread,
     message: ControlMessage,

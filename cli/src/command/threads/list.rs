@@ -221,7 +221,7 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
     Ok(Exit::Success)
 }
 
-/// A thread in the list, with the lines that show its place in its tree.
+/// A row of the list: a thread, with the lines that connect it with its parent in human output.
 struct ListRow {
     entry: ListedThread,
     /// Lines that connect the thread with its parent, for human output.

@@ -107,7 +107,7 @@ fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Print
     Ok(worst)
 }
 
-/// Returns the exit code for a thread. If the thread has ended, this is the exit code of its run.
+/// Returns the exit code for a thread after the wait: the exit code of its run if the thread has ended, else `Failed`.
 fn exit_of_outcome(waited: &WaitOutcome) -> Exit {
     match waited {
         WaitOutcome::Over(result) => exit_of_run(result, Some(rye_compiler::plan::ApprovalOrigin::Limit)),

@@ -16,7 +16,7 @@ use crate::world::{Entry, ItemKind, LocatedFile, World, WorldError, WorldState};
 pub enum Dependency {
     /// The content of an item, or its absence.
     Item(ItemKind, ItemId),
-    /// The existence of an item.
+    /// The existence of an item, whatever its content.
     Exists(ItemKind, ItemId),
     /// The list of items of a kind.
     List(ItemKind),
@@ -161,7 +161,7 @@ impl<'w> Items<'w> {
         self.log.is_some()
     }
 
-    /// Records a dependency on a value that is already known.
+    /// Records a dependency on a value that is not read now, because the caller knows it already.
     pub fn record_read(&self, read: impl FnOnce() -> Dependency) {
         self.record(read);
     }

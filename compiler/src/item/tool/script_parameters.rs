@@ -11,8 +11,8 @@ use crate::diagnostics::{ItemError, closest};
 /// Maximum number of arguments that a call passes to `execute`: the object of parameters and the project's folder.
 const MOST_ARGUMENTS: usize = 2;
 
-/// Returns the error for the first place at which a script reads its parameters in another way than a call passes them;
-/// `None` if there is no such place.
+/// Returns the error for the first place at which a script does not read its parameters as a call passes them, such as
+/// a parameter that the tool does not declare. `None` if there is no such place.
 pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError> {
     let script = tree.script.as_ref()?;
     let declared = DeclaredParameters::of(tree);

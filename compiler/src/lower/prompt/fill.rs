@@ -174,7 +174,7 @@ fn escape_attribute(text: &str) -> String {
     text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;")
 }
 
-/// Returns true if a text is a valid tag. `directive` is reserved for the body.
+/// Returns true if a text can be the name of a layer's tag. The name `directive` is reserved for the tag of the body.
 pub fn is_tag_name(text: &str) -> bool {
     let mut chars = text.chars();
     let starts = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');

@@ -29,7 +29,7 @@ pub fn compare_capabilities(before: Option<&PlanReport>, after: Option<&PlanRepo
     changes
 }
 
-/// Lists the capabilities that `to` has and `from` does not cover, each as a change with this direction.
+/// Lists the capabilities of `to` that `from` does not cover, each as a change with the given direction.
 fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direction) -> Vec<CapabilityChange> {
     let Some(to) = to else { return Vec::new() };
     let held: &[CapabilityReport] = from.map_or(&[], |plan| &plan.capabilities);

@@ -107,8 +107,8 @@ impl<'a> DiffSides<'a> {
         Self { before, after, old: Items::new(before.world), new: Items::new(after.world) }
     }
 
-    /// Returns the source location of a part: in the new plan, else in the old plan, else the first line of the
-    /// directive's file.
+    /// Returns the source location of the part with the key `key`: in the new plan, else in the old plan, else the
+    /// first line of the directive's file. `None` if neither side has this file.
     pub fn origin(&self, key: &str) -> Option<SourceReport> {
         let of = |tree: &DiffSide<'_>| tree.compilation.origins.get(key).and_then(|origin| origin.place.clone());
         let place = of(&self.after).or_else(|| of(&self.before));

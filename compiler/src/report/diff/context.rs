@@ -7,7 +7,7 @@ use crate::plan::Tokenizer;
 use crate::plan::source::SourceReport;
 use crate::report::render::json::{LayerReport, PlanReport};
 
-/// A layer or a tool that differs between the sides or exists on one side only.
+/// A layer or a tool that differs between the two plans or exists in only one of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartChange {
     /// The place of the part: `system` (prompt), `message` (the first one), `continued` (text of a continuation) or

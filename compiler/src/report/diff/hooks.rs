@@ -394,8 +394,8 @@ fn of_field(field: &InterfaceField) -> Option<Domain> {
     }
 }
 
-/// Compares the hooks of two reports, which contain neither conditions nor actions. The direction of a hook that is
-/// live on one side only is unknown.
+/// Compares the verdicts of the hooks of two reports. Reports contain neither conditions nor actions of hooks. So if a
+/// hook is live in only one of two plans, the direction of the change is unknown.
 pub fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<HookChange> {
     let all = |plan: Option<&PlanReport>| plan.map(|p| p.hooks.clone()).unwrap_or_default();
     let (old, new) = (all(before), all(after));

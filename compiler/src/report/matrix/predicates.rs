@@ -169,9 +169,9 @@ impl SplitInputs<'_> {
         values
     }
 
-    /// Restricts `into` to one state of a component: the cell of each input, and the result of each predicate. If the
-    /// cell of every input holds a single value, the results of predicates are not restricted, because these values
-    /// already determine them.
+    /// Restricts `into` to `state`, one state of a component: a cell for each input, and a result for each predicate.
+    /// If the cell of every input holds a single value, these values determine the results, so `into` keeps both
+    /// results of each predicate.
     fn boxed(&self, component: &Component, state: &[usize], into: &mut CellBox) {
         let is_single = component
             .inputs

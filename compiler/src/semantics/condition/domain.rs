@@ -45,9 +45,9 @@ impl Fuel {
 }
 
 impl Condition {
-    /// Evaluates like [`Condition::evaluate`]. If the verdict is unknown, tries all combinations of the possible values
-    /// of the unknown facts; `domain` returns the possible values of a fact. If there are too many combinations, the
-    /// verdict stays unknown.
+    /// Evaluates like [`Condition::evaluate`]. If the verdict is unknown, evaluates all combinations of the possible
+    /// values of the unknown facts, and returns the verdict that they have in common. The verdict stays unknown if the
+    /// combinations differ or if there are too many of them. `domain` returns the possible values of a fact.
     pub fn evaluate_over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, fuel: &mut Fuel) -> Verdict {
         let plain = self.evaluate(facts);
         let Verdict::Unknown(_) = plain else { return plain };

@@ -34,8 +34,8 @@ pub struct PathValues {
 
 /// Maximum number of assignments; beyond it the result is `Unproved`.
 const MAX_ASSIGNMENTS: usize = 1 << 16;
-/// Maximum number of substrings that the comparisons of one path may search for. If there are more, the values of the
-/// path are not enumerated: each of these comparisons then counts as true or false independently of the others.
+/// Maximum number of substrings that the comparisons of one path may search for. If there are more, no values of the
+/// path are tried: each of its comparisons counts as true or false independently of the others.
 const MAX_PARTS: usize = 8;
 /// The largest magnitude up to which every number type distinguishes integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;

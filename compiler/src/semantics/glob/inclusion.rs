@@ -88,8 +88,8 @@ struct TrieNode {
     edges: Vec<(char, u32)>,
     /// True if the characters from the root of the trie to this node form an entry of [`HEADS`].
     head: bool,
-    /// True if this node ends an entry of [`HEADS`] that is a capability by itself, without a further segment:
-    /// `rye.fetch.<type>`.
+    /// True if the entry of [`HEADS`] that ends at this node is a whole capability: `rye.fetch.<type>`. After any other
+    /// entry, a further segment must follow.
     query: bool,
 }
 

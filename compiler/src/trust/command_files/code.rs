@@ -11,7 +11,7 @@ const COMMAND_READERS: [&str; 18] = [
     "dc", "ed", "emacs", "ex", "expect", "gdb", "gnuplot", "irb", "lldb", "m", "nvim", "octave", "R", "red", "rvim",
     "vi", "view", "vim",
 ];
-/// Names of functions and commands, in the languages of several programs, that start another program.
+/// Names of functions and commands that start another program, in the languages of programs such as `awk` and `m4`.
 const STARTERS: [&str; 12] = [
     "call_external",
     "esyscmd",

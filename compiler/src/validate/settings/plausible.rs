@@ -17,7 +17,8 @@ const MIN_WINDOW: u64 = 1_000;
 /// Paths that the wire formats append to the base URL themselves. A base URL must not end in one of these paths.
 const WIRE_PATHS: [&str; 5] = ["/chat/completions", "/completions", "/messages", "/responses", ":generateContent"];
 
-/// Checks a merged provider file. `id` has the form `agent/providers/NAME`.
+/// Reports values of a provider file that are valid but implausible, such as a context window of 128 tokens. `node` is
+/// the file, merged over the spaces. `id` has the form `agent/providers/NAME`.
 pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
     let mut report = |key: String, why: String, help: &'static str, span: Span| {
         found.push(ConfigError::Implausible { file: id.to_owned(), key, why, help: help.to_owned(), span });

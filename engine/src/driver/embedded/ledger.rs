@@ -23,7 +23,9 @@ const MAX_ROW_AGE_MS: i64 = 1_000;
 const IDLE_BEFORE_ROW_UPDATE_MS: u64 = 100;
 
 impl EmbeddedDriver {
-    /// Books the settlements of earlier attempts and reserves the worst case of the next, in one commit.
+    /// Books the settlements of earlier attempts and reserves the worst case of the next, in one commit. Returns
+    /// `Fact::NotReserved` with the remaining money if the reservation is refused. Reserves nothing if an MCP client
+    /// makes the calls in place of a model.
     pub(super) async fn reserve(&self, reservation: &Reservation, cost: Cost, synced: u64) -> Result<Fact, DriveError> {
         if self.is_unbilled(reservation) {
             let last = {

@@ -15,7 +15,8 @@ use crate::event::{
 use crate::message::Message;
 use crate::thread::{Cost, Status};
 
-/// Ends the prompt that has run, starts the next prompt, or waits for a prompt.
+/// Returns the next step at the idle node: ends the prompt that has run, waits for the children of an interrupted
+/// prompt, compacts, continues in another thread, starts the next prompt, or waits for a message.
 pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let Some(chat) = &state.chat else { return StepResult::Finished(Outcome::Closed) };
@@ -64,8 +65,9 @@ fn next_prompt(plan: &Plan, state: &ThreadState, chat: &ChatState) -> PromptStar
     }
 }
 
-/// Returns the message of the current prompt if it still waits in the queue. `None` if the message is part of the
-/// conversation already, and for a prompt that started in the continued thread: its message is never in the queue.
+/// Returns the message of the current prompt while it waits in the queue. `None` once the message is part of the
+/// conversation. Also `None` if the prompt started in the thread that this thread continues, because the message was
+/// never in the queue of this thread.
 pub(crate) fn undelivered_prompt(state: &ThreadState) -> Option<&QueuedMessage> {
     let chat = state.chat.as_ref()?;
     chat.queue.front().filter(|_| state.is_prompt_queued())

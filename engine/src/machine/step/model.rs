@@ -72,7 +72,8 @@ pub(super) fn compact(walk: &WalkContext<'_>) -> StepResult {
     if paid { StepResult::Write(vec![intended]) } else { StepResult::Finished(Outcome::Full) }
 }
 
-/// Returns the next effect of the current attempt; `None` if no attempt is open.
+/// Returns the next effect of the current attempt: the reservation of its worst case, then the model call. `None` if no
+/// attempt is open.
 fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
     let state = walk.state;
     let attempt = state.attempt.as_ref()?;

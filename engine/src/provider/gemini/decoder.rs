@@ -123,7 +123,8 @@ impl ReplyDecoder for GeminiDecoder {
 }
 
 impl GeminiDecoder {
-    /// Reads the fields of the whole response. `is_complete` is true if the event ends the reply.
+    /// Reads the fields of an event that describe the whole response: the model, the id of the answer and the token
+    /// counts. `is_complete` is true if the event ends the reply.
     fn read_head(&mut self, head: ResponseHead<'_>, is_complete: bool) {
         let set = |field: &mut String, reported: Option<&str>| {
             if let Some(reported) = reported.filter(|reported| !reported.is_empty() && reported != field) {

@@ -387,7 +387,7 @@ impl<'de> Deserialize<'de> for ScriptStep {
 }
 
 impl ScriptedFault {
-    /// Returns the error of this failed attempt.
+    /// Returns the error with which the scripted attempt fails.
     pub(super) fn error(&self, request: &Request) -> CallError {
         let fault = &self.fault;
         let stage = match fault.stage {

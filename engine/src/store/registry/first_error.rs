@@ -87,7 +87,8 @@ pub enum CommitSyncs {
     Deferred,
 }
 
-/// A backend that records its first error.
+/// A storage backend of the database that records its first error. With [`CommitSyncs::Deferred`], commits are not
+/// synced.
 #[derive(Debug)]
 pub struct RecordingBackend<B> {
     backend: B,

@@ -21,7 +21,7 @@ pub(crate) enum SignatureHolder {
     Trusted(String),
     /// A temporary key, which ended with its process.
     Temporary,
-    /// A key that this user does not have, by its name.
+    /// A key whose signatures this user cannot verify, by its id.
     Unknown(String),
     /// The lines from number `line` on have no signature. Lines count from 1.
     Unsigned { line: u64 },

@@ -22,7 +22,8 @@ pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, Se
     Ok(servers)
 }
 
-/// Returns the trust requirement; `None` if the user's own files configure the server.
+/// Returns the trust requirement of a server that the project configures; `None` if the user's own files configure the
+/// server.
 pub fn trust_requirement(server: &McpServer) -> Option<TrustRequirement> {
     server.of_project.then(|| TrustRequirement {
         kind: TrustRequirementKind::Server,

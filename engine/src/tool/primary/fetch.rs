@@ -63,7 +63,7 @@ fn fetch_item(library: &FetchSources<'_>, item_type: ItemType, id: &ItemId) -> R
     item_text(&first).map(|t| t.body)
 }
 
-/// Returns the text of a skill, or of a file in its folder. The text grants nothing.
+/// Returns the text of a skill, or of the file at `path` in the skill's folder. The text grants nothing.
 fn fetch_skill(library: &FetchSources<'_>, id: &ItemId, path: Option<&str>) -> Result<String, String> {
     let found = library.world.candidates(ItemKind::Skill, id).map_err(|error| error.to_string())?;
     let file = found.into_iter().next().ok_or_else(|| format!("unknown skill `{id}`"))?;

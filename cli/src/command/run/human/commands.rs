@@ -1,4 +1,4 @@
-//! The answers and outputs of the user's commands in a chat.
+//! Prints the answers of chat commands, and the outputs of the shell commands that the user runs in a chat.
 
 use anstyle::{AnsiColor, Style};
 use rye_engine::event::{CommandAction, CommandRan, ShellRan};
