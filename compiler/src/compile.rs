@@ -56,8 +56,9 @@ pub struct Compilation {
     pub parsed_files: usize,
 }
 
-/// Returns the types of the inputs that a directive accepts in a call with these values. The directive, its ancestors
-/// and the parent that a routing hook selects declare the inputs.
+/// Returns the types of the inputs that a directive declares itself or inherits from its extends chain, by the name of
+/// the input. The chain can depend on the values `given`, because a routing hook can read them. Empty if the directive
+/// cannot be composed.
 pub fn declared_inputs(
     world: &dyn World,
     directive: &ItemId,

@@ -60,7 +60,7 @@ pub enum LineStyle {
 }
 
 impl NodeGroup {
-    /// Returns the CSS class in SVG.
+    /// Returns the CSS class of the nodes of this group in an SVG drawing.
     pub fn css_class(self) -> &'static str {
         match self {
             Self::Step => "step",

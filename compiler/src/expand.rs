@@ -38,8 +38,8 @@ pub struct ExpandedItem {
 /// A problem of a typed line, as a message to the user.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExpansionProblem {
-    /// The typed `command` does not exist. `command` and `suggestion` include the slash. The program that the user
-    /// types into may have a built-in command of this name.
+    /// The typed `command` is neither a prompt template nor a skill. `command` and `suggestion` include the slash. The
+    /// caller may still have a built-in command with this name.
     #[error("unknown command `{command}`")]
     Unknown { command: String, suggestion: Option<String> },
     #[error("the {} `{id}` cannot be read; `rye check` reports the reason", kind.as_str())]

@@ -205,7 +205,8 @@ impl ItemGraphBuilder<'_, '_> {
         next
     }
 
-    /// Adds the existing directives that the body names, and returns them.
+    /// Adds an edge from the directive `own` to each existing directive that its body names. Returns the named
+    /// directives.
     fn add_mentioned(&mut self, composed: &Composed, own: &str) -> Vec<ItemId> {
         let mut next = Vec::new();
         let Some(leaf) = composed.leaf() else { return next };

@@ -55,8 +55,8 @@ pub struct Lowered {
     /// Reasons for the verdict of each hook, in the plan's order.
     pub hooks: Vec<HookTrace>,
     pub notes: Vec<Note>,
-    /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars, before the remaining
-    /// amount of the parent bounds it.
+    /// The `spend` limit that the directive or its caller sets, in nano-dollars, before the remaining amount of the
+    /// parent bounds it; `None` if neither sets one.
     pub requested_spend: Option<u64>,
 }
 

@@ -312,7 +312,7 @@ impl<'l> ProviderCatalog<'l> {
         provider
     }
 
-    /// Returns every tier, model id and alias of these providers.
+    /// Returns the tiers and model ids of the providers `order`, and the aliases of the settings, each name once.
     fn known_names(&self, order: &[String]) -> Vec<String> {
         let mut known: Vec<String> = Vec::new();
         for id in order {

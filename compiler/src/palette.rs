@@ -107,8 +107,8 @@ pub fn tool_name(id: &ItemId) -> String {
     id.as_str().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// Builds the palette: first the primaries, then, if `preload` is enabled, the reached tools that fit into the token
-/// limit of `preload`. `place` returns the span of a grant.
+/// Builds the palette: the primaries and, if `preload` is enabled, those tools of `reached` that fit into the token
+/// limit of `preload`. `reached` holds the tools that grants allow. `place` returns the span of a grant.
 pub fn build(
     primaries: &[(primary::Primary, Option<String>)],
     reached: &[(ReachedTool, SizedTool)],

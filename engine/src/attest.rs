@@ -74,7 +74,7 @@ pub struct PromptDifference {
     /// Number of the event that holds the text.
     pub seq: u64,
     pub what: String,
-    /// Offset of the first byte that differs.
+    /// Offset of the first byte in which the recorded and the derived text differ.
     pub at: usize,
 }
 

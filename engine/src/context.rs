@@ -254,11 +254,12 @@ impl EngineContext {
         Err(DriveError::Untrusted { directive: directive.to_string(), list })
     }
 
-    /// Checks that a thread of this plan, or a hook of the plan, may receive an item of the user space.
+    /// Checks that a model may get items of the user space: through a thread of `plan` or, if `hook` is given, through
+    /// this hook. A plan or hook of the project needs the trust of the user.
     ///
     /// # Errors
     ///
-    /// A sentence for the model.
+    /// The user does not trust the project yet, or the trust cannot be read. The error is a sentence for the model.
     pub fn admit_user_space(&self, plan: &Plan, hook: Option<&PlannedHook>) -> Result<(), String> {
         let Some(required) = user_space_of(plan, hook) else { return Ok(()) };
         let now = self.trust.snapshot().map_err(|error| error.to_string())?;

@@ -71,7 +71,8 @@ pub struct EffectStep {
     pub prompt: u64,
     /// Number of events known to be on disk.
     pub synced: u64,
-    /// Settlements that are not in the ledger yet. If the effect runs for a long time, the driver books them meanwhile.
+    /// Settlements that are not in the ledger yet. During a long effect, the driver books the settlements in the
+    /// ledger.
     pub unsettled: Vec<Settled>,
     /// Cancelled when the thread is cancelled after the machine has chosen this effect, even if the effect has not
     /// started yet.
@@ -217,7 +218,7 @@ async fn flush_before(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, effec
     thread.journal.flush(barrier).await
 }
 
-/// The control messages that may end a running effect early. Each effect has one of these policies.
+/// The policy of an effect: the control messages that may end the effect early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InterruptPolicy {
     /// Any control message ends a wait.

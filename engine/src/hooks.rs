@@ -217,7 +217,7 @@ fn recorded_operand(value: Value) -> Value {
     if size > MOST { Value::String(format!("({size} bytes)")) } else { value }
 }
 
-/// The contribution of a fired hook to the answer of its point.
+/// The contribution of a fired hook to the answer of its hook point.
 #[derive(Debug)]
 enum FiredHook {
     /// Nothing to add: the plan already contains the text of the hook as a layer.

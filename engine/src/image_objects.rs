@@ -27,11 +27,12 @@ pub fn has_unfilled_images(request: &Request) -> bool {
     request.turns.iter().any(|turn| matches!(&**turn, Message::User { content } if content.iter().any(is_open)))
 }
 
-/// Loads the bytes into a request before it is sent.
+/// Loads the bytes of each image into a request before the request is sent.
 ///
 /// # Errors
 ///
-/// An object is missing or changed. Nothing is sent, and a retry would not help.
+/// The object of an image is missing, is changed, or is no image of the recorded media type. The request is not sent,
+/// and a retry would not help.
 pub fn fill_images(request: &mut Request, objects: &Objects) -> Result<(), CallError> {
     let fault = |why: String| CallError::new(FailedStage::Setup, format!("an image cannot be sent: {why}"));
     for turn in &mut request.turns {

@@ -154,8 +154,8 @@ fn write(
     transcript.write_staged()
 }
 
-/// Stages events for the next write. Events with equal times are staged together, except that a checkpoint starts a
-/// new group: it is signed once the lines before it have their hashes.
+/// Stages events for the next write, in groups of consecutive events with equal times. A checkpoint starts a new group,
+/// because its signature needs the hashes of all lines before it.
 fn stage(
     transcript: &mut Transcript,
     objects: &Objects,
@@ -248,7 +248,7 @@ impl FieldVisitor for StoredField<'_> {
     }
 }
 
-/// Collects the fields that are not stored as objects.
+/// Collects the fields of an event that stay in its transcript line, because they are not stored as objects.
 struct KeptFields<'a> {
     spilled: &'a Map<String, Value>,
     fields: Map<String, Value>,

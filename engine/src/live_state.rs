@@ -52,7 +52,7 @@ impl StateCell {
         self.0.send_modify(|_| {});
     }
 
-    /// Returns a receiver of later states.
+    /// Returns a receiver of the published state, which is notified of each later state.
     pub fn subscribe(&self) -> watch::Receiver<Option<LiveState>> {
         self.0.subscribe()
     }

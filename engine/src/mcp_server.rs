@@ -155,7 +155,7 @@ impl DirectiveServer {
 }
 
 impl ClientSide {
-    /// Returns a copy of this value with a new session.
+    /// Returns the client side for another session: only `own` is new, and all other fields are shared.
     fn for_session(&self) -> Self {
         Self { own: Arc::new(Session::new(Arc::clone(&self.context))), ..self.clone() }
     }

@@ -34,7 +34,7 @@ impl ThreadCount {
     }
 }
 
-/// Runs blocking work on the blocking pool.
+/// Runs `work`, which may block, on tokio's blocking pool.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, DriveError> + Send + 'static,
 ) -> Result<T, DriveError> {

@@ -40,7 +40,7 @@ pub enum RootVariableError {
 }
 
 impl RootVariableError {
-    /// Returns the help of the error message: the change that makes the variable valid.
+    /// Returns the help for this error: a change after which the variable names a valid user space.
     pub fn help(&self) -> String {
         match self {
             Self::NoFolder { variable, path } if path.starts_with("~") => {

@@ -108,7 +108,7 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
     Ok(if output.drift.is_empty() { Exit::Success } else { Exit::Refused })
 }
 
-/// The entries of directives, and the directives that have no plan.
+/// The lock entries of each directive, and the directives that have no plan, each with the reason.
 type LockedPlans = (BTreeMap<ItemId, Vec<LockEntry>>, Vec<(ItemId, NoPlan)>);
 
 /// Returns true if a directive exists in any space.

@@ -49,7 +49,7 @@ pub struct TrustOutput {
 pub struct ApprovedCommandsOutput {
     /// The capability of the calls.
     pub capability: String,
-    /// The first words of the commands.
+    /// The words with which each of these commands starts.
     pub starts_with: Vec<String>,
 }
 

@@ -8,8 +8,8 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HookError {
-    /// The condition reads a parameter of a call, but the tool that the condition requires (`tool`) does not have the
-    /// parameter. If the condition requires no tool, `tool` is `None`, and no tool at all has the parameter.
+    /// The condition reads a parameter of a call that the called tool does not have. `tool` is the tool that the
+    /// condition requires. `None` if the condition requires no tool; then no tool at all has the parameter.
     #[error("the hook `{id}` reads the parameter `{name}`, which {}", if let Some(tool) = tool { format!("`{tool}` does not have") } else { "no tool has".to_owned() })]
     UnknownParameter {
         id: String,
@@ -22,7 +22,8 @@ pub enum HookError {
     /// A condition compares a fact of calls with the id of an item, or the name of a tool, that does not exist.
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
-    /// A condition compares a fact with a text that has wildcards, which no value of the fact has.
+    /// A condition compares a fact with a text that contains wildcards. No value of the fact contains wildcards, so
+    /// none equals the text.
     #[error("`{fact}` is never `{value}`: conditions compare strings without wildcards")]
     Wildcard { fact: &'static str, value: String, span: Span },
     /// A pattern with the delimiters and flags of another language: `/rm -rf/i`.

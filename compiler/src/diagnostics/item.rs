@@ -126,7 +126,8 @@ pub enum ItemError {
     /// A prompt template or skill that shadows a file with the same id. `path` is the shadowed file.
     #[error("the {} `{id}` shadows `{path}`", kind.as_str())]
     ShadowsFile { kind: ItemKind, id: String, path: String, span: Span },
-    /// Front matter of a file of another client.
+    /// Invalid front matter in a file of another client, such as a skill outside of `.ai/`. `reason` is the message of
+    /// the parser.
     #[error("the front matter of this {} is invalid: {reason}", kind.as_str())]
     InvalidFrontMatter { kind: ItemKind, reason: String, help: Option<String>, span: Span },
 }

@@ -10,7 +10,8 @@ const INDENT: usize = 2;
 /// Elements whose content is part of the prompt.
 const VERBATIM_ELEMENTS: [&str; 1] = ["process"];
 
-/// Writes an element of `text` indented by `indent` spaces, except for the first line.
+/// Writes an element of `text` to `out`. The first line continues the current line of `out`; later lines are indented
+/// by `indent` spaces or more. Content that is part of the prompt stays as written.
 pub fn write(text: &str, element: &Element, indent: usize, out: &mut String) {
     if let Some(line) = inline(text, element)
         && !line.contains('\n')

@@ -136,9 +136,9 @@ impl OrderedHooks {
         Self { hooks, places, excluding: OnceCell::new() }
     }
 
-    /// Returns, for each hook, true if a check of this directive can leave the hook out, because the id of the
-    /// directive alone makes the condition false. Routing hooks, removed hooks and conditions on the model are never
-    /// left out.
+    /// Returns, for each hook, true if the hook can be left out when `directive` is checked, because the id of the
+    /// directive alone makes the condition of the hook false. False for a routing hook, a removed hook, and a hook
+    /// whose condition reads the model.
     pub fn excluded(&self, directive: &str) -> Vec<bool> {
         let ExcludingHooks { is_excluding, by_ending } = self.excluding.get_or_init(|| self.find_excluding());
         let mut excluded = is_excluding.clone();

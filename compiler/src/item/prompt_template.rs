@@ -93,9 +93,9 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     PromptTemplate { file, sha256, description, argument_hint, body }
 }
 
-/// Reports an `argument-hint` that contradicts the placeholders of the body, and misspelt placeholders. `has_foreign`
-/// is true if the body contains placeholders of another syntax, which were reported; the author may mean them as the
-/// arguments, so arguments without a placeholder are then not reported.
+/// Reports misspelt placeholders in the body, and an `argument-hint` that names other arguments than the placeholders
+/// use. `has_foreign` is true if the body contains placeholders of another syntax, which are reported elsewhere.
+/// Arguments without a placeholder are then not reported, because the author may have meant those placeholders.
 fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, has_foreign: bool, found: &mut Diagnostics) {
     let mut is_misspelled = has_foreign;
     let start = body.span.range().start;

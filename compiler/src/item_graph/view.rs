@@ -17,7 +17,7 @@ const MAX_EDGE_LABELS: usize = 2;
 /// Relations that a view shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RelationFilter {
-    /// Directives that start other directives.
+    /// The relation spawns: a directive starts another directive.
     Spawns,
     /// The relations extends, injects, suppresses and shadows.
     Context,

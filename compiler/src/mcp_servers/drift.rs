@@ -87,7 +87,8 @@ impl ConfiguredServers {
         servers
     }
 
-    /// Compares a tool with the settings of its server; `None` if they agree, or if the tool is not a server's tool.
+    /// Returns the difference between a tool and the settings of its MCP server. `None` if they agree, or if the tool
+    /// is not of an MCP server.
     pub fn drift_of(&self, spec: &ToolSpec) -> Option<ServerDrift> {
         let ToolKind::Mcp { server, .. } = &spec.kind else { return None };
         match &self.0 {

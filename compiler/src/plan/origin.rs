@@ -63,7 +63,7 @@ pub enum OriginCause {
     HookSource(HookSource),
     /// The default model of `agent/models`, used because the directive requests none.
     DefaultModel,
-    /// A knowledge item that a hook would inject a second time.
+    /// A knowledge item that the prompt contains already, and that the hook `hook` would inject a second time.
     RepeatedBy { hook: String },
     /// Permissions that allow no call of this primary, so that its protocol item is left out.
     Ungranted { primary: Primary },

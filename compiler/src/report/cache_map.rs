@@ -56,7 +56,7 @@ impl NextRequest {
     }
 }
 
-/// The part of a request that ends the shared prefix.
+/// The first part that differs between two requests. Their shared prefix ends before this part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixEnd {
     /// The part, with its place: `${thread_id} in who-am-i`.

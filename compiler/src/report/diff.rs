@@ -177,7 +177,8 @@ fn reaches_others(was: &Compilation, is: &Compilation, old: DiffSide<'_>, new: D
     !tools::compare_tools(&trees).is_empty()
 }
 
-/// Pairs the plans of one directive on both sides: two plans for equal inputs form a pair.
+/// Pairs the plans of one directive on both sides: two plans for equal inputs form a pair. A plan that only one side
+/// has is paired with `None`.
 fn pair_plans<'c>(
     was: &'c [Compilation],
     is: &'c [Compilation],

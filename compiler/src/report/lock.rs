@@ -64,10 +64,10 @@ pub enum LockMismatch {
     Drifted(Vec<Drift>),
 }
 
-/// Computes the current entries of a directive.
+/// Compiles a directive and returns the entries that it would have in the lock file, one for each of its plans.
 ///
 /// # Errors
-/// The directive has errors, or too many contexts.
+/// The directive has errors, or too many contexts (see `report::matrix`).
 pub fn lock_entries(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, NoPlan> {
     Ok(entry_of(&compile_reachable(world, id)?))
 }

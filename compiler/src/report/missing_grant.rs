@@ -95,7 +95,8 @@ fn explain_missing(items: &Items<'_>, compilation: &Compilation, action: &Action
     Explanation { subject, reason, place: declaring.and_then(|by| permissions_place(items, &by)), steps }
 }
 
-/// Returns the derivation steps that state how to allow the action: the line to add, and the file to add it to.
+/// Returns the steps of an explanation that state how to allow the action: the grant to add, and the file to add the
+/// grant to.
 fn grant_fixes(
     items: &Items<'_>,
     compilation: &Compilation,

@@ -182,9 +182,9 @@ impl Plan {
         }
     }
 
-    /// Returns the number of turns that the limits allow in every run. If calls cost money, the result is at most 1:
-    /// later requests contain replies and results, whose size has no bound in bytes, so only the cost of the first
-    /// request has a known maximum.
+    /// Returns a lower bound on the turns that the limits allow in every run. If calls cost money, the bound is at most
+    /// 1, because only the first request has a known maximum cost: later requests contain replies and results, whose
+    /// size in bytes has no bound.
     fn bound_turns_below(&self) -> TurnBound {
         if self.models().all(is_free) && !self.can_start_threads() {
             return TurnBound::new(self.limits.turns, LimitName::Turns);

@@ -48,7 +48,7 @@ pub fn changes_in_continuation(root: &str) -> bool {
 }
 
 impl ChangeFrequency {
-    /// Returns the frequency of the fact with this first segment.
+    /// Returns the change frequency of a fact whose path has `root` as its first segment.
     pub fn of_fact(root: &str) -> Self {
         if CONSTANT_FACTS.contains(&root) {
             Self::Never

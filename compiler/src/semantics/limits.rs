@@ -209,7 +209,7 @@ pub enum LimitResolutionError<S> {
         why: String,
         source: S,
     },
-    /// The parent's depth is 0, so the parent cannot have children.
+    /// The parent's `depth` limit is 0, so the parent cannot have children.
     TooDeep {
         source: S,
     },

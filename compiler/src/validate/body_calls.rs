@@ -316,8 +316,8 @@ fn check_argument_names(leaf: &Directive, tool: &str, start: usize, after: &str,
     }
 }
 
-/// Converts the arguments of a call that a body describes. The offsets in `arguments` are relative to `start` in the
-/// body.
+/// Converts the arguments of a call in the text of a body. Positions in `arguments` count from the offset `start` of
+/// the body. `complete` is true if no other arguments can follow, so that a missing argument is an error.
 fn literal_call(leaf: &Directive, start: usize, arguments: &CallArguments, complete: bool, span: Span) -> LiteralCall {
     let argument = |argument: &super::call_arguments::CallArgument| LiteralArgument {
         name: Spanned::new(argument.name.clone(), body_span(leaf, start + argument.name_at, argument.name.len())),

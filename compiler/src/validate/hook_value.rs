@@ -195,7 +195,7 @@ impl ComparedFact {
     }
 }
 
-/// Collects every text that is compared with the whole value of one of the facts.
+/// Collects every text that a condition compares with the whole value of a `ComparedFact`.
 fn collect_compared_texts<'e>(expr: &'e Expr, all: &mut Vec<(ComparedFact, &'e str, Span)>) {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}

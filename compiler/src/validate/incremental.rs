@@ -240,8 +240,8 @@ pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind,
     UNIT_KINDS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
 }
 
-/// Returns true if `read` is a read of a unit: an item of the project that is checked on its own. Every unit is
-/// checked, so such a read stays in use.
+/// Returns true if `read` is the content of a unit: an item of the project that is checked on its own. The content of a
+/// unit is always in use, because every check reads all units.
 pub(super) fn is_unit(lists: &UnitLists, read: &Dependency) -> bool {
     let Dependency::Item(kind, id) = read else { return false };
     let list = UNIT_KINDS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);

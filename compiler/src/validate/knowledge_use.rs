@@ -217,7 +217,8 @@ pub fn drop_misspelled(found: &mut Diagnostics) {
     found.retain(|one| !is_meant(one));
 }
 
-/// Returns the letters and digits of an id or of a path, without the folder of knowledge and the extension.
+/// Returns the letters and digits of an id or a path in lowercase, so that an invalid id equals the valid id that its
+/// author probably meant. The folder of knowledge and the extension are removed first.
 fn plain_letters(text: &str) -> String {
     let inside = text.strip_prefix(ItemKind::Knowledge.folder()).unwrap_or(text);
     let stem = ItemKind::Knowledge.extensions().iter().find_map(|ext| inside.strip_suffix(ext)?.strip_suffix('.'));

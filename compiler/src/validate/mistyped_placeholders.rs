@@ -186,7 +186,7 @@ fn find_in_line<'t>(
     }
 }
 
-/// Checks if the text in braces is a mistyped placeholder; `None` if it is plain text. Otherwise returns the declared
+/// Returns `None` if the text in braces is plain text. If the text is a mistyped placeholder, returns the declared
 /// input that the text names, if there is one. `double` is true for two braces, `dollar` for a `$` before the brace.
 fn intended_input<'t>(
     inside: &'t str,

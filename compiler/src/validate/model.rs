@@ -73,8 +73,8 @@ impl ModelIds {
         self.ids.iter().any(|id| id == text)
     }
 
-    /// Suggests a model id for a text that is no model id: the model of the tier that the text names, else the closest
-    /// id.
+    /// Suggests a model id for a text that is no model id: the model of the tier or alias that the text names, else the
+    /// id closest to the text. `None` if no id is close.
     pub fn suggestion(&self, text: &str) -> Option<String> {
         let of_tier = self.resolve_tier(text).map(str::to_owned);
         of_tier.or_else(|| closest(text, self.ids.iter().map(String::as_str)))

@@ -94,8 +94,8 @@ pub struct Spawns {
 type SpawnRoutes = BTreeMap<ItemId, Vec<Rc<SpawnRoute>>>;
 
 impl Spawns {
-    /// Records the spawns of a directive on one route. `audit` holds the limits and the model of the route; `None` if
-    /// they are invalid.
+    /// Records the threads that a directive can start if its extends chain is the chain of `composed`. `audit` holds
+    /// the limits and the model for this chain; `None` if they are invalid.
     pub fn add(&mut self, composed: &Composed, body: &BodySpawns, audit: Option<&LowerSummary>) {
         let hooks = composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()).filter_map(|hook| {
             let Some(HookAction::Execute { item_type: ItemKind::Directive, item_id, .. }) =

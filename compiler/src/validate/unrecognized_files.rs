@@ -12,7 +12,7 @@ use crate::world::{ItemKind, MCP_FILE, Space, UnrecognizedFile, meant_root_file}
 /// Folders of `.ai/` without items: state of runs, and data of tools.
 const OTHER_FOLDERS: [&str; 2] = ["state", "data"];
 
-/// The lockfile, the only file directly in `.ai/`.
+/// The lock file, the only file that may be directly in `.ai/`.
 const LOCKFILE: &str = "lock.json";
 
 /// The reason why a file of MCP servers elsewhere is not read.
@@ -48,7 +48,7 @@ const EQUIVALENT_EXTENSIONS: [(&str, &str); 13] = [
     ("zsh", "sh"),
 ];
 
-/// Words in the names of data files that programs read beside their own file.
+/// Words in file names that mark a JSON, TOML or XML file beside a tool as data of the tool.
 const DATA_NAMES: [&str; 12] = [
     "schema", "config", "data", "setting", "package", "tsconfig", "fixture", "template", "example", "sample",
     "manifest", "lock",
@@ -198,7 +198,7 @@ fn find_declaration(unrecognized_file: &UnrecognizedFile, uses: &mut dyn FnMut(&
     Some(format!("{folder}{stem}.yaml"))
 }
 
-/// Returns true for a name, without its extension, that other clients give to the file of the MCP servers.
+/// Returns true for a file name without extension that other clients use for the file that lists MCP servers.
 fn is_servers_name(stem: &str) -> bool {
     let plain: String = stem.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     matches!(plain.as_str(), "mcp" | "mcps" | "mcpserver" | "mcpservers" | "mcpconfig" | "mcpsettings")

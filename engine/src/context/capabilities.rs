@@ -60,7 +60,8 @@ impl CapabilitiesCache {
     }
 }
 
-/// Adds the front matter and the title of one thread to the shared text.
+/// Returns the contents of `capabilities.md` for one thread: front matter and title of the thread, then `text`, which
+/// threads with equal plans and grants share.
 pub(crate) fn with_front_matter(thread: &ThreadId, plan_id: &str, text: &str) -> String {
     format!("---\nthread_id: {thread}\nplan_id: {plan_id}\n---\n\n# Capabilities of `{thread}`\n\n{text}")
 }

@@ -71,7 +71,7 @@ const WRITE_INTERVAL: Duration = Duration::from_millis(60);
 const MAX_PIECES: usize = 4096;
 const MAX_PIECE_BYTES: usize = 512 * 1024;
 
-/// The writer of the streamed pieces of one attempt to `live.jsonl`.
+/// A writer of the file `live.jsonl`, for the streamed pieces of one attempt.
 pub(crate) struct AttemptStream {
     shared: Arc<AttemptStreamState>,
     writer: Mutex<Option<JoinHandle<()>>>,

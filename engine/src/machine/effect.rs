@@ -201,8 +201,8 @@ impl Effect {
         })
     }
 
-    /// Returns true for calls that only read items, stored results or files of the project. They can be made again
-    /// after a crash.
+    /// Returns true for an effect whose calls only read items, stored results or files of the project. Such an effect
+    /// can be repeated after a crash.
     pub fn only_reads(&self, plan: &Plan) -> bool {
         let reads = |call: &Allowed<Dispatch>| match &call.call {
             GatedCall::Tool { item_id, .. } => is_standard_read_tool(plan, item_id),

@@ -14,7 +14,8 @@ use crate::event::{ChatMode, PromptBounds};
 /// current prompt do not.
 pub const DENIED_IN_PROMPT: &str = " (the user runs this prompt without it)";
 
-/// Returns the limits of a prompt with these bounds.
+/// Returns the limits of a prompt: the limits of the plan, with `spend` lowered to the amount in `bounds`, if there is
+/// one.
 pub(super) fn prompt_limits(plan: &Plan, bounds: &PromptBounds) -> PlanLimits {
     let spend = bounds.spend.map_or(plan.limits.spend, |most| most.min(plan.limits.spend));
     PlanLimits { spend, ..plan.limits }

@@ -88,7 +88,8 @@ fn tool_definitions(plan: &Plan, state: &ThreadState) -> Vec<ToolDefinition> {
     offered_tools(plan, state).into_iter().map(definition).collect()
 }
 
-/// Returns the thread's system prompt: the recorded one, or a hook's replacement.
+/// Returns the system prompt of the thread: the replacement that a hook set, else the recorded system prompt. Empty if
+/// there is none.
 pub(super) fn thread_system(state: &ThreadState) -> Arc<str> {
     state
         .conversation

@@ -113,8 +113,8 @@ fn needs_intake(plan: &Plan, state: &ThreadState, text: &str) -> bool {
     has_hooks(plan, HookPoint::Input) || (state.chat.is_some() && text.starts_with('/'))
 }
 
-/// Returns the event that records the result of a message's intake; `None` if the message was withdrawn or its intake
-/// is recorded already.
+/// Returns the event that records the result of the intake of the message with the id `subject`. `None` if the message
+/// was withdrawn or its intake is recorded already.
 pub(super) fn accept_screened(
     state: &ThreadState,
     subject: Option<&str>,

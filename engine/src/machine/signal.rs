@@ -19,7 +19,7 @@ pub struct Signal {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
-    /// The time alone, without another fact: pending events are written, and expired waits end.
+    /// No fact except the current time: expired waits end, and pending events are written.
     Tick,
     /// The thread starts.
     Opened {

@@ -284,7 +284,7 @@ pub struct Mailbox {
 /// An open approval request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenApprovalRequest {
-    /// The number of the event that recorded the request.
+    /// The number of the event that recorded the approval request.
     pub seq: u64,
     pub origin: ApprovalOrigin,
     pub what: String,
@@ -309,7 +309,7 @@ pub struct AcceptedReturn {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observation {
     pub point: HookPoint,
-    /// The event's number.
+    /// The number of the observed event.
     pub seq: u64,
     pub facts: Map<String, Value>,
 }

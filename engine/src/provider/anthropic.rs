@@ -168,8 +168,8 @@ fn user_block(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-/// Maps the model's block; `None` for blocks that the API refuses: blank text, thinking without a signature, and blocks
-/// of another wire.
+/// Converts a block of a reply to the form of the API. `None` for blocks that the API refuses: blank text, thinking
+/// without a signature, and blocks of another wire.
 fn model_block(block: &ContentBlock) -> Option<Value> {
     match block {
         ContentBlock::Text { text } => text_block(text),

@@ -123,8 +123,8 @@ fn part(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-/// Maps a reply. The wire has no field for thinking and refuses unknown fields, so thinking and the blocks of other
-/// wires are dropped. `None` if nothing remains.
+/// Converts a reply to a message of the wire. The wire has no field for thinking and refuses unknown fields, so
+/// thinking and the blocks of other wires are dropped. `None` if nothing remains.
 fn assistant(content: &[ContentBlock]) -> Option<Value> {
     let text: String = content.iter().filter_map(text_of).collect();
     let calls: Vec<Value> = calls_in(content).map(call).collect();

@@ -41,8 +41,8 @@ fn replay(messages: Vec<SharedMessage>, events: &[Event]) -> ThreadState {
 }
 
 impl EngineContext {
-    /// Recovers a thread that has not ended, is suspended or is a closed session, after delivering the given control
-    /// messages.
+    /// Delivers the given control messages to a thread, and recovers it. The thread must be running, suspended or a
+    /// closed session; a thread that has ended is an error.
     pub(crate) async fn recover_root(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -241,7 +241,8 @@ impl EngineContext {
         }
     }
 
-    /// Returns the state of a thread after an event, with that event's chain hash.
+    /// Returns the state of a thread after the event `at_seq`, with the chain hash of this event. `most` is the maximum
+    /// number of threads to read: the thread and those that it continues, one after another.
     pub(super) fn state_at(
         &self,
         thread: &ThreadId,

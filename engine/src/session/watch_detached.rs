@@ -67,7 +67,7 @@ impl EngineContext {
         RunResult { thread_id: child.to_string(), ..lost }
     }
 
-    /// Waits for the last thread of the continuation chain, and returns its result.
+    /// Waits for the end of the last thread in the continuation chain of `thread`, and returns its result.
     async fn result_of_chain(
         self: &Arc<Self>,
         thread: &ThreadId,

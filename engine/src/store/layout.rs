@@ -87,7 +87,7 @@ pub fn create_folders_with(disk: &dyn Disk, add: impl FnOnce() -> Result<(), Sto
     create_folder(disk, owners)
 }
 
-/// Creates one folder unless it exists; its name is not synced.
+/// Creates one folder, unless it exists. Does not sync the parent folder.
 fn create_folder(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     match disk.create_dir(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {

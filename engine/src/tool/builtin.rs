@@ -44,7 +44,8 @@ pub enum FileTool {
     Knowledge,
 }
 
-/// Maximum size of a result in bytes. Below the guard's maximum, so that the guard does not truncate a page.
+/// Maximum size of a result in bytes, apart from a short note at its end. The guard's maximum is higher, so that the
+/// guard does not truncate the result.
 const MAX_RESULT_BYTES: usize = 28 * 1024;
 
 /// A failed call, with a message for the model.

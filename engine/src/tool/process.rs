@@ -68,7 +68,8 @@ pub enum StderrMode {
     /// Standard error is merged into the output, in the order of writing.
     #[default]
     Together,
-    /// Kept separate: the output is a result, standard error a log.
+    /// Standard output and standard error are kept separate: standard output is the result, and standard error is a
+    /// log.
     Apart,
 }
 

@@ -40,7 +40,7 @@ const MAX_DIFF_BYTES: usize = 256 * 1024;
 pub struct UpdateMapper {
     /// Text of the current reply that was already sent in pieces.
     streamed: String,
-    /// True if the current model call writes a summary of the conversation, which is no reply.
+    /// True if the current model call writes a summary of the conversation, so that its text is not part of a reply.
     is_compacting: bool,
     /// Size of the context window of the session's model, in tokens.
     context_window: u64,

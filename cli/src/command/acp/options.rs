@@ -121,7 +121,8 @@ pub fn config_options(values: &OptionValues, live: &LiveState, spaces: &Spaces) 
     vec![of_mode, of_model, budget]
 }
 
-/// Returns the current budget and the entries of [`BUDGETS`] within the limits of the session, in ascending order.
+/// Returns the current budget and the entries of [`BUDGETS`] within the limits of the session: nano-dollars, in
+/// ascending order.
 fn budgets(current: u64, live: &LiveState) -> Vec<u64> {
     let session = live.plan.session_limits.map(|limits| limits.spend);
     let ceiling = live.plan.limit_ceilings.get(&LimitName::Spend).copied();
@@ -154,7 +155,7 @@ pub fn option_request(id: &str, value: &SessionConfigOptionValue, confirm: bool)
     }
 }
 
-/// Returns the request that sets a mode.
+/// Returns the request that sets the mode `id` of a chat. `confirm` is true to accept a mode that allows more.
 ///
 /// # Errors
 /// Returns the reason if there is no such mode.

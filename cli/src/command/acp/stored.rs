@@ -69,9 +69,9 @@ pub fn delete_session(spaces: &Spaces, id: &str) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Returns the events of a session's conversation, oldest first. The list ends with the events of the thread `last`.
-/// The events of each continued thread precede those of its continuation, up to the event after which the thread is
-/// continued.
+/// Returns the events of the conversation that ends with the thread `last`, oldest first. The conversation consists of
+/// `last` and the threads that it continues, one after another. Of a continued thread, only the events before the
+/// continuation are included.
 pub fn conversation_events(threads: &Threads, last: &ThreadId) -> Result<Vec<Event>, StoreError> {
     let mut found: Vec<Event> = Vec::new();
     let (mut next, mut seen) = (Some((last.clone(), u64::MAX)), BTreeSet::new());

@@ -66,7 +66,7 @@ pub struct PromptHistory {
     folder: ChatFolder,
     /// The index of the prompt in the editor; the number of prompts if the editor shows the text being written.
     at: usize,
-    /// The text being written, while the editor shows an earlier prompt.
+    /// The text that the user was writing before the editor showed an earlier prompt.
     unsent: String,
 }
 

@@ -348,7 +348,7 @@ impl ChatVerb {
         }
     }
 
-    /// Returns the value of `type`.
+    /// Returns the name of the request, which is the value of its JSON field `type`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Prompt { .. } => "prompt",

@@ -16,7 +16,7 @@ use crate::workspace::Spaces;
 const MAX_ROWS: usize = 6;
 /// Maximum number of files that a completion considers.
 const MAX_FILES: usize = 20_000;
-/// Maximum number of entries.
+/// Maximum number of entries in the list below the editor.
 const MAX_ENTRIES: usize = 100;
 /// Maximum length of an entry in the list, in characters.
 const MAX_ENTRY_CHARS: usize = 200;

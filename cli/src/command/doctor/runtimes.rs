@@ -41,7 +41,7 @@ const RUNTIMES: [Runtime; 5] = [
 
 /// The result of starting one runtime.
 pub enum Probe {
-    /// The program and the line that it printed.
+    /// The program works in the sandbox; `printed` is the line that it printed.
     Works { program: &'static str, printed: String },
     /// The program is not in `PATH`. `needed_by` lists the tools that need it.
     Missing { program: &'static str, needed_by: &'static str },

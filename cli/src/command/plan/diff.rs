@@ -130,7 +130,7 @@ enum OtherComparison {
     /// With these inputs, the new plan is wider. If no inputs make the new plan wider, it differs in another way with
     /// these inputs. `inputs` is JSON.
     Changed { inputs: String, diff: Box<PlanDiff> },
-    /// The inputs that lead to different plans are not known for one of the two trees, for the given reason.
+    /// For one of the two sides, the inputs that lead to different plans cannot be determined. Holds the reason.
     Unknown(String),
 }
 

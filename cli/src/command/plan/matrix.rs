@@ -1,4 +1,5 @@
-//! `rye plan ID --all`: prints every context of a directive, by the conditions that read its inputs.
+//! `rye plan ID --all`: prints every context of a directive. A context is a plan that the directive can have, with the
+//! conditions on its inputs that lead to this plan.
 
 use rye_compiler::compile::CompileRequest;
 use rye_compiler::report::alternatives::describe_when;

@@ -171,7 +171,8 @@ fn parse(text: &str) -> Result<Node, String> {
     }
 }
 
-/// Adds an item to a list in block or flow style; `None` if the list is empty or has another layout.
+/// Returns `text` with `entry` added at the end of the list `models`, which is in block or flow style. `None` if the
+/// list is empty or has another layout.
 fn with_item(text: &str, models: &Node, entry: &str) -> Option<String> {
     let (first, last) = (models.items().first()?, models.items().last()?);
     if text.get(models.span.range())?.starts_with('[') {

@@ -117,7 +117,7 @@ struct PendingCall {
 }
 
 impl HumanRenderer {
-    /// Creates the renderer of a run or, with `is_chat`, of a chat.
+    /// Creates the renderer of a run or, if `is_chat` is true, of a chat. `events` is true to print every event.
     pub fn new(report: &Printer, events: bool, is_chat: bool) -> Self {
         Self {
             format: report.format(),

@@ -146,7 +146,8 @@ fn format_line(requested: &str, waited: &WaitOutcome) -> String {
     format!("{}\t{}\t{}", result.thread_id, result.status.as_str(), format_result(result))
 }
 
-/// Formats error, outputs or result on one line.
+/// Formats the result of a thread on one line: the error, if there is one, else the outputs, else the text. Empty if
+/// the result has none of them.
 fn format_result(result: &RunResult) -> String {
     let text = match (&result.error, &result.outputs, &result.result) {
         (Some(error), _, _) => format!("{}: {}", error.code, error.message),

@@ -193,8 +193,8 @@ fn is_word_start(text: &str, at: usize) -> bool {
     text.get(..at).and_then(|before| before.chars().next_back()).is_none_or(char::is_whitespace)
 }
 
-/// Returns the name of the variable in an expression such as `$name` or `${name}` at the start of `text`, and the
-/// length of the expression in bytes.
+/// Returns the name of the variable in the expression at the start of `text`, such as `$name` or `${name}`, and the
+/// length of the expression in bytes. The name is empty if no name follows the `$`.
 fn variable(text: &str) -> (&str, usize) {
     let inside = text.get(1..).unwrap_or_default();
     let (offset, inside) = inside.strip_prefix('{').map_or((1, inside), |rest| (2, rest));

@@ -38,7 +38,8 @@ pub fn guard_layer(tag: Option<&str>, pieces: &[LayerPiece]) -> String {
     if edits.is_empty() { joined } else { escape_at(&joined, &edits) }
 }
 
-/// Escapes the closing tags in the author's own text as `&lt;/…` and returns how many there were.
+/// Escapes the closing tags of the element `tag` in a text of the author: the `<` of each tag becomes `&lt;`. Returns
+/// the new text and the number of escaped tags.
 pub fn escape_closing_tags(tag: &str, text: &str) -> (String, u64) {
     let edits: Vec<usize> = closing_tags(tag, text).map(|closing| closing.start).collect();
     let count = u64::try_from(edits.len()).unwrap_or(u64::MAX);

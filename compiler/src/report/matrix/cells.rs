@@ -264,8 +264,8 @@ impl Partition {
         })
     }
 
-    /// Returns a condition that holds for exactly the values of the chosen cells (their indexes); `None` if all cells
-    /// are chosen.
+    /// Returns a condition that holds for exactly the values in the chosen cells; `None` if all cells are chosen.
+    /// `chosen` holds the indexes of the cells.
     pub fn describe(&self, chosen: &BTreeSet<usize>) -> Option<String> {
         if chosen.len() == self.cells.len() {
             return None;

@@ -29,7 +29,7 @@ pub struct DiffLine {
     pub text: String,
 }
 
-/// Renders the changed sections of a comparison.
+/// Renders a comparison of two plans as lines: a title, and each section that differs.
 pub fn lines(diff: &PlanDiff) -> Vec<DiffLine> {
     let mut out = Vec::new();
     let mut line = |tone, text: String| out.push(DiffLine { tone, text: sanitize(&text, "\u{fffd}").into_owned() });

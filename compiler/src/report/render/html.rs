@@ -184,7 +184,7 @@ fn cache_map(out: &mut String, steps: &[CacheStepReport]) {
     out.push_str("</table>");
 }
 
-/// Renders the bounds on every run as the last row.
+/// Renders the last row of the cost table: the bounds on the turns and the cost of every run.
 fn worst_case(out: &mut String, cost: &ForecastReport) {
     let (worst, turns) = (&cost.worst, &cost.turns);
     let most = turns.at_most.map_or_else(|| "–".to_owned(), group_thousands);

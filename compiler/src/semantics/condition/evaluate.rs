@@ -22,8 +22,8 @@ struct Evaluator<'a, 't> {
     readings: Option<&'t mut Vec<FactReading>>,
 }
 
-/// The paths that make a result unknown, as [`Facts::declare_unknown`] declared them: each once, in order of first
-/// reading.
+/// The paths of unknown facts that make a result unknown, each once, in order of first reading. A path has the form in
+/// which it was passed to [`Facts::declare_unknown`].
 type Paths<'a> = Vec<&'a str>;
 
 enum Truth<'a> {

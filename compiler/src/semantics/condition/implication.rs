@@ -43,7 +43,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 /// the substrings.
 const SEPARATOR: char = '\u{1}';
 
-/// The structure of a condition, whose atoms are represented by their numbers.
+/// The structure of a condition. Each atom is represented by its number.
 enum Tree {
     Const(bool),
     Atom(usize),

@@ -235,8 +235,9 @@ impl<'a> InclusionSearch<'a> {
         }
     }
 
-    /// Searches breadth first from the start states of all lists in `included` at once, so that the first capability
-    /// found is a shortest one.
+    /// Searches for a capability that every pattern of one list in `included` matches and no pattern in `excluded`
+    /// matches. Searches breadth first and from all lists at once, so that the first capability found is a shortest
+    /// one.
     fn run(mut self) -> Witness {
         for (group, globs) in self.included.iter().enumerate() {
             let state = SearchState {

@@ -114,7 +114,7 @@ impl Account {
         self.children_hold
     }
 
-    /// Returns the worst case reserved for an attempt in progress.
+    /// Returns the worst case that is reserved for an attempt in progress; zero if the account has no such attempt.
     pub fn issued(&self, attempt: &str) -> Nanos {
         self.issued.get(attempt).copied().unwrap_or_default()
     }

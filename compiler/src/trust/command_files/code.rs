@@ -261,7 +261,7 @@ impl SedScript {
         }
     }
 
-    /// Skips a line, and the line after a backslash at its end.
+    /// Skips the rest of the line. A line that ends in a backslash continues in the next line.
     fn skip_line(&mut self) {
         let mut before = ' ';
         while let Some(c) = self.rest.pop_front() {

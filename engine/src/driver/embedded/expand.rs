@@ -1,5 +1,5 @@
-//! Expansion of a user message after the `input` hooks of a chat: the text of the skill or prompt template replaces the
-//! call.
+//! Expansion of a user message, after the `input` hooks of a chat: if the message calls a skill or a prompt template,
+//! the text of the called item replaces the call.
 
 use std::sync::Arc;
 

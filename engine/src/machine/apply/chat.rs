@@ -142,7 +142,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     state.position = RunPosition::At(Node::Idle);
 }
 
-/// Queues a command of the user.
+/// Queues a command of the user. `excluded` is true if the output of the command is not sent to the model.
 pub(super) fn queue_command(state: &mut ThreadState, id: &str, command: &str, excluded: bool) {
     if let Some(chat) = &mut state.chat {
         chat.commands.push_back(UserCommand { id: id.to_owned(), command: command.to_owned(), excluded });
@@ -196,7 +196,8 @@ pub(super) fn end_compaction(state: &mut ThreadState) -> bool {
     true
 }
 
-/// Abandons a compaction whose process ended: a recovery makes no model call.
+/// Abandons the compaction that was running or requested when the process of the chat ended, because a recovery makes
+/// no model call.
 pub(super) fn abandon_compaction(state: &mut ThreadState) {
     if state.chat.as_ref().is_some_and(|chat| chat.compaction.is_some()) {
         end_compaction(state);

@@ -98,7 +98,8 @@ fn call<'a>(state: &'a mut ThreadState, run: &HookPointRun) -> Option<&'a mut Ca
     state.calls.list.get_mut(index)
 }
 
-/// Applies the answer of a point that is a node of the graph; returns the outcome of the step.
+/// Applies the answer of a hook point that is a node of the execution graph. Returns the outcome of the step at this
+/// node.
 fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
     match &run.answer {
         HookOutcome::Collected { fired, texts } => {

@@ -213,9 +213,9 @@ fn unstarted_prompt(
     vec![EventBody::PromptStarted(started), EventBody::PromptEnded(Box::new(ended))]
 }
 
-/// Returns the events that end the current prompt of a chat although the model has not finished: the user interrupted
-/// the prompt, or the answer of a hook or a refusal stops it. Without a current prompt, returns the events that end an
-/// interrupted compaction, or a prompt that could not start. `None` if there is nothing to end.
+/// Returns the events that end the current prompt before the model has finished, because the user interrupted the
+/// prompt, or because the answer of a hook or a refusal stops it. If no prompt is running, returns the events that end
+/// an interrupted compaction, or that record a prompt that could not start. `None` if there is nothing to end.
 pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;
     let chat = state.chat.as_ref()?;

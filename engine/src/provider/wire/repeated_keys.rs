@@ -35,7 +35,7 @@ pub fn merge_repeated_keys(data: &str, repeated: &mut UnreadKinds) -> Option<Str
     Some(merged.to_string())
 }
 
-/// Returns true if the data has a usage key with an object as its value.
+/// Returns true if the JSON text `data` contains one of the keys in `USAGE_KEYS` with an object as its value.
 pub(super) fn has_usage_report(data: &str) -> bool {
     USAGE_KEYS.iter().any(|key| {
         memchr::memmem::find_iter(data.as_bytes(), key.as_bytes()).any(|at| {

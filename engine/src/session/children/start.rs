@@ -33,7 +33,7 @@ pub(super) struct SpawningThread {
 }
 
 impl EngineContext {
-    /// Reserves the money of the children and starts them. Keeps the order of the requests.
+    /// Reserves the money of the children and starts them. Returns the results by spawn number, in ascending order.
     ///
     /// The start is a task of its own, because a kill drops the effect that requests the start. Without the task,
     /// nothing would end a child whose money is already reserved.

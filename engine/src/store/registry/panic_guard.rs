@@ -17,9 +17,10 @@ pub type AbortHandler = Box<dyn Fn(StoreError) + Send + Sync>;
 
 static ABORT_HANDLER: OnceLock<AbortHandler> = OnceLock::new();
 
-/// Sets the function that reports a registry error after which Rust aborts the program. The first call wins. The
-/// function runs in a panic hook and must end the process; if it returns, the process aborts. In a program without a
-/// handler, the registry is checked as a whole when it is opened, which takes longer.
+/// Sets the function that reports a registry error shortly before Rust aborts the program. Only the first call has an
+/// effect. The function runs in a panic hook and must end the process; if it returns, the process aborts. Without a
+/// handler, damage must be found before the first write, so opening the registry checks its whole file and takes
+/// longer.
 pub fn set_abort_handler(handler: AbortHandler) {
     // A second handler has nothing to add: the first one ends the process.
     let _ = ABORT_HANDLER.set(handler);

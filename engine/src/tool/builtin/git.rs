@@ -12,7 +12,7 @@ use crate::BoxFuture;
 use crate::tool::process::{self, Program, ProgramExit, ProgramResult, Sandbox, StderrMode};
 use crate::tool::{Invocation, Tool, ToolOutcome};
 
-/// Maximum number of commits in a log if the call sets none.
+/// Number of commits that a log shows if the call sets no maximum.
 const DEFAULT_COMMITS: u32 = 20;
 const MAX_COMMITS: u32 = 500;
 /// Maximum number of git filters (`filter.NAME` in the configuration) that a call disables one by one. If the

@@ -12,7 +12,7 @@ use rye_compiler::world::ItemKind;
 
 use super::variables::expand_variables;
 
-/// Returns every server, by name, with the variables that hold the keys of providers.
+/// Returns the MCP servers by name. The field `keys` of a server lists its variables that hold the key of a provider.
 ///
 /// # Errors
 /// A message for the user, and the place of the fault.

@@ -299,7 +299,7 @@ fn resolve_home(path: &str) -> Option<PathBuf> {
     }
 }
 
-/// Returns a hint about the sandbox, for servers that may fail only because of their sandbox.
+/// Returns a hint that the sandbox may be the cause of an error; empty for a server without a sandbox.
 fn sandbox_hint(server: &McpServer) -> &'static str {
     match server.isolation() {
         ServerSandbox::Net | ServerSandbox::None => "",
