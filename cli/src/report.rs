@@ -316,9 +316,9 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_terminal_control(c) { '\u{FFFD}' } else { c }).collect()
 }
 
-/// Returns a text that the program prints with styles: every control character of a terminal becomes U+FFFD, except in
-/// the escape sequences of colors and styles. All messages of a command pass through this function. A text of a file
-/// that was not passed through [`printable`] can therefore only change colors and styles.
+/// Replaces the control characters of a styled text by U+FFFD, except in the escape sequences of colors and styles. All
+/// messages of a command pass through this function: even if a text of a file was not passed through [`printable`], the
+/// text can change only colors and styles of the terminal.
 pub fn mask_controls(text: &str) -> Cow<'_, str> {
     if !text.contains(is_terminal_control) {
         return Cow::Borrowed(text);

@@ -80,7 +80,7 @@ impl HeadlessPolicy {
 pub const DEFAULT_TIMEOUT_SECONDS: u64 = 3_600;
 
 /// Reads `approvals.timeout_seconds` of `agent/agent`: the seconds after which an approval request without an answer
-/// suspends its thread.
+/// suspends its thread. Returns the default if the setting is missing or invalid.
 pub fn timeout_seconds(world: &dyn World) -> u64 {
     let items = Items::new(world);
     let setting = items.config_by_name("agent/agent");
@@ -116,7 +116,7 @@ pub struct ApprovalRequired {
     pub pattern: String,
     /// `safe`, `write`, `elevated` or `unrestricted`.
     pub tier: String,
-    /// True if no tool that the grant reaches needs an approval without a terminal.
+    /// True if calls of all tools that the grant reaches run without an approval when there is no terminal.
     #[serde(rename = "vouched")]
     pub is_preapproved: bool,
 }

@@ -60,8 +60,8 @@ pub struct Violation {
     pub description: String,
     /// The spawn chain of the thread, beginning with the directive that is run.
     pub trace: Vec<TraceStep>,
-    /// The reasons: each function of the assertion with its result for the thread, and an example for a reached
-    /// capability.
+    /// The reasons for the violation: the result of each function of the assertion for this thread, with an example if
+    /// a capability is reached.
     pub because: Vec<String>,
 }
 

@@ -367,7 +367,7 @@ fn value_help(found: &str, expected: &str) -> Option<String> {
     did_you_mean(near.as_ref(), || Some(format!("write {expected}")))
 }
 
-/// Joins words in backticks with commas.
+/// Joins at most `MAX_LISTED_WORDS` words, each in backticks, with commas; appends the number of the other words.
 pub(crate) fn quote_list(words: &[impl AsRef<str>]) -> String {
     quote_list_up_to(words, MAX_LISTED_WORDS)
 }

@@ -295,7 +295,7 @@ fn resolve_model(
     shared.catalog().resolve(requested, model).map_err(|error| diagnostics.push(error)).ok()
 }
 
-/// The limits and the model of a plan without inputs and without a parent, and sizes of the plan's first request.
+/// Properties of the plan that a directive has without inputs and without a parent.
 #[derive(Debug, Clone)]
 pub struct LowerSummary {
     pub limits: Limits,

@@ -196,7 +196,7 @@ pub struct ToolSpecError {
 pub enum ToolSpecErrorKind {
     /// A key that is not a key of any kind of tool.
     UnknownKey,
-    /// A key that every tool of this kind must have.
+    /// A missing key. Every tool of the same kind must have this key.
     MissingKey,
     /// A value of the wrong type or outside its range.
     BadValue,

@@ -227,7 +227,8 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
     CheckOutcome { found, levels, files, directives: chosen.directives, composed, known }
 }
 
-/// Checks one composed directive and what it reaches, for `plan` and `run`, which read no other directive.
+/// Checks the declarations of one composed directive: limits, hooks, permissions and placeholders. Used by `plan` and
+/// `run`, which check no other directive.
 pub fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
     let items = shared.items;
     let mut check = Checker::new(items, PatternMatcher::default(), LowerCache::default());

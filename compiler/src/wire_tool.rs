@@ -44,7 +44,8 @@ impl SchemaDialect {
 /// A tool definition in the form that a request contains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WireTool<'t> {
-    /// The description, followed by the rules about all parameters together that the schema cannot express.
+    /// The description of the tool. At its end are the rules of the root of the schema that the wire format cannot
+    /// express.
     pub description: Cow<'t, str>,
     /// JSON Schema of the parameters; `None` if the tool has no parameters and the wire format then sends no schema.
     pub parameters: Option<Cow<'t, Value>>,
@@ -58,7 +59,7 @@ impl WireTool<'_> {
     }
 }
 
-/// Converts a tool for a wire.
+/// Converts the definition of a tool to the form that requests in the wire format `wire` contain.
 pub fn convert_tool<'t>(wire: &str, description: &'t str, schema: &'t Value) -> WireTool<'t> {
     let Some(dialect) = SchemaDialect::of_wire(wire) else {
         return WireTool { description: Cow::Borrowed(description), parameters: Some(Cow::Borrowed(schema)) };

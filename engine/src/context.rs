@@ -230,8 +230,9 @@ impl EngineContext {
         self.plan_check.as_ref().map_or(Ok(()), |check| check(plan).map_err(|reason| DriveError::Refused { reason }))
     }
 
-    /// Checks that the given requirements are trusted. Skips tools and MCP servers, which are checked when they are
-    /// called. Skips scripts of models unless the threads of `directive` get their replies from a script.
+    /// Checks that the user trusts the given requirements of `directive`. Skips tools and MCP servers, which are
+    /// checked when they are called. Skips scripts that provider files name, unless threads of `directive` call models
+    /// through the provider files.
     pub fn check_requirements(&self, directive: &ItemId, mut all: Vec<TrustRequirement>) -> Result<(), DriveError> {
         all.retain(|one| match one.kind {
             TrustRequirementKind::Tool | TrustRequirementKind::Server => false,

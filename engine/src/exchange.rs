@@ -165,7 +165,7 @@ pub enum StopReason {
     Length,
     /// Context window full; a text or tool call at the end of the reply is incomplete.
     ContextWindow,
-    /// The model or a content filter refused.
+    /// The model refused to answer, or a content filter stopped the answer.
     Refusal,
     /// A reason that the wire does not define.
     Other(String),

@@ -85,7 +85,7 @@ impl From<ToolOutcome> for HookCallResult {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookPointResult {
     pub considered: Vec<HookEvaluation>,
-    /// Child threads of directives that hooks ran.
+    /// The child threads in which the hooks ran directives.
     pub children: Vec<HookChild>,
     pub answer: HookOutcome,
 }
@@ -230,7 +230,8 @@ enum FiredHook {
 /// The facts and results so far while the hooks of one hook point are evaluated one after another.
 #[derive(Debug)]
 struct PointEvaluation {
-    /// Facts for the next hook. At a point of the mode `Chain`, they include the changes by the earlier hooks.
+    /// Facts for the next hook. At a hook point where each hook changes the result of the hook before it (the mode
+    /// `Chain`), the facts include the changes by the earlier hooks.
     facts: Map<String, Value>,
     answer: HookOutcome,
     considered: Vec<HookEvaluation>,

@@ -194,8 +194,8 @@ fn stage(
 /// Maximum bytes that the store adds to the fields of an event in a line: number, time, hash and signature.
 const MAX_ENVELOPE_BYTES: usize = 512;
 
-/// Returns the event's fields for a line. Stores the largest fields as objects until the line fits. A reply can have
-/// many megabytes, so a field that is stored is never copied.
+/// Returns the fields of an event for a line of the transcript. Stores the largest fields as objects until the line has
+/// at most `limit` bytes. A field that is stored is never copied, because a reply can have many megabytes.
 fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<Map<String, Value>, StoreError> {
     let too_long = |bytes| StoreError::LineTooLong { bytes, limit };
     let mut measured = FieldSizes::default();

@@ -42,7 +42,7 @@ impl StateCell {
         self.0.send_replace(Some(LiveState { plan: Arc::clone(plan), state: Arc::new(state.clone()) }));
     }
 
-    /// Returns the published state; `None` before the first one.
+    /// Returns the state that was published last; `None` if no state was published yet.
     pub fn read(&self) -> Option<LiveState> {
         self.0.borrow().clone()
     }

@@ -48,7 +48,11 @@ impl ParentThread {
         SpawnParent { limits: spawn_limits(&self.launch, &self.plan), capabilities: self.plan.capabilities.clone() }
     }
 
-    /// Bounds the limits of a child by the limits of this thread.
+    /// Bounds the limits of a child, except `output`, by the limits of this thread. The limit `depth` of the child is
+    /// lower than that of this thread.
+    ///
+    /// # Errors
+    /// The limit `depth` of this thread is 0.
     pub(crate) fn bound(&self, limits: PlanLimits) -> Result<PlanLimits, EngineError> {
         let above = &self.launch.limits;
         let depth = above.depth.checked_sub(1).ok_or_else(|| EngineError::TooDeep { parent: self.id.to_string() })?;

@@ -117,7 +117,7 @@ impl SeededJitter {
         Self(z ^ (z >> 31))
     }
 
-    /// Returns a number from 0 to `most`, inclusive.
+    /// Maps the pseudo-random number to a number from 0 to `most`, inclusive.
     pub fn up_to(self, most: u64) -> u64 {
         most.checked_add(1).map_or(self.0, |n| self.0 % n)
     }

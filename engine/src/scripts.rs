@@ -18,7 +18,7 @@ const MAX_LITERAL_DEPTH: usize = 64;
 const MAX_VALUES: usize = 20_000;
 /// Stack size for the recursive parsers, in bytes; enough for a script that consists only of nesting.
 const PARSER_STACK_BYTES: usize = 512 << 20;
-/// Maximum size of a script that fits into the default stack of any thread.
+/// Maximum size of a small script, in bytes: a stack of [`SMALL_SCRIPT_STACK_BYTES`] is enough to parse the script.
 const SMALL_SCRIPT_BYTES: usize = 2 * 1024;
 /// Stack size for a small script, in bytes.
 const SMALL_SCRIPT_STACK_BYTES: usize = 8 << 20;

@@ -98,8 +98,8 @@ fn root_variables() -> impl Iterator<Item = PathBuf> {
     ROOT_VARIABLES.into_iter().chain(["HOME"]).filter_map(path_variable)
 }
 
-/// Returns the canonical paths of keys and trust records: the `keys` and `trust` folders of every folder that can be
-/// the user space, the targets of links in them, and the folders with these names in the given spaces.
+/// Returns the canonical paths of keys and trust records: the folders `keys` and `trust` of every folder that can be
+/// the user space, the targets of links in them, and the folders `.ai/keys` and `.ai/trust` below each of `spaces`.
 pub fn secret_folders<'s>(spaces: impl IntoIterator<Item = &'s Path>) -> Vec<PathBuf> {
     let mut found = secrets_of_user(candidate_roots());
     // Links in a project's own folders are not followed: a project must not choose paths outside itself.

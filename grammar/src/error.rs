@@ -96,7 +96,7 @@ impl SyntaxError {
         Self { help: help.map(Into::into), ..self }
     }
 
-    /// Adds the span of the first occurrence.
+    /// Adds the span of the first occurrence, for an error about a second occurrence.
     #[must_use]
     pub fn with_secondary(self, other: Span) -> Self {
         Self { other: Some(other), ..self }

@@ -279,7 +279,8 @@ impl Session {
         self.handle.send(ControlMessage::Retract { input: Some(input.into()) });
     }
 
-    /// Ends the current prompt of a chat: cuts the model call, which is settled at its worst case, and stops calls.
+    /// Ends the current prompt of a chat: stops its tool calls and cuts its model call, which is settled at its worst
+    /// case.
     pub fn interrupt(&self) {
         self.handle.send(ControlMessage::Interrupt);
     }

@@ -83,7 +83,8 @@ pub enum HookError {
     OnlyLibrary { id: String, directive: String, because: String, span: Span },
     #[error("the condition of the hook `{id}` is always true")]
     Always { id: String, span: Span },
-    /// `when` states when the other hook fires, as the end of the sentence "the other hook fires …".
+    /// A hook that never takes effect, because the hook `by` always answers first. `when` is the end of the sentence
+    /// "`by` fires …".
     #[error("the hook `{id}` is never reached: `{by}` always answers first")]
     Shadowed { id: String, by: String, span: Span, by_span: Span, when: &'static str },
     /// A hook raises a limit to a value that is not above the current value. `current` is the smallest value of the

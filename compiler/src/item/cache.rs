@@ -213,8 +213,8 @@ impl<'w> Items<'w> {
         merged
     }
 
-    /// Returns the settings file of the highest space that has it, not merged with the files of other spaces; `None` if
-    /// no space has it.
+    /// Returns the settings file of the highest space that has it, not merged with the files of other spaces. `None` if
+    /// no space has the file, or if the file cannot be read.
     pub fn highest_config(&self, id: &ItemId) -> Option<Node> {
         self.candidates(ItemKind::Config, id).into_iter().next().and_then(|located| self.parse_yaml(located))
     }

@@ -34,8 +34,8 @@ pub fn requested_spend(layers: &LimitLayers, overrides: &[(String, LimitValue)])
     given.or_else(|| layers.directive.iter().rev().find_map(|setting| spend(&setting.name, &setting.written)))
 }
 
-/// Returns the limits of a directive without overrides and without a parent, within the ceilings of `limits.max`;
-/// `None` if a layer is invalid.
+/// Returns the limits of a directive without overrides and without a parent, within the ceilings of `limits.max`.
+/// `None` if a default or a limit of the directive is invalid; an invalid ceiling is ignored.
 pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
     let mut limits = resolve_declared(&layers.defaults, &layers.directive)?;
     for (name, value, _) in parsed_ceilings(&layers.ceilings) {

@@ -114,8 +114,8 @@ enum Consumed {
     Call,
     /// A message of the inbox, sent by another process or the user.
     Message,
-    /// Headroom of a limit, which a raise by a hook consumes, or an approval by a person. The outcome of a raise that
-    /// changes nothing is not `raise`, so that this raise does not take the edge.
+    /// Headroom of a limit that a hook raises, or the approval of a reached limit by a person. A raise that changes
+    /// nothing does not have the outcome `raise`, so it does not take this edge.
     Limit,
 }
 

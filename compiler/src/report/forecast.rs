@@ -177,8 +177,8 @@ impl Plan {
     }
 
     /// Returns the reason why no next request is sent: the first limit that prevents it, or a full context window;
-    /// `Done` if a request can be sent. Checks the limits in the order of a run. `prompt` is the estimate of the next
-    /// prompt, `bound` its upper bound, `left` the money left.
+    /// `Done` if a request can be sent. Checks the limits in the order of a run. `prompt` is the estimated number of
+    /// tokens of the next prompt, `bound` an upper bound of this number, and `left` the money that is not spent.
     fn stopped(&self, estimate: &RunEstimate, prompt: u64, bound: u64, left: Nanos) -> StopReason {
         if estimate.turns >= self.limits.turns {
             return StopReason::Limit(LimitName::Turns);

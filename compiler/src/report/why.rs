@@ -208,7 +208,7 @@ fn describe_cause(verdict: &crate::hook::PlanVerdict, because: &str) -> String {
     }
 }
 
-/// Explains tools by item id, including those dropped for size.
+/// Adds the explanation of each tool whose item id is `name`, including tools that were left out of the palette.
 fn explain_tools(compilation: &Compilation, name: &str, found: &mut Vec<Explanation>) {
     let plan = &compilation.plan;
     for tool in plan.palette.iter().filter(|t| t.item_id.as_ref().is_some_and(|id| id.as_str() == name)) {

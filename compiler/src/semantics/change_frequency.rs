@@ -28,8 +28,8 @@ const THREAD_FACTS: [&str; 9] = [
     "max_turns",
     "capabilities_summary",
 ];
-/// Facts of a thread that its continuation has too. The limits are not among them: a continuation has only the amounts
-/// that its thread did not use.
+/// Facts of a thread that have the same values in its continuation. The limits are not among these facts, because a
+/// continuation gets only the amounts that the continued thread did not use.
 const INHERITED_FACTS: [&str; 9] = [
     "directive",
     "category",

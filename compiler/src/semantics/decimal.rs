@@ -3,7 +3,7 @@
 /// The treatment of decimal digits for which the scaled integer has no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtraDigits {
-    /// Returns an error if one of these digits is not zero: for text that an author wrote.
+    /// Returns an error if an extra digit is not zero: for text that an author wrote.
     Refuse,
     /// Rounds to the nearest number, halves away from zero: for JSON numbers, which can have rounding errors of floats.
     Round,

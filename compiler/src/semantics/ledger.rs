@@ -47,7 +47,8 @@ pub enum Operation {
     /// Suspends a thread. Until the thread continues, its account holds only the amount that is spent or reserved for
     /// children; the rest is available to the parent.
     Suspend { thread: String },
-    /// Reserves the whole amount of a suspended thread again, before it continues. An account that is open stays open.
+    /// Opens the account of a suspended thread before the thread continues, so that the account holds its whole amount
+    /// again. An open account stays unchanged.
     Reopen { thread: String },
     /// Ends a thread that has live children. The thread can no longer spend or reserve, and its account is released
     /// after the release of its last child. Until then the account occupies only the amount that it uses.

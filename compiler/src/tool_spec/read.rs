@@ -74,7 +74,7 @@ impl ToolSpec {
 
 pub(super) struct ToolSpecReader {
     pub(super) faults: Vec<ToolSpecError>,
-    /// True if the parameters are under another key or in another form, which is reported once.
+    /// True if the parameters are declared at a wrong place, which is reported once (`are_misplaced`).
     pub(super) misplaced_parameters: bool,
 }
 

@@ -471,8 +471,9 @@ impl FileWords {
         }
     }
 
-    /// Adds the words of an argument: the whole argument, the parts between [`SEPARATORS`] (`--require=./a.js`), and
-    /// the text after a short option (`-I./lib`).
+    /// Adds the parts of an argument that may name project files: the whole argument, the texts between [`SEPARATORS`]
+    /// (`--require=./a.js`), and the text after a short option (`-I./lib`). `launches` is true if the command can
+    /// execute a file that the argument names.
     fn add_parts(&mut self, part: &str, launches: bool) {
         let mut marked = String::with_capacity(part.len());
         marked.extend(part.chars().map(|c| if "*?[$`".contains(c) { EXPANSION } else { c }));
@@ -490,7 +491,8 @@ impl FileWords {
         }
     }
 
-    /// Adds the words of a shell text, command by command.
+    /// Adds the words of a shell text, command by command. `depth` is the number of texts around this text; if it is
+    /// above [`MAX_NESTING`], adds [`PROJECT_WORD`] instead, which stands for all files of the project.
     fn add_text(&mut self, text: &str, depth: usize) {
         if depth > MAX_NESTING {
             self.found.insert(PROJECT_WORD.to_owned());

@@ -23,8 +23,8 @@ use crate::world::{ItemKind, Space, World};
 /// The built-in risk table, used here because no file can loosen it.
 static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
 const SIGN: &str = "rye.sign.";
-/// Prefixes of capabilities that need no trust requirement if the chain declares no permissions and therefore inherits
-/// them. A directive that is started runs in a thread with trust requirements of its own.
+/// Prefixes of grants that need no trust requirement if the thread inherits them, because its chain declares no
+/// permissions. A directive that is started runs in a thread with trust requirements of its own.
 const REAUTHORIZED_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
 /// The kinds of items that a grant can name and that the user space can hold.
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];

@@ -44,7 +44,8 @@ impl ArgumentValue {
 }
 
 impl CallArguments {
-    /// Reads the arguments of a call from its opening parenthesis. Returns `None` if an argument has no name.
+    /// Reads the arguments of a call; `text` starts at the opening parenthesis. Returns `None` if an argument has no
+    /// name, or if the arguments cannot be read.
     pub fn read(text: &str) -> Option<Self> {
         let mut reader = ArgumentReader { text, at: 0 };
         reader.take("(").then_some(())?;

@@ -249,7 +249,8 @@ impl PatternMatcher {
         (plain != pattern && self.matches(items, &plain)).then_some(plain)
     }
 
-    /// Suggests the pattern with its item replaced by the nearest existing id or folder; `None` if there is none.
+    /// Suggests a correction of a pattern: with the nearest existing id or folder as its item, or, if the pattern
+    /// consists only of an id, with a primary and a type before the id. `None` if no correction is found.
     fn suggest(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let mut segments = pattern.splitn(4, '.');
         let (rye, primary) = (segments.next()?, segments.next()?);

@@ -505,9 +505,9 @@ fn literal_text(expr: &Expr) -> Option<&str> {
     if let ExprKind::Literal(Value::String(text)) = &expr.kind { Some(text) } else { None }
 }
 
-/// Returns the tools that a comparison of `fact` with `compared` names: by id for `call.item_id`, by name for
-/// `call.name`. `None` for any other fact, if `compared` is neither a literal text nor a list of literal texts, or if a
-/// text is not a valid id or not the name of a tool.
+/// Returns the tools that a condition names by comparing `fact` with `compared`, a literal text or a list of literal
+/// texts. The texts are ids if the fact is `call.item_id`, and names of tools if the fact is `call.name`. `None` for
+/// any other fact, for any other form of `compared`, and if a text is not a valid id or not the name of a tool.
 fn named_tools(items: &Items<'_>, fact: &Path, compared: &Expr) -> Option<Vec<ItemId>> {
     let by_name = match fact.to_string().as_str() {
         "call.item_id" => false,

@@ -147,8 +147,8 @@ impl HookUses {
         self.routes.entry(hook.span).or_insert_with(new).routes |= routes;
     }
 
-    /// Reports routing hooks that never set a route, because an earlier hook sets the route of every directive for
-    /// which their condition is true.
+    /// Reports each routing hook that never sets a route, because an earlier hook sets the route of every directive for
+    /// which its condition is true. Omits the hooks in `shadowed`, which are already reported.
     pub fn report_unreached_routes(&self, items: &Items<'_>, shadowed: &BTreeSet<Span>, found: &mut Diagnostics) {
         if self.incomplete {
             return;

@@ -90,8 +90,8 @@ impl CheckCache {
         (self, reach)
     }
 
-    /// Evicts patterns that no file contains any more, and their palettes, once many of them have accumulated. Keeps
-    /// every entry that the settings or a checked unit depend on; `settings` are the dependencies of the settings.
+    /// Evicts the patterns and palettes that are no longer in use, once many entries have accumulated. An entry is in
+    /// use if the settings or a checked unit depend on it. `settings` are the dependencies of the settings.
     pub fn evict_unused(&mut self, settings: &Dependencies) {
         let reports = &self.reports;
         let is_used = |read: &Dependency| settings.contains(read) || reports.depends_on(read);

@@ -331,7 +331,7 @@ pub struct LiteralArgument {
 
 impl LiteralCall {
     /// Converts the parameters of a hook to the arguments of a call. `places` holds the name of each parameter and the
-    /// span of its value; `span` is that of the called item's id.
+    /// span of its value; `span` is the span of the called item's id.
     pub fn of_hook(params: &Map<String, Value>, places: &[(Spanned<String>, Span)], span: Span) -> Self {
         let argument = |(name, value): (&String, &Value)| {
             let place = places.iter().find(|(written, _)| written.node == *name);

@@ -128,7 +128,8 @@ impl UnreferencedKnowledge {
         self.list = Some(list.clone());
     }
 
-    /// Replaces the references of a group of directives by new ones.
+    /// Replaces the references to knowledge of a group of directives: removes `before`, the references that an earlier
+    /// check found, and adds `now`.
     pub fn replace(&mut self, before: Option<&KnowledgeUses>, now: &KnowledgeUses) {
         for id in now.named.values() {
             let places = self.places.entry(id.clone()).or_default();

@@ -49,7 +49,7 @@ fn check(name: &str, written: &LimitValue, span: Span, found: &mut Diagnostics) 
     }
 }
 
-/// Returns the error for an unknown limit; also used for a hook's `raise`.
+/// Returns the error for an unknown limit, in a declaration of limits or in the `raise` action of a hook.
 pub fn unknown_limit_error(name: &str, span: Span) -> LimitError {
     LimitError::Unknown {
         name: name.to_owned(),

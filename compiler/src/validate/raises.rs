@@ -25,7 +25,7 @@ pub struct RaiseUses {
 struct RaiseUse {
     hook: Arc<HookDecl>,
     limit: LimitName,
-    /// True if the value is above the limit of at least one directive, so that the hook has an effect there.
+    /// True if the hook has an effect for at least one directive, because the value is above the directive's limit.
     raises: bool,
     /// The smallest value that the limit has in any directive of the project, as a number and in printed form.
     least: (f64, String),

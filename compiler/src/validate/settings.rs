@@ -53,9 +53,9 @@ pub struct ReportedPlaces {
 }
 
 impl ReportedPlaces {
-    /// Returns true if the schema check has already reported the location of `error`, which the reader of a settings
-    /// file found. If the reader refused a whole table, any schema error of the file counts: the reader reports only
-    /// the first error of the table.
+    /// Returns true if the schema check has already reported the fault that a reader of settings files found. If the
+    /// reader refused a whole table, any schema error in the file counts, because the reader reports only the first
+    /// error of the table.
     pub fn contains(&self, error: &ConfigError) -> bool {
         match error {
             ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),

@@ -64,8 +64,8 @@ impl SpawnEdge {
 #[derive(Debug, Clone, Default)]
 pub struct BodySpawns {
     pub named: Vec<SpawnEdge>,
-    /// True if the body also contains ids that are no ids of existing directives, such as placeholders, and would start
-    /// the directives with these ids.
+    /// True if the body also contains a call that starts an unknown directive: its id is a placeholder, or no directive
+    /// has this id.
     pub open: bool,
 }
 

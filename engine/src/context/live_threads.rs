@@ -75,7 +75,7 @@ impl TaskEnd {
 }
 
 impl RunningThread {
-    /// Waits for the end of the task, and returns the result of its last thread.
+    /// Waits for the end of the task, and returns the result of the last thread that the task ran.
     pub async fn result(&self) -> RunResult {
         self.end().await.result
     }

@@ -70,7 +70,8 @@ pub struct EmbeddedDriver {
     row_update: Mutex<(i64, bool)>,
 }
 
-/// A guard: while it is alive, control messages for children are forwarded to this child of a hook.
+/// A guard: while it is alive, control messages for the children of the thread are also sent to `child`, which a hook
+/// has started.
 pub(crate) struct HookChildGuard<'e> {
     embedded: &'e EmbeddedDriver,
     child: ThreadId,

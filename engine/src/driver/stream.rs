@@ -115,7 +115,7 @@ impl AttemptStream {
         }
     }
 
-    /// Ends the attempt and removes the file; the transcript has the result.
+    /// Ends the stream of the attempt and removes the file `live.jsonl`, because the transcript contains the result.
     pub async fn end(self) {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(writer) = writer else { return };

@@ -134,7 +134,7 @@ pub struct HookRun {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookBounds {
     pub limits: PlanLimits,
-    /// Children so far, including children of hooks.
+    /// Number of children that the thread has started so far, including the children that its hooks started.
     pub spawned: u64,
     /// Nano-dollars that are kept for the thread itself and that the child cannot reserve: the worst-case cost of one
     /// more turn. 0 at the hook points of the thread's end.

@@ -260,7 +260,7 @@ pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &st
     Allowed { inner: dispatch, capability }
 }
 
-/// Maximum duration of a command of the user.
+/// Maximum duration of a command of the user, in milliseconds.
 const MAX_COMMAND_MS: u64 = 600_000;
 
 /// Authorizes the action of a hook. These actions need no grant of the thread:

@@ -53,7 +53,8 @@ pub struct ThreadState {
     pub failures: u32,
     /// True once the plan's fallback model has taken over.
     pub on_fallback: bool,
-    /// Failures of this turn before the fallback model took over; they no longer count.
+    /// Part of `failures` that occurred before the fallback model took over. These failures do not count towards the
+    /// maximum number of retries.
     pub failures_before_fallback: u32,
     /// The last failure of this turn.
     pub failed: Option<Box<AttemptFailed>>,
@@ -444,8 +445,8 @@ impl ThreadState {
         }
     }
 
-    /// Returns true if the conversation of this thread starts with its own prompt or with retained messages, not with
-    /// the whole conversation of another thread.
+    /// Returns true if the conversation of this thread starts with its own prompt or with the messages that a handoff
+    /// retained, not with the whole conversation of another thread.
     pub fn starts_new_conversation(&self) -> bool {
         self.launch.as_ref().is_none_or(|launch| match launch.origin {
             ThreadOrigin::Run | ThreadOrigin::Chat | ThreadOrigin::Child | ThreadOrigin::Handoff => true,

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::message::MessageError;
 
-/// The ids in progress, each with the session that it belongs to.
+/// The requests in progress: the session and the id of each request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OpenRequests(Arc<Mutex<BTreeSet<(String, String)>>>);
 

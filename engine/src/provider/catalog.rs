@@ -31,7 +31,8 @@ pub struct ProviderDefinition {
     pub key_header: KeyHeader,
     #[serde(default)]
     pub max_tokens_field: MaxTokensField,
-    /// For `openai-responses`: `false` if the models do not reason and so refuse the option.
+    /// For the wire format `openai-responses`: true if requests ask for encrypted reasoning. Models that do not reason
+    /// refuse such a request.
     #[serde(default = "default_true")]
     pub encrypted_reasoning: bool,
     /// For the wire format `scripted`: the path of the script, relative to the project root.

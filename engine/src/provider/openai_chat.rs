@@ -135,7 +135,8 @@ fn assistant(content: &[ContentBlock]) -> Option<Value> {
     Some(json!({"role": "assistant", "content": text, "tool_calls": calls}))
 }
 
-/// Returns the id of a call as the API accepts it: at most 40 characters. A call and its result get the same id.
+/// Returns the id of a call as the API accepts it: at most 40 bytes. Equal ids stay equal, so a call and its result
+/// still have the same id.
 fn call_id_of(id: &str) -> String {
     shortened_name(id, MAX_CALL_ID_BYTES)
 }

@@ -151,7 +151,7 @@ pub(super) fn read_count(usage: &Value, path: &str) -> Option<Option<u64>> {
     }
 }
 
-/// The usage that a stream has reported so far. Each report counts the whole call.
+/// The usage that a stream has reported so far. The reports are cumulative: each counts the call from its start.
 #[derive(Debug, Default)]
 pub(super) struct UsageReports {
     pub usage: Option<Usage>,

@@ -118,7 +118,8 @@ impl EngineContext {
         blocking(move || engine.write_message(&thread, &message)).await
     }
 
-    /// Returns the nearest ancestor that was killed or cancelled, with its status; `None` if there is no such ancestor.
+    /// Returns the nearest ancestor that was killed or cancelled, with its status; `None` if no ancestor was. If an
+    /// ancestor was handed off, the last thread of its handoffs counts.
     pub(super) async fn stopped_ancestor(&self, row: &ThreadRow) -> Result<Option<(ThreadId, Status)>, DriveError> {
         let mut above = row.parent.clone();
         self.read_registry(move |registry| {
@@ -177,7 +178,7 @@ fn last_of_handoffs(registry: &Registry, mut row: ThreadRow) -> Result<ThreadRow
     Ok(row)
 }
 
-/// Returns the last thread of a continuation chain; `None` if that thread has ended or is unknown.
+/// Returns the last thread of the continuation chain from `first` on; `None` if this thread has ended or is unknown.
 pub(crate) fn last_of_chain(registry: &Registry, first: ThreadId) -> Result<Option<ThreadId>, StoreError> {
     let (mut seen, mut next) = (Vec::new(), first);
     while !seen.contains(&next) {

@@ -26,7 +26,7 @@ use crate::thread_id::ThreadId;
 /// The part of a thread that another thread continues: the events up to the point from which the other thread starts.
 struct ContinuedThread {
     events: Vec<Event>,
-    /// The plan of the thread that starts after a handoff; `None` for a resume, fork or replan.
+    /// Id of the plan of the other thread, if a handoff starts that thread; `None` for a resume, fork or replan.
     handoff_plan: Option<String>,
 }
 

@@ -47,7 +47,8 @@ struct RecordedChanges {
     first: FileChanged,
     /// The object with the contents after the last change; `None` if this change removed the file.
     after: Option<String>,
-    /// True if something else changed the file between two recorded changes.
+    /// True if the file also changed without a record: its contents before a recorded change are not the contents after
+    /// the previous recorded change.
     has_gap: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::threads::verify::resume::{SignatureHolder, list_signers};
 /// A transcript whose signatures were verified.
 #[derive(Debug)]
 pub(crate) struct VerifiedTranscript {
-    /// The contents of the transcript. Lines after the last seal that an interrupted write has left are not included.
+    /// The contents of the transcript, without the lines that an interrupted write has left after the last seal.
     pub reading: TranscriptContents,
     pub events: Vec<Event>,
     /// Number of events that are known to be on the disk.

@@ -57,7 +57,7 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
     remove_unreferenced_objects(&**disk, named)
 }
 
-/// Removes the given objects that no thread references.
+/// Removes those of the given objects that no thread references. Returns the number of removed objects.
 fn remove_unreferenced_objects(disk: &dyn Disk, mut named: BTreeSet<String>) -> Result<usize, StoreError> {
     for thread in layout::find_threads(disk)? {
         if named.is_empty() {

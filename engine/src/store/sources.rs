@@ -67,7 +67,8 @@ pub fn missing_context_files<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<
     Ok(missing)
 }
 
-/// Lists the manifest entries of a plan whose files have no stored copy, without the context files.
+/// Lists the manifest entries of a plan whose files should have a stored copy and have none. Context files are not in
+/// the list.
 pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p ManifestEntry>, StoreError> {
     let mut missing = Vec::new();
     for (read, hash) in stored_reads(plan) {

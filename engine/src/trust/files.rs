@@ -96,8 +96,8 @@ impl<'p> NamedFiles<'p> {
         Ok(())
     }
 
-    /// Adds a link of the project that leads out of the project. The target of the link is added too, because with
-    /// another target the link stands for another program.
+    /// Adds a link of the project that leads out of the project. The added hash is that of the target's path, because a
+    /// link with another target can start another program.
     fn add_link(&mut self, place: &Path) {
         let Ok(target) = fs::read_link(place) else { return };
         let folder = place.parent().and_then(|folder| folder.canonicalize().ok());

@@ -1,4 +1,4 @@
-//! Prompts of a client without a response, and the events that answer them.
+//! Prompts of an ACP client that have no response yet, and the events that lead to the responses.
 
 use std::collections::VecDeque;
 

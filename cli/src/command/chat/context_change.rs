@@ -95,7 +95,7 @@ fn references(plan: &Plan, part: &str) -> Vec<String> {
     found
 }
 
-/// Formats a change of the context as lines.
+/// Formats `data`, a [`ContextChange`] as JSON, for human output. Other data is returned as JSON.
 pub fn format_context_change(data: &Value) -> String {
     let Ok(change) = serde_json::from_value::<ContextChange>(data.clone()) else { return data.to_string() };
     let ContextChange { part, omits, comparison: of, references, widens, applied } = &change;

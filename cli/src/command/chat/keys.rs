@@ -32,7 +32,7 @@ pub enum KeyAction {
     ShowWhole,
     /// Shows or hides the thoughts of the model.
     Thoughts,
-    /// Inserts the image of the clipboard as a file.
+    /// Saves the image of the clipboard as a file, and inserts the name of the file.
     PasteImage,
     /// Edits the text with the program of `$VISUAL` or `$EDITOR`.
     ExternalEditor,

@@ -159,7 +159,7 @@ impl Completer {
         list_commands(&world).into_iter().map(|command| (command.name, command.description)).collect()
     }
 
-    /// Returns the files of the project that git does not ignore.
+    /// Returns files of the project, at most `MAX_FILES`, without hidden files and files that git ignores.
     fn files(&self) -> Vec<String> {
         let project = &self.spaces.project;
         let walk = ignore::WalkBuilder::new(project).hidden(true).require_git(false).build();

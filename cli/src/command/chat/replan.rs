@@ -28,7 +28,8 @@ pub struct PlanChanges {
 }
 
 impl PlanChanges {
-    /// Returns the refusal of an unconfirmed change, with the lines of the comparison.
+    /// Returns the text that refuses a change because the user has not confirmed it. The text contains `reason`, a hint
+    /// for the confirmation and the lines of the comparison.
     pub fn refusal(&self, reason: &str) -> String {
         format!("{reason}; {CONFIRM_HINT}:\n{}", self.lines.join("\n"))
     }

@@ -29,8 +29,8 @@ pub enum ChatInput {
 }
 
 impl ChatInput {
-    /// Handles the next line of the input, and returns a note for the user, if there is one. For a terminal with an
-    /// editor, waits forever, because the editor handles its keys itself.
+    /// Waits for the next line of the input, handles the line, and returns a note for the user, if there is one. For
+    /// the keys of a terminal, never returns, because the terminal handles its keys itself.
     pub async fn next(&mut self) -> Option<String> {
         match self {
             // A note can repeat any text of a file, such as the description of a skill.

@@ -504,8 +504,8 @@ impl ChatTerminal {
         self.previewed = text;
     }
 
-    /// Returns the viewport. From top to bottom, it contains the end of a streaming reply; the open question or the
-    /// editor, with the cursor; the overlay or a hint, the activity, the queued messages and the status.
+    /// Returns the viewport. From top to bottom, it contains the end of a streaming reply, the open question or the
+    /// editor (with the cursor), the overlay or a hint, the activity, the queued messages and the status.
     fn viewport(&self) -> Viewport {
         let (columns, max_rows) = (self.columns(), self.screen.size().viewport_rows());
         let width = columns.saturating_sub(1);

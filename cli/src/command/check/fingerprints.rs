@@ -151,7 +151,8 @@ impl Fingerprints {
         }
     }
 
-    /// Adds a file, or the target of a link. For a dangling link, adds the link itself.
+    /// Adds the fingerprint of a file. The fingerprint of a link is that of its target; the fingerprint of a dangling
+    /// link is that of the link itself.
     fn add_file(&mut self, path: PathBuf) {
         let metadata = std::fs::metadata(&path).or_else(|_| std::fs::symlink_metadata(&path));
         if let Ok(metadata) = metadata

@@ -27,7 +27,7 @@ pub struct DetachOutput {
     pub status: String,
 }
 
-/// Returns the first stdout line of the background process.
+/// Returns the line that the background process prints first on stdout: a [`DetachOutput`] as JSON.
 pub fn format_announcement(thread: &ThreadId) -> String {
     let (thread_id, pid) = (thread.to_string(), std::process::id());
     let output = DetachOutput { thread_id, pid, status: "running".into() };

@@ -1,5 +1,5 @@
-//! Hint about a limit that stopped a thread: the origin of the limit, and the commands that continue the thread with a
-//! higher one.
+//! Hint about a limit that stopped a thread: the origin of the limit, the option that overrides the limit, and the
+//! command that continues the conversation in a new thread.
 
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::OriginCause;
@@ -22,7 +22,8 @@ pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
 /// The text that names the origin of a limit if the command line sets the limit.
 const FROM_OPTION: &str = " comes from `--limit`";
 
-/// Formats the hint for a thread that this limit stopped.
+/// Formats the hint for `thread`, which `limit` stopped. `places` contains the origin of each limit, by the limit's
+/// name.
 pub fn limit_hint((thread, limit): &(String, String), places: &[(String, String)]) -> String {
     let place = places.iter().find(|(name, _)| name == limit);
     let stands = place.map(|(_, place)| {

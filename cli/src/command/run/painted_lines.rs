@@ -16,8 +16,8 @@ pub struct PaintedLines {
 }
 
 impl PaintedLines {
-    /// Paints lines in the place of the earlier ones. `columns` is the current width of the terminal. Errors are
-    /// ignored: lost progress does not stop a run.
+    /// Paints `lines` over the lines that were painted before. `columns` is the current width of the terminal. Errors
+    /// are ignored: lost progress does not stop a run.
     pub fn paint(&mut self, lines: &[String], columns: usize) {
         let text = self.replace(lines, columns);
         io::stderr().lock().write_all(text.as_bytes()).ok();

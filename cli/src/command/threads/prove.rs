@@ -129,7 +129,7 @@ pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
     Ok(if proved { Exit::Success } else { Exit::Failed })
 }
 
-/// Reads a stored plan. Fails unless its bytes match the recorded hash.
+/// Reads a stored plan. Fails unless the hash of its bytes is `plan_id`.
 fn read_plan(reader: &ThreadReader, plan_id: &str) -> Result<Plan, CommandError> {
     serde_json::from_slice(&reader.object(plan_id)?)
         .map_err(|error| CommandError::failed(format!("the plan of the thread cannot be read: {error}")))

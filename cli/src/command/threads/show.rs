@@ -261,7 +261,8 @@ fn find_opened(events: &[Event]) -> Option<&Opened> {
     events.iter().find_map(|event| if let EventBody::Opened(opened) = &event.body { Some(&**opened) } else { None })
 }
 
-/// Returns the last end event (a suspended thread that was resumed has several); `None` if the thread has never ended.
+/// Returns the last end event; `None` if the thread has never ended. A thread that was suspended and then recovered has
+/// several end events.
 fn find_ended(events: &[Event]) -> Option<&Ended> {
     events.iter().rev().find_map(|event| if let EventBody::Ended(ended) = &event.body { Some(&**ended) } else { None })
 }

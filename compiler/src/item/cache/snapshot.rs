@@ -46,8 +46,8 @@ pub struct CacheSnapshot {
     log: DependencyLog,
 }
 
-/// A log of the results that the world returned, of the sources that were opened for each item, and of the reads of the
-/// calls of [`Items::tracked`] in progress.
+/// A log of all that was read: the results that the world returned, the sources that were opened for each item, and the
+/// dependencies of each call of [`Items::tracked`] that has not returned yet.
 #[derive(Default)]
 pub(super) struct DependencyLog {
     given: RefCell<[HashMap<ItemId, CandidatesResult>; ItemKind::ALL.len()]>,

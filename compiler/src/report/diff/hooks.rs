@@ -216,10 +216,9 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
     })
 }
 
-/// Describes the loss of `hook`, a hook of the old plan: returns the direction and the reason of the change. `answer`
-/// states whether the condition of `hook` implies the conditions of the new plan's hooks with the same effect. If it
-/// does, these hooks act in every case in which `hook` acted; nothing is lost, and the result is `None`. `kept` is true
-/// if the new plan has a hook with this id.
+/// Returns the direction and the reason of the change if `hook`, a hook of the old plan, may act in fewer cases in the
+/// new plan. `answer` states whether hooks of the new plan with the same effect act in every case in which `hook`
+/// acted; if they do, the result is `None`. `kept` is true if the new plan has a hook with the id of `hook`.
 fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,

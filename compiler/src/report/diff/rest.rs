@@ -238,8 +238,8 @@ fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
     found
 }
 
-/// Lists changed files that no change in `found` explains. These changes are neutral, because the effects of directives,
-/// knowledge and settings are compared elsewhere.
+/// Lists the changed files that no change in `found` explains. `named` contains the files that changes in `found` name
+/// as their source. The listed changes are neutral, because the effects of the files are compared elsewhere.
 pub fn compare_files(trees: &DiffSides<'_>, found: &PlanDiff, named: &BTreeSet<String>) -> Vec<PlanChange> {
     let (before, after) = (&trees.before.compilation.plan.manifest, &trees.after.compilation.plan.manifest);
     let differing = |one: &[ManifestEntry], other: &[ManifestEntry]| -> Vec<ManifestEntry> {
@@ -309,7 +309,7 @@ pub fn unexplained_changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     differs.map(change).collect()
 }
 
-/// Returns true if the palettes differ in their order only.
+/// Returns true if the palettes contain the same tools, in any order.
 fn has_same_tools(trees: &DiffSides<'_>) -> bool {
     let (old, new) = (&trees.before.compilation.plan.palette, &trees.after.compilation.plan.palette);
     old.len() == new.len() && new.iter().all(|tool| old.contains(tool))

@@ -64,7 +64,7 @@ pub fn path_text(path: &Path) -> String {
 /// together.
 #[derive(Debug, Clone)]
 pub struct Component {
-    /// The inputs of the component, as indexes into the partitions of [`SplitInputs`].
+    /// The inputs of the component, as indexes into [`SplitInputs::names`].
     inputs: Vec<usize>,
     /// The predicates of the component, as indexes into the predicates of [`SplitInputs`].
     predicates: Vec<usize>,

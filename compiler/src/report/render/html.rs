@@ -103,7 +103,8 @@ fn write_section(out: &mut String, title: &str, inside: impl FnOnce(&mut String)
     out.push_str("</section>\n");
 }
 
-/// Renders the summary of the plan, and below it the full lists of names of what the plan may access.
+/// Renders the summary of the plan. An element below the summary can be opened to list the names of everything that the
+/// plan may access.
 fn write_opening(out: &mut String, summary: &PlanSummary) {
     write_section(out, "Summary", |out| {
         out.push_str("<dl>");

@@ -20,7 +20,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns `min(base × 2^attempt, max)`.
+    /// Returns the delay after the failed attempt with the number `attempt` (from 1), in milliseconds:
+    /// `min(base × 2^attempt, max)`.
     pub fn delay_ms(&self, attempt: u32) -> u64 {
         let factor = 1u64.checked_shl(attempt).unwrap_or(u64::MAX);
         self.base_ms.saturating_mul(factor).min(self.max_ms)

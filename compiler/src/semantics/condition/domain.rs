@@ -99,7 +99,8 @@ impl Condition {
         }
     }
 
-    /// Returns values that represent a whole domain; `None` if the condition uses the path for more than comparisons.
+    /// Returns values whose results represent the results for the whole domain. An entry `None` is an absent value. For
+    /// a domain of numbers, the result is `None` if the condition uses the path for more than comparisons with numbers.
     fn representative_values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
         let (whole, least, most, optional) = match domain {
             Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),

@@ -58,8 +58,8 @@ fn upgrade_items(map: &mut Map<String, Value>) {
     }
 }
 
-/// Converts the boolean form of an exclusive bound (`minimum: 1, exclusiveMinimum: true`) to `exclusiveMinimum: 1`.
-/// `bound` and `exclusive` are the two keywords.
+/// Converts the boolean form of an exclusive bound (`minimum: 1, exclusiveMinimum: true`) to `exclusiveMinimum: 1`;
+/// removes `exclusiveMinimum: false`. `bound` and `exclusive` are the two keywords.
 fn upgrade_bound(map: &mut Map<String, Value>, bound: &str, exclusive: &str) {
     let Some(Value::Bool(excludes)) = map.get(exclusive) else { return };
     let excludes = *excludes;

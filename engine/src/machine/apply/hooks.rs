@@ -159,8 +159,8 @@ fn can_hand_off_at_limit(state: &ThreadState) -> bool {
     state.cost.turns > 0 && state.limit.as_ref().is_some_and(|hit| hit.at == Node::Model)
 }
 
-/// Applies the answer of the `input` hooks to the message of a resumed thread. For a queued message, the event of its
-/// intake applies the answer.
+/// Applies the answer of the `input` hooks to the message with which a thread was resumed. The answer for a queued
+/// message is applied by the event of the message's intake.
 fn screened(state: &mut ThreadState, run: &HookPointRun) {
     if run.subject.as_deref() != Some(RESUME_SUBJECT) {
         return;

@@ -45,8 +45,8 @@ pub(super) fn parse_call(plan: &Plan, tool: &PaletteTool, input: &Value) -> Resu
     }
 }
 
-/// Parses a tool call. The engine itself does the work of two tools: their calls become the start of a child and an
-/// operation on the thread's store.
+/// Parses a tool call. The engine itself executes the calls of two tools: a call of `THREAD_DIRECTIVE` becomes the
+/// start of a child, and a call of `STATE_TOOL` becomes an operation on the values that the thread stores.
 fn parse_tool_call(plan: &Plan, item_id: ItemId, parameters: Value) -> Result<ParsedCall, String> {
     if is_system_tool(plan, &item_id, THREAD_DIRECTIVE) {
         return start::parse_child_start(&parameters).map(|start| ParsedCall::Start { start, by_tool: true });

@@ -168,8 +168,8 @@ impl AnthropicDecoder {
         self.usage_is_final |= counted && self.stop.is_some();
     }
 
-    /// Updates the usage. Counts are cumulative: a later count replaces an earlier one, unless the later count is
-    /// smaller.
+    /// Updates the usage by a report of the stream. The counts of a report are cumulative: [`Usage::after`] combines
+    /// them with the earlier counts.
     fn update_usage(&mut self, usage: Option<&Value>) {
         let Some(reported) = usage.filter(|usage| usage.is_object()) else { return };
         let mut usage = self.usage.unwrap_or_default();

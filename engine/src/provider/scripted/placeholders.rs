@@ -64,7 +64,7 @@ impl IdPlaceholders {
         pairs.into_iter().fold(text, |text, (id, name)| if text.contains(id) { text.replace(id, name) } else { text })
     }
 
-    /// Replaces the process id in the answer to an asynchronous call that started a child.
+    /// Replaces the process id by a placeholder in the answer to an asynchronous call that started a child.
     fn without_pid(&self, text: &str) -> String {
         let answer = || serde_json::from_str::<Map<String, Value>>(text).ok();
         let Some(mut answer) = text.contains("\"pid\"").then(answer).flatten() else { return text.to_owned() };

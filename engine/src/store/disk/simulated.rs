@@ -97,7 +97,7 @@ impl SimulatedDisk {
         self.state().operations
     }
 
-    /// Makes operation `at` fail.
+    /// Makes the change with the number `at` fail. Changes are numbered from 0.
     pub fn fail_at(&self, at: u64, fault: DiskFault) {
         self.state().fault = Some((at, fault));
     }

@@ -13,7 +13,8 @@ use crate::store::StoreError;
 
 type LockBound = Bound<u64>;
 
-/// The first error since the registry was opened, shared with the backend that records the error.
+/// The first I/O error of the registry's backend since the registry was opened; empty before the first error. Clones
+/// share the error: the backend records it, and the registry reads it.
 #[derive(Debug, Clone, Default)]
 pub struct FirstError(Arc<Mutex<Option<RecordedError>>>);
 

@@ -171,8 +171,8 @@ pub fn fold_row(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
     fold::fold(thread, events).map(|folded| folded.row)
 }
 
-/// Returns the nano-dollars that a thread took over from the thread that it continues, according to its events. `None`
-/// if the thread has an account of its own.
+/// Returns the nano-dollars that a thread took over from the thread that it continues, computed from the events of the
+/// thread. `None` if the thread has an account of its own, or if the events do not start with `opened`.
 pub(crate) fn fold_handed_over(thread: &ThreadId, events: &[Event]) -> Option<u64> {
     fold::fold(thread, events).filter(|folded| folded.can_take_over).map(|folded| folded.opened.1)
 }

@@ -33,7 +33,7 @@ impl Default for GroupCommit {
     }
 }
 
-/// Minimum number of running threads for which a commit waits for others.
+/// Minimum number of running threads at which a commit waits for commits of other threads, to share a transaction.
 const MIN_GROUP_THREADS: usize = 4;
 
 /// A handle to the registry's writer, shared by any number of tasks.
@@ -67,7 +67,8 @@ impl RegistryWriter {
         Self { registry, active_threads, group_commit, unwritten, worker }
     }
 
-    /// Sets the number of threads of this process that may write. If there are several, their commits are grouped.
+    /// Sets the number of threads of this process that may write. From `MIN_GROUP_THREADS` threads on, a commit waits
+    /// for commits of other threads.
     pub fn set_running_threads(&self, threads: usize) {
         self.active_threads.store(threads, Ordering::Relaxed);
     }

@@ -100,7 +100,8 @@ fn fetch_object(
     page_of_text(&bytes, offset, limit)
 }
 
-/// Returns the bytes from `offset` on as text, cut between characters, with a line that states how to continue.
+/// Returns a page of the bytes as text: from `offset` on, of at most `limit` bytes, cut between characters. The last
+/// line states the offset of the next page, or that the page is the last one.
 fn page_of_text(bytes: &[u8], offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
     let total = bytes.len();
     let text = String::from_utf8_lossy(bytes);

@@ -176,17 +176,17 @@ impl TaskCount {
         Self { first: table.all_tasks(), recent: VecDeque::new() }
     }
 
-    /// Returns true if the program has more processes than allowed. The limit is [`MAX_PROCESSES`]. It is an eighth of
-    /// that if the machine has gained more than [`MAX_PROCESSES`] tasks within the last half second, because processes
+    /// Returns true if the program has more than [`MAX_PROCESSES`] processes. If the machine has gained more than
+    /// [`MAX_PROCESSES`] tasks within the last half second, an eighth of this number is the limit, because processes
     /// may then start faster than they can be listed.
     ///
-    /// Listing processes is slow, so the function returns false without listing them while the machine has gained at
-    /// most [`MAX_PROCESSES`] tasks, both within the last half second and since the program started. The tasks of other
-    /// programs count too. If tasks cannot be counted, the processes are always listed.
+    /// Listing the processes is slow. Returns false without listing them if the machine has gained at most
+    /// [`MAX_PROCESSES`] tasks, both within the last half second and since the program started. The tasks of other
+    /// programs count too. If the tasks of the machine cannot be counted, the processes are always listed.
     ///
     /// # Errors
     ///
-    /// The processes cannot be counted.
+    /// The processes cannot be listed.
     pub(super) fn is_exceeded(&mut self, table: &mut ProcessTable) -> io::Result<bool> {
         let limit = match (self.first, table.all_tasks()) {
             (Some(first), Some(now)) => {

@@ -63,8 +63,9 @@ const FIRST_UNSHARED_FD: i32 = 3;
 
 static HELPER: OnceLock<OsString> = OnceLock::new();
 
-/// Runs the helper if this process was started as one. Call this first in `main`. Returns the exit code of the helper;
-/// in any other process, records that this binary can act as the helper and returns `None`.
+/// Runs the helper, or the step that applies a sandbox, if this process was started for it, and returns its exit code.
+/// In any other process, records that this binary can act as the helper, and returns `None`. Call this function first
+/// in `main`.
 ///
 /// Marks every inherited descriptor after standard error as close-on-exec, so that no child process gets it.
 pub fn supervise_if_requested() -> Option<ExitCode> {

@@ -35,7 +35,7 @@ impl KeyQuestion {
 }
 
 impl ChatTerminal {
-    /// Closes the session, or asks what happens to children that still run.
+    /// Closes the session. If children still run, asks the user for their treatment instead.
     pub(super) fn leave(&mut self) {
         match self.session.requests.running_children().len() {
             0 => self.close(LeftChildren::Wait),

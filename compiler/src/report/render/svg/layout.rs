@@ -60,7 +60,7 @@ pub fn truncate_start(text: &str, most: usize) -> String {
     format!("…{tail}")
 }
 
-/// Shortens an edge label to its start, which names the kind of the edge.
+/// Shortens an edge label to at most `most` characters. Keeps the start, which names the kind of the edge.
 pub fn truncate_end(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -165,8 +165,8 @@ fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
     starts
 }
 
-/// Returns the direction of each edge for the layering: reversed if the edge closes a cycle, `None` for loops and for
-/// edges whose ends do not exist.
+/// Returns the nodes that each edge connects, so that no cycle remains: an edge that closes a cycle is reversed. `None`
+/// for an edge from a node to itself, and for an edge with an end that does not exist.
 fn acyclic_edges(drawing: &Drawing) -> Vec<Option<(usize, usize)>> {
     let count = drawing.nodes.len();
     let mut out: Vec<Vec<(usize, usize)>> = vec![Vec::new(); count];
