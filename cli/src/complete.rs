@@ -172,7 +172,8 @@ fn complete_models(words: &[OsString]) -> Vec<String> {
     project_spaces(words).map(|spaces| list_models(&spaces)).unwrap_or_default()
 }
 
-/// Finds the first word that is the id of a directive, and returns the names of the directive's inputs.
+/// Returns the names of a directive's inputs, each followed by `=`. The directive is the first word that is the id of a
+/// directive. Empty if there is no such word.
 fn complete_inputs(words: &[OsString]) -> Vec<String> {
     let Some(world) = project_spaces(words).and_then(|spaces| spaces.open().ok()) else { return Vec::new() };
     let items = Items::new(&world);

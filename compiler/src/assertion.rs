@@ -259,10 +259,9 @@ fn evaluate_function(
     }
 }
 
-/// Records which assertions have a witness ([`is_witness`]) among `threads`: the directive's own thread, which comes
-/// first, and the threads that it can lead to. Each assertion that applies to the directive gets an entry in
-/// `witnessed`, by its index. The entry becomes true when a witness is found, and stays true in later calls for other
-/// directives.
+/// Records in `witnessed` if an assertion has a witness ([`is_witness`]). `threads` are the thread of a directive,
+/// which comes first, and the threads that the directive can lead to. An assertion that applies to the directive gets
+/// an entry under its index. The entry becomes true when a thread is a witness, and stays true in later calls.
 fn record_witnesses(
     assertions: &Assertions,
     threads: &[PossibleThread],

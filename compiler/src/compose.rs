@@ -79,7 +79,7 @@ pub struct WithOrigin<T> {
 pub struct ContextItem {
     pub id: ItemId,
     pub knowledge: Arc<Knowledge>,
-    /// Set if the item is wrapped in a tag; false for `<system>` items.
+    /// True if the item is wrapped in a tag; false for `<system>` items.
     pub wrap: bool,
     pub origin: DeclaredOrigin,
 }

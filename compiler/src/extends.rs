@@ -1,4 +1,5 @@
-//! The extends chain of a directive, without repeats (`language.md` 8). The caller selects the route first.
+//! Resolves the extends chain of a directive (`language.md` 8), in which no directive may occur twice. The caller has
+//! already selected the route.
 
 use std::sync::Arc;
 

@@ -93,7 +93,8 @@ pub fn input_schemas() -> Vec<InputSchema> {
     FileKind::all().map(FileKind::schema).collect()
 }
 
-/// Returns the name of the schema of the file at a path below the project; `None` if it has none. Builds no schema.
+/// Returns the name of the schema of the file at a path below the project; `None` if the file has no schema. Builds no
+/// schema.
 pub fn schema_name_of_path(path: &str) -> Option<&'static str> {
     FileKind::of_path(path).map(FileKind::name)
 }

@@ -185,7 +185,7 @@ impl<'l> KnownFacts<'l> {
         known
     }
 
-    /// Marks all inputs except these as absent.
+    /// Marks all inputs as absent, except those in `names`.
     pub fn limit_inputs<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) {
         self.facts.set("inputs", Value::Object(Map::new()));
         self.roots.push("inputs");

@@ -9,7 +9,7 @@ use rye_grammar::ItemId;
 use crate::item::Items;
 use crate::plan::{Layer, LayerKind, Origin, OriginCause, Origins, PaletteTool, Segment, SourcePlace, Tokenizer};
 
-/// Id of the layer. A `<suppress>` removes the layer by this id.
+/// Id of the prompt layer with the texts of the tools. `<suppress>tools</suppress>` removes the layer.
 pub const LAYER_ID: &str = "tools";
 
 /// Prefix of the keys under which the contributions of tools are recorded in the origins of a plan.

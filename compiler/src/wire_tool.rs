@@ -92,7 +92,8 @@ impl PlannedModel {
     }
 }
 
-/// Converts the schema of all parameters. Also returns the rules that the schema cannot express.
+/// Converts the schema of a tool's parameters to a dialect. Also returns the rules of the schema that the dialect
+/// cannot express.
 fn convert_parameters(schema: &Value, dialect: SchemaDialect) -> (Value, Vec<String>) {
     let mut original = schema.clone();
     upgrade_schema(&mut original);

@@ -89,8 +89,8 @@ pub struct EffectStep {
 pub struct Deadline {
     /// Milliseconds from the start of the effect to the deadline.
     pub remaining_ms: u64,
-    /// The deadline in milliseconds since 1970. If work was cut at the deadline, its signal never has an earlier time
-    /// than the deadline.
+    /// The deadline in milliseconds since 1970. A signal about work that was cut at the deadline has this time or a
+    /// later one, even if the clock shows an earlier time.
     pub at: i64,
 }
 

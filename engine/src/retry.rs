@@ -11,7 +11,8 @@ use crate::exchange::{CallError, FailedStage};
 /// The classification of a prompt that exceeds the context window or the size limit of the provider.
 pub const PROMPT_TOO_LONG: &str = "prompt_too_long";
 
-/// The classification of an invalid script, or of a request that a script does not expect.
+/// The classification of two errors of the `scripted` provider: its script is invalid, or the script does not expect
+/// the request.
 const SCRIPT_MISMATCH: &str = "script_mismatch";
 
 /// Number of failures in one turn after which retries are at least [`LATE_RETRY_DELAY_MS`] apart.

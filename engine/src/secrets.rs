@@ -84,8 +84,8 @@ struct KnownSecrets {
     values: BTreeMap<String, String>,
     /// The values without encoding.
     plain: Needles,
-    /// The forms of the values that are searched for in [`Stream::compact`]: without white space, and in base 64 at
-    /// every alignment.
+    /// The values without white space, and the values in base 64 at every alignment. Both are searched for in
+    /// [`Stream::compact`].
     compact: Needles,
     /// The values in base 16, which are searched for in [`Stream::hex_digits`].
     hex: Needles,

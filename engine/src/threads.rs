@@ -221,8 +221,8 @@ impl Threads {
         self.disk.read_range(&path, 0, length).map_err(StoreError::io("read", &path))
     }
 
-    /// Returns the number of threads with a transcript but without a registry row; `listed` are the threads of the
-    /// registry.
+    /// Returns the number of threads with a transcript but without a registry row; 0 if there is no registry. `listed`
+    /// are the threads of the registry.
     pub fn count_unregistered(&self, listed: &[ListedThread]) -> Result<usize, StoreError> {
         if self.registry.is_none() {
             return Ok(0);
@@ -305,8 +305,8 @@ pub fn limit_headroom(events: &[Event], limit: &str) -> Option<(u64, Option<u64>
     Some((of(state.limits)?, ceiling.and_then(of)))
 }
 
-/// Returns the messages of a chat that are held after a recovery: they are sent only if the user submits them again.
-/// Empty for other threads.
+/// Returns the texts of the messages that a recovery of the chat holds: they are sent only if the user submits them
+/// again. Empty for a thread that is not a chat.
 pub fn held_messages(events: &[Event]) -> Vec<String> {
     let mut state = ThreadState::new();
     for event in events {

@@ -17,7 +17,7 @@ pub use record::{ApprovedCommands, TrustEntry, TrustRecord};
 /// Folder of the trust records, below `.ai/` of the user space.
 const RECORD_FOLDER: &str = "trust";
 
-/// The source of trust decisions.
+/// The source from which a project's trust decisions are read.
 #[derive(Debug, Clone, Default)]
 pub enum Trust {
     /// Nothing is trusted, because there is no user space to record it.

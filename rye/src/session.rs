@@ -112,9 +112,9 @@ pub struct Question {
 /// The answer to a [`Question`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// The call runs.
+    /// The call runs. If a limit was reached, the thread continues.
     Approve,
-    /// The call is refused, and the model reads that the user refused it. A limit ends the thread.
+    /// The call is refused, and the model reads that the user refused it. If a limit was reached, the thread ends.
     Refuse,
     /// The thread ends as suspended and can be recovered later.
     Suspend,

@@ -159,8 +159,8 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownF
     evaluate_before_run(decl, known, explain)
 }
 
-/// Marks a hook as removed if it can never act, because only the first matching hook acts at its event and an earlier
-/// hook certainly fires.
+/// Marks each hook as removed that can never act: at its event only the first matching hook acts, and an earlier hook
+/// certainly fires.
 fn remove_shadowed(hooks: &mut [ComposedHook]) {
     let mut answered: Option<String> = None;
     for hook in hooks.iter_mut() {

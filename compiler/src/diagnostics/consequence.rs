@@ -246,8 +246,9 @@ fn acknowledgements_of_blocked_grants(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the effects of invalid hosts: the reports on the network access of grants in files that name an invalid
-/// host, such as `true`. Only hosts for which no correction can be suggested count.
+/// Returns the indexes of diagnostics that only follow from an invalid host in a grant, such as `true`. A grant without
+/// a valid host is also reported as a grant of the whole network, or as a grant without effect. Considers only hosts
+/// for which no correction can be suggested, and only diagnostics in the file of the host.
 fn effects_of_invalid_hosts(all: &[Diagnostic]) -> BTreeSet<usize> {
     let invalid: BTreeSet<SourceId> = all
         .iter()
@@ -328,9 +329,9 @@ fn inputs_of_foreign_placeholders(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of diagnostics that only follow from a wrong name, which is reported too. If a hook file or an
-/// item id is misspelled, no hook injects the knowledge. If a key of a hook is misspelled, the hook has no condition
-/// and blocks every use of a grant.
+/// Returns the indexes of diagnostics that only follow from a misspelled name in the hooks. If the name of a hook file
+/// or an item id is misspelled, knowledge seems to be in no prompt, because the hook that injects it is not read. If a
+/// key of a hook is misspelled, its condition may be missing, so that the hook seems to block every use of a grant.
 fn effects_of_unread_hooks(all: &[Diagnostic]) -> BTreeSet<usize> {
     const HOOK_FILES: [&str; 2] = ["hooks.yaml", "hook_conditions.yaml"];
     let is_unread_file = |one: &Diagnostic| match one {

@@ -1,4 +1,4 @@
-//! `palette::*`: tools that cannot be offered together, and protocol items that describe the wrong primary.
+//! `palette::*`: tools that cannot be offered to the model, and protocol items that do not match the granted primaries.
 
 use rye_grammar::Span;
 use thiserror::Error;

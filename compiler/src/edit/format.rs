@@ -1,5 +1,5 @@
-//! The layout of a directive file: old words replaced, sections moved into `<metadata>`, metadata laid out in lines.
-//! Prose, comments and body stay unchanged, and the result is checked to have the same meaning.
+//! Formats a directive file: replaces outdated names by their current names, moves sections into `<metadata>`, and lays
+//! out the metadata in lines. Prose, comments and body stay unchanged. The result is checked to have the same meaning.
 
 use rye_grammar::directive::{DirectiveTree, parse};
 use rye_grammar::xml::{Element, XmlNode};

@@ -55,7 +55,7 @@ struct Cache {
     skills: ById<Skill>,
     /// The settings files of each space, not merged.
     layers: RefCell<HashMap<ItemId, Layers>>,
-    /// Items of the standard library that a higher space shadows.
+    /// Directives of the standard library that a higher space shadows; `hidden_knowledge` holds the shadowed knowledge.
     hidden_directives: ById<Directive>,
     hidden_knowledge: ById<Knowledge>,
     hooks: OnceCell<HookFiles>,
@@ -219,7 +219,8 @@ impl<'w> Items<'w> {
         self.candidates(ItemKind::Config, id).into_iter().next().and_then(|located| self.parse_yaml(located))
     }
 
-    /// Returns a settings file of every space that has it, highest space first, not merged.
+    /// Returns the settings file with this id from each space that has one, highest space first. The files are not
+    /// merged.
     pub fn config_layers(&self, id: &ItemId) -> Layers {
         if let Some(known) = self.cache.layers.borrow().get(id) {
             return known.clone();

@@ -168,7 +168,8 @@ fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) -> bool
     has_placeholders
 }
 
-/// Returns offset and length of each `` !`command` `` in a line, unless a word or a backtick directly precedes it.
+/// Returns the byte offset and the length of each `` !`command` `` in a line. Skips a command that directly follows a
+/// word or a backtick.
 fn shell_commands(line: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut from = 0;

@@ -99,7 +99,8 @@ impl PlanSettings {
         self.0.risk.get_or_init(read).as_ref().map(Option::as_ref)
     }
 
-    /// Returns the classification table of the settings, else the built-in one; both with the backoff of `retry`.
+    /// Returns the table that classifies errors: the table in the settings, else the built-in one. The setting `retry`
+    /// supplies the backoff of either table.
     ///
     /// # Errors
     ///

@@ -112,7 +112,7 @@ enum Consumed {
     Attempt,
     /// A tool call of a reply. A reply has a finite number of calls.
     Call,
-    /// A message of the inbox, sent by another process or the user.
+    /// A control message from another process or the user.
     Message,
     /// Headroom of a limit that a hook raises, or the approval of a reached limit by a person. A raise that changes
     /// nothing does not have the outcome `raise`, so it does not take this edge.

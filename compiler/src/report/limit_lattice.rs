@@ -76,8 +76,9 @@ fn requested_values(items: &Items<'_>, compilation: &Compilation, limit: LimitNa
     all
 }
 
-/// Returns the bounds on a limit from the settings (`limits.max`) and from the parent thread. If `is_given` is true, a
-/// caller passed the value, which the settings do not bound.
+/// Returns the bounds that cap a limit: `limits.max` in the settings file of each space, and the limit of the parent
+/// thread. If `is_given` is true, a caller passed the value. The result then omits `limits.max`, which does not cap
+/// such a value.
 fn settings_bounds(
     items: &Items<'_>,
     compilation: &Compilation,

@@ -116,7 +116,7 @@ impl Condition {
         Self { root, roots: Box::default(), directive_parts: Box::default() }
     }
 
-    /// Compiles a condition with no known types besides those of literals.
+    /// Compiles a condition without declared types of facts and inputs.
     ///
     /// # Errors
     /// Returns every static error, including those in unreachable branches.

@@ -347,8 +347,8 @@ impl<'p> PatternReach<'p> {
         inside_an_id.then_some(Self { literal, is_prefix: true })
     }
 
-    /// Returns the reach of a rule whose pattern has no wildcard or only a `*` at its end, such as `rye.execute.*`;
-    /// `None` for other patterns. Unlike in a grant, the `*` need not stand inside the id.
+    /// Returns the reach of a rule of the risk table; `None` if its pattern has a wildcard other than one `*` at the
+    /// end. Unlike `of`, accepts a `*` that replaces more than a part of an id, as in `rye.execute.*`.
     fn from_rule(pattern: &'p str) -> Option<Self> {
         let (literal, is_prefix) = match pattern.strip_suffix('*') {
             Some(literal) => (literal, true),

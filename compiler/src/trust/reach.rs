@@ -150,9 +150,9 @@ pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -
     found
 }
 
-/// Returns the requirement for using `text`, the plan of a continuation directive, in a thread of `plan` with these
-/// grants. `None` if no project file is in the extends chain of `text`, or if an untrusted project may use all of the
-/// grants.
+/// Returns the trust requirement for a continuation directive, whose text the model reads after a handoff. `plan` and
+/// `grants` belong to the thread; `text` is the plan of the continuation directive. `None` if no project file is in the
+/// extends chain of the continuation directive, or if an untrusted project may use all of the grants.
 pub fn of_continuation(plan: &Plan, grants: &[Grant], text: &Plan) -> Option<TrustRequirement> {
     let wide = wide_grants(plan, grants, false);
     continuation(&text.directive, &wide, chain_subjects(text)).filter(|_| !wide.is_empty())
@@ -193,7 +193,8 @@ fn is_in_palette(plan: &Plan, tool: &str) -> bool {
     plan.palette.iter().any(|one| one.item_id.as_ref().is_some_and(|id| id.as_str() == tool))
 }
 
-/// Returns the requirement of a tool of the project whose description and guidelines the model reads.
+/// Returns the trust requirement for a tool of the project, because the model reads the description and the guidelines
+/// of the tool.
 pub(crate) fn described(id: &str, place: &str, subjects: Vec<Subject>) -> TrustRequirement {
     TrustRequirement {
         what: one_line(&format!("sends its description to the model{place}")),

@@ -240,7 +240,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         self.grants.get_or_init(read).as_ref()
     }
 
-    /// Returns true if a grant allows some call of an item.
+    /// Returns true if a thread may make some call of an item: a grant allows the call, no permissions are declared, or
+    /// the item is a tool of the engine.
     fn may_call(&self, id: &ItemId) -> bool {
         let Some(grants) = self.grants() else { return true };
         // Tools of the engine need no grant.

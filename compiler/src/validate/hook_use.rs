@@ -295,7 +295,8 @@ impl ConditionVerdicts {
         if self.fuel == before.fuel { before.by } else { BTreeMap::new() }
     }
 
-    /// Returns the verdict of a hook's condition; `None` if it depends on facts.
+    /// Returns the verdict of a hook's condition without knowledge of any facts; `None` if the verdict depends on
+    /// facts. `known` holds the verdicts of the previous check, by the span of the hook.
     fn verdict_of(&mut self, hook: &HookDecl, known: &BTreeMap<Span, Option<bool>>) -> Option<bool> {
         let verdict = known.get(&hook.span).copied().unwrap_or_else(|| {
             let (point, mut fuel) = (hook_point::row_of(hook.event), self.fuel);

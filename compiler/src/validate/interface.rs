@@ -91,7 +91,8 @@ impl ReadInputs {
 }
 
 impl InputUses {
-    /// Records the inputs that a composition uses.
+    /// Records the inputs and outputs that a composition declares. Also records for each input of the project if the
+    /// body or a hook uses the input.
     pub fn add(&mut self, items: &Items<'_>, composed: &Composed, of_hooks: &mut HookInputs) {
         for (name, field) in &composed.outputs {
             self.outputs.add(name, Some(field.value.kind));
@@ -120,7 +121,8 @@ impl InputUses {
         }
     }
 
-    /// Records a directive that could not be composed on at least one route.
+    /// Records that a directive could not be composed on at least one route. The directive may declare any input, so
+    /// undeclared inputs are not reported.
     pub fn add_uncomposed(&mut self) {
         self.incomplete = true;
     }
@@ -151,7 +153,7 @@ impl Merge for InputUses {
     }
 }
 
-/// Reports inputs that no directive uses.
+/// Reports inputs that no directive in any part of `several` uses.
 pub fn report_unused_inputs(several: &[&InputUses], found: &mut Diagnostics) {
     let mut unused: BTreeMap<Span, &String> =
         several.iter().flat_map(|uses| &uses.unused).map(|(span, name)| (*span, name)).collect();
@@ -433,8 +435,9 @@ pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &
     }
 }
 
-/// Returns the parameters that the schema of a tool lists; `None` if the schema declares that a call may have others. A
-/// schema without the keyword `additionalProperties` accepts other parameters, but no caller can know them.
+/// Returns the parameters in `properties` of a tool's schema; `None` if there are none, or if a keyword of the schema
+/// may allow other parameters. A missing `additionalProperties` does not count as such a keyword: the schema then
+/// accepts other parameters, but no caller can know them.
 pub fn listed_parameters(schema: &Value) -> Option<&Map<String, Value>> {
     const OPEN: [&str; 9] = [
         "patternProperties",

@@ -13,7 +13,7 @@ pub struct CommandSettings {
     /// Absolute path of the script that replaces every model; `None` if the models answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
-    /// True if every thread must match the lock.
+    /// True if every thread must match `.ai/lock.json` (the option `--locked`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub locked: bool,
 }

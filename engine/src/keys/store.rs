@@ -186,7 +186,8 @@ fn read_key_file(path: &Path) -> Result<Option<(File, String)>, KeyError> {
     Ok(Some((file, text)))
 }
 
-/// Writes a temporary file and renames it to its final name if that name is free. Returns false if the name is taken.
+/// Writes a file under a temporary name, and then links the file to its final name if that name is free. Returns false
+/// if the name is taken.
 fn write_new_file(folder: &Path, name: &str, bytes: &[u8], mode: u32) -> Result<bool, KeyError> {
     let path = folder.join(name);
     let mut random = [0_u8; 8];

@@ -90,7 +90,7 @@ pub(super) fn point_facts(
     facts
 }
 
-/// Returns the facts that every point has, including `cost`.
+/// Returns the facts that every hook point has, including `cost`.
 pub(super) fn common_facts(plan: &Plan, state: &ThreadState) -> Map<String, Value> {
     let thread = state.launch.as_ref().map(|l| l.thread_id.clone()).unwrap_or_default();
     let mut facts = Map::new();

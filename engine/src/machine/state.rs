@@ -81,7 +81,7 @@ pub struct ThreadState {
     pub limit: Option<LimitHit>,
     pub stop: Option<EarlyEnd>,
     pub returned: Option<AcceptedReturn>,
-    /// Stored results of which this thread may read pages.
+    /// Hashes of the stored results of which this thread may read pages.
     pub objects: BTreeSet<String>,
     pub nudges: u64,
     /// Number of reminders of missing outputs that were sent after the first turn.
@@ -187,7 +187,7 @@ pub struct Conversation {
     pub resume_screened: bool,
     /// Ids of hooks that fired and whose layers are part of the prompt. The compiler could not decide these hooks.
     pub fired: BTreeSet<String>,
-    /// Texts of execute hooks, by hook id.
+    /// Texts that execute hooks returned for the prompt, by hook id.
     pub texts: BTreeMap<String, String>,
     /// Operations of `context` hooks on the copy of the messages for the next call.
     pub operations: Vec<ContextOperation>,

@@ -20,7 +20,7 @@ use crate::secrets::mask_secrets;
 
 /// Maximum bytes read of an error's body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
-/// Fields of a response document that show a reply or its cost.
+/// Fields at the top of a response document that show a reply or its cost.
 const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidates", "content", "output"];
 /// Names of fields that show a reply or its cost if they occur at any depth of a response document. An error document
 /// with such a field may be billed.

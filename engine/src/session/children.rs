@@ -54,7 +54,7 @@ pub(super) struct ChildFunding {
     /// Number of children among which the available spend is divided, at least 1: all children that the group of calls
     /// still has to create, including those that are created now.
     pub siblings: u64,
-    /// Nano-dollars that stay reserved for the parent.
+    /// Worst-case cost of one more turn of the parent, in nano-dollars. The children cannot reserve this amount.
     pub turn_reserve: u64,
     /// Nano-dollars that the parent's prompt may still spend; `None` if only the account bounds the children.
     pub prompt_spend: Option<u64>,

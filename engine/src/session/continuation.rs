@@ -30,7 +30,7 @@ use crate::thread_id::ThreadId;
 /// The message of a continuation whose directive has no text.
 const DEFAULT_CONTINUATION: &str = "Continue where you left off.";
 
-/// The position at which one thread continues another.
+/// The position in a thread from which another thread continues it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResumePoint {
     End,

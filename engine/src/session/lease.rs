@@ -48,9 +48,9 @@ impl EngineContext {
         }
     }
 
-    /// Releases the lease of a thread that this process holds but does not run, so that any process can recover the
-    /// thread. `was` is the status before the lease was acquired. Errors are only logged, because the caller already
-    /// has an error to return.
+    /// Releases the lease of a thread that this process has acquired but does not run, so that any process can recover
+    /// the thread. `was` is the status before the acquisition. Errors are only logged, because the caller already has
+    /// an error to return.
     pub(super) async fn release(&self, thread: &ThreadId, was: Option<Status>) {
         let (owner, now) = (self.owner.id().clone(), self.clock.now());
         let back = Change::Disown { thread: thread.clone(), owner, status: was, now };

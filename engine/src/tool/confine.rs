@@ -193,8 +193,8 @@ impl ProjectFiles {
         Ok(ResolvedPath { path, found: ResolvedKind::Folder(dir) })
     }
 
-    /// Opens a regular file for reading. Its type and identity are checked on the opened handle, so that a change of
-    /// the name after the check has no effect.
+    /// Opens a regular file for reading. Checks the type and identity of the opened handle, so that a file that
+    /// replaces the checked file under its name is not read.
     pub fn open_file(&self, place: &ResolvedPath) -> Result<(File, Metadata), FileAccessError> {
         match &place.found {
             ResolvedKind::File { parent, name, .. } => self.open_file_at(parent, name, &place.path),

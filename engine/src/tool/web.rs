@@ -218,7 +218,7 @@ fn failure_reason(error: &reqwest::Error) -> String {
     if text.is_empty() { "the request failed".to_owned() } else { text }
 }
 
-/// Returns a URL for display, without its query, which may contain a secret.
+/// Returns the first 200 characters of a URL, without query and fragment, which may contain a secret.
 fn displayable_url(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);

@@ -1,4 +1,5 @@
-//! Fact paths in the mapping form and in templates: names may contain `-`, unlike in the one-line form.
+//! Paths to facts in the mapping form of conditions and in templates. Names may contain `-` here, but not in the
+//! one-line form of conditions, where `-` is an operator.
 
 use super::{Path, Segment};
 use crate::error::{SyntaxError, SyntaxKind};

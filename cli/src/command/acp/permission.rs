@@ -82,12 +82,13 @@ fn grant_of(question: &Question) -> Option<ThreadGrant> {
     ThreadGrant::parse_request(&question.thread, &question.what).filter(|_| !question.is_limit)
 }
 
-/// Returns the input of the call that waits; `None` for a limit.
+/// Returns the input of the call that the user is asked to allow; `None` if the question is about a limit.
 fn input_of(question: &Question) -> Option<Value> {
     serde_json::from_str(question.what.split_once(" with ")?.1).ok()
 }
 
-/// Creates the request to the client. `call` is the id of the call that waits.
+/// Creates the permission request for the client. `call` is the id of the tool call that the question is about. If
+/// `call` is `None`, the request uses an id made from the thread's id.
 pub fn permission_request(session: &SessionId, question: &Question, call: Option<String>) -> RequestPermissionRequest {
     let call = call.unwrap_or_else(|| format!("question-{}", question.thread));
     let fields = ToolCallUpdateFields::new()

@@ -56,7 +56,7 @@ impl Overlay {
         self.entries.get(self.selected)
     }
 
-    /// Returns true if the selection is the only entry.
+    /// Returns true if there is only one entry, which is then the selection.
     pub fn is_single(&self) -> bool {
         self.entries.len() == 1
     }

@@ -12,7 +12,8 @@ use crate::report::{Printer, printable};
 use crate::rewrite::FileRewrite;
 use crate::workspace::Spaces;
 
-/// Applies fixes to the project's files. The caller then checks the project and reports the rest.
+/// Applies fixes to the project's files. The caller then checks the project again and reports the remaining
+/// diagnostics.
 pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
     let world = spaces.open()?;
     let found = run_check(args, spaces, &world, check)?;

@@ -19,11 +19,12 @@ use crate::workspace::Spaces;
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time to wait after a change, because an editor writes a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(30);
-/// Minimum interval between two scans with inotify. Scans continue, because not every file system supports inotify.
+/// Minimum interval between two scans for changes while inotify works. Scans continue, because not every file system
+/// supports inotify.
 const MIN_SCAN_INTERVAL: Duration = Duration::from_secs(5);
-/// The interval between scans with inotify, as a multiple of a scan's duration.
+/// Minimum interval between two scans while inotify works, as a multiple of the duration of the last scan.
 const SCAN_INTERVAL_FACTOR: u32 = 200;
-/// The interval between scans without inotify, as a multiple of a scan's duration.
+/// Minimum interval between two scans without inotify, as a multiple of the duration of the last scan.
 const SCAN_INTERVAL_FACTOR_WITHOUT_INOTIFY: u32 = 50;
 
 /// Runs until the process is interrupted or the output is closed.

@@ -48,8 +48,9 @@ pub async fn verify_transcript(
     }
 }
 
-/// Formats the grants of the transcript, the current sandbox of its tools, and the policy for calls that need approval
-/// without a terminal (`None` if there is a terminal).
+/// Formats the permissions of a thread that is resumed: the recorded grants, and the sandboxes in which its tools run
+/// now. Also warns about calls that need approval without a terminal; `unattended` is the policy for these calls,
+/// `None` if there is a terminal.
 pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended: Option<HeadlessPolicy>) -> String {
     let (thread, plan) = (&recorded.id, recorded.plan());
     let sets = recorded.grants().iter().map(|set| set.iter().map(format_granted).collect::<Vec<_>>());
@@ -71,8 +72,8 @@ pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended
     lines.join("\n")
 }
 
-/// Formats the permissions of a session that its user opens again. The session asks for each risky call, and `/plan`
-/// lists the details.
+/// Formats the notice for a session that its user opens again. The notice only counts the grants, because the session
+/// asks for each risky call and `/plan` lists the grants.
 pub fn format_session(recorded: &ParentThread) -> String {
     let grants = recorded.grants().first().map_or(0, Vec::len);
     let grants = format_count(grants as u64, "grant");

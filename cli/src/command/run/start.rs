@@ -243,7 +243,7 @@ pub fn run_to_end(
     }
 }
 
-/// Verifies a thread that is resumed, and prints its permissions and the settings that it keeps.
+/// Verifies a thread that is resumed, and prints the permissions and the settings that the thread keeps.
 async fn print_resumed(
     engine: &Engine,
     start: &ThreadStart,

@@ -46,7 +46,7 @@ pub struct ApproveArgs {
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Scope of an approval; never global.
+/// Scope of an approval, which never reaches beyond the project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum ApprovalScope {
     /// Only this call

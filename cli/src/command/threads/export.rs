@@ -63,7 +63,8 @@ pub fn run(args: &ExportArgs, reader: &ThreadReader, spaces: &Spaces, report: &P
     Ok(Exit::Success)
 }
 
-/// Returns a thread and its descendants as a script, and their number. `note` receives remarks for the user.
+/// Returns the script that replays a thread and its descendants, and the number of these threads. `note` receives
+/// remarks for the user.
 ///
 /// # Errors
 /// A transcript cannot be read, or there are too many threads.

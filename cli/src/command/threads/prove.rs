@@ -294,7 +294,8 @@ fn changed_sources(world: &dyn World, plan: &Plan) -> Result<Vec<String>, Comman
     Ok(changed)
 }
 
-/// Returns the context files that a plan read and that differ or are missing in this world, then the new ones.
+/// Returns the changed context files: those that the plan read and that differ or are missing in this world, then those
+/// that the plan did not read.
 fn changed_context_files(world: &dyn World, plan: &Plan) -> Result<Vec<String>, CommandError> {
     let found = world.context_files().map_err(|error| CommandError::failed(error.to_string()))?;
     let now: Vec<_> = found.iter().map(ContextFileRead::of).collect();

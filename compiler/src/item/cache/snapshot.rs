@@ -286,7 +286,7 @@ fn find_changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option
 /// The settings file that contains `signing.require`. This setting determines which files may be read.
 const SIGNING_CONFIG: &str = "agent/agent";
 
-/// Returns the ids in which two sorted lists differ.
+/// Returns the ids of the entries that only one of two sorted lists contains.
 fn differing_ids(before: &[Entry], now: &[Entry]) -> BTreeSet<ItemId> {
     let (mut before, mut now) = (before.iter().peekable(), now.iter().peekable());
     let mut ids = BTreeSet::new();

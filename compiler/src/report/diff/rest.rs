@@ -132,7 +132,8 @@ fn may_spend(direction: Direction) -> &'static str {
     if direction == Direction::Widened { ": may spend more" } else { "" }
 }
 
-/// Returns the direction of a price change: widened if a request may cost more.
+/// Returns the direction of a price change: widened if any price is higher, narrowed if prices are only lower. Unknown
+/// if only one of the plans has prices.
 fn compare_prices(before: Option<&Prices>, after: Option<&Prices>) -> Direction {
     let (Some(before), Some(after)) = (before, after) else {
         return if before.is_none() && after.is_none() { Direction::Neutral } else { Direction::Unknown };

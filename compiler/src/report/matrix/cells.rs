@@ -355,10 +355,10 @@ impl Partition {
         matches!(self.cells.get(n), Some((ValueSet::Point(_) | ValueSet::Between(..), _)))
     }
 
-    /// Describes the chosen cells as the text of a condition on the parts (substrings, elements or keys) that their
-    /// values contain. `inside` are the exact values for which the condition must be true, `outside` the exact values
-    /// for which it must be false. The second returned value is true if the condition is also true where the input is
-    /// absent.
+    /// Returns a condition that is true for the values in the chosen cells, as text. The condition checks which parts
+    /// (substrings, elements or keys) a value contains. `inside` and `outside` are the values with a cell of their own;
+    /// the condition is true for those in `inside` and false for those in `outside`. The second returned value is true
+    /// if the condition also holds for an absent input.
     fn describe_parts(&self, chosen: &BTreeSet<usize>, inside: &[&Value], outside: &[&Value]) -> (String, bool) {
         let signatures = self.cells.iter().enumerate().filter(|(n, _)| chosen.contains(n));
         let mut terms: Vec<Vec<Option<bool>>> = signatures

@@ -60,7 +60,8 @@ struct Atom<'n> {
     path: Option<&'n Path>,
 }
 
-/// The combinations of truth values that the atoms of one path can have.
+/// The combinations of truth values that the atoms of one path can have. A row is a combination with a value of the
+/// path that produces the combination. The value is `None` if the combination is that of an absent path.
 ///
 /// Each row holds a combination and a value of the path that produces it; `None` if the absent path produces it.
 struct Choice {

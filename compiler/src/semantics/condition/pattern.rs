@@ -86,7 +86,7 @@ impl Pattern {
 
 /// Maximum number of sample texts for one pattern.
 const MAX_SAMPLES: usize = 8;
-/// Maximum number of repetitions that a sample spells out.
+/// Maximum number of times that a sample repeats a part of the pattern, as for `a{5000}`.
 const MAX_REPETITIONS: u32 = 1_000;
 
 fn samples(hir: &Hir) -> Vec<String> {

@@ -157,8 +157,8 @@ fn collect_literals(node: &CompiledNode, values: &mut Vec<Value>) -> bool {
     is_literal
 }
 
-/// Sets [`ComparedLiterals::open`] of a path whose value is used for more than comparisons with literals, such as in
-/// arithmetic or for a pattern. If the node is not a path, walks the node instead.
+/// Marks a path as open ([`ComparedLiterals::open`]), because more than comparisons with literals depends on its value:
+/// arithmetic or a pattern, for example. For a node that is not a path, walks the node instead.
 fn mark_incomplete(node: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
     if let CompiledNode::Path(path) = node {
         if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {

@@ -81,7 +81,7 @@ impl Account {
         }
     }
 
-    /// Creates an open or suspended account without children.
+    /// Creates an account from its history. The account is open or suspended, and has no children.
     pub(super) fn from_history(history: AccountHistory) -> Self {
         let AccountHistory { thread: _, parent, reserved, spent, issued, has_ended: _, is_suspended } = history;
         let status = if is_suspended { AccountStatus::Suspended } else { AccountStatus::Open };

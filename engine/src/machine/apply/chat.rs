@@ -73,7 +73,8 @@ pub(super) fn on_command_ran(state: &mut ThreadState, ran: &CommandRan) {
     }
 }
 
-/// Takes over the prompts, the queue and the unfinished prompt of the continued thread.
+/// Starts the state of a chat that continues another thread: copies the number of prompts, the mode, the queued
+/// messages and the unfinished prompt of the other thread.
 pub(super) fn on_continues(state: &mut ThreadState, continues: &Continues) {
     if let Some(chat) = &mut state.chat {
         chat.prompts = continues.prompt.map_or(continues.prompts, |prompt| prompt.number.saturating_sub(1));

@@ -142,8 +142,8 @@ impl ThreadState {
         }
     }
 
-    /// Puts a message into its queue. A run has no prompts, so a message with the delivery `Prompt` or `NextTurn` is
-    /// dropped there.
+    /// Appends a message to the queue of its delivery. Drops a message with the delivery `Prompt` or `NextTurn` if the
+    /// thread is a run, because a run has no prompts.
     pub(in crate::machine) fn enqueue(&mut self, message: QueuedMessage) {
         match (message.delivery, &mut self.chat) {
             (Delivery::Steer, _) => self.mailbox.steering.push_back(message),

@@ -160,8 +160,8 @@ pub(in crate::machine) fn interruption_events(plan: &Plan, state: &ThreadState) 
     events
 }
 
-/// Returns the events that start and interrupt the unfinished prompt of the continued thread; `None` if that prompt has
-/// started in this thread.
+/// Returns the events that record the unfinished prompt of the continued thread as interrupted: the start of the
+/// prompt, then its end. `None` if there is no such prompt, or if the prompt has started in this thread.
 pub(in crate::machine) fn interrupted_continuation(state: &ThreadState) -> Option<[EventBody; 2]> {
     let ContinuedPrompt { number, limits, capped } = state.unstarted_continuation()?;
     let limits = limits_from_here(state, &limits);

@@ -88,8 +88,8 @@ fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
     Some(StepResult::Do(Effect::CallModel { turn, attempt: number, fallback: state.on_fallback, call }))
 }
 
-/// Returns the event that records the next attempt before the attempt is made, or the event of the limit that forbids
-/// the attempt.
+/// Returns the intent of the next attempt: the event that is recorded before the attempt is made. If a limit forbids
+/// the attempt, returns the event of the limit. `compacts` is true for an attempt that requests a summary.
 fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
     let (plan, state) = (walk.plan, walk.state);
     let input = request::bound_input_tokens(plan, state, compacts);

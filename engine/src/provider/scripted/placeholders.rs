@@ -14,7 +14,8 @@ const PID: &str = "${pid}";
 
 /// The ids of a thread and of its children, with their placeholders.
 pub(crate) struct IdPlaceholders {
-    /// The children's ids, longest first, because an id may start with another one.
+    /// Ids of the children, each with its placeholder. The longest ids come first, because an id can be the start of
+    /// another id.
     children: Vec<(String, String)>,
     own: String,
 }

@@ -1,4 +1,5 @@
-//! Bodies of requests: the fields of a wire around the encoded turns.
+//! Encodes the bodies of requests: a JSON object with the fields of the wire format. One of these fields is the list of
+//! turns, which are the messages of the conversation.
 //!
 //! The encoding of each turn is cached (`SharedMessage::encoded`): a request copies the bytes of a long conversation
 //! and encodes only its new turns.
@@ -32,8 +33,7 @@ pub(in crate::provider) struct EncodedGroup {
 }
 
 impl EncodedGroup {
-    /// Creates a group without JSON around its items, so that each item is an entry of the list that the wire format
-    /// requires.
+    /// Creates a group whose items are entries of the request's list themselves, without enclosing JSON.
     pub fn of_entries(items: Vec<EncodedItems>) -> Self {
         Self { front: "", items, back: "" }
     }

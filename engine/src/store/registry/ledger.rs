@@ -92,8 +92,8 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Settle { turn, attempt }, operation }
     }
 
-    /// Creates the step that reserves spend for a thread's n-th child: `amount`, or the smaller of `default` and the
-    /// remaining spend.
+    /// Creates the step that reserves nano-dollars for the child with the number `spawn`. Without `amount`, the step
+    /// reserves `default` or the remaining spend of the parent, whichever is smaller.
     pub fn child(parent: &ThreadId, spawn: u64, child: &ThreadId, amount: Option<u64>, default: u64) -> Self {
         let operation = Operation::Reserve {
             thread: child.to_string(),

@@ -141,9 +141,9 @@ impl RebuiltContents {
         })
     }
 
-    /// Writes the whole new registry under a temporary name, because a partly written registry would look like a
-    /// registry without threads. Then moves the old registry to `aside`, if both exist, and renames the new registry.
-    /// Returns the new path of the old registry; `None` if no registry was moved.
+    /// Writes the new registry under a temporary name, because a partly written registry would look like a registry
+    /// without threads. Then puts the new registry in place of the old one. If `aside` is a path and there is an old
+    /// registry, first moves the old registry to `aside`, and returns `aside`. Otherwise returns `None`.
     fn replace_registry(&self, disk: &Arc<dyn Disk>, aside: Option<&Path>) -> Result<Option<PathBuf>, StoreError> {
         let path = Path::new(REGISTRY);
         let anew = temporary_beside(path);

@@ -297,8 +297,8 @@ pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord
     Ok(TranscriptRecord { seq, ts: front.ts, barrier: front.barrier, hash, seal, body })
 }
 
-/// Returns the barrier that the start of a line states; `None` if the start is invalid. The rest of the line may be
-/// invalid.
+/// Returns the barrier that a line states: the number of events known to be on disk when the line was written. `None`
+/// if the start of the line is invalid; the rest of the line may be invalid.
 pub fn claimed_barrier(text: &[u8]) -> Option<u64> {
     let start = text.get(..text.len().min(160))?;
     let start = match std::str::from_utf8(start) {

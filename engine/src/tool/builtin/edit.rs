@@ -117,7 +117,8 @@ fn ambiguous_message(bytes: &[u8], places: &[usize], path: &str) -> String {
     )
 }
 
-/// Returns a message that names the line most similar to the missing text.
+/// Returns the message for a text `old` that the file does not contain. The message names the line that is most similar
+/// to the first line of `old`, if a line is similar.
 fn not_found_message(bytes: &[u8], old: &str, path: &str) -> String {
     let text = String::from_utf8_lossy(bytes);
     let Some(wanted) = old.lines().map(str::trim).find(|l| !l.is_empty()) else {

@@ -30,8 +30,9 @@ use super::variables::expand_variables;
 use super::{MCP_START_TIMEOUT, McpServer};
 use crate::tool::process::{LongLivedProgram as Program, ProgramHandle, RunningProgram, Sandbox, start_long_lived};
 
-/// Maximum number of tools of a server; `MAX_PAGES` is the maximum number of pages in its tool list.
+/// Maximum number of tools of a server.
 const MAX_TOOLS: usize = 2_000;
+/// Maximum number of pages in the tool list of a server.
 const MAX_PAGES: usize = 200;
 /// Maximum total size of a server's definitions, in bytes. A single line may already hold 16 MiB.
 const MAX_DEFINITIONS_BYTES: usize = 32 << 20;

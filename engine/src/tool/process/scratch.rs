@@ -161,8 +161,8 @@ fn remove_dead_folders(parent: &Path) {
     }
 }
 
-/// Locks a folder for temporary files; `None` if it belongs to a living process or another user, or is not a folder for
-/// temporary files.
+/// Locks a folder for temporary files of a process that has ended, so that the caller can remove the folder. `None` if
+/// the folder belongs to a living process or another user, or is not a folder for temporary files.
 fn lock_dead(folder: &Path) -> Option<(PathBuf, File)> {
     let number = folder.file_name()?.to_str()?.strip_prefix(PREFIX)?;
     if number.len() != 16 || !number.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {

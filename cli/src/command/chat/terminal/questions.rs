@@ -105,7 +105,8 @@ impl ChatTerminal {
         self.question = Some(KeyQuestion::Rewind { prompt });
     }
 
-    /// Opens another session, or asks about children that still run.
+    /// Opens the session that `verb` requests. If children of the current session still run and `children` does not
+    /// determine their treatment, asks the user about them first.
     pub(super) fn switch(&mut self, verb: ChatVerb, children: Option<LeftChildren>) {
         let running = self.session.requests.running_children().len();
         if children.is_none() && running > 0 {

@@ -21,7 +21,8 @@ pub struct PerTurnReport {
     pub cached: Value,
 }
 
-/// Returns the cost of prompt tokens per turn; `None` if the model has no price.
+/// Returns the cost of prompt tokens in one turn, both in full and if read from the cache; `None` if the model has no
+/// price.
 pub fn per_turn(model: &PlannedModel, tokens: u64) -> Option<PerTurnReport> {
     let full = model.cost(&Tokens { input: tokens, ..Tokens::default() })?;
     let cached = model.cost(&Tokens { cache_read: tokens, ..Tokens::default() })?;

@@ -159,7 +159,7 @@ pub fn apply(sandbox: &Sandbox) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the paths of the project that these rules make writable. Creates granted folders that are missing.
+/// Returns the paths of the project that the sandbox makes writable. Creates granted folders that are missing.
 pub fn writable_paths(sandbox: &Sandbox) -> io::Result<Vec<PathBuf>> {
     let mut rules = FileRules::new(sandbox, None);
     for folder in &sandbox.write {

@@ -113,8 +113,8 @@ fn refuse_in(folder: &OwnedFd, segments: &[OsString], depth: usize, found: &mut 
     }
 }
 
-/// Opens a folder; `None` for a file or a link. If a program has removed permissions of the folder's owner, restores
-/// them first: an unreadable folder can still contain names that other programs use.
+/// Opens a folder; `None` for a file or a link, and on errors. If a program has removed permissions of the folder's
+/// owner, restores these permissions first: an unreadable folder can still contain names that other programs use.
 fn open_folder(parent: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
     let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {

@@ -118,7 +118,8 @@ fn number(arch: TargetArch, x86_64: i64, generic: i64) -> Option<i64> {
     }
 }
 
-/// Returns the rules for arguments that are refused with `EPERM`. The kernel reads each of these arguments as 32 bits.
+/// Returns, by the name of the system call, the rules that match the arguments to refuse with `EPERM`. The kernel reads
+/// each of these arguments as 32 bits.
 fn restrictions() -> Result<NamedRules, BackendError> {
     // The id 0 is the calling thread. A call with another id is refused.
     let of_another = |index| rule(&[(index, Ne, 0)]);
