@@ -85,16 +85,18 @@ impl CompileRequest {
     /// or no value. The inputs stay unknown if a required input has no default, or if the directive cannot be composed.
     #[must_use]
     pub fn with_default_inputs(mut self, world: &dyn World) -> Self {
-        if self.inputs.is_some() {
-            return self;
-        }
-        let composed = compose_with_inputs(world, &self.directive, &self.model, &Map::new());
-        let is_missing = |field: &FieldDecl| field.required && field.default.is_none();
-        if composed.is_some_and(|composed| !composed.inputs.values().any(|field| is_missing(&field.value))) {
+        if self.inputs.is_none() && needs_no_inputs(&Items::new(world), &self) {
             self.inputs = Some(Map::new());
         }
         self
     }
+}
+
+/// Returns true if the directive of a request can be composed without arguments and requires none.
+fn needs_no_inputs(items: &Items<'_>, request: &CompileRequest) -> bool {
+    let is_missing = |field: &FieldDecl| field.required && field.default.is_none();
+    compose_items(items, &request.directive, &request.model, &Map::new())
+        .is_some_and(|composed| !composed.inputs.values().any(|field| is_missing(&field.value)))
 }
 
 fn compose_with_inputs(
@@ -103,11 +105,19 @@ fn compose_with_inputs(
     model: &ModelOverride,
     given: &Map<String, Value>,
 ) -> Option<Composed> {
-    let items = Items::new(world);
-    let shared = LowerContext::new(&items);
+    compose_items(&Items::new(world), directive, model, given)
+}
+
+fn compose_items(
+    items: &Items<'_>,
+    directive: &ItemId,
+    model: &ModelOverride,
+    given: &Map<String, Value>,
+) -> Option<Composed> {
+    let shared = LowerContext::new(items);
     let model =
         |requested: Option<&ModelRequest>| shared.catalog().resolve(requested, model).ok().map(|model| model.id);
-    compose(&items, directive, &Launch { inputs: Inputs::Given(given), model: &model }).value
+    compose(items, directive, &Launch { inputs: Inputs::Given(given), model: &model }).value
 }
 
 /// Compiles a directive. The result has a value only if there is no error; warnings and advice do not prevent a value.
@@ -118,7 +128,39 @@ pub fn compile(world: &dyn World, request: &CompileRequest) -> Checked<Compilati
 /// Compiles like [`compile`]. If there is no plan, `shown` receives the sources that the diagnostics refer to.
 pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: &mut Sources) -> Checked<Compilation> {
     let recording = RecordingWorld::new(world);
+    compile_items(world, &recording, Items::new(&recording), request, shown)
+}
+
+/// Compiles like [`compile_with_sources`] the request that [`CompileRequest::with_default_inputs`] returns, but parses
+/// each file once for both steps. Also returns that request.
+pub fn compile_with_default_inputs(
+    world: &dyn World,
+    request: CompileRequest,
+    shown: &mut Sources,
+) -> (CompileRequest, Checked<Compilation>) {
+    let recording = RecordingWorld::new(world);
     let items = Items::new(&recording);
+    // Both steps read the same files if they compose the same directive in the same way. Otherwise, the manifest of the
+    // plan would contain files that only the first step reads.
+    let is_whole = request.inputs.is_none() && request.omitted.is_empty() && request.route.is_none();
+    if is_whole && needs_no_inputs(&items, &request) {
+        let request = CompileRequest { inputs: Some(Map::new()), ..request };
+        let compiled = compile_items(world, &recording, items, &request, shown);
+        return (request, compiled);
+    }
+    let request = if is_whole { request } else { request.with_default_inputs(world) };
+    let compiled = compile_with_sources(world, &request, shown);
+    (request, compiled)
+}
+
+/// Compiles a request with the item cache `items` of the world `recording`, which records the reads of `world`.
+fn compile_items(
+    world: &dyn World,
+    recording: &RecordingWorld<&dyn World>,
+    items: Items<'_>,
+    request: &CompileRequest,
+    shown: &mut Sources,
+) -> Checked<Compilation> {
     let mut diagnostics = Diagnostics::new();
     let lowered = {
         let shared = LowerContext::new(&items);

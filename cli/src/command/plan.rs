@@ -10,7 +10,7 @@ use rye_compiler::compile::{Compilation, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::drawing::Drawing;
 use rye_compiler::plan::PlanMode;
-use rye_compiler::report::alternatives::{RoutedPlan, compile_routes};
+use rye_compiler::report::alternatives::{RoutedPlan, compile_routes, compile_routes_with_default_inputs};
 use rye_compiler::report::render;
 use rye_compiler::report::summary::PlanSummary;
 use rye_grammar::Sources;
@@ -101,9 +101,12 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
         }
         return matrix::run(&world, &request, report);
     }
-    let request = if args.unknown_inputs { request } else { request.with_default_inputs(&world) };
     let mut sources = Sources::default();
-    let compiled = compile_routes(&world, &request, &mut sources);
+    let compiled = if args.unknown_inputs {
+        compile_routes(&world, &request, &mut sources)
+    } else {
+        compile_routes_with_default_inputs(&world, request, &mut sources)
+    };
     let Some(plans) = compiled.value else {
         print_no_plan(requested, &compiled.diagnostics, &sources, report)?;
         let signature = compiled.diagnostics.iter().any(|one| one.code() == "item::signature");

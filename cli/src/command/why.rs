@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use rye_compiler::compile::{Compilation, CompileRequest};
 use rye_compiler::diagnostics::closest;
 use rye_compiler::plan::SourcePlace;
-use rye_compiler::report::alternatives::{RoutedPlan, compile_routes, describe_when};
+use rye_compiler::report::alternatives::{RoutedPlan, compile_routes_with_default_inputs, describe_when};
 use rye_compiler::report::provenance::StepKind;
 use rye_compiler::report::why::{Explanation, NotInPlan, explain, explain_with_missing_grants};
 use rye_compiler::world::{ItemKind, Space, World, WorldError};
@@ -91,8 +91,8 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     let (answers, suggestion) = match &args.of {
         Some(of) => {
             let mut sources = Sources::default();
-            let request = CompileRequest::new(parse_directive_id(of)?).with_default_inputs(&world);
-            let compiled = compile_routes(&world, &request, &mut sources);
+            let request = CompileRequest::new(parse_directive_id(of)?);
+            let compiled = compile_routes_with_default_inputs(&world, request, &mut sources);
             let Some(plans) = compiled.value else {
                 print_no_plan(of, &compiled.diagnostics, &sources, report)?;
                 return Ok(Exit::Failed);
@@ -179,8 +179,8 @@ fn answers_of_all_directives(
     let entries = world.list(ItemKind::Directive)?;
     let ids = entries.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id);
     let requested = ids.filter_map(|id| {
-        let request = CompileRequest::new(id.clone()).with_default_inputs(world);
-        let plans = compile_routes(world, &request, &mut Sources::default()).value?;
+        let request = CompileRequest::new(id.clone());
+        let plans = compile_routes_with_default_inputs(world, request, &mut Sources::default()).value?;
         Some(answers_of_routes(id.as_str(), &plans, &|compilation| explain(world, compilation, thing)))
     });
     Ok(merge_answers(requested.flatten()))

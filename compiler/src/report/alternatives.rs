@@ -3,7 +3,9 @@
 
 use rye_grammar::{ItemId, Sources};
 
-use crate::compile::{AssumedRoute, Compilation, CompileRequest, compile, compile_with_sources};
+use crate::compile::{
+    AssumedRoute, Compilation, CompileRequest, compile, compile_with_default_inputs, compile_with_sources,
+};
 use crate::diagnostics::{Checked, Diagnostic, Diagnostics};
 use crate::report::matrix::build_route_matrix;
 use crate::world::World;
@@ -23,6 +25,27 @@ pub struct RoutedPlan {
 /// sets inputs but not all those that decide the route. `shown` receives the sources to which the diagnostics refer.
 pub fn compile_routes(world: &dyn World, request: &CompileRequest, shown: &mut Sources) -> Checked<Vec<RoutedPlan>> {
     let compiled = compile_with_sources(world, request, shown);
+    split_routes(world, request, compiled, shown)
+}
+
+/// Compiles like [`compile_routes`] the request that [`CompileRequest::with_default_inputs`] returns.
+pub fn compile_routes_with_default_inputs(
+    world: &dyn World,
+    request: CompileRequest,
+    shown: &mut Sources,
+) -> Checked<Vec<RoutedPlan>> {
+    let (request, compiled) = compile_with_default_inputs(world, request, shown);
+    split_routes(world, &request, compiled, shown)
+}
+
+/// Returns the plan of a request as the only plan, or compiles a plan for each open route if the request has none
+/// because an input that decides the route is missing.
+fn split_routes(
+    world: &dyn World,
+    request: &CompileRequest,
+    compiled: Checked<Compilation>,
+    shown: &mut Sources,
+) -> Checked<Vec<RoutedPlan>> {
     if let Some(compilation) = compiled.value {
         let plan = RoutedPlan { when: vec!["true".to_owned()], compilation, diagnostics: compiled.diagnostics };
         return Checked::new(Some(vec![plan]), Diagnostics::new());

@@ -11,7 +11,7 @@ use crate::hook::HookCall;
 use crate::plan::Plan;
 use crate::primary::{ItemType, Primary, format_capability};
 use crate::report::matrix::{MatrixError, build_matrix};
-use crate::semantics::capability::CapabilitySet;
+use crate::semantics::capability::{CapabilitySet, may_spawn};
 use crate::world::{ItemKind, World, WorldError};
 
 /// The reason why a directive has no plan of its own.
@@ -77,6 +77,13 @@ pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<It
 /// # Errors
 /// The list of directives cannot be read.
 pub fn collect_starts(world: &dyn World, plan: &Plan) -> Result<BTreeSet<ItemId>, WorldError> {
+    // Listing the directives of a large project takes longer than the rest of a plan.
+    let may_start = granted_patterns(plan).any(|pattern| may_spawn(&pattern))
+        || plan.continuation_directive.is_some()
+        || hook_starts(plan).next().is_some();
+    if !may_start {
+        return Ok(BTreeSet::new());
+    }
     let listed = world.list(ItemKind::Directive)?;
     let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
     let own = CapabilitySet::new(granted_patterns(plan));
@@ -90,6 +97,14 @@ fn granted_patterns(plan: &Plan) -> impl Iterator<Item = String> {
     own.chain(hooks)
 }
 
+/// Returns the ids of the directives that the live hooks of a plan start.
+fn hook_starts(plan: &Plan) -> impl Iterator<Item = ItemId> {
+    plan.hooks.iter().filter(|hook| hook.is_live()).filter_map(|hook| match hook.action.call() {
+        Some(HookCall::Execute { item_type: ItemKind::Directive, item_id, .. }) => ItemId::parse(item_id).ok(),
+        Some(HookCall::Execute { .. } | HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => None,
+    })
+}
+
 /// Returns the directives in `all` that a thread of this plan can start itself, by its grants, hooks or continuation. A
 /// grant counts only for the directives that `bound` grants too.
 fn startable_directives(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<ItemId> {
@@ -99,9 +114,5 @@ fn startable_directives(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &Capability
         own.first_match(&wanted).is_some() && bound.first_match(&wanted).is_some()
     };
     let granted = all.iter().filter(|id| allowed(id)).map(|id| (*id).clone());
-    let by_hooks = plan.hooks.iter().filter(|hook| hook.is_live()).filter_map(|hook| match hook.action.call() {
-        Some(HookCall::Execute { item_type: ItemKind::Directive, item_id, .. }) => ItemId::parse(item_id).ok(),
-        Some(HookCall::Execute { .. } | HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => None,
-    });
-    granted.chain(by_hooks).chain(plan.continuation_directive.clone()).filter(|id| all.contains(id)).collect()
+    granted.chain(hook_starts(plan)).chain(plan.continuation_directive.clone()).filter(|id| all.contains(id)).collect()
 }
