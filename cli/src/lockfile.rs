@@ -47,10 +47,10 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), CommandError> {
     written.map_err(failed)
 }
 
-/// Reads the lock of a project.
+/// Reads the lock file of a project.
 ///
 /// # Errors
-/// There is no lock.
+/// There is no lock file, or the lock file cannot be read.
 pub fn read_required(project: &Path) -> Result<Lock, CommandError> {
     read(project)?.ok_or_else(|| CommandError::failed("no lock file").with_help("`rye lock` writes the lock file"))
 }
@@ -68,7 +68,7 @@ pub fn find_drift(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Dri
     Ok(list_drift(id.as_str(), locked, &current_entry(world, id)?))
 }
 
-/// Returns the current lock entry of a directive.
+/// Returns the entries that a directive would have in the lock file now, one for each of its plans.
 pub fn current_entry(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, CommandError> {
     lock_entries(world, id).map_err(|why| no_plan_failure(id, why))
 }

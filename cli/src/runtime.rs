@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Maximum number of threads for blocking calls; more would use memory without more throughput.
 const MAX_BLOCKING_THREADS: usize = 16;
 
-/// Number of workers of a process that runs several threads.
+/// Number of worker threads of the runtime in a process that runs several directives at the same time.
 pub const WORKERS_FOR_SEVERAL_THREADS: usize = 2;
 /// Number of workers of a process that runs a single thread without children. A second worker would only be woken and
 /// sent to sleep.

@@ -235,8 +235,8 @@ fn add_return_tool(
     }
 }
 
-/// Returns the offered tools without the return tool, for the checks of the tools' size. [`try_lower`] does not know
-/// the outputs, so neither [`lower`] nor `try_lower` counts the return tool.
+/// Returns the offered tools whose size is checked: all except the return tool. [`try_lower`] does not know the
+/// outputs, so it cannot count the return tool. [`lower`] must count the same tools as `try_lower`.
 fn offered_tools(plan: &Plan) -> Palette {
     let offered = plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned();
     Palette { tools: offered.collect(), ..Palette::default() }

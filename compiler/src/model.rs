@@ -27,7 +27,8 @@ pub struct Provider {
     pub models: Vec<Model>,
     /// The remaining keys of the provider file, without the tiers and the models: data for the connection.
     pub connection: Value,
-    /// The keys of `connection` that a file of the project sets, not a file of another space.
+    /// The keys of `connection` that a file of the project sets. Also contains `prices` if files of the project affect
+    /// the prices that a `spend` limit is computed with.
     pub from_project: Vec<String>,
 }
 
@@ -49,7 +50,7 @@ pub struct Model {
 pub struct ModelSettings {
     pub default_provider: Option<Spanned<String>>,
     pub default_tier: Option<String>,
-    /// Aliases of tiers: the tier of each alias.
+    /// Alias → tier: other names under which a tier can be requested.
     pub aliases: IndexMap<String, String>,
 }
 

@@ -134,7 +134,7 @@ pub struct ChainLink {
 /// the plan contain them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PaletteTool {
-    /// The flattened name: `rye_file_system_read`.
+    /// The flattened name, by which the model calls the tool: `rye_file_system_read` for `rye/file-system/read`.
     pub name: Arc<str>,
     pub primary: PalettePrimary,
     /// The item behind the name; `None` for the primaries and `rye_directive_return`.

@@ -167,8 +167,9 @@ impl ItemKind {
         self.folders().len() > 1
     }
 
-    /// Returns the path that takes precedence among paths that lead to the same id in the same space: the folder
-    /// decides first, then the depth, then the name. `None` if there are no paths.
+    /// Returns the path that takes precedence among paths that lead to the same id in the same space. The path in the
+    /// folder that `folders` lists first precedes; in the same folder, the path with fewer `/`, then the first in
+    /// alphabetical order. `None` if there are no paths.
     pub fn highest<P: AsRef<str>>(self, paths: impl IntoIterator<Item = P>) -> Option<P> {
         paths.into_iter().min_by(|one, other| self.rank(one.as_ref()).cmp(&self.rank(other.as_ref())))
     }

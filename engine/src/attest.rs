@@ -16,7 +16,7 @@ use crate::message::{ContentBlock, Message, text_of};
 /// The result of comparing a recorded opening (system prompt and first message) with the opening of the plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpeningCheck {
-    /// Equal; `bytes` is the total size of the system prompt and the first message.
+    /// The openings are equal; `bytes` is the total size of the system prompt and the first message.
     AsPlanned { bytes: usize },
     /// The openings differ. `what` is the part that differs (`system prompt`, `contributors` or `message`), and `at` is
     /// the index of the first byte in which the two versions of this part differ.

@@ -207,7 +207,8 @@ impl ControlSender {
         self.forward(Incoming::StopCall { call_id })
     }
 
-    /// Requests that the thread records a file change; returns false if the thread has ended.
+    /// Requests that the thread records a file change. `recorded` notifies the file tool when the record is on disk.
+    /// Returns false if the thread has ended.
     pub fn record_change(&self, change: FileChanged, recorded: RecordWaiter) -> bool {
         self.forward(Incoming::FileChanged { change, recorded })
     }

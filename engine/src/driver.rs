@@ -221,9 +221,9 @@ async fn flush_before(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, effec
 /// The policy of an effect: the control messages that may end the effect early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InterruptPolicy {
-    /// Any control message ends a wait.
+    /// The effect is a wait, which any control message ends.
     AnyMessage,
-    /// Only a kill or an interruption ends a call.
+    /// The effect is a call, which only a kill or an interruption ends.
     Killed,
     /// No control message ends the effect. So either all children of a group are created, or none. After a kill, the
     /// children are still created, and then ended.

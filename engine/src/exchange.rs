@@ -97,7 +97,7 @@ pub struct Reply {
     pub content: Vec<ContentBlock>,
     pub usage: Usage,
     pub stop: StopReason,
-    /// The model that the provider reports.
+    /// The model that the provider reports; `None` if the reply names no model.
     pub model: Option<String>,
     /// The bytes sent and received; `None` if the provider reported a usable final usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]

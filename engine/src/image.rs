@@ -13,7 +13,7 @@ pub const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 pub const MAX_MESSAGE_IMAGE_BYTES: u64 = 14 * 1024 * 1024;
 /// Maximum number of images in a message.
 pub const MAX_IMAGES_PER_MESSAGE: usize = 20;
-/// Maximum width and height, in pixels.
+/// Maximum width, and maximum height, of an image in pixels.
 const MAX_SIDE_PIXELS: u32 = 8_000;
 /// Pixels per token. `MAX_IMAGE_TOKENS` caps the token estimate, because providers scale larger images down.
 const PIXELS_PER_TOKEN: u64 = 750;

@@ -101,8 +101,8 @@ impl ToolCall {
         self.input.get("item_id").and_then(Value::as_str)
     }
 
-    /// Builds a call from received arguments: the text of a JSON object, where empty text and `null` mean `{}`. Other
-    /// text is stored under [`MALFORMED_KEY`].
+    /// Builds a call from the arguments as a provider sends them. Empty text and `null` mean `{}`. Text that is not a
+    /// JSON object is stored under [`MALFORMED_KEY`].
     pub fn parse(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {
         let input = if arguments.trim().is_empty() {
             Value::Object(Map::new())

@@ -136,8 +136,8 @@ impl ToolOutcome {
 pub trait Tool: Send + Sync {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome>;
 
-    /// Returns true if a cancelled call takes time to end, because it ends programs or finishes a write. Any other call
-    /// is dropped at the end of the grace period.
+    /// Returns true if a cancelled call needs more time than the usual grace period, because it ends programs or
+    /// finishes a write. After its time, a call that has not ended is dropped.
     fn stops_itself(&self) -> bool {
         false
     }

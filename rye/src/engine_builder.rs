@@ -20,7 +20,7 @@ pub enum Approvals {
     /// Each request becomes a [`Question`](crate::Question) of the live events, and waits for
     /// [`Session::answer`](crate::Session::answer).
     Ask,
-    /// A handler of the embedding program answers each request.
+    /// A handler of the embedding program answers each approval request.
     Handler(Arc<dyn ApprovalHandler>),
     /// Calls run without an approval. A limit suspends the thread.
     Allow,

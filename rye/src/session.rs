@@ -274,7 +274,8 @@ impl Session {
         live.iter().flat_map(|live| live.state.queued_messages()).cloned().collect()
     }
 
-    /// Withdraws a message that waits for its delivery. The event `retracted` confirms it.
+    /// Withdraws a message that waits for its delivery; `input` is the id of the message. The event `retracted`
+    /// confirms the withdrawal.
     pub fn retract(&self, input: impl Into<String>) {
         self.handle.send(ControlMessage::Retract { input: Some(input.into()) });
     }

@@ -79,7 +79,7 @@ fn with_fitting_heading(page: &str) -> String {
     })
 }
 
-/// Returns the groups of the standard library, so that no project is needed.
+/// Returns the capability groups of the standard library, which `rye explain` shows outside of a project too.
 fn standard_groups() -> Vec<CapabilityGroup> {
     let mut world = MapWorld::new();
     for (path, bytes) in rye_stdlib::files().into_iter().filter(|(path, _)| path.starts_with(GROUPS_FOLDER)) {

@@ -78,9 +78,9 @@ pub fn fold_for_columns(text: &str, columns: usize) -> String {
     if columns < MIN_WIDTH_COLUMNS { text.to_owned() } else { fold(text, columns) }
 }
 
-/// Returns the position at which to break a text that is too wide. The position is the last end of a table column that
+/// Returns the byte offset at which to break a text that is too wide. The offset is the last end of a table column that
 /// fits, else the last end of a word that fits, else the first end of a word. `None` if the text fits, or has no such
-/// position.
+/// offset.
 fn break_position(text: &str, max_chars: usize) -> Option<usize> {
     if visible_chars(text) <= max_chars {
         return None;

@@ -189,7 +189,7 @@ fn schema_alternatives(schema: &Value) -> &[Value] {
     if one.is_empty() { any } else { one }
 }
 
-/// Returns true for a constant or a list of constants.
+/// Returns true if a schema lists the allowed values: a constant (`const`) or several constants (`enum`).
 fn is_value(schema: &Value) -> bool {
     schema.get("const").is_some() || schema.get("enum").is_some()
 }

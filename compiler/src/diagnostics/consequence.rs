@@ -271,7 +271,8 @@ fn effects_of_invalid_hosts(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the invalid placeholders of inputs whose declaration has the same invalid name.
+/// Returns the indexes of the diagnostics that report a placeholder with an invalid input name, if an `<input>` with
+/// this name is reported in the same file. Both reports have the same cause.
 fn placeholders_of_invalid_names(all: &[Diagnostic]) -> BTreeSet<usize> {
     let names: Vec<(SourceId, String)> = all
         .iter()

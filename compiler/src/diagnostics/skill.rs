@@ -16,7 +16,8 @@ pub enum SkillError {
     Description { id: String, length: usize, most: usize, is_own: bool, span: Span },
     #[error("the skill `{id}` has no description, so it is not loaded")]
     NoDescription { id: String, is_own: bool, span: Span },
-    /// The list of skills exceeds its budget.
+    /// A skill that the list of skills omits, because the list with this skill would exceed `budget`. `tokens` is the
+    /// size of the entry of this skill, and `listed` the size of all entries in the list. All sizes are in tokens.
     #[error("the skill `{id}` is not listed: its {tokens} tokens exceed the budget of the list")]
     Dropped { id: String, tokens: u64, listed: u64, budget: u64, span: Span },
 }

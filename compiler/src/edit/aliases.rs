@@ -4,7 +4,8 @@ use rye_grammar::xml::{Attribute, Element};
 
 use super::Edit;
 
-/// Returns the edits that replace every outdated name below `root` by its current name. No text is moved.
+/// Returns the edits that replace the outdated words in the metadata element `root` and in the elements inside it. The
+/// text of `<process>` stays unchanged.
 pub fn alias_edits(text: &str, root: &Element) -> Vec<Edit> {
     let mut edits = Vec::new();
     walk(text, root, &[], &mut edits);

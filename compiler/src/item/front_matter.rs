@@ -58,7 +58,9 @@ impl<'t> FrontMatter<'t> {
         Self { text, is_own, is_broken, has_errors, metadata, lines, body: parsed.tree.body }
     }
 
-    /// Returns the value of a key; `None` if it is missing or empty, or, in a file of `.ai/`, not a string.
+    /// Returns the value of a key as text; `None` if the key is missing or its value is empty. A value that is not a
+    /// string is reported and omitted in a file of `.ai/`. In any other file, the source text of this value is
+    /// returned.
     pub fn string(&self, key: &str, found: &mut Diagnostics) -> Option<Spanned<String>> {
         let value = match self.node(key) {
             Some(node) if self.is_own => data::read_string(found, key, node),

@@ -48,7 +48,7 @@ pub enum DetailLevel {
     Mixed,
     /// Items of every kind are drawn by folder.
     Folders,
-    /// Items of every kind are drawn by the first folder of their ids.
+    /// Items of the same kind are one box if the first folder of their ids is the same.
     Top,
 }
 
@@ -222,7 +222,8 @@ impl Cluster {
     }
 }
 
-/// Returns the folder of an item, or of the items that a pattern matches.
+/// Returns the folder whose box contains an item, or the items that a pattern matches. At the level `Top`, only the
+/// first folder of the ids remains.
 fn folder_of(node: &ItemNode, detail: DetailLevel) -> String {
     let path = match node.kind.as_str() {
         // `rye.execute.tool.project.deploy.*` is about `project/deploy`.

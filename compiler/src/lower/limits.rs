@@ -45,7 +45,7 @@ pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
 }
 
 /// Returns the ceiling that lowers the `spend` limit to the amount `spend`. `None` if no ceiling has this amount, or if
-/// the limit that the directive and the defaults declare is not above the amount, so that no ceiling lowers it.
+/// the limit without ceilings is at most this amount already.
 pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<DeclaredOrigin>> {
     let without = resolve_declared(&layers.defaults, &layers.directive)?.spend;
     let mut bounding =

@@ -20,8 +20,8 @@ pub enum ServerDrift {
     /// has run for the server.
     #[error("the MCP server `{server}` requests `{variable}`, which holds a provider's key")]
     ProviderKey { server: String, variable: String },
-    /// The timeout differs. This is the only difference for which calls are not refused: a call has the timeout of the
-    /// tool file.
+    /// The timeout in the settings differs from the timeout in the tool file, both in seconds. This is the only
+    /// difference for which calls are not refused: they have the timeout of the tool file.
     #[error("the timeout of the MCP server `{server}` is {configured} s, but its tools were listed with {listed} s")]
     Timeout { server: String, configured: u64, listed: u64 },
 }

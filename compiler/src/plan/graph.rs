@@ -42,7 +42,8 @@ pub enum Node {
     Finish,
 }
 
-/// The origin of an approval request: a call at the gate, or an escalated limit or error.
+/// The origin of an approval request: a call at the gate, or a limit or error for which a hook has the action
+/// `escalate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalOrigin {
@@ -112,7 +113,7 @@ pub enum Outcome {
     Suspended,
     /// Tools, Compact, Handoff: the node has done its work.
     Finished,
-    /// Guard: calls of this reply remain.
+    /// Guard: the reply contains further calls that have no result yet.
     More,
     /// Guard: every call of this reply is answered.
     Done,

@@ -32,7 +32,7 @@ pub enum OriginKind {
 /// The cause of a part of a plan. Its text is what `plan` and `why` print: "declared by `project/deploy/base`".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OriginCause {
-    /// A declaration: in a directive of the chain, in a hook, in the settings, or in this program.
+    /// A declaration in a directive of the chain, a hook or the settings, or a default that is built into the program.
     Declared(OriginKind),
     /// An option of the command, or an argument of the call.
     GivenWithCall,

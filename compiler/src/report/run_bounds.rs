@@ -51,7 +51,8 @@ impl CostBound {
 /// Bounds on the turns of a thread and its continuations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnBounds {
-    /// Lower bound on the turns that the limits allow in every run, even if each turn costs its worst case.
+    /// Minimum number of turns that the limits allow in every run, even if each turn has its worst-case cost. The model
+    /// may end the run after fewer turns.
     pub at_least: TurnBound,
     /// Upper bound on the turns of every run; `None` if hooks may raise every limit that bounds them.
     pub at_most: Option<TurnBound>,

@@ -122,7 +122,8 @@ impl Position {
 }
 
 impl SchemaChecker<'_, '_> {
-    /// Reports a parameter at the top level, where `properties` was forgotten.
+    /// Reports a parameter that is declared at the top level of the schema, because the author forgot the key
+    /// `properties`.
     fn check_misplaced_parameter(&mut self, parameters: &Node) {
         let known = |key: &str| TOP_LEVEL_KEYWORDS.contains(&key) || key.starts_with("x-");
         if parameters.get("properties").is_none()

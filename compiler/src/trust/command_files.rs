@@ -22,8 +22,9 @@ const EXPANSION: char = '\u{E002}';
 pub const PROJECT_WORD: &str = ".";
 /// Maximum nesting of shell texts in shell texts.
 const MAX_NESTING: usize = 8;
-/// Launchers: programs that execute a file that an argument names, and words after which a command follows. Digits,
-/// dots and hyphens at the end of a program's name are ignored, so that `python` includes `python3.12`.
+/// Launchers: programs that execute a file that an argument names, and words that precede another command (`-exec`). In
+/// comparisons, digits, dots and hyphens at the end of a program's name are ignored, so that `python` includes
+/// `python3.12`.
 const LAUNCHERS: [&str; 84] = [
     "!",
     "-exec",

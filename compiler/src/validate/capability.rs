@@ -384,7 +384,8 @@ pub fn granted_places<'p>(permissions: &'p Permissions, tool: &ItemId) -> (Vec<&
     (write, grants.iter().flat_map(|grant| grant.net.iter().map(String::as_str)).collect())
 }
 
-/// Returns the folders that bound the writes of a file tool; empty if a matching grant names none.
+/// Returns the folders in which the grants let a file tool write. Empty if a matching grant names no folder: the tool
+/// may then write in the whole project.
 pub fn write_bound<'p>(permissions: &'p Permissions, tool: &ItemId) -> Vec<&'p str> {
     let capability = format!("rye.execute.tool.{}", tool.dotted());
     let reaches = |grant: &&GrantDecl| Glob::new(&grant.pattern.0).matches(&capability);

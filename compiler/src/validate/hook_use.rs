@@ -35,9 +35,8 @@ struct HookUse {
     hook: Arc<HookDecl>,
     /// True if the hook could fire for some directive.
     fires: bool,
-    /// The cause of the bounds on facts that prevent the hook from firing: without the bounds of this cause, the hook
-    /// could fire. `None` if no single cause prevents the hook from firing, or if the cause is not the same in all
-    /// directives.
+    /// The only cause whose bounds on facts prevent the hook from firing: without these bounds, the hook could fire.
+    /// `None` if there is no such cause, or not the same cause in all directives.
     bound: Option<BoundCause>,
 }
 

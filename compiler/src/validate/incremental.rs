@@ -289,7 +289,8 @@ pub(super) struct UnitReport {
     pub bodies: body::EmptyDirectives,
     pub raises: raises::RaiseUses,
     pub repeated: repeated_text::RepeatedParagraphs,
-    /// For a directive, the files of its chain on every route.
+    /// For a directive, the files of its extends chain; if hooks can select different chains, the files of each chain.
+    /// Empty for other items and in merged results.
     pub chain: Vec<SourceId>,
     reads: Dependencies,
 }

@@ -121,7 +121,7 @@ pub struct UnreferencedKnowledge {
 }
 
 impl UnreferencedKnowledge {
-    /// Replaces the list of all knowledge.
+    /// Replaces the list of all knowledge, and finds the items of the project in it that nothing references.
     pub fn set_list(&mut self, list: &Arc<[Entry]>) {
         let unnamed = project_ids(list).filter(|id| !self.places.contains_key(*id) && is_only_in_project(list, id));
         self.ids = unnamed.cloned().collect();
@@ -195,8 +195,8 @@ pub fn report_unreached(
     }
 }
 
-/// Drops reports of unused knowledge if a misspelled id probably means the knowledge: the misspelling is reported, and
-/// its correction makes the knowledge used.
+/// Drops the report that a knowledge item is unused if a misspelled id probably means this item. The misspelled id is
+/// reported too, and its correction makes the item used.
 pub fn drop_misspelled(found: &mut Diagnostics) {
     let meant = |one: &Diagnostic| {
         if let Diagnostic::Context(ContextError::UnknownItem { suggestion, .. })

@@ -10,7 +10,8 @@ use crate::semantics::template::input_placeholders;
 use rye_grammar::Span;
 use rye_grammar::template::WhenMissing;
 
-/// Words that other systems use before the colon.
+/// Words that mark a text in braces as a mistyped placeholder if they precede its colon: `{env:name}`. `input` is one
+/// of them, because `{{input:name}}` and `{ input:name}` are no placeholders.
 const FOREIGN_PREFIXES: [&str; 12] =
     ["env", "input", "inputs", "output", "outputs", "param", "params", "arg", "args", "var", "secret", "secrets"];
 
@@ -114,7 +115,8 @@ const OTHER_MARKS: [(&str, &str); 4] = [("$", ""), ("%", "%"), ("[[", "]]"), ("<
 /// The name of the placeholder `$ARGUMENTS`, which other agents replace with all arguments of a command.
 const ALL_ARGUMENTS: &str = "ARGUMENTS";
 
-/// Finds declared inputs in placeholders of other template languages, and `$ARGUMENTS`.
+/// Finds placeholders of other template languages without braces that name a declared input (`$name`, `%name%`), and
+/// the placeholder `$ARGUMENTS`.
 fn find_other_marks<'t>(
     line: &'t str,
     start: usize,

@@ -21,8 +21,8 @@ use crate::world::Space;
 use super::incremental::Merge;
 
 /// Minimum number of constant tokens that must follow a changing part of the first message, so that the changing part
-/// is reported. If fewer tokens follow, a report is not worth while: providers cache no shorter prefix, and only
-/// threads that start while the cache of an earlier thread lasts would save these tokens.
+/// is reported. Providers do not cache a shorter prefix. Also, only threads that start while the cache of an earlier
+/// thread lasts save these tokens, so that fewer tokens do not justify a report.
 const MIN_STABLE_TOKENS: u64 = 1_024;
 
 /// A memo of the change frequency of the texts that hooks provide, by the span of the text and the hook point. The

@@ -12,7 +12,7 @@ pub const CALL_START: &str = "<tool_call>";
 pub const CALL_END: &str = "</tool_call>";
 /// Start of a tool result in a request. If a model itself writes this start, the text that follows is invented.
 pub const RESULT_START: &str = "<tool_result";
-/// Id of the layer. No item has this id, because ids contain no spaces.
+/// Id of the layer with the tool-use instructions. No item has this id, because ids of items contain no spaces.
 pub const LAYER_ID: &str = "tool instructions";
 
 /// Returns the instructions as the last layer of the system prompt; `None` if the model has native tool use or is

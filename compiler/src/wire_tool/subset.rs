@@ -83,8 +83,9 @@ struct SubsetConverter<'v> {
     references: Vec<String>,
 }
 
-/// A schema whose top level has no references and no `allOf` (`Map`). Where a recursive reference is cut, only the name
-/// and the types of the definition remain (`Cut`).
+/// A schema without references and `allOf` at its top level (`Map`, with the rules that the result cannot express). If
+/// the schema is a recursive reference that is followed no further, only the name and the types of its definition
+/// remain (`Cut`).
 enum FlatSchema {
     Map(Map<String, Value>, Vec<String>),
     Cut { name: String, types: Vec<String> },
@@ -479,8 +480,8 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     type_of(value) == name || (name == "number" && value.is_number()) || (name == "integer" && whole)
 }
 
-/// Merges alternatives into one `enum`; `None` unless each consists of an `enum` and a `type`, and the type is the same
-/// in all.
+/// Merges alternatives into one `enum`. `None` unless every alternative consists of an `enum` and a `type`, and all
+/// have the same type.
 fn merge_enums(branches: &[Value]) -> Option<Value> {
     let kind = branches.first()?.get("type")?;
     let mut values: Vec<Value> = Vec::new();

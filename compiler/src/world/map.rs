@@ -35,7 +35,7 @@ impl<'b> MapWorld<'b> {
         Self::default()
     }
 
-    /// Creates a map that looks up missing files in `fallback`, space by space.
+    /// Creates an empty map. A file that the map lacks in a space is looked up in the same space of `fallback`.
     pub fn with_fallback(fallback: &'b dyn World) -> Self {
         Self { fallback: Some(fallback), ..Self::default() }
     }

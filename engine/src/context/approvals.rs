@@ -55,7 +55,7 @@ pub trait ApprovalHandler: Send + Sync {
 /// policy.
 #[derive(Clone)]
 pub enum ApprovalPolicy {
-    /// A handler answers each request.
+    /// A handler answers each approval request.
     Ask(Arc<dyn ApprovalHandler>),
     /// A call runs without an approval. A reached limit suspends the thread, because only a user can raise the limit.
     Allow,

@@ -21,7 +21,7 @@ use crate::tool::confine::walk::{Dotfiles, WalkEnd};
 /// tools.
 const IGNORE_FILES_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Number of cached texts of `capabilities.md`. Threads of one plan share a text.
+/// Maximum number of cached texts of `capabilities.md`. Threads with the same plan and the same grants share a text.
 const MAX_CACHED_TEXTS: usize = 16;
 
 /// A cache of the texts of `capabilities.md`, by plan and grants.

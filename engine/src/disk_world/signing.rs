@@ -70,8 +70,8 @@ impl DiskWorld {
     }
 }
 
-/// Reads the policy of a settings file; `None` if the file sets no policy. An unknown value is an error, because its
-/// author may have intended a strict policy.
+/// Reads the signature policy of a settings file; `None` if the file sets no policy. An unknown value is an error,
+/// because the author of the file may have intended a strict policy.
 fn parse_policy(space: Space, bytes: &[u8]) -> Result<Option<SignaturePolicy>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(AGENT_SETTINGS), reason };
     let text = std::str::from_utf8(bytes).map_err(|error| unreadable(error.to_string()))?;

@@ -135,7 +135,7 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Registers a child of a hook until the guard is dropped.
+    /// Registers a child that a hook started. Dropping the returned guard ends the registration.
     pub(crate) fn register_hook_child(&self, child: &ThreadId) -> HookChildGuard<'_> {
         self.hook_children.lock().unwrap_or_else(PoisonError::into_inner).insert(child.clone());
         HookChildGuard { embedded: self, child: child.clone() }

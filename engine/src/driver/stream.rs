@@ -186,7 +186,7 @@ impl AttemptStreamState {
     }
 }
 
-/// Writes the buffered pieces repeatedly until the task is aborted.
+/// Appends the buffered pieces to `live.jsonl` once per `WRITE_INTERVAL`, until the task is aborted.
 async fn write(shared: Arc<AttemptStreamState>) {
     loop {
         tokio::time::sleep(WRITE_INTERVAL).await;

@@ -312,7 +312,7 @@ pub enum HookOutcome {
         fired: Vec<String>,
         texts: BTreeMap<String, String>,
     },
-    /// The new text of the user's message.
+    /// The hooks of the event `input` replaced the text of the user's message with `text`.
     Transformed {
         text: String,
     },
@@ -416,7 +416,7 @@ pub struct ToolCallResult {
     pub details: Value,
     /// Bytes of the whole result, before the guard.
     pub bytes: u64,
-    /// The object that holds the whole result, if the guard shortened it.
+    /// Id of the object that holds the whole result; `None` if the guard did not shorten the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
     pub duration_ms: u64,

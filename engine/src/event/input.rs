@@ -144,7 +144,7 @@ pub struct ShellRan {
     /// The id of the control message that requested the command.
     pub id: String,
     pub command: String,
-    /// -1 if the command did not run or was ended by a signal.
+    /// The exit code of the command; -1 if the command did not run or was ended by a signal.
     pub exit_code: i32,
     /// The output, as the guard of the tool returned it.
     pub output: String,

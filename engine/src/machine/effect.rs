@@ -90,7 +90,7 @@ pub struct CallToApprove {
     pub input: Value,
     /// Number of this request among the requests of the same reply, from 1.
     pub number: usize,
-    /// Number of approval requests of the same reply.
+    /// Number of approval requests that the reply with this call leads to.
     pub count: usize,
 }
 

@@ -118,7 +118,7 @@ pub enum GateDecision {
     Keep(Allowed<StateOp>),
     /// The call is `rye_directive_return`, which ends the thread with a result.
     Return,
-    /// The call needs approval. `tool` is the tool that the call runs.
+    /// The call needs approval. `tool` is the tool that the call runs; `None` if the call runs no tool.
     NeedsApproval {
         capability: String,
         tool: Option<ItemId>,

@@ -77,7 +77,7 @@ pub struct ThreadState {
     pub mailbox: Mailbox,
     /// The open approval request. A suspended thread retains it.
     pub question: Option<OpenApprovalRequest>,
-    /// The limit that was reached.
+    /// The limit that was reached; `None` if none was reached.
     pub limit: Option<LimitHit>,
     pub stop: Option<EarlyEnd>,
     pub returned: Option<AcceptedReturn>,
@@ -204,7 +204,8 @@ pub struct Conversation {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReplyCalls {
     pub list: Vec<CallState>,
-    /// Index of the first call of the current or last group.
+    /// Index in `list` of the first call of the current group (calls that run together); between groups, of the last
+    /// group.
     pub start: usize,
     /// Index after the last call of the group that begins at `start`.
     pub end: usize,

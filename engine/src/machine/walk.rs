@@ -20,7 +20,7 @@ pub(super) enum StepResult {
     Do(Effect),
     /// Events have to be written; no effect is needed.
     Write(Vec<EventBody>),
-    /// The step has an outcome, which the state determines.
+    /// The step needs neither an effect nor an event. The state determines the outcome, which selects the next step.
     Finished(Outcome),
 }
 

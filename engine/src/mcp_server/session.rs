@@ -289,7 +289,8 @@ impl SessionWatcher {
         }
     }
 
-    /// Marks the session as ended with the result of its thread. The session refuses all later calls.
+    /// Marks the session as ended, so that it refuses all later calls. The refusals state the error of `result`, or
+    /// else its end status.
     async fn end(&self, result: &RunResult) {
         let reason = result.error.as_ref().map_or_else(|| result.status.as_str().to_owned(), |e| e.message.clone());
         // The reason is set once, because the thread ends once.

@@ -25,7 +25,7 @@ const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidat
 /// Names of fields that show a reply or its cost if they occur at any depth of a response document. An error document
 /// with such a field may be billed.
 const NESTED_BILLED_FIELDS: [&str; 4] = ["usage", "usageMetadata", "choices", "candidates"];
-/// Maximum characters kept of a provider's message.
+/// Maximum number of characters that are kept of the error message of a provider.
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// Maximum characters kept of a header's value, an error's type or its code.
 const MAX_NAME_CHARS: usize = 256;

@@ -201,7 +201,8 @@ fn scripted_usage(reported: &ScriptedUsage, request: &Request, content: &[Conten
     }
 }
 
-/// Returns the number of bytes that a server would have received for a request.
+/// Returns the size in bytes of the texts and tools of a request. The size represents the bytes that a real server
+/// would have received.
 fn sent_bytes(request: &Request) -> u64 {
     let turns: usize = turns(request).map(|turn| turn_text(turn).len()).sum();
     let tools: usize = request.tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();

@@ -180,7 +180,7 @@ pub struct ProviderSettings {
     pub key_env: Option<String>,
     pub key_header: KeyHeader,
     pub max_tokens_field: MaxTokensField,
-    /// Set if `openai-responses` requests encrypted reasoning items.
+    /// True if requests in the format `openai-responses` ask for encrypted reasoning items.
     pub encrypted_reasoning: bool,
     /// The script that `scripted` plays.
     pub script: Option<PathBuf>,

@@ -226,7 +226,8 @@ impl UnreadKinds {
         }
     }
 
-    /// Adds the fields of an object that have a value and are not `known`, as `WHERE.FIELD`.
+    /// Adds the names of the fields of `object` that are not in `known` and have a value, each in the form
+    /// `place.field`.
     pub fn add_fields(&mut self, place: &str, object: &Value, known: &[&str]) {
         for (field, value) in object.as_object().into_iter().flatten() {
             if !known.contains(&field.as_str()) && !is_empty_value(value) {

@@ -49,7 +49,7 @@ impl Stream {
         Self { bytes: text.as_bytes().to_vec(), places: (0..text.len()).map(|at| (at, at + 1)).collect() }
     }
 
-    /// Returns the range of the original text from which the bytes `found` of this form were decoded; `None` if `found`
+    /// Returns the range of the original text that the bytes in the range `found` were decoded from. `None` if `found`
     /// is empty or ends after the last byte.
     pub fn range(&self, found: &Range<usize>) -> Option<Range<usize>> {
         let (start, _) = self.places.get(found.start)?;

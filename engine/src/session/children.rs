@@ -102,7 +102,7 @@ struct PlannedChildren {
     guards: Vec<RecoveryGuard>,
 }
 
-/// A child with a plan and a thread id.
+/// A child to start, with its plan and its thread id.
 pub(super) struct IdentifiedChild {
     pub spawn: u64,
     pub id: ThreadId,

@@ -41,8 +41,9 @@ impl Descendant {
 
 impl EngineContext {
     /// Ends the unfinished descendants of a thread before the end of the thread is committed, so that no reservation
-    /// below the thread remains. If the process dies in between, recovery of the thread repeats this step. The driver
-    /// ends children that run in this process, except children of hooks and children started with `rye run --parent`.
+    /// below the thread remains. If the process dies in between, recovery of the thread repeats this step. Children
+    /// that run in this process are left to the driver. The driver does not end children that a hook or
+    /// `rye run --parent` started, so this function ends these children too.
     pub(crate) async fn end_descendants(
         self: &Arc<Self>,
         thread: &ThreadId,

@@ -21,9 +21,9 @@ pub const OWNERS: &str = ".ai/state/owners";
 /// File of the registry.
 pub const REGISTRY: &str = ".ai/state/threads/registry.redb";
 
-/// Returns a thread's folder. A folder that holds a transcript is the folder of a thread. An id that contains `/` leads
-/// to nested folders, which can lie in the folder of another thread. Their names do not collide with the entries of
-/// that thread: ids end in digits, and every entry has a dot in its name, except `inbox`.
+/// Returns a thread's folder. Every folder that holds a transcript is the folder of a thread. An id can contain `/`, so
+/// the folder of a thread can lie in the folder of another thread. The names of the inner folder and of the other
+/// entries do not collide: an id ends in digits, and the other entries are `inbox` and names that contain a dot.
 pub fn thread_folder(thread: &ThreadId) -> PathBuf {
     Path::new(THREADS).join(thread.as_str())
 }

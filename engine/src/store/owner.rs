@@ -97,8 +97,8 @@ impl OwnerLock {
         &self.id
     }
 
-    /// Removes the file of the lock. Called when the process starts no more threads and ends without dropping every
-    /// value.
+    /// Removes the file of the lock. Needed if a process ends without dropping this value. The process must start no
+    /// more threads afterwards.
     pub fn remove_file(&self) {
         // A leftover file is harmless: its lock is not held, and the next process removes the file.
         let _ = self.disk.remove(&self.id.path());

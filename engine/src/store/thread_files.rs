@@ -14,7 +14,7 @@ use crate::thread_id::ThreadId;
 /// The format version of `thread.json` that this build writes, and the newest that it reads.
 pub(crate) const SNAPSHOT_VERSION: u64 = 1;
 
-/// Key of the signature in `thread.json`.
+/// Name of the field of `thread.json` that holds the signature.
 pub const SIGNATURE: &str = "_signature";
 
 /// Largest integer that readers with floating-point numbers represent exactly.

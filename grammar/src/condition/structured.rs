@@ -1,5 +1,5 @@
-//! The mapping form of conditions: `{path, op, value}`, `{any: […]}`, `{all: […]}`, `{not: …}`, or a string in the
-//! one-line form.
+//! The mapping form of conditions: `{path, op, value}`, `{any: […]}`, `{all: […]}` or `{not: …}`. Also accepts a string
+//! that contains a condition on one line (`a == 1`).
 
 use serde_json::Value;
 

@@ -14,7 +14,7 @@ use crate::data::{Entry, Kind, Node};
 use crate::error::SyntaxError;
 use crate::span::{SourceId, Span, Spanned as At};
 
-/// A value as the library reads it, before its span is computed.
+/// A value as the library serde-saphyr reads it. The span of the value is not computed yet.
 pub(super) enum RawValue {
     Null,
     Bool(bool),

@@ -37,7 +37,7 @@ impl<R> Default for PendingPrompts<R> {
 }
 
 impl<R> PendingPrompts<R> {
-    /// Adds a prompt whose message has this id.
+    /// Adds a prompt. `input` is the id of its message, and `responder` sends the response to the client.
     pub fn add(&mut self, input: String, responder: R) {
         self.prompts.push((input, responder));
     }

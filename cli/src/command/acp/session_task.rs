@@ -172,8 +172,9 @@ impl SessionTask {
         }
     }
 
-    /// Submits a text as a message, and returns the id of the message with the responder, for a later response. If the
-    /// text is a typed command, performs the command, responds when the command has ended, and returns `None`.
+    /// Submits a text as a message. Returns the id of the message, and the responder with which the caller responds at
+    /// the end of the prompt. Returns `None` if no message was submitted: then this function responds to a refused text
+    /// at once, and to a typed command when the command has ended.
     async fn submit(
         &self,
         content: PromptContent,

@@ -97,7 +97,8 @@ impl PromptLines {
         self.ended.subscribe()
     }
 
-    /// Returns a function that reads the answer to an approval request; `None` at the end of the input.
+    /// Returns a function that waits for the answer to an approval request and returns it. At the end of the input, the
+    /// function returns `None`.
     pub fn answer_reader(&self) -> Arc<dyn Fn() -> Option<String> + Send + Sync> {
         let answers = Arc::clone(&self.answers);
         Arc::new(move || {

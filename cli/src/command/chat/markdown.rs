@@ -22,9 +22,9 @@ const MAX_INDENT_LEVELS: usize = 6;
 pub struct MarkdownStream {
     /// The text of the block that may still change.
     pending: String,
-    /// Number of rows of the pending block that were already emitted.
+    /// Number of rows of the block in `pending` that were already emitted.
     emitted: usize,
-    /// The width at which the pending block is wrapped, in columns.
+    /// The width, in columns, at which the block in `pending` is wrapped.
     width: usize,
     fence: Option<Fence>,
     /// True if a block was emitted, so that a blank line must precede the next one.

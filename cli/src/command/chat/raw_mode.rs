@@ -21,8 +21,8 @@ use crate::report::Printer;
 /// True while the terminal is in raw mode.
 static IS_RAW: AtomicBool = AtomicBool::new(false);
 
-/// Returns true if a chat can use the whole terminal: stdin and the outputs are terminals, and no option or variable
-/// requests plain lines.
+/// Returns true if a chat can use the whole terminal: stdin, stdout and stderr are terminals, the terminal is wide
+/// enough and can move the cursor, and no option or variable requests plain lines.
 pub fn can_use_screen(report: &Printer) -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0");
     let has_motion = std::env::var("TERM").is_ok_and(|term| !term.is_empty() && term != "dumb");

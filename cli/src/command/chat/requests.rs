@@ -441,8 +441,8 @@ impl RequestHandler {
         Ok(Some(json!({"message": id, "text": text})))
     }
 
-    /// Sends the last prompt again, after the conversation has been reset to its state before that prompt. Returns the
-    /// id of the new message as the data of the response.
+    /// Sends the last prompt again: resets the conversation to its state before that prompt, and submits the prompt as
+    /// a new message. Returns the id of the new message as the data of the response.
     async fn retry(&self) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let chat = live.state.chat.as_ref().filter(|chat| chat.current.is_none());

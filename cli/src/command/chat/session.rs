@@ -205,7 +205,7 @@ impl SessionInput {
         self.start(async move { handler.answer_inquiry(inquiry).await });
     }
 
-    /// Starts to open another session.
+    /// Starts to open another session. `children` determines the treatment of children that still run in this session.
     fn switch(&mut self, verb: ChatVerb, children: LeftChildren) {
         let handler = Arc::clone(&self.requests);
         self.start(async move { handler.switch(verb, children).await });

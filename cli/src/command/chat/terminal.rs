@@ -101,7 +101,8 @@ pub struct ChatTerminal {
     /// True if the user interrupted the prompt while the request was open.
     is_request_interrupted: bool,
     refusal: Option<RefusalMessage>,
-    /// True while the keys write a text although a request is open.
+    /// True while keys edit the text in the editor although an approval request is open, so that no key answers the
+    /// request.
     is_text_open: bool,
     thoughts: Thoughts,
     commands: TypedCommands,

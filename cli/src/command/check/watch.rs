@@ -56,7 +56,8 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, requested: OutputFormat, report: &
 struct ChangeDetector {
     /// The watcher that receives changes from inotify; `None` if inotify is unavailable, or there are too many folders.
     watcher: Option<Watcher>,
-    /// Fingerprints of all files, taken before the files were read, so that unreported changes are found too.
+    /// Fingerprints of all files. Later scans compare the files with them, to find changes that inotify does not
+    /// report. The fingerprints are taken before the files are read, so that no change in between is missed.
     seen: Fingerprints,
     beside: Fingerprints,
     /// Time of the next scan.

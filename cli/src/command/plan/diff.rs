@@ -127,8 +127,8 @@ struct OtherInputs<'a> {
 enum OtherComparison {
     /// No other inputs lead to a change that has to be shown in addition to the comparison with the default inputs.
     Same,
-    /// With these inputs, the new plan is wider. If no inputs make the new plan wider, it differs in another way with
-    /// these inputs. `inputs` is JSON.
+    /// The result of the comparison with other inputs than the default inputs. `inputs` are these inputs as JSON. With
+    /// them, the new plan is wider; if no inputs make the new plan wider, the plans differ in another way.
     Changed { inputs: String, diff: Box<PlanDiff> },
     /// For one of the two sides, the inputs that lead to different plans cannot be determined. Holds the reason.
     Unknown(String),

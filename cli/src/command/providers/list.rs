@@ -159,7 +159,8 @@ impl ModelOutput {
         }
     }
 
-    /// Formats the price: `$0.10 in, $0.50 out (2026-11-21)`.
+    /// Formats the prices, in dollars per million tokens, with their date: `$0.10 in, $0.50 out (2026-11-21)`. For a
+    /// model without prices, returns a text that states this.
     fn price(&self) -> String {
         let Some(prices) = &self.prices else { return "no price: only tokens are counted".to_owned() };
         let shown = |name: &str| {

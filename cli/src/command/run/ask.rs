@@ -79,10 +79,10 @@ pub fn headless_warning(grants: &[ApprovalRequired], unattended: HeadlessPolicy)
     })
 }
 
-/// Returns the policy that answers approval requests: the user at the terminal or, without a terminal, the headless
-/// policy. `given` are earlier approvals that hold for the rest of a thread. `screen` renders the questions. `answers`
-/// reads the lines that the user types if something else, such as a chat, reads stdin; `None` if this handler reads
-/// stdin itself.
+/// Returns the policy for approval requests. If there is a terminal, the user answers them; otherwise the headless
+/// policy `unattended` does. `given` are earlier approvals that hold for the rest of a thread. `screen` renders the
+/// questions. `answers` reads the lines that the user types, for callers such as a chat that read stdin themselves; if
+/// it is `None`, the returned handler reads stdin.
 pub fn approval_handler(
     format: Format,
     spaces: &Spaces,

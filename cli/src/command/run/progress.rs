@@ -71,7 +71,7 @@ impl Progress {
         Some(Self::new(repaints))
     }
 
-    /// Returns the progress of a chat with an editor. The editor paints the rows of the progress.
+    /// Creates the progress display of a chat with an editor. The chat itself paints the rows of the display.
     pub fn in_viewport() -> Self {
         Self { stop_hint: "Esc to interrupt", is_chat: true, ..Self::new(true) }
     }

@@ -136,7 +136,7 @@ impl Renderer {
         Self::start_with(async move || print(live, messages, &mut *show).await, sender, runtime)
     }
 
-    /// Starts the rendering thread with this renderer.
+    /// Starts the rendering thread, which runs the future that `render` returns.
     pub fn start_with<F: Future<Output = RenderOutcome>>(
         render: impl FnOnce() -> F + Send + 'static,
         sender: RendererSender,

@@ -302,7 +302,7 @@ fn build_table(rows: &[ListRow], format: Format) -> Table {
     table
 }
 
-/// Formats a cost for a narrow column.
+/// Formats a cost for a narrow column. `unknown` stands for the cost of calls to models without a price.
 fn format_cost_cell(cost: &Cost) -> String {
     match (cost.unpriced, cost.spend) {
         (false, _) => format_money(cost.spend),

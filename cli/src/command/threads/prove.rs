@@ -200,7 +200,7 @@ fn parent_bounds(parent: &str, spaces: &Spaces) -> Result<SpawnParent, CommandEr
     Ok(parent.bounds())
 }
 
-/// The call that started a thread, with its recorded plan.
+/// The recorded plan of a thread, and the call that started the thread.
 struct RecordedCall<'c> {
     plan: &'c Plan,
     plan_id: &'c str,

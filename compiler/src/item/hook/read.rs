@@ -64,7 +64,8 @@ pub fn check_unique_ids(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
     }
 }
 
-/// Reports unknown keys. A key whose value is the name of an event is meant as `event`.
+/// Reports unknown keys. If a hook has no key `event`, an unknown key whose value is the name of an event is reported
+/// with the suggestion `event`.
 fn check_keys(entries: &[Entry], found: &mut Diagnostics) {
     let (events, others): (Vec<Entry>, Vec<Entry>) = entries.iter().cloned().partition(|entry| {
         let is_event = entry.value.as_str().is_some_and(|value| hook_point::event_names().contains(&value));

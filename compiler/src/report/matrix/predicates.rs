@@ -210,9 +210,8 @@ impl SplitInputs<'_> {
         combined
     }
 
-    /// Returns boxes that together contain every state for which no values of the inputs were found. A state is omitted
-    /// if each of its input cells holds a single value. These values were tried, and they led to another state, so no
-    /// values lead to the omitted state.
+    /// Returns boxes that together contain the states for which no values of the inputs were found, but may exist. A
+    /// state whose input cells each hold a single value is excluded: these values were tried and led to another state.
     pub fn unexamined(&self, components: &[Component]) -> Vec<CellBox> {
         let mut boxes = Vec::new();
         for component in components.iter().filter(|component| !component.predicates.is_empty()) {

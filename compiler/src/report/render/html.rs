@@ -71,7 +71,8 @@ code,pre{font:12.5px/1.55 ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
 @media(max-width:640px){body{padding:12px}section{padding:12px}table{font-size:11.5px}th,td{padding-right:6px}.graph svg{max-width:none}\
 .rows,.rows tbody,.rows tr,.rows td{display:block}.rows{font-size:13px}.rows th,.rows td:empty{display:none}.rows tr{border-bottom:1px solid var(--line);padding:6px 0}.rows td{border:0;padding:1px 0;overflow-wrap:anywhere}.rows td+td::before{content:attr(data-as) \" \";color:var(--dim);font-size:12px}}";
 
-/// A hue for each source file that contributes to the prompt.
+/// The hue, in degrees, for each source of a layer of the prompt: the path of a file, or a description for a layer
+/// without a file.
 struct SourceColors(BTreeMap<String, u32>);
 
 impl SourceColors {
@@ -280,7 +281,7 @@ fn write_tools(out: &mut String, plan: &PlanReport) {
     });
 }
 
-/// Renders a tool's description and JSON Schema as the wire sends them.
+/// Renders the description and the JSON Schema of a tool as a request contains them.
 fn format_definition(tool: &ToolReport) -> String {
     let (description, schema) = match &tool.sent {
         Some(sent) => (&sent.description, sent.schema.as_ref()),

@@ -1,5 +1,5 @@
-//! Detection of code in the arguments of a command that can start programs and is not written in the language of a
-//! shell (`awk`, `gdb` and others). The names of the files that this code runs cannot be determined from its text.
+//! Detection of code that can start programs, in the arguments of programs such as `awk` and `gdb`. The language of
+//! this code is not a shell language, so the names of the files that the code runs cannot be determined from its text.
 
 use super::{EXPANSION, INTERPRETERS, READERS, SHELLS, VALUE_START, name_of, reads_shell_text};
 

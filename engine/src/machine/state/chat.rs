@@ -47,7 +47,7 @@ pub struct ChatState {
     pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 
-/// A command of the user.
+/// A shell command that the user entered in a chat (the control message `Shell`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserCommand {
     /// The id of the control message that requested the command.

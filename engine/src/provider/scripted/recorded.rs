@@ -144,7 +144,8 @@ fn compare_text(place: &str, then: &str, now: &str, durations: Durations) -> Res
     }
 }
 
-/// Returns true if two lines are equal, except for the limit `duration_seconds` of the thread.
+/// Returns true if two lines are equal. `durations` are the recorded and the current value of the limit
+/// `duration_seconds`. With `durations`, the lines may also differ in this limit.
 fn lines_match(then: &str, now: &str, durations: Durations) -> bool {
     let Some((recorded, current)) = durations.filter(|_| then != now) else { return then == now };
     let (recorded, current) = (recorded.to_string(), current.to_string());

@@ -33,8 +33,8 @@ fn is_plain_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-/// Returns the plain name of a text. A name of more than `limit` bytes is truncated, and its last 17 bytes are `_` and
-/// a hash.
+/// Returns `text` with `_` in place of every character outside `[A-Za-z0-9_-]`; `_` for an empty text. A result of more
+/// than `limit` bytes is truncated to `limit` bytes, of which the last 17 are `_` and a hash of `text`.
 pub(in crate::provider) fn shortened_name(text: &str, limit: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
     let name: String = text.chars().map(plain).collect();

@@ -30,8 +30,8 @@ pub enum Change {
     PutContinuation { thread: ThreadId, row: Box<ThreadRow> },
     /// Removes the link to a continuation that never started.
     Unlink { thread: ThreadId, next: ThreadId, now: i64 },
-    /// Checks that no spawn limit of the thread or its ancestors forbids this child, before money is reserved for it.
-    /// Changes nothing.
+    /// Checks that no spawn limit of `parent` or of its ancestors forbids the child with the number `spawn`. Callers
+    /// use this before they reserve money for the child. Changes nothing.
     SpawnLimit { parent: ThreadId, spawn: u64 },
     /// Makes a process the owner of a thread, unless another live process owns it.
     Own { thread: ThreadId, owner: OwnerId, now: i64 },

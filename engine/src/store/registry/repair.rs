@@ -40,7 +40,7 @@ pub struct RepairReport {
     /// Threads whose parent has no account, because no transcript records the parent. No account of an ancestor counts
     /// their spend.
     pub refused: Vec<(ThreadId, Refusal)>,
-    /// The replaced registry, relative to the project; `None` if there was none.
+    /// Path of the file that holds the replaced registry, relative to the project; `None` if there was no registry.
     pub previous: Option<PathBuf>,
 }
 
@@ -360,7 +360,8 @@ fn rebuild_ledger(
     Ledger::from_histories(histories)
 }
 
-/// The stored answers of each thread, by step.
+/// The recorded ledger operations of each thread. Each pair holds the name of an operation, and the operation with its
+/// answer.
 type LedgerAnswers = BTreeMap<ThreadId, Vec<(String, RecordedOperation)>>;
 
 /// Returns the answers of the ledger to the operations that the recovery of a thread may repeat, so that a repeated

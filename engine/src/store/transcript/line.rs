@@ -19,7 +19,7 @@ pub const MAX_LINE_BYTES: usize = 256 * 1024;
 /// The line format that this program writes, and the newest it reads.
 pub const LINE_VERSION: u64 = 1;
 
-/// Number of digits of a hash.
+/// Number of hexadecimal digits of a hash.
 const HASH_DIGITS: usize = 64;
 
 /// The start of every line.

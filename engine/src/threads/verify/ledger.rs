@@ -66,7 +66,7 @@ impl Threads {
         Ok(next.and_then(|next| fold_handed_over(&next.id, &events)))
     }
 
-    /// Returns the events of a thread, empty if it recorded none; `None` if they cannot be read.
+    /// Returns the events of a thread: empty if the thread has no transcript, `None` if the transcript cannot be read.
     fn whole_transcript(&self, row: &ThreadRow) -> Result<Option<Vec<Event>>, StoreError> {
         let objects = Objects::new(Arc::clone(&self.disk));
         let reading = match transcript::read(&*self.disk, &row.id, 0) {

@@ -53,8 +53,8 @@ impl<'t> SignatureChecker<'t> {
         name.starts_with(TEMPORARY_KEY_PREFIX) || self.trust.trusts(name)
     }
 
-    /// Verifies bytes against a signature of the form `name:signature`. Returns the kind of the key, or the reason why
-    /// the signature is invalid.
+    /// Verifies `bytes` against a signature of the form `name:signature`, in which `name` is the name of the key.
+    /// Returns the kind of the key, or the reason why the signature is invalid.
     pub fn mark(&mut self, bytes: &[u8], mark: &str) -> Result<KeyKind, String> {
         let (name, signature) = mark.split_once(':').ok_or("its signature is incomplete")?;
         self.bytes(name, bytes, signature)

@@ -174,7 +174,8 @@ impl FolderWalk<'_> {
     }
 }
 
-/// Reads the ignore rules of a folder; `None` if it has no ignore file. Skips invalid lines, as git does.
+/// Reads the ignore rules of a folder (`.gitignore` and `.ignore`); `None` if the folder contains neither file. Skips
+/// invalid lines, as git does.
 fn rules_of(dir: &Dir, at: &Path) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(at);
     let mut any = false;

@@ -290,7 +290,8 @@ mod linux {
             Ok(found)
         }
 
-        /// Reads the children without opening a file. This list also contains processes that `hidepid` hides from
+        /// Returns the children of the main thread of the process. The file that lists the children is already open.
+        /// The result is empty if the kernel has no such file. It also contains processes that `hidepid` hides from
         /// [`super::ProcessTable::living`].
         pub(super) fn children(&self) -> Vec<Pid> {
             let Some(file) = &self.children else { return Vec::new() };

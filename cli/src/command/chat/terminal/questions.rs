@@ -18,7 +18,8 @@ use crate::present::wrap::fold_for_columns;
 /// A question that the user answers with one key.
 #[derive(Debug)]
 pub(super) enum KeyQuestion {
-    /// Children still run while the user leaves, or opens another session with the command `next`.
+    /// Children still run, and the user leaves the chat or opens another session. `next` is the command that opens the
+    /// other session; `None` if the user leaves.
     Children { text: String, next: Option<ChatVerb> },
     /// A rewind to the state before a prompt: the user chooses to restore the files, the conversation or both.
     Rewind { prompt: u64 },

@@ -14,7 +14,8 @@ const HINT: &str = "Enter refuses the call with this message, Esc returns to the
 pub(super) struct RefusalMessage {
     /// The text that was in the editor before the user wrote the message.
     draft: String,
-    /// The finished message, while it waits for the record of the refusal; `None` while the user writes it.
+    /// The finished message, which is sent to the model as soon as the refusal is recorded. `None` while the user still
+    /// writes the message.
     message: Option<String>,
 }
 

@@ -23,7 +23,8 @@ pub(super) struct Thoughts {
 }
 
 impl Thoughts {
-    /// Adds a thought. Returns the complete lines to print.
+    /// Adds a received piece of the thoughts. Returns the complete lines that are not printed yet; empty while the
+    /// thoughts are hidden.
     fn push(&mut self, text: &str) -> String {
         if std::mem::take(&mut self.is_complete) {
             (self.text, self.printed) = (String::new(), 0);

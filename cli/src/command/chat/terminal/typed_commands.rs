@@ -74,7 +74,8 @@ impl TypedCommands {
         self.jobs.send(Job::Inquire(inquiry)).ok();
     }
 
-    /// Queues the change to another session, which is performed after all commands that were typed before it.
+    /// Queues the change to another session. The change is performed after all commands that were typed before it.
+    /// `children` determines the treatment of children that still run.
     pub(super) fn switch(&self, verb: ChatVerb, children: LeftChildren) {
         self.jobs.send(Job::Switch(verb, children)).ok();
     }

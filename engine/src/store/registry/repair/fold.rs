@@ -32,7 +32,7 @@ pub struct FoldedThread {
     pub can_take_over: bool,
     /// Time of the first line in milliseconds since 1970, and the spend limit in nano-dollars at that time.
     pub opened: (i64, u64),
-    /// Spawn limit at the time of the first line.
+    /// Spawn limit of the thread at the time of its first line.
     pub opened_spawns: u64,
 }
 

@@ -47,8 +47,8 @@ const PROCESS_OPTIONS: [u64; 7] = [4, 31, 32, 33, 35, 59, 62];
 const LAST_PROCESS_OPTION: u64 = 78;
 /// The allowed options of `prctl` beyond [`LAST_PROCESS_OPTION`]: `SET_VMA` and `GET_AUXV`.
 const FURTHER_PROCESS_OPTIONS: [u64; 2] = [0x5356_4d41, 0x4155_5856];
-/// The allowed personalities: Linux and 32-bit Linux, each also with `UNAME26`; no address randomization (for
-/// sanitizers); and the query of the current personality.
+/// The allowed arguments of `personality`: Linux and 32-bit Linux, each with and without `UNAME26`;
+/// `ADDR_NO_RANDOMIZE`, which sanitizers need; and `0xffff_ffff`, which only queries the current personality.
 const PERSONALITIES: [u64; 6] = [0, 8, 0x0002_0000, 0x0002_0008, 0x0004_0000, 0xffff_ffff];
 const PRIO_PROCESS: u64 = 0;
 const IOPRIO_WHO_PROCESS: u64 = 1;
