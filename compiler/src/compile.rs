@@ -135,21 +135,23 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
 /// each file once for both steps. Also returns that request.
 pub fn compile_with_default_inputs(
     world: &dyn World,
-    request: CompileRequest,
+    mut request: CompileRequest,
     shown: &mut Sources,
 ) -> (CompileRequest, Checked<Compilation>) {
-    let recording = RecordingWorld::new(world);
-    let items = Items::new(&recording);
-    // Both steps read the same files if they compose the same directive in the same way. Otherwise, the manifest of the
-    // plan would contain files that only the first step reads.
-    let is_whole = request.inputs.is_none() && request.omitted.is_empty() && request.route.is_none();
-    if is_whole && needs_no_inputs(&items, &request) {
-        let request = CompileRequest { inputs: Some(Map::new()), ..request };
-        let compiled = compile_items(world, &recording, items, &request, shown);
+    // Omitted parts and an assumed route can make the second step read less than the first, and the manifest of a plan
+    // contains only reads of the second. Otherwise, the second step reads at least the files of the first: an unknown
+    // input excludes no hook and no route that a missing input selects.
+    if !request.omitted.is_empty() || request.route.is_some() {
+        let request = request.with_default_inputs(world);
+        let compiled = compile_with_sources(world, &request, shown);
         return (request, compiled);
     }
-    let request = if is_whole { request } else { request.with_default_inputs(world) };
-    let compiled = compile_with_sources(world, &request, shown);
+    let recording = RecordingWorld::new(world);
+    let items = Items::new(&recording);
+    if request.inputs.is_none() && needs_no_inputs(&items, &request) {
+        request.inputs = Some(Map::new());
+    }
+    let compiled = compile_items(world, &recording, items, &request, shown);
     (request, compiled)
 }
 

@@ -27,13 +27,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use condition::read;
 use evaluate::{Expected, OracleVerdict, Refused, enumerate};
 use project::{RandomProject, Rng};
-use rye_compiler::compile::{Compilation, CompileRequest, compile};
-use rye_compiler::diagnostics::{ConfigError, ContextError, Diagnostic, HookError, InterfaceError};
+use rye_compiler::compile::{Compilation, CompileRequest, compile, compile_with_default_inputs};
+use rye_compiler::diagnostics::{Checked, ConfigError, ContextError, Diagnostic, HookError, InterfaceError};
 use rye_compiler::hook::PlanVerdict;
 use rye_compiler::report::matrix::{Matrix, MatrixContext, build_matrix};
 use rye_compiler::validate::{Selection, check};
 use rye_compiler::world::{MapWorld, Space};
-use rye_grammar::ItemId;
+use rye_grammar::{ItemId, Sources};
 use serde_json::{Map, Value};
 
 /// Projects of a plain test run.
@@ -69,6 +69,8 @@ struct CheckedCounts {
     calls_without_region: usize,
     never: usize,
     unknown_plans: usize,
+    /// Plans with default inputs, or with unknown inputs if a required input has no default.
+    default_plans: usize,
     /// Suppressions and routing hooks of which `check` says that they have no effect.
     without_effect: usize,
     /// Assertions of which `check` says that no thread can violate them.
@@ -101,6 +103,7 @@ fn claims_hold_for_generated_projects() {
         calls_without_region,
         never,
         unknown_plans,
+        default_plans,
         without_effect,
         vacuous,
         wrong: _,
@@ -110,7 +113,10 @@ fn claims_hold_for_generated_projects() {
     assert!(routed >= 5 * least && depends >= least && removed >= 10 * least && regions >= 3 * least, "{counts:?}");
     assert!(calls_without_region * 50 <= calls_in_regions, "{counts:?}");
     assert!(without_effect * 10 >= least && vacuous * 5 >= least, "{counts:?}");
-    assert!(open * 20 >= least && never * 4 >= least && unknown_plans * 4 >= least, "{counts:?}");
+    assert!(
+        open * 20 >= least && never * 4 >= least && unknown_plans * 4 >= least && default_plans * 4 >= least,
+        "{counts:?}"
+    );
 }
 
 /// A generated project, its world and its calls.
@@ -136,6 +142,7 @@ fn check_project(seed: u64, counts: &mut CheckedCounts) {
     let subject = CompiledProject { seed, project, world, calls };
     subject.check_plans(counts);
     subject.check_unknown_plan(counts);
+    subject.check_shared_parses(counts);
     subject.check_regions(counts);
     subject.check_warnings(counts);
     subject.check_vacuity(counts);
@@ -266,6 +273,23 @@ impl CompiledProject {
                     self.fail(counts, "absent layer without inputs", &why);
                 }
             }
+        }
+    }
+
+    /// Compares a plan with default inputs, whose two steps share their parsed files, with the plan of separate steps.
+    fn check_shared_parses(&self, counts: &mut CheckedCounts) {
+        let separate = CompileRequest::new(main_id()).with_default_inputs(&self.world);
+        let expected = compile(&self.world, &separate);
+        let (request, found) =
+            compile_with_default_inputs(&self.world, CompileRequest::new(main_id()), &mut Sources::default());
+        let text = |checked: &Checked<Compilation>| {
+            let messages: Vec<String> = checked.diagnostics.iter().map(Diagnostic::message).collect();
+            (checked.value.as_ref().map(|compilation| compilation.plan_id.clone()), messages)
+        };
+        counts.default_plans += usize::from(found.value.is_some());
+        if request.inputs != separate.inputs || text(&found) != text(&expected) {
+            let why = format!("{:?} instead of {:?}", text(&found), text(&expected));
+            self.fail(counts, "plan with default inputs", &why);
         }
     }
 

@@ -8,6 +8,7 @@ use rye_grammar::ItemId;
 use crate::compile::{Compilation, CompileRequest, compile};
 use crate::diagnostics::Diagnostics;
 use crate::hook::HookCall;
+use crate::item::Items;
 use crate::plan::Plan;
 use crate::primary::{ItemType, Primary, format_capability};
 use crate::report::matrix::{MatrixError, build_matrix};
@@ -77,12 +78,11 @@ pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<It
 /// # Errors
 /// The list of directives cannot be read.
 pub fn collect_starts(world: &dyn World, plan: &Plan) -> Result<BTreeSet<ItemId>, WorldError> {
-    // Listing the directives of a large project takes longer than the rest of a plan.
-    let may_start = granted_patterns(plan).any(|pattern| may_spawn(&pattern))
-        || plan.continuation_directive.is_some()
-        || hook_starts(plan).next().is_some();
-    if !may_start {
-        return Ok(BTreeSet::new());
+    if !granted_patterns(plan).any(|pattern| may_spawn(&pattern)) {
+        // No grant allows a start, so no list of all directives is needed; in a large project, reading it is slow.
+        let items = Items::new(world);
+        let started = hook_starts(plan).chain(plan.continuation_directive.clone());
+        return Ok(started.filter(|id| items.exists(ItemKind::Directive, id)).collect());
     }
     let listed = world.list(ItemKind::Directive)?;
     let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
