@@ -52,7 +52,8 @@ pub enum McpTransport {
         command: Vec<String>,
         environment: BTreeMap<String, String>,
         /// The openings of the sandbox: the folders, hosts and paths that the program may use. The field is serialized
-        /// under its name of version 0.1, because the hash of the transport is stored in tool files.
+        /// as `wall`, its name in version 0.1: tool files store the hash of the serialized transport, and another name
+        /// would change the hash.
         #[serde(rename = "wall")]
         sandbox: Option<SandboxOpenings>,
     },

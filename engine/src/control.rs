@@ -55,7 +55,7 @@ impl RecordWaiter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|sender| !sender.is_closed())
     }
 
-    /// Confirms that the record is on disk.
+    /// Notifies the waiting tool that the record of its change is on disk, so that the tool writes the file.
     pub fn confirm(&self) {
         if let Some(sender) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // The call may have ended meanwhile.

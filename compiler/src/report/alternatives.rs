@@ -38,8 +38,8 @@ pub fn compile_routes_with_default_inputs(
     split_routes(world, &request, compiled, shown)
 }
 
-/// Returns the plan of a request as the only plan, or compiles a plan for each open route if the request has none
-/// because an input that decides the route is missing.
+/// Returns the plan of a request as the only plan. If the request has no plan because an input that decides the route
+/// is missing, compiles a plan for each open route.
 fn split_routes(
     world: &dyn World,
     request: &CompileRequest,

@@ -31,9 +31,9 @@ pub struct CacheStep {
 /// The second of two requests that follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextRequest {
-    /// The next turn of the thread.
+    /// The request of the next turn of the thread.
     Turn,
-    /// The next prompt of a chat.
+    /// The first request of the next prompt of a chat.
     Prompt,
     /// The first request of a continuation.
     Continuation,

@@ -48,7 +48,7 @@ pub enum SpawnSource {
     /// A call in the body. `free` is true for a call of the thread tool, because the call itself may set the limits of
     /// the child.
     Body { free: bool },
-    /// A grant that names exactly the directive that it allows to start.
+    /// A grant that names the child by its full id, without a wildcard: it permits the spawn, but does not cause it.
     Grant,
 }
 

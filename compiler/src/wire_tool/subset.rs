@@ -79,7 +79,8 @@ struct SubsetConverter<'v> {
     levels: usize,
     depth: usize,
     schemas: usize,
-    /// The references that lead to the current schema.
+    /// The references followed from the root to the current schema. A reference that occurs here `levels` times is
+    /// not followed again.
     references: Vec<String>,
 }
 

@@ -92,7 +92,8 @@ pub struct ThreadState {
     pub stop_reason: Option<StopReason>,
     /// Number of consecutive requests to continue a cut reply or to repeat a reply without text.
     pub continued_replies: u32,
-    /// The valid outputs of the last call of `rye_directive_return` that lacked a required output; `None` before one.
+    /// The valid outputs of the last call of `rye_directive_return` that lacked a required output; `None` if there was
+    /// no such call. In a chat, only calls of the current prompt count.
     pub partial_outputs: Option<Map<String, Value>>,
     /// True if the provider refused the last request because its prompt is too long.
     pub is_prompt_too_long: bool,

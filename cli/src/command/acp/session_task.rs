@@ -172,9 +172,9 @@ impl SessionTask {
         }
     }
 
-    /// Submits a text as a message. Returns the id of the message, and the responder with which the caller responds at
-    /// the end of the prompt. Returns `None` if no message was submitted: then this function responds to a refused text
-    /// at once, and to a typed command when the command has ended.
+    /// Submits a text: a message or a typed command. For a message, and for `/retry`, returns the id of the message and
+    /// the responder, and the caller responds at the end of the prompt. In every other case, responds itself and
+    /// returns `None`: at once if the text is refused or the session has ended, else at the end of the command.
     async fn submit(
         &self,
         content: PromptContent,

@@ -197,7 +197,7 @@ pub enum ChatVerb {
     /// Closes the session and starts a new one with the same directive. Not possible while a prompt runs. Needs
     /// `children` while asynchronous children run.
     New {
-        /// The treatment of asynchronous children that still run: `wait` or `cancel`.
+        /// The treatment of asynchronous children that still run when the session closes: `wait` or `cancel`.
         #[serde(default)]
         children: Option<LeftChildren>,
     },
@@ -207,7 +207,7 @@ pub enum ChatVerb {
         /// Id of a thread of the session to reopen; if absent, the closed sessions are listed.
         #[serde(default)]
         thread: Option<String>,
-        /// The treatment of asynchronous children that still run: `wait` or `cancel`.
+        /// The treatment of asynchronous children that still run when the session closes: `wait` or `cancel`.
         #[serde(default)]
         children: Option<LeftChildren>,
     },

@@ -15,7 +15,8 @@ use crate::options::OutputFormat;
 use crate::report::Printer;
 use crate::workspace::Spaces;
 
-/// The interval between two checks for changes, and the minimum interval between two scans without inotify.
+/// The time between two looks for changes: those that inotify reports, and those of the files beside the items. Without
+/// inotify, also the minimum interval between two scans of the items.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time to wait after a change, because an editor writes a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(30);

@@ -22,7 +22,7 @@ use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::ThreadArg;
 use crate::workspace::Spaces;
 
-/// Maximum number of threads in a script.
+/// Maximum number of threads that one script replays: the exported thread and its descendants.
 const MAX_THREADS: usize = 1_000;
 
 #[derive(Debug, Args)]

@@ -121,8 +121,8 @@ impl ChatTerminal {
         self.commands.switch(verb, children.unwrap_or_default());
     }
 
-    /// Returns the rows of the open question and the place of the cursor; `None` without a question. The keys of a
-    /// question that is wider than the terminal continue in the next row.
+    /// Returns the rows of the open question, at most `max_rows`, and the row and column of the cursor; `None` if no
+    /// question is open. A question that is wider than the terminal continues in the next row.
     pub(super) fn question_rows(&self, columns: usize, max_rows: usize) -> Option<(Vec<Row>, (usize, usize))> {
         let request = self.request.as_ref().filter(|_| self.refusal.is_none() && !self.is_text_open);
         let question = request.map(|request| request.keys.as_str());
