@@ -150,7 +150,9 @@ fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(Stri
         total = total.saturating_add(size);
         if size > MAX_FILE_BYTES || total > MAX_REVISION_BYTES {
             return Err(CommandError::failed(format!(
-                "`{path}`, or all items of the requested revision together, exceed the maximum size"
+                "`{path}` is larger than {} MiB, or the files of the revision are larger than {} MiB in total",
+                MAX_FILE_BYTES >> 20,
+                MAX_REVISION_BYTES >> 20
             )));
         }
         let mut content = Vec::new();

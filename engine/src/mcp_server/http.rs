@@ -231,7 +231,9 @@ impl HttpServer {
         // The host of an absolute target replaces the header `host` (RFC 9112, 3.2.2).
         let host = request.uri().host();
         if host.is_some_and(|host| !OWN_HOSTS.iter().any(|own| own.eq_ignore_ascii_case(host))) {
-            let error = MessageError::refused("the target of the request names another host");
+            let error = MessageError::refused(
+                "the target of the request names another host; use `127.0.0.1`, `localhost` or `[::1]`",
+            );
             return Some(error_response(StatusCode::FORBIDDEN, &error));
         }
         let origin = request.headers().get(ORIGIN).map(HeaderValue::as_bytes);

@@ -127,7 +127,7 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command(
                 "exit",
                 "[wait|detach|cancel]",
-                "close the session and wait for its children, leave them in the background or cancel them",
+                "close the session; wait for its children, leave them in the background, or cancel them",
                 "/exit cancel",
             ),
             command("quit", "", "close the session, like /exit", "/quit"),

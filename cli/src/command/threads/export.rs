@@ -82,7 +82,7 @@ pub fn collect_script(
     while let Some((id, spawn)) = waiting.pop() {
         exported += 1;
         if exported > MAX_THREADS {
-            let reason = format!("it has more than {MAX_THREADS} descendants");
+            let reason = format!("the thread and its descendants are more than {MAX_THREADS} threads");
             return Err(CommandError::failed(format!("the thread cannot be exported: {reason}")));
         }
         let ExportedThread { directive, steps, children } = export_thread(threads, &id, exact)?;

@@ -207,7 +207,12 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
         HookRole::Guard => (Direction::Narrowed, format!("it stops more cases{when}")),
         HookRole::Filter | HookRole::Text if needs_new_trust => {
             let how = describe_steering(&hook.action).unwrap_or("changes what the model reads");
-            (Direction::Widened, format!("it {how} in a thread with wide grants, and its file has to be trusted"))
+            (
+                Direction::Widened,
+                format!(
+                    "it {how} in a thread with grants that an untrusted project may not use: its file has to be trusted"
+                ),
+            )
         }
         HookRole::Act => (wider, format!("it now starts an item{when}")),
         HookRole::License => (wider, format!("the thread now continues{when}")),
