@@ -162,6 +162,13 @@ fn repair_restores_the_accounts_and_rows_of_random_trees() {
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
+#[test]
+fn repair_counts_the_descendants_of_a_killed_chain_as_the_registry_does() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let played = play(&runtime, ModelBehavior::KILLED_CHAIN);
+    assert_eq!(played.faults, Vec::<String>::new());
+}
+
 fn every_booked_amount_is_in_the_account_of_a_root(played: &Played) -> Result<(), TestCaseError> {
     let billed = sum(played.calls.iter().map(|call| call.billed));
     let booked = sum(played.threads.iter().flat_map(|one| &one.settled).map(|settled| settled.amount));

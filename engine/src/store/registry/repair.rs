@@ -265,6 +265,11 @@ impl Handoffs {
         Some((next, next.opened.1))
     }
 
+    /// Returns true if a chain of handoffs starts with the thread.
+    fn is_first(&self, thread: &ThreadId, folds: &BTreeMap<ThreadId, FoldedThread>) -> bool {
+        folds.get(thread).is_some_and(|folded| !self.has_taken_over(folded))
+    }
+
     /// Returns true if the thread took over the account of the thread that it continues.
     fn has_taken_over(&self, folded: &FoldedThread) -> bool {
         folded.row.continues.as_ref().is_some_and(|earlier| self.0.get(earlier) == Some(&folded.row.id))
@@ -275,11 +280,10 @@ impl Handoffs {
 /// for every thread of its spawn chain. If a thread of the chain, other than the parent, was handed off before the
 /// descendant started, the descendant counts for the continuation of that thread instead.
 fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>, handoffs: &Handoffs) {
-    let spawned = folds.values().filter(|folded| !handoffs.has_taken_over(folded));
-    let spawned: Vec<(ThreadId, i64)> =
-        spawned.filter_map(|folded| Some((folded.row.parent.clone()?, folded.opened.0))).collect();
-    for (parent, opened) in spawned {
-        let (mut next, mut seen, mut is_parent) = (Some(parent), BTreeSet::new(), true);
+    let mut counts: BTreeMap<ThreadId, u64> = BTreeMap::new();
+    for folded in folds.values().filter(|folded| !handoffs.has_taken_over(folded)) {
+        let opened = folded.opened.0;
+        let (mut next, mut seen, mut is_parent) = (folded.row.parent.clone(), BTreeSet::new(), true);
         while let Some(thread) = next.take().filter(|thread| seen.insert(thread.clone())) {
             let Some(row) = folds.get(&thread).map(|folded| &folded.row) else { break };
             let later = handoffs.of(&thread, folds).filter(|(next, _)| !is_parent && next.opened.0 < opened);
@@ -289,29 +293,47 @@ fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>, handoffs: &Ha
                 continue;
             }
             next.clone_from(&row.parent);
-            if let Some(folded) = folds.get_mut(&thread) {
-                folded.row.spawned += 1;
-            }
+            *counts.entry(thread).or_default() += 1;
         }
     }
-    // The spawn limit of a continuation after a full context is the rest at the handoff, and so states how many
-    // descendants had started. Times of different threads cannot decide this near the handoff.
-    let mut chained: Vec<(i64, ThreadId)> =
-        handoffs.0.keys().filter_map(|thread| Some((folds.get(thread)?.opened.0, thread.clone()))).collect();
-    chained.sort();
-    for (_, thread) in chained {
-        let Some((next, _)) = handoffs.of(&thread, folds).filter(|(next, _)| next.origin == ThreadOrigin::Handoff)
-        else {
-            continue;
-        };
-        let (next, rest) = (next.row.id.clone(), next.opened_spawns);
-        let Some(folded) = folds.get_mut(&thread) else { continue };
-        let before = folded.row.spawned;
-        folded.row.spawned = folded.row.spawns.unwrap_or(rest).saturating_sub(rest);
-        let started = folded.row.spawned;
-        if let Some(next) = folds.get_mut(&next) {
-            next.row.spawned = next.row.spawned.saturating_add(before).saturating_sub(started);
+    let firsts: Vec<ThreadId> = handoffs.0.keys().filter(|thread| handoffs.is_first(thread, folds)).cloned().collect();
+    for first in firsts {
+        divide_among_chain(first, &mut counts, folds, handoffs);
+    }
+    for (thread, count) in counts {
+        if let Some(folded) = folds.get_mut(&thread) {
+            folded.row.spawned = count;
         }
+    }
+}
+
+/// Divides the descendants of a chain of handoffs among its threads. The times of different threads do not decide near a
+/// handoff, nor if the clock was set back. The spawn limit of a continuation after a full context does: it is the rest at
+/// the handoff, and so states how many descendants had started. The last thread of the chain gets the others.
+fn divide_among_chain(
+    first: ThreadId,
+    counts: &mut BTreeMap<ThreadId, u64>,
+    folds: &BTreeMap<ThreadId, FoldedThread>,
+    handoffs: &Handoffs,
+) {
+    let (mut thread, mut seen) = (first, BTreeSet::new());
+    // Descendants that the count by time attributed to earlier threads, and descendants that those threads had.
+    let (mut counted, mut divided) = (0u64, 0u64);
+    while seen.insert(thread.clone()) {
+        let by_time = counts.get(&thread).copied().unwrap_or_default();
+        counted = counted.saturating_add(by_time);
+        let rest = counted.saturating_sub(divided);
+        let Some((next, _)) = handoffs.of(&thread, folds) else {
+            counts.insert(thread, rest);
+            return;
+        };
+        let left = next.opened_spawns;
+        let started =
+            folds.get(&thread).and_then(|folded| folded.row.spawns).map_or(0, |most| most.saturating_sub(left));
+        // Another plan can have reduced the limit of a thread that continues a chat.
+        let started = if next.origin == ThreadOrigin::Handoff { started } else { by_time.min(started) };
+        divided = divided.saturating_add(started);
+        counts.insert(std::mem::replace(&mut thread, next.row.id.clone()), started);
     }
 }
 

@@ -49,6 +49,25 @@ pub struct ModelBehavior {
 }
 
 impl ModelBehavior {
+    /// A tree of seed 5001. The process is killed, the clock of the next process starts earlier, and the root hands over
+    /// twice.
+    pub const KILLED_CHAIN: Self = Self {
+        seed: 2_312_612_921_490_495_097,
+        bytes_per_token: 1,
+        silent: 4,
+        cut: 16,
+        refused: 3,
+        misreporting: 0,
+        busy: 56,
+        detaches: false,
+        unavailable: 0,
+        hooked: false,
+        resumes: 0,
+        limit: 9,
+        crash: Some(290),
+        is_repaired: false,
+    };
+
     /// Returns a number that depends on the seed and on `n`.
     pub fn pick(self, n: u64) -> u64 {
         SeededJitter::new(self.seed, n, 0).up_to(u64::MAX)
