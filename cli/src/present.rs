@@ -10,6 +10,7 @@ use anstyle::{AnsiColor, Style};
 use jiff::Timestamp;
 use rye_compiler::diagnostics::breaks_line;
 use rye_compiler::semantics::money::Nanos;
+use rye_engine::clock::{Clock as _, SystemClock};
 use rye_engine::thread::Status;
 
 pub const DIM: Style = Style::new().dimmed();
@@ -63,13 +64,19 @@ pub fn join_names(names: &[String]) -> String {
     }
 }
 
+/// Returns the time of this process, in milliseconds since 1970.
 pub fn now() -> i64 {
-    Timestamp::now().as_millisecond()
+    SystemClock.now()
 }
 
 /// Formats milliseconds since 1970 as date and time in UTC, to the second.
 pub fn format_date(ms: i64) -> String {
     format_timestamp(ms, "%Y-%m-%dT%H:%M:%SZ")
+}
+
+/// Formats the date in UTC.
+pub fn format_day(ms: i64) -> String {
+    format_timestamp(ms, "%Y-%m-%d")
 }
 
 /// Formats the time of day in UTC, to the millisecond.

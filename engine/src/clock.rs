@@ -17,6 +17,9 @@ pub trait Clock: Send + Sync {
     /// Completes after `ms` milliseconds; used as the timeout of other work. With a clock that skips sleeps, no timeout
     /// expires.
     fn elapse(&self, ms: u64) -> BoxFuture<'_, ()>;
+    /// Returns the difference between this clock and a clock that all processes of the system share, in milliseconds.
+    /// Two processes have different offsets if the wall clock was changed between their starts.
+    fn offset(&self) -> i64;
 }
 
 /// The system clock. It reads the wall clock once in a process and then adds the time that has passed, so that a
@@ -30,16 +33,39 @@ struct ClockAnchor {
     uptime: Duration,
 }
 
+/// The latest time of a process, two hours before the last time that texts such as signature lines can hold.
+const LATEST: Duration = Duration::from_hours(70_389_500);
+/// The latest time at the start of a process, a year earlier.
+const LATEST_START: Duration = LATEST.saturating_sub(Duration::from_hours(365 * 24));
+
 impl ClockAnchor {
     fn read() -> Self {
-        Self { wall: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), uptime: uptime() }
+        Self::new(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), uptime())
+    }
+
+    /// Creates an anchor. A wall clock beyond the year 9999 counts as [`LATEST_START`], because no text of rye can hold
+    /// its time. The time of the process passes all the same, so that deadlines hold (decision 0270).
+    fn new(wall: Duration, uptime: Duration) -> Self {
+        Self { wall: wall.min(LATEST_START), uptime }
     }
 
     /// Returns the time at a later moment, in milliseconds since 1970. `uptime` is the time from the start of the
     /// system to that moment.
     fn time_at(&self, uptime: Duration) -> i64 {
-        let now = self.wall.saturating_add(uptime.saturating_sub(self.uptime));
+        let now = self.wall.saturating_add(uptime.saturating_sub(self.uptime)).min(LATEST);
         i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Returns the milliseconds from the start of the system to the zero of this process's clock.
+    fn offset(&self) -> i64 {
+        let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        ms(self.wall).saturating_sub(ms(self.uptime))
+    }
+
+    /// Returns the anchor of this process.
+    fn of_process() -> &'static Self {
+        static ANCHOR: OnceLock<ClockAnchor> = OnceLock::new();
+        ANCHOR.get_or_init(Self::read)
     }
 }
 
@@ -55,8 +81,11 @@ fn uptime() -> Duration {
 
 impl Clock for SystemClock {
     fn now(&self) -> i64 {
-        static ANCHOR: OnceLock<ClockAnchor> = OnceLock::new();
-        ANCHOR.get_or_init(ClockAnchor::read).time_at(uptime())
+        ClockAnchor::of_process().time_at(uptime())
+    }
+
+    fn offset(&self) -> i64 {
+        ClockAnchor::of_process().offset()
     }
 
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()> {
@@ -84,6 +113,10 @@ impl Clock for JumpingClock {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 
+    fn offset(&self) -> i64 {
+        0
+    }
+
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()> {
         self.0.fetch_max(until, Ordering::Relaxed);
         Box::pin(std::future::ready(()))
@@ -97,23 +130,31 @@ impl Clock for JumpingClock {
 /// A clock that does not advance until a test advances it.
 #[cfg(test)]
 #[derive(Debug)]
-pub(crate) struct ManualClock(tokio::sync::watch::Sender<i64>);
+pub(crate) struct ManualClock {
+    time: std::sync::Arc<tokio::sync::watch::Sender<i64>>,
+    offset: i64,
+}
 
 #[cfg(test)]
 impl ManualClock {
     pub fn starting_at(now: i64) -> Self {
-        Self(tokio::sync::watch::Sender::new(now))
+        Self { time: std::sync::Arc::new(tokio::sync::watch::Sender::new(now)), offset: 0 }
+    }
+
+    /// Returns the clock of another process, which started after a step of the wall clock by `ms` milliseconds.
+    pub fn stepped_by(&self, ms: i64) -> Self {
+        Self { time: std::sync::Arc::clone(&self.time), offset: self.offset + ms }
     }
 
     pub fn advance(&self, ms: i64) {
-        self.0.send_modify(|now| *now += ms);
+        self.time.send_modify(|now| *now += ms);
     }
 
     fn wait_until(&self, until: i64) -> BoxFuture<'_, ()> {
-        let mut time = self.0.subscribe();
+        let mut time = self.time.subscribe();
         Box::pin(async move {
             // The wait cannot fail: the sender lives as long as the clock.
-            let _ = time.wait_for(|now| *now >= until).await;
+            let _ = time.wait_for(|now| now + self.offset >= until).await;
         })
     }
 }
@@ -121,7 +162,11 @@ impl ManualClock {
 #[cfg(test)]
 impl Clock for ManualClock {
     fn now(&self) -> i64 {
-        *self.0.borrow()
+        *self.time.borrow() + self.offset
+    }
+
+    fn offset(&self) -> i64 {
+        self.offset
     }
 
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()> {
@@ -139,11 +184,24 @@ mod tests {
 
     #[test]
     fn time_of_the_system_follows_its_uptime() {
-        let anchor = ClockAnchor { wall: Duration::from_secs(1_000), uptime: Duration::from_secs(50) };
+        let anchor = ClockAnchor::new(Duration::from_secs(1_000), Duration::from_secs(50));
         assert_eq!(anchor.time_at(Duration::from_millis(50_250)), 1_000_250);
         assert_eq!(anchor.time_at(Duration::from_secs(40)), 1_000_000, "the time never goes back");
         let wall = ClockAnchor::read().wall.as_millis();
         let distance = i128::from(SystemClock.now()) - i128::try_from(wall).unwrap_or(i128::MAX);
         assert!(distance.abs() < 60_000, "{distance} ms from the wall clock");
+    }
+
+    #[test]
+    fn time_of_a_clock_beyond_the_year_9999_passes_and_can_be_written() {
+        for wall in [253_402_300_800, 6_000_000_000_000, u64::MAX] {
+            let anchor = ClockAnchor::new(Duration::from_secs(wall), Duration::from_secs(50));
+            let start = anchor.time_at(Duration::from_secs(50));
+            assert_eq!(anchor.time_at(Duration::from_secs(60)) - start, 10_000, "{wall}");
+            for uptime in [Duration::from_secs(50), Duration::from_hours(24 * 400), Duration::MAX] {
+                let text = jiff::Timestamp::from_millisecond(anchor.time_at(uptime)).unwrap().to_string();
+                assert!(text.starts_with("999"), "{text}");
+            }
+        }
     }
 }

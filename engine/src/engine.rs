@@ -153,7 +153,7 @@ impl Engine {
         // The registry is opened first: in a new project, it creates the folders of the store and syncs their names
         // once.
         let registry = Arc::new(Registry::open(Arc::clone(&disk))?);
-        let owner = OwnerLock::acquire(Arc::clone(&disk), clock.now())?;
+        let owner = OwnerLock::acquire(Arc::clone(&disk), clock.now(), clock.offset())?;
         let writer = RegistryWriter::new(registry, group_commit);
         let signer = Arc::new(Signer::load(keys.as_ref())?);
         let inner = Arc::new_cyclic(|engine: &Weak<EngineContext>| {

@@ -13,7 +13,7 @@ use super::keys::user_keys;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::{Format, Global};
-use crate::present::format_count;
+use crate::present::{format_count, format_date, now};
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;
 
@@ -76,7 +76,7 @@ pub fn sign(args: &SignArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let all: Vec<FileSignature> =
         all_signatures(&spaces.open()?)?.into_iter().filter(|file| file.space == space).collect();
     let wanted = matching_files(&args.items, all)?;
-    let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let now = format_date(now());
     for file in &wanted {
         sign_in_place(root, &file.path, &identity, &now)
             .map_err(|error| CommandError::failed(format!("`{}` cannot be signed: {error}", file.path)))?;

@@ -16,6 +16,7 @@ use crate::event::{ParentLink, ThreadOrigin};
 use crate::image::{self, ValidatedImage};
 use crate::live;
 use crate::machine::{ThreadState, apply};
+use crate::store::owner::read_owner_info;
 use crate::store::registry::Liveness;
 use crate::store::{Change, ChangeResult, LedgerStep, StoreError, ThreadRow};
 use crate::thread::Status;
@@ -74,10 +75,19 @@ impl EngineContext {
             }
             // Time in which no process owns the thread does not count towards its duration.
             let is_owned = registry.liveness(&row)? == Liveness::Alive;
-            let now = if is_owned { engine.clock.now() } else { state.clock.now };
+            let now = if is_owned { engine.time_of_owner(&row)? } else { state.clock.now };
             Ok(state.limits.duration_seconds.saturating_mul(1000).saturating_sub(state.clock.elapsed_at(now)))
         };
         blocking(read).await
+    }
+
+    /// Returns the current time of the process that owns a thread. The wall clock can have been changed between the
+    /// start of that process and the start of this one.
+    fn time_of_owner(&self, row: &ThreadRow) -> Result<i64, DriveError> {
+        let offset = self.clock.offset();
+        let info = row.owner.as_ref().map(|owner| read_owner_info(&*self.disk, owner)).transpose()?.flatten();
+        let of_owner = info.and_then(|info| info.clock_offset).unwrap_or(offset);
+        Ok(self.clock.now().saturating_sub(offset).saturating_add(of_owner))
     }
 
     /// Verifies and reads the transcript of `parent` again, and checks that the start and the plan of the thread are

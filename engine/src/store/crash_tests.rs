@@ -37,7 +37,7 @@ fn directive() -> ItemId {
 /// Runs a process that starts a thread, records two turns, stores a result, receives messages and continues. Stops at
 /// the first error.
 fn run_thread_life(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreError> {
-    let owner = OwnerLock::acquire(Arc::clone(disk), 1)?;
+    let owner = OwnerLock::acquire(Arc::clone(disk), 1, 0)?;
     let objects = Objects::new(Arc::clone(disk));
     let plan = objects.put(b"the plan")?;
     promised.objects.push(plan.clone());
@@ -101,7 +101,7 @@ fn find_loss(disk: &Arc<dyn Disk>, promised: &Acknowledged) -> Option<String> {
 
 /// Recovers the last thread and continues it; every operation must succeed.
 fn recover(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreError> {
-    let _owner = OwnerLock::acquire(Arc::clone(disk), 2)?;
+    let _owner = OwnerLock::acquire(Arc::clone(disk), 2, 0)?;
     let Some(thread) = promised.threads.last().cloned() else { return Ok(()) };
     let opened = Transcript::open(Arc::clone(disk), &thread, promised.events.len() as u64);
     let (mut transcript, reading) = match opened {

@@ -65,6 +65,10 @@ pub struct OwnerInfo {
     pub pid: u32,
     /// Time at which the owner acquired its lock, in milliseconds since 1970.
     pub started_at: i64,
+    /// The clock offset of the owner ([`crate::clock::Clock::offset`]), in milliseconds. `None` in files of older
+    /// versions.
+    #[serde(default)]
+    pub clock_offset: Option<i64>,
 }
 
 /// The lock by which other processes recognize that this process is alive. Once the lock is dropped, the threads that
@@ -77,8 +81,9 @@ pub struct OwnerLock {
 }
 
 impl OwnerLock {
-    /// Acquires a new lock for this process. `now` is in milliseconds since 1970.
-    pub fn acquire(disk: Arc<dyn Disk>, now: i64) -> Result<Self, StoreError> {
+    /// Acquires a new lock for this process. `now` is in milliseconds since 1970; `clock_offset` is that of the clock
+    /// of this process.
+    pub fn acquire(disk: Arc<dyn Disk>, now: i64, clock_offset: i64) -> Result<Self, StoreError> {
         layout::create_folders(&*disk)?;
         if let Err(error) = remove_dead_owners(&*disk, now) {
             // Leftover files are harmless, and the next process tries again.
@@ -86,7 +91,7 @@ impl OwnerLock {
         }
         let id = OwnerId::parse(&new_uuid_v7(now)?)?;
         let path = id.path();
-        let info = OwnerInfo { pid: std::process::id(), started_at: now };
+        let info = OwnerInfo { pid: std::process::id(), started_at: now, clock_offset: Some(clock_offset) };
         let contents = serde_json::to_vec(&info)
             .map_err(|error| StoreError::InvalidId { reason: format!("an owner cannot be written: {error}") })?;
         let held = disk.lock(&path, &contents).map_err(StoreError::io("lock", &path))?;

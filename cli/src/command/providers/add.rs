@@ -1,7 +1,6 @@
 //! `rye providers add`: adds a model to a provider, or changes its entry.
 
 use clap::Args;
-use jiff::Timestamp;
 use rye_compiler::item::Items;
 use rye_grammar::data::Node;
 use serde_json::{Map, Value, json};
@@ -10,6 +9,7 @@ use super::entry::{Entries, complete_prices, write_entries};
 use super::{find_model, list, provider_ids, unknown_provider};
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::present::{format_day, now};
 use crate::report::Printer;
 use crate::workspace::Spaces;
 
@@ -116,5 +116,5 @@ fn fields(args: &AddModelArgs, listed: Option<&Node>) -> Map<String, Value> {
 }
 
 fn today() -> String {
-    Timestamp::now().strftime("%Y-%m-%d").to_string()
+    format_day(now())
 }

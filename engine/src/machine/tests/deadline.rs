@@ -234,6 +234,22 @@ fn clock_that_steps_between_two_owners_changes_no_used_time() {
     }
 }
 
+/// The wait before the next attempt ends at a time of the clock that the previous owner had.
+#[test]
+fn wait_before_an_attempt_is_not_lengthened_by_a_clock_that_steps_back() {
+    for (step, longest) in [(-86_400_000, 9_000), (-30_000, 9_000), (0, 9_000), (30_000, 0)] {
+        let mut play = short(vec![status(429, &[("retry-after", "9")]), text("done")]);
+        play.start();
+        while play.state.wait_until.is_none() {
+            play.step();
+        }
+        play.now = play.state.clock.now + step;
+        play.signal(Fact::Recovered { owner: "another".into(), cut_bytes: 0 });
+        assert_eq!(play.run().ended().status, Status::Completed, "{step}");
+        assert!(play.sleeps.iter().sum::<i64>() <= longest, "{step}: {:?}", play.sleeps);
+    }
+}
+
 /// A step back within one process would need a second reading of the wall clock. The time of a thread then stands still.
 #[test]
 fn time_that_goes_back_within_an_owner_extends_the_deadline_by_nothing_used_before() {

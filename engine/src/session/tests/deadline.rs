@@ -17,6 +17,8 @@ use crate::exchange::{CallError, Delta, Reply, Request};
 use crate::provider::wire::fake::{ScriptedServer, ServerMove, chunk, chunked, send};
 use crate::provider::wire::tests::settings;
 use crate::provider::{Provider, Wire, connect_provider};
+use crate::store::Disk;
+use crate::store::disk::{SimulatedDisk, Survival};
 use crate::thread::Status;
 
 const OVER: &str = "duration_seconds_exceeded";
@@ -214,6 +216,119 @@ async fn child_started_from_outside_gets_the_remaining_time_of_its_parent() {
     assert!(matches!(ended.status, Status::Error | Status::Cancelled), "{ended:?}");
     let late = engine.start(&lab.compile("child"), launch).await.map(drop).unwrap_err();
     assert!(late.to_string().contains("duration_seconds_exceeded"), "{late}");
+}
+
+/// A model whose first reply takes 12 seconds and calls a tool, and which never replies again.
+struct SlowModel {
+    clock: Arc<ManualClock>,
+    calls: AtomicUsize,
+}
+
+impl Provider for SlowModel {
+    fn call<'a>(
+        &'a self,
+        _: &'a Request,
+        _: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move {
+            if self.calls.fetch_add(1, Ordering::SeqCst) > 0 {
+                std::future::pending::<()>().await;
+            }
+            self.clock.advance(12_000);
+            Ok(Reply {
+                content: calls(&[("rye_file_system_read", json!({"path": "a.txt"}))]),
+                usage: crate::exchange::Usage::default(),
+                stop: crate::exchange::StopReason::ToolUse,
+                model: None,
+                uncounted: None,
+                unread: Vec::new(),
+            })
+        })
+    }
+}
+
+async fn called(model: &SlowModel, times: usize) {
+    while model.calls.load(Ordering::SeqCst) < times {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A process is killed 12 of 20 seconds into the duration, and the wall clock is changed before the next process starts.
+#[tokio::test]
+async fn killed_thread_has_its_remaining_time_whatever_the_wall_clock_says() {
+    const DAY: i64 = 86_400_000;
+    for step in [-DAY, -30_000, 0, 30_000, DAY] {
+        let mut lab = Lab::new(|_| Ok(reply_text("unused")));
+        let disk = Arc::new(SimulatedDisk::new());
+        lab.disk = Some(Arc::clone(&disk) as Arc<dyn Disk>);
+        lab.write("a.txt", "text");
+        let tool = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
+        lab.directive("reads", &format!("<limits duration_seconds=\"20\"/>{tool}"), "");
+        let clock = clock();
+        let model = Arc::new(SlowModel { clock: Arc::clone(&clock), calls: AtomicUsize::new(0) });
+        let (provider, compiled) = (Arc::clone(&model), lab.compile("reads"));
+        let engine = open(&lab, &clock, |options| options.providers = Arc::new(provider));
+        // The runtime of a process ends with the process.
+        let process = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                engine.start(&compiled, StartOptions::default()).await.unwrap();
+                called(&model, 2).await;
+            });
+            runtime.shutdown_background();
+            std::mem::forget(engine);
+            model
+        });
+        let model = process.join().unwrap();
+        disk.restart(Survival::All);
+        let clock = Arc::new(clock.stepped_by(step));
+        let provider = Arc::clone(&model);
+        let engine = open(&lab, &clock, |options| options.providers = Arc::new(provider));
+        let orphan = engine.threads().list().unwrap().remove(0).row.id;
+        let handle = engine.recover(&orphan).await.unwrap();
+        // A step forwards ends nothing: the call is made again.
+        called(&model, 3).await;
+        // A step backwards lengthens nothing: eight seconds are left.
+        clock.advance(8_000);
+        let ended = handle.join().await;
+        assert_eq!(ended.error.unwrap().code, OVER, "step {step}");
+        let limits = engine.threads().transcript(&orphan).unwrap().into_iter().find_map(|event| match event.body {
+            EventBody::Limit(hit) => Some(hit),
+            _ => None,
+        });
+        assert!(limits.is_some_and(|hit| hit.limit_code == OVER), "step {step}");
+    }
+}
+
+/// The wall clock is changed between the start of a thread's process and the start of the process that adds a child.
+#[tokio::test]
+async fn child_from_outside_gets_the_remaining_time_of_its_parent_after_a_step_of_the_wall_clock() {
+    const DAY: i64 = 86_400_000;
+    for step in [-DAY, DAY] {
+        let mut lab = Lab::new(|_| Ok(reply_text("unused")));
+        lab.disk = Some(Arc::new(SimulatedDisk::new()) as Arc<dyn Disk>);
+        lab.directive("child", "<limits duration_seconds=\"20\"/>", "");
+        let (clock, model) = (clock(), Arc::new(StallingModel(AtomicUsize::new(0))));
+        let provider = Arc::clone(&model);
+        let first = open(&lab, &clock, |options| options.providers = Arc::new(provider));
+        let above = lab.start(&first, "child").await;
+        while model.0.load(Ordering::SeqCst) < 1 {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(14_500);
+        let (provider, stepped) = (Arc::clone(&model), Arc::new(clock.stepped_by(step)));
+        let second = open(&lab, &stepped, |options| options.providers = Arc::new(provider));
+        let parent = second.inspect(&above.thread_id).await.unwrap();
+        let launch = StartOptions { parent, ..StartOptions::default() };
+        let below = second.start(&lab.compile("child"), launch).await.unwrap();
+        let events = second.threads().transcript(&below.thread_id).unwrap();
+        let EventBody::Opened(opened) = &events[0].body else { panic!("{events:?}") };
+        assert_eq!(opened.limits.duration_seconds, 6, "step {step}");
+        below.kill();
+        below.join().await;
+        above.kill();
+        above.join().await;
+    }
 }
 
 /// An approver that allows every call, never answers a request about a limit, and counts those requests.

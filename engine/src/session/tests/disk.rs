@@ -162,6 +162,10 @@ impl Clock for BackwardClock {
     fn elapse(&self, _: u64) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
+
+    fn offset(&self) -> i64 {
+        0
+    }
 }
 
 #[tokio::test]

@@ -119,19 +119,19 @@ fn files_of_dead_owners_are_removed_by_the_next_process() {
             let entries = disk.list(Path::new(layout::OWNERS)).unwrap();
             entries.into_iter().map(|entry| entry.name).collect::<Vec<String>>()
         };
-        let live = OwnerLock::acquire(Arc::clone(&disk), 1_000).unwrap();
+        let live = OwnerLock::acquire(Arc::clone(&disk), 1_000, 0).unwrap();
         // A killed process leaves its lock file with its description, or an empty lock file if the process was just
         // starting.
         let dead = Path::new(layout::OWNERS).join("00000000-0400-7000-8000-000000000001");
         let starting = Path::new(layout::OWNERS).join("00000000-0400-7000-8000-000000000002");
         disk.create(&dead, b"{}").unwrap();
         disk.create(&starting, b"").unwrap();
-        let next = OwnerLock::acquire(Arc::clone(&disk), 2_000).unwrap();
+        let next = OwnerLock::acquire(Arc::clone(&disk), 2_000, 0).unwrap();
         let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
         let mut expected = vec![live.id().to_string(), next.id().to_string(), name(&starting)];
         expected.sort();
         assert_eq!(files(), expected);
-        drop(OwnerLock::acquire(Arc::clone(&disk), 100_000).unwrap());
+        drop(OwnerLock::acquire(Arc::clone(&disk), 100_000, 0).unwrap());
         expected.retain(|file| *file != name(&starting));
         assert_eq!(files(), expected);
         live.remove_file();
@@ -144,8 +144,8 @@ fn files_of_dead_owners_are_removed_by_the_next_process() {
 fn thread_has_at_most_one_live_owner() {
     on_each_disk(|disk| {
         let registry = Registry::open(Arc::clone(&disk)).unwrap();
-        let first = OwnerLock::acquire(Arc::clone(&disk), 1).unwrap();
-        let second = OwnerLock::acquire(Arc::clone(&disk), 2).unwrap();
+        let first = OwnerLock::acquire(Arc::clone(&disk), 1, 0).unwrap();
+        let second = OwnerLock::acquire(Arc::clone(&disk), 2, 0).unwrap();
         let own = |lock: &OwnerLock| Change::Own { thread: id("a-1"), owner: lock.id().clone(), now: 5 };
         assert_eq!(registry.commit(&[own(&first)]).unwrap(), [ChangeResult::NoThread(id("a-1"))]);
         registry.commit(&[put("a-1")]).unwrap();
@@ -385,7 +385,7 @@ fn killed_writers_lose_nothing() {
     }
     assert!(acknowledged.len() > 20, "{} commits are too few to show anything", acknowledged.len());
     assert_eq!(owner::live_owners(&*disk).unwrap(), Vec::<OwnerId>::new());
-    drop(OwnerLock::acquire(Arc::clone(&disk), 0).unwrap());
+    drop(OwnerLock::acquire(Arc::clone(&disk), 0, 0).unwrap());
     assert_eq!(disk.list(Path::new(layout::OWNERS)).unwrap(), []);
 }
 
@@ -438,7 +438,7 @@ impl WriterProcess {
 fn write_until_killed(folder: &Path) -> ! {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk::open(folder).unwrap());
     let registry = Registry::open(Arc::clone(&disk)).unwrap();
-    let owner = OwnerLock::acquire(disk, 1).unwrap();
+    let owner = OwnerLock::acquire(disk, 1, 0).unwrap();
     for n in 1_u64.. {
         let thread = format!("t-{}-{n}", std::process::id());
         let own = Change::Own { thread: id(&thread), owner: owner.id().clone(), now: 1 };

@@ -374,7 +374,7 @@ fn repair_replays_a_child_whose_parent_recorded_it_late() {
 #[test]
 fn repair_is_refused_while_an_owner_is_alive() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
-    let owner = OwnerLock::acquire(Arc::clone(&disk), 1).unwrap();
+    let owner = OwnerLock::acquire(Arc::clone(&disk), 1, 0).unwrap();
     assert!(matches!(repair(&disk), Err(StoreError::InUse { count: 1 })));
     drop(owner);
     assert_eq!(repair(&disk).unwrap().threads, 0);
