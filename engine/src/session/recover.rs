@@ -42,8 +42,23 @@ fn replay(messages: Vec<SharedMessage>, events: &[Event]) -> ThreadState {
 
 impl EngineContext {
     /// Delivers the given control messages to a thread, and recovers it. The thread must be running, suspended or a
-    /// closed session; a thread that has ended is an error.
+    /// closed session; a thread that has ended is an error. The recovery is a task of its own: if the caller is dropped,
+    /// no lease stays without a task that runs or releases the thread.
     pub(crate) async fn recover_root(
+        self: &Arc<Self>,
+        thread: &ThreadId,
+        messages: Vec<ControlMessage>,
+    ) -> Result<ThreadHandle, EngineError> {
+        let (engine, thread, recovering) = (Arc::clone(self), thread.clone(), self.await_child_guard());
+        let recovery = tokio::spawn(async move {
+            let _recovering = recovering;
+            engine.recover_last(&thread, messages).await
+        });
+        recovery.await.map_err(DriveError::from)?
+    }
+
+    /// Recovers the last thread of a chain. A caller that may be dropped calls this function in a task of its own.
+    async fn recover_last(
         self: &Arc<Self>,
         thread: &ThreadId,
         messages: Vec<ControlMessage>,

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::event::ControlMessage;
 use crate::store::Disk;
-use crate::store::disk::SimulatedDisk;
+use crate::store::disk::{SimulatedDisk, Survival};
 use crate::thread_id::ThreadId;
 
 /// Maximum number of disk operations of a tree in these tests.
@@ -144,4 +144,55 @@ async fn root_whose_caller_is_dropped_during_the_start_runs_to_its_end_or_leaves
         }
     }
     assert!(ended > 0 && absent > 0, "{ended} ended, {absent} absent");
+}
+
+/// The caller of a recovery, such as a request that its client cancelled, is dropped after any number of polls.
+#[tokio::test]
+async fn recovery_whose_caller_is_dropped_runs_the_thread_to_its_end() {
+    for polls in 0..MAX_OPERATIONS {
+        let (lab, disk) = lab(ENDLESS);
+        let process = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (first, compiled) = (lab.engine(), lab.compile("child"));
+        let started = std::thread::spawn(move || {
+            let id = process.block_on(async {
+                let handle = first.start(&compiled, StartOptions::default()).await.unwrap();
+                while first.threads().transcript(&handle.thread_id).map_or(0, |events| events.len()) < 5 {
+                    tokio::task::yield_now().await;
+                }
+                handle.thread_id.clone()
+            });
+            // The process is killed: nothing of it is dropped.
+            process.shutdown_background();
+            std::mem::forget(first);
+            id
+        });
+        let thread = started.join().unwrap();
+        disk.restart(Survival::All);
+        let mut lab = lab;
+        lab.model = Lab::new(|_| Ok(reply_text("done"))).model;
+        let engine = lab.engine();
+        let is_dropped = {
+            let mut recovery = std::pin::pin!(engine.recover(&thread));
+            let mut left = polls;
+            let dropped = std::future::poll_fn(|context| {
+                if left == 0 {
+                    return std::task::Poll::Ready(true);
+                }
+                left -= 1;
+                recovery.as_mut().poll(context).map(|recovered| {
+                    recovered.unwrap();
+                    false
+                })
+            });
+            dropped.await
+        };
+        engine.wait_idle().await;
+        if polls > 0 {
+            assert_all_closed(&engine, &format!("dropped after {polls} polls"));
+        }
+        if !is_dropped {
+            return;
+        }
+    }
+    panic!("the recovery never ends");
 }
