@@ -2,7 +2,7 @@
 //! the system reads.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rye_engine::image::{MAX_IMAGE_BYTES, ValidatedImage};
@@ -15,10 +15,35 @@ const EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
 const FOLDER: &str = ".ai/state/chat";
 
 /// Returns the image files that the words `@PATH` of a text name, relative to the project.
-pub fn image_words(text: &str, project: &Path) -> Vec<PathBuf> {
+///
+/// # Errors
+/// A path in the project leads to a file outside it, through a symbolic link. The user sees only the name of the link.
+pub fn image_words(text: &str, project: &Path) -> Result<Vec<PathBuf>, String> {
     let named = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
     let files = named.filter(|path| has_image_extension(path)).map(|path| project.join(path));
-    files.filter(|file| file.is_file()).collect()
+    let files: Vec<PathBuf> = files.filter(|file| file.is_file()).collect();
+    for file in &files {
+        if let Some(target) = link_out_of(project, file) {
+            let (name, target) = (file.strip_prefix(project).unwrap_or(file).display(), target.display());
+            return Err(format!(
+                "`@{name}` was not sent, because it is a link to a file outside the project; to send that file, type \
+                 `@{target}`"
+            ));
+        }
+    }
+    Ok(files)
+}
+
+/// Returns the file that a path in the project leads to, if that file is outside the project. A path that names a place
+/// outside the project is the choice of the user.
+fn link_out_of(project: &Path, file: &Path) -> Option<PathBuf> {
+    let inside = file.strip_prefix(project).ok()?;
+    if inside.components().any(|part| part == Component::ParentDir) {
+        return None;
+    }
+    let target = file.canonicalize().ok()?;
+    let is_inside = project.canonicalize().is_ok_and(|project| target.starts_with(project));
+    (!is_inside).then_some(target)
 }
 
 fn has_image_extension(path: &str) -> bool {
@@ -119,14 +144,35 @@ mod tests {
     use super::*;
 
     #[test]
+    fn word_that_names_a_link_out_of_the_project_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let (project, private) = (place.path().join("p"), place.path().join("private.png"));
+        std::fs::create_dir(&project).unwrap();
+        std::fs::write(&private, "x").unwrap();
+        std::fs::write(project.join("own.png"), "x").unwrap();
+        std::os::unix::fs::symlink(&private, project.join("logo.png")).unwrap();
+        std::os::unix::fs::symlink(place.path(), project.join("folder")).unwrap();
+        std::os::unix::fs::symlink("own.png", project.join("inside.png")).unwrap();
+        for name in ["logo.png", "folder/private.png"] {
+            let refused = image_words(&format!("see @{name}"), &project).unwrap_err();
+            assert!(refused.contains(&format!("`@{name}`")) && refused.contains("outside the project"), "{refused}");
+        }
+        assert_eq!(image_words("@inside.png", &project).unwrap(), [project.join("inside.png")]);
+        // The user names the place itself.
+        for named in [private.display().to_string(), "../private.png".to_owned()] {
+            assert_eq!(image_words(&format!("@{named}"), &project).unwrap().len(), 1, "{named}");
+        }
+    }
+
+    #[test]
     fn words_that_name_image_files_are_images() {
         let place = tempfile::tempdir().unwrap();
         for name in ["a.png", "b.JPG", "c.txt"] {
             std::fs::write(place.path().join(name), "x").unwrap();
         }
-        let found = image_words("look at @a.png and @b.JPG, not @c.txt, @none.png or a.png", place.path());
+        let found = image_words("look at @a.png and @b.JPG, not @c.txt, @none.png or a.png", place.path()).unwrap();
         assert_eq!(found, [place.path().join("a.png")], "a comma belongs to the word");
-        let found = image_words("@b.JPG @a.png", place.path());
+        let found = image_words("@b.JPG @a.png", place.path()).unwrap();
         assert_eq!(found.len(), 2);
         let dropped = place.path().join("a.png").display().to_string();
         assert_eq!(dropped_image(&format!("'{dropped}'\n")), Some(format!("@{dropped} ")));

@@ -77,7 +77,13 @@ impl ChatTerminal {
         }
         // A message with bounds is a prompt of its own.
         let delivery = if input.bounds.is_empty() { delivery } else { Delivery::Prompt };
-        let images: Vec<PathBuf> = image_words(&input.text, &self.session.requests.spaces.project);
+        let images: Vec<PathBuf> = match image_words(&input.text, &self.session.requests.spaces.project) {
+            Ok(images) => images,
+            Err(reason) => {
+                self.note(&reason);
+                return self.return_to_editor(&text);
+            }
+        };
         if !images.is_empty() {
             self.pending.push_back(PendingMessage { text, delivery });
             return self.commands.submit(input, images, delivery);
