@@ -158,12 +158,7 @@ pub async fn drive(
             settled.extend(record_incoming(thread, driver, post));
         }
         match machine::next(&thread.plan, &thread.state) {
-            Effect::Record => {
-                let at = thread.journal.pending_time().unwrap_or_else(|| driver.now());
-                if thread.record_signal(Signal { at, fact: Fact::Tick }) == 0 {
-                    return Err(DriveError::Stalled { step: format!("{:?}", thread.state.position) });
-                }
-            }
+            Effect::Record => record_decision(thread, driver)?,
             Effect::Done { settle, ended, cancel, leaves } => {
                 thread.journal.flush(true).await?;
                 let end = Arc::clone(&ended);
@@ -291,14 +286,16 @@ async fn perform(
     let mut intake = start_intake(thread, driver, takes_input).await?;
     while single.is_some() || !running.is_empty() || intake.is_some() {
         tokio::select! {
+            // A result that is ready comes first: a message that arrives behind an answer does not discard the answer.
+            biased;
             done = resolve(&mut single), if single.is_some() => {
                 single = None;
                 let done = done?;
-                // Answers that were sent before the handler of the request answered are the first answers.
                 if matches!(done.fact, Fact::Answered(_)) {
-                    record_waiting(thread, driver, control, settled);
+                    record_answer(thread, driver, control, done, settled)?;
+                } else {
+                    thread.record_signal(done);
                 }
-                thread.record_signal(done);
             }
             Some(done) = running.join_next() => {
                 thread.record_signal(done??);
@@ -387,17 +384,40 @@ async fn record_and_check_interrupt(
     })
 }
 
-/// Records the inputs that have already arrived. Before the caller records an answer to an approval request, it calls
-/// this function: an answer among the inputs was sent earlier, and only the first recorded answer counts.
-fn record_waiting(
+/// Records the answer of the handler of an approval request, with the inputs that have arrived. Only the first recorded
+/// answer counts, so answers among the inputs come before that of the handler. The other inputs come behind it: an
+/// interruption that follows an answer does not discard the answer.
+fn record_answer(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
     control: &mut ControlReceiver,
+    answer: Signal,
     settled: &mut Vec<String>,
-) {
-    while let Some(post) = control.try_next() {
+) -> Result<(), DriveError> {
+    let mut waiting: Vec<Incoming> = std::iter::from_fn(|| control.try_next()).collect();
+    let is_answer = |post: &Incoming| matches!(post, Incoming::Message { message: ControlMessage::Approve { .. }, .. });
+    let behind = waiting.split_off(waiting.iter().rposition(is_answer).map_or(0, |last| last + 1));
+    for post in waiting {
         settled.extend(record_incoming(thread, driver, post));
     }
+    thread.record_signal(answer);
+    // A refused call gets its result before an interruption could end it as skipped.
+    while thread.state.has_refused_call() && machine::next(&thread.plan, &thread.state) == Effect::Record {
+        record_decision(thread, driver)?;
+    }
+    for post in behind {
+        settled.extend(record_incoming(thread, driver, post));
+    }
+    Ok(())
+}
+
+/// Records the next decision of the machine, which needs no action.
+fn record_decision(thread: &mut DrivenThread, driver: &Arc<dyn Driver>) -> Result<(), DriveError> {
+    let at = thread.journal.pending_time().unwrap_or_else(|| driver.now());
+    if thread.record_signal(Signal { at, fact: Fact::Tick }) == 0 {
+        return Err(DriveError::Stalled { step: format!("{:?}", thread.state.position) });
+    }
+    Ok(())
 }
 
 /// Handles an input of the thread: records a control message or the end of a child. If a control message ends the

@@ -12,6 +12,7 @@ use crate::run_request::RunRequestArgs;
 use crate::runtime;
 
 mod agent;
+mod closing;
 mod connection;
 mod extension;
 mod inputs;
@@ -45,6 +46,6 @@ pub fn run(args: AcpArgs, _: &Global, report: &Printer) -> Result<Exit, CommandE
     let runtime = runtime::start_runtime(runtime::WORKERS_FOR_SEVERAL_THREADS)?;
     let served = runtime.block_on(agent::serve(args, report));
     runtime.shutdown_background();
-    served.map_err(|error| CommandError::failed(format!("the connection failed: {error}")))?;
+    served?;
     Ok(Exit::Success)
 }

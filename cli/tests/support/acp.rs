@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ impl AcpClient {
 
     /// Starts an agent for a client with these capabilities.
     pub fn start_with(place: &TestProject, args: &[&str], capabilities: Value) -> Self {
-        let mut command = place.command(args);
+        let mut command = without_ignored_hangup(&place.command(args));
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let (input, output) = (process.stdin.take(), BufReader::new(process.stdout.take().unwrap()));
         let (sender, lines) = channel();
@@ -209,6 +209,23 @@ impl AcpClient {
         let status = wait_for_exit(&mut self.process, self.line_timeout);
         assert!(status.success(), "{status}");
     }
+}
+
+/// Returns the command with the default action of SIGHUP. If the tests run under `nohup`, the program would ignore the
+/// signal.
+fn without_ignored_hangup(ready: &Command) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").arg(ready.get_program()).args(ready.get_args());
+    if let Some(folder) = ready.get_current_dir() {
+        command.current_dir(folder);
+    }
+    for (name, value) in ready.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
 }
 
 /// Waits for the end of an agent; kills it and fails if it takes too long.

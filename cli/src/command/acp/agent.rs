@@ -1,7 +1,8 @@
 //! The agent: answers the requests of the client, and owns the sessions that the client has opened.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::schema::ProtocolVersion;
@@ -22,6 +23,7 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::AcpArgs;
+use super::closing::{self, ClosingSessions};
 use super::connection::connect;
 use super::inputs;
 use super::map::UpdateMapper;
@@ -33,7 +35,7 @@ use crate::CommandError;
 use crate::command::chat::DEFAULT_DIRECTIVE;
 use crate::command::chat::requests::RequestHandler;
 use crate::command::providers::usable::require_usable_model;
-use crate::command::run::watch::StopSignals;
+use crate::command::run::watch::{StopSignal, StopSignals};
 use crate::command::run::{compile_directive, sandbox};
 use crate::report::Printer;
 use crate::workspace::Spaces;
@@ -47,11 +49,13 @@ pub struct RyeAgent {
     pub client: Mutex<ClientCapabilities>,
     sessions: Mutex<BTreeMap<String, OpenSession>>,
     engines: tokio::sync::Mutex<BTreeMap<PathBuf, Engine>>,
+    /// True after the end of the input or a stop signal. No client answers a question any more.
+    is_disconnected: Arc<AtomicBool>,
 }
 
 /// Serves the client on stdin and stdout until the end of the input or a stop signal, then closes the sessions. A
 /// second signal kills the threads of the sessions.
-pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
+pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), CommandError> {
     let mut signals = StopSignals::install(&report);
     let script = args.script.clone();
     let agent = Arc::new(RyeAgent {
@@ -60,23 +64,76 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), Error> {
         client: Mutex::default(),
         sessions: Mutex::default(),
         engines: tokio::sync::Mutex::default(),
+        is_disconnected: Arc::default(),
     });
-    let served = tokio::select! {
-        served = connect(&agent) => served,
-        () = next_signal(&mut signals) => Ok(()),
+    let (served, is_stopped) = {
+        let mut connection = std::pin::pin!(connect(&agent, Arc::clone(&agent.is_disconnected)));
+        tokio::select! {
+            served = &mut connection => (served, false),
+            _ = next_signal(&mut signals) => (Ok(()), true),
+        }
     };
-    agent.close_sessions(&mut signals).await;
+    agent.is_disconnected.store(true, Ordering::SeqCst);
+    if !agent.close_sessions(&mut signals, is_stopped).await {
+        // Dropping the engines would wait for the threads.
+        std::mem::forget(agent);
+        return Err(CommandError::failed("threads of the sessions did not end within 10 s of a kill").with_help(
+            "`rye threads list` shows them as orphaned; `rye threads kill THREAD` ends one, and `rye run --resume \
+             THREAD` resumes it",
+        ));
+    }
     match served {
         Err(error) if is_closed_by_client(&error) => Ok(()),
-        served => served,
+        served => served.map_err(|error| CommandError::failed(format!("the connection failed: {error}"))),
     }
 }
 
 /// Waits for the next stop signal.
-async fn next_signal(signals: &mut Option<StopSignals>) {
+async fn next_signal(signals: &mut Option<StopSignals>) -> StopSignal {
     match signals {
-        Some(signals) => drop(signals.next().await),
+        Some(signals) => signals.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// The engines whose sessions close.
+struct ClosingEngines {
+    engines: Vec<Engine>,
+    /// The sessions that were closed directly.
+    closed: Mutex<BTreeSet<ThreadId>>,
+}
+
+impl ClosingSessions for ClosingEngines {
+    async fn wait_closed(&self) {
+        for engine in &self.engines {
+            engine.wait_idle().await;
+            engine.inner().wait_programs_ended().await;
+            engine.inner().remove_owner_file();
+        }
+    }
+
+    fn close_directly(&self) {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        for engine in &self.engines {
+            for thread in engine.inner().running_threads() {
+                // A child ends with its parent, or has its own limits.
+                let is_child = engine
+                    .inner()
+                    .threads()
+                    .show(&thread)
+                    .is_ok_and(|shown| shown.is_some_and(|shown| shown.row.parent.is_some()));
+                if !is_child && closed.insert(thread.clone()) {
+                    engine.inner().send_to(&thread, &ControlMessage::Interrupt);
+                    engine.inner().send_to(&thread, &ControlMessage::Close);
+                }
+            }
+        }
+    }
+
+    fn kill(&self) {
+        for engine in &self.engines {
+            engine.inner().broadcast(&ControlMessage::Kill);
+        }
     }
 }
 
@@ -137,29 +194,14 @@ impl RyeAgent {
         self.lock().get(&*id.0).cloned().ok_or_else(|| unknown_session(id))
     }
 
-    /// Closes all sessions and waits for their end. A stop signal kills the threads of the sessions.
-    async fn close_sessions(&self, signals: &mut Option<StopSignals>) {
+    /// Closes all sessions and waits for their end. Returns false if threads do not end even after a kill.
+    async fn close_sessions(&self, signals: &mut Option<StopSignals>, is_stopped: bool) -> bool {
         for session in std::mem::take(&mut *self.lock()).into_values() {
             session.send(SessionCommand::Close).ok();
         }
         let engines: Vec<Engine> = self.engines.lock().await.values().cloned().collect();
-        let mut closed = std::pin::pin!(async {
-            for engine in &engines {
-                engine.wait_idle().await;
-                engine.inner().wait_programs_ended().await;
-                engine.inner().remove_owner_file();
-            }
-        });
-        loop {
-            tokio::select! {
-                () = &mut closed => break,
-                () = next_signal(signals) => {
-                    for engine in &engines {
-                        engine.inner().broadcast(&ControlMessage::Kill);
-                    }
-                }
-            }
-        }
+        let sessions = ClosingEngines { engines, closed: Mutex::default() };
+        closing::close(&sessions, is_stopped, async || next_signal(signals).await, tokio::time::sleep).await
     }
 
     /// Sends the list of commands of an open session to the client. The caller first sends the response that names the
@@ -266,7 +308,8 @@ impl RyeAgent {
             background: None,
             answered: Mutex::default(),
         });
-        let open = OpenSession::new(id, sender, requests, connection, &client);
+        let is_disconnected = Arc::clone(&self.is_disconnected);
+        let open = OpenSession::new(id, sender, requests, (connection, is_disconnected), &client);
         self.lock().insert(open.id.to_string(), open.clone());
         let task = SessionTask { open: open.clone(), session: Arc::new(session), events, commands, mapper };
         open.started(tokio::spawn(task.run()));

@@ -2,6 +2,7 @@
 //! concurrently, so that a later notification can be handled first.
 
 use std::future::Future;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
 
 use agent_client_protocol::v1::schema::{
@@ -19,8 +20,8 @@ use super::extension::ExtensionRequest;
 use super::lines::standard_streams;
 use super::session_task::SessionCommand;
 
-/// Answers the messages of the client until the connection ends.
-pub async fn connect(agent: &Arc<RyeAgent>) -> Result<(), Error> {
+/// Answers the messages of the client until the connection ends. `input_ended` is set at the end of the input.
+pub async fn connect(agent: &Arc<RyeAgent>, input_ended: Arc<AtomicBool>) -> Result<(), Error> {
     let [begin, new, load, resume, close, delete, mode, option, extension, prompt, cancel] =
         std::array::from_fn(|_| Arc::clone(agent));
     Agent
@@ -100,7 +101,7 @@ pub async fn connect(agent: &Arc<RyeAgent>) -> Result<(), Error> {
             },
             on_receive_notification!(),
         )
-        .connect_to(standard_streams())
+        .connect_to(standard_streams(input_ended))
         .await
 }
 

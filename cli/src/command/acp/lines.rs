@@ -1,6 +1,9 @@
 //! The lines of the connection. The length of a line is bounded; invalid UTF-8 and control characters are replaced.
 
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use agent_client_protocol::Lines;
 use futures::{Sink, Stream, sink, stream};
@@ -15,12 +18,19 @@ const READ_AHEAD: usize = 16;
 type Written = (String, oneshot::Sender<io::Result<()>>);
 
 /// Returns a transport over stdin and stdout. Its two threads live until the process ends, because neither a read nor a
-/// write can be cancelled.
-pub fn standard_streams()
--> Lines<impl Sink<String, Error = io::Error> + Send, impl Stream<Item = io::Result<String>> + Send> {
+/// write can be cancelled. `input_ended` is set behind the last line of the input.
+pub fn standard_streams(
+    input_ended: Arc<AtomicBool>,
+) -> Lines<impl Sink<String, Error = io::Error> + Send, impl Stream<Item = io::Result<String>> + Send> {
     let (sender, mut receiver) = mpsc::channel(READ_AHEAD);
     std::thread::spawn(move || read_input(&sender));
-    let incoming = stream::poll_fn(move |cx| receiver.poll_recv(cx));
+    let incoming = stream::poll_fn(move |cx| {
+        let line = receiver.poll_recv(cx);
+        if let Poll::Ready(None) = line {
+            input_ended.store(true, Ordering::SeqCst);
+        }
+        line
+    });
     let (writer, lines) = mpsc::channel(1);
     std::thread::spawn(move || write_output(lines));
     let outgoing = sink::unfold(writer, async |writer: mpsc::Sender<Written>, line: String| {

@@ -1,6 +1,6 @@
 //! An open session, and the operations that requests of the client perform on it: modes, options, extensions, closing.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_client_protocol::v1::ConnectionTo;
@@ -36,6 +36,7 @@ pub struct OpenSession {
     commands: UnboundedSender<SessionCommand>,
     pub requests: Arc<RequestHandler>,
     pub connection: ConnectionTo<Client>,
+    is_disconnected: Arc<AtomicBool>,
     /// True if the client shows notices.
     has_notices: bool,
     task: Arc<Mutex<Option<JoinHandle<()>>>>,
@@ -48,11 +49,17 @@ impl OpenSession {
         id: SessionId,
         commands: UnboundedSender<SessionCommand>,
         requests: Arc<RequestHandler>,
-        connection: ConnectionTo<Client>,
+        (connection, is_disconnected): (ConnectionTo<Client>, Arc<AtomicBool>),
         client: &ClientSessionCapabilities,
     ) -> Self {
         let has_notices = client.notices.is_some();
-        Self { id, commands, requests, connection, has_notices, task: Arc::default(), asked: Arc::default() }
+        let (task, asked) = (Arc::default(), Arc::default());
+        Self { id, commands, requests, connection, is_disconnected, has_notices, task, asked }
+    }
+
+    /// Returns true after the end of the input or a stop signal: the client answers nothing more.
+    pub fn is_disconnected(&self) -> bool {
+        self.is_disconnected.load(Ordering::SeqCst)
     }
 
     /// Stores the handle of the task that runs the session.

@@ -1,6 +1,7 @@
 //! The task of one session: passes prompts to its thread, and events and questions to the client.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent_client_protocol::v1::Responder;
 use agent_client_protocol::v1::schema::{
@@ -12,6 +13,8 @@ use rye_engine::event::{CommandAction, Delivery, EventBody, HookPointRun, HookVe
 use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::agent::invalid;
 use super::map::{UpdateMapper, agent_text, stop_reason};
@@ -73,6 +76,9 @@ impl WaitingQuestions {
     }
 }
 
+/// Maximum time to record the answers of a client that has left.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The task that runs one session: it performs the commands of the client and sends the client the updates of the
 /// session.
 pub struct SessionTask {
@@ -93,6 +99,8 @@ impl SessionTask {
         let grants = Arc::new(SessionGrants::default());
         let mut pending = PendingPrompts::default();
         let mut waiting = WaitingQuestions::default();
+        // The questions to the client, each with a task that waits for its answer.
+        let mut asks = JoinSet::new();
         let mut is_open = true;
         let mut is_prompt_running = false;
         loop {
@@ -107,6 +115,9 @@ impl SessionTask {
                     Some(SessionCommand::Cancel) => self.session.interrupt(),
                     Some(SessionCommand::Close) | None => {
                         is_open = false;
+                        if self.open.is_disconnected() {
+                            finish_answers(&mut asks).await;
+                        }
                         if is_prompt_running || !pending.is_empty() {
                             self.session.interrupt();
                         }
@@ -149,7 +160,7 @@ impl SessionTask {
                         if let EventBody::ApprovalAsked(question) = &event.body
                             && let Some(question) = waiting.event(&thread, &question.what)
                         {
-                            self.ask(question, &grants, &main);
+                            self.ask(question, (&grants, &main), &mut asks);
                         }
                     }
                     Some(LiveEvent::Delta { thread, delta }) if thread == main => {
@@ -159,7 +170,7 @@ impl SessionTask {
                     }
                     Some(LiveEvent::Question(question)) => {
                         if let Some(question) = waiting.question(question) {
-                            self.ask(question, &grants, &main);
+                            self.ask(question, (&grants, &main), &mut asks);
                         }
                     }
                     Some(LiveEvent::Delta { .. }) => {}
@@ -288,7 +299,7 @@ impl SessionTask {
     }
 
     /// Asks the client, unless an earlier answer covers the question.
-    fn ask(&self, question: Question, grants: &Arc<SessionGrants>, main: &ThreadId) {
+    fn ask(&self, question: Question, (grants, main): (&Arc<SessionGrants>, &ThreadId), asks: &mut JoinSet<()>) {
         if grants.allows(&question, &self.open.requests.spaces) {
             self.session.answer(question.id, Answer::Approve);
             return;
@@ -296,10 +307,16 @@ impl SessionTask {
         let call = self.mapper.call_of(&question.what).filter(|_| question.thread == *main);
         let request = permission_request(&self.open.id, &question, call);
         let (session, grants, open) = (Arc::clone(&self.session), Arc::clone(grants), self.open.clone());
-        tokio::spawn(async move {
-            let answered = open.connection.send_request(request).block_task().await;
-            // If the client fails to answer, the request counts as refused.
-            let outcome = answered.map_or(RequestPermissionOutcome::Cancelled, |response| response.outcome);
+        // Tasks whose question is answered are removed.
+        while asks.try_join_next().is_some() {}
+        asks.spawn(async move {
+            let outcome = match open.connection.send_request(request).block_task().await {
+                Ok(response) => response.outcome,
+                // The client has left the question open, and the interruption of the prompt ends it.
+                Err(_) if open.is_disconnected() => return,
+                // If the client fails to answer, the request counts as refused.
+                Err(_) => RequestPermissionOutcome::Cancelled,
+            };
             let (answer, problem) = grants.answer(&outcome, &question, &open.requests.spaces);
             if let Some(problem) = problem {
                 open.update(agent_text(&problem));
@@ -307,6 +324,13 @@ impl SessionTask {
             session.answer(question.id, answer);
         });
     }
+}
+
+/// Waits until the answers that the client sent before the end of the input are recorded in the session, so that the
+/// interruption of the prompt cannot overtake them. Questions without an answer end with the connection.
+async fn finish_answers(asks: &mut JoinSet<()>) {
+    let answered = async { while asks.join_next().await.is_some() {} };
+    timeout(ANSWER_TIMEOUT, answered).await.ok();
 }
 
 /// Returns the reasons why the expansion of a skill or prompt template failed, so that the message was not sent.
