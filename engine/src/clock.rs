@@ -44,7 +44,7 @@ impl ClockAnchor {
     }
 
     /// Creates an anchor. A wall clock beyond the year 9999 counts as [`LATEST_START`], because no text of rye can hold
-    /// its time. The time of the process passes all the same, so that deadlines hold (decision 0270).
+    /// its time. The time still passes, so that deadlines hold (decision 0270).
     fn new(wall: Duration, uptime: Duration) -> Self {
         Self { wall: wall.min(LATEST_START), uptime }
     }

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::BoxFuture;
 use crate::event::{ControlMessage, Ended, Settled};
 use crate::exchange::{Request, RequestTurns};
+use crate::machine::state::CallPhase;
 use crate::machine::{self, Effect, Fact, ModelCall, Signal, StepKey, ThreadState};
 use crate::thread::Cost;
 use crate::thread_id::ThreadId;
@@ -402,13 +403,19 @@ fn record_answer(
     }
     thread.record_signal(answer);
     // A refused call gets its result before an interruption could end it as skipped.
-    while thread.state.has_refused_call() && machine::next(&thread.plan, &thread.state) == Effect::Record {
+    while has_refused_call(&thread.state) && machine::next(&thread.plan, &thread.state) == Effect::Record {
         record_decision(thread, driver)?;
     }
     for post in behind {
         settled.extend(record_incoming(thread, driver, post));
     }
     Ok(())
+}
+
+/// Returns true if the approval of a call was refused and the call has no result yet.
+fn has_refused_call(state: &ThreadState) -> bool {
+    let mut waiting = state.calls.list.iter().filter(|call| call.phase == CallPhase::Waiting);
+    waiting.any(|call| call.answer.is_some_and(|answer| !answer.is_approved()))
 }
 
 /// Records the next decision of the machine, which needs no action.

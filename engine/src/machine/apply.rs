@@ -102,9 +102,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             state.clock.before += until.saturating_sub(state.clock.since).max(0);
             state.clock.since = event.ts;
             state.clock.paused = state.clock.paused.map(|_| event.ts);
-            // The clock of the new owner may be behind: the wait is never longer than its rest at the last event.
-            state.wait_until =
-                state.wait_until.map(|until| until.min(event.ts.saturating_add(until.saturating_sub(before).max(0))));
+            chat::bound_wait(state, event.ts, before);
             chat::hold_queues(state);
             chat::abandon_compaction(state);
             resume_parked(state);

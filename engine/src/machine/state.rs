@@ -395,12 +395,6 @@ impl ThreadState {
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)
     }
 
-    /// Returns true if the approval of a call was refused and the call has no result yet.
-    pub fn has_refused_call(&self) -> bool {
-        let is_refused = |call: &CallState| call.answer.is_some_and(|answer| !answer.is_approved());
-        self.calls.list.iter().any(|call| call.phase == CallPhase::Waiting && is_refused(call))
-    }
-
     /// Returns the nano-dollars of the `spend` limit that are neither spent nor reserved for a living child. In a chat,
     /// a descendant that the current prompt started can outlive its parent. The thread does not see the end of this
     /// descendant, so the whole reservation of the descendant is subtracted too.

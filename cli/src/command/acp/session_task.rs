@@ -100,7 +100,7 @@ impl SessionTask {
         let mut pending = PendingPrompts::default();
         let mut waiting = WaitingQuestions::default();
         // The questions to the client, each with a task that waits for its answer.
-        let mut asks = JoinSet::new();
+        let mut open_questions = JoinSet::new();
         let mut is_open = true;
         let mut is_prompt_running = false;
         loop {
@@ -116,7 +116,7 @@ impl SessionTask {
                     Some(SessionCommand::Close) | None => {
                         is_open = false;
                         if self.open.is_disconnected() {
-                            finish_answers(&mut asks).await;
+                            finish_answers(&mut open_questions).await;
                         }
                         if is_prompt_running || !pending.is_empty() {
                             self.session.interrupt();
@@ -160,7 +160,7 @@ impl SessionTask {
                         if let EventBody::ApprovalAsked(question) = &event.body
                             && let Some(question) = waiting.event(&thread, &question.what)
                         {
-                            self.ask(question, (&grants, &main), &mut asks);
+                            self.ask(question, (&grants, &main), &mut open_questions);
                         }
                     }
                     Some(LiveEvent::Delta { thread, delta }) if thread == main => {
@@ -170,7 +170,7 @@ impl SessionTask {
                     }
                     Some(LiveEvent::Question(question)) => {
                         if let Some(question) = waiting.question(question) {
-                            self.ask(question, (&grants, &main), &mut asks);
+                            self.ask(question, (&grants, &main), &mut open_questions);
                         }
                     }
                     Some(LiveEvent::Delta { .. }) => {}
@@ -299,7 +299,12 @@ impl SessionTask {
     }
 
     /// Asks the client, unless an earlier answer covers the question.
-    fn ask(&self, question: Question, (grants, main): (&Arc<SessionGrants>, &ThreadId), asks: &mut JoinSet<()>) {
+    fn ask(
+        &self,
+        question: Question,
+        (grants, main): (&Arc<SessionGrants>, &ThreadId),
+        open_questions: &mut JoinSet<()>,
+    ) {
         if grants.allows(&question, &self.open.requests.spaces) {
             self.session.answer(question.id, Answer::Approve);
             return;
@@ -308,8 +313,8 @@ impl SessionTask {
         let request = permission_request(&self.open.id, &question, call);
         let (session, grants, open) = (Arc::clone(&self.session), Arc::clone(grants), self.open.clone());
         // Tasks whose question is answered are removed.
-        while asks.try_join_next().is_some() {}
-        asks.spawn(async move {
+        while open_questions.try_join_next().is_some() {}
+        open_questions.spawn(async move {
             let outcome = match open.connection.send_request(request).block_task().await {
                 Ok(response) => response.outcome,
                 // The client has left the question open, and the interruption of the prompt ends it.
@@ -328,8 +333,8 @@ impl SessionTask {
 
 /// Waits until the answers that the client sent before the end of the input are recorded in the session, so that the
 /// interruption of the prompt cannot overtake them. Questions without an answer end with the connection.
-async fn finish_answers(asks: &mut JoinSet<()>) {
-    let answered = async { while asks.join_next().await.is_some() {} };
+async fn finish_answers(open_questions: &mut JoinSet<()>) {
+    let answered = async { while open_questions.join_next().await.is_some() {} };
     timeout(ANSWER_TIMEOUT, answered).await.ok();
 }
 

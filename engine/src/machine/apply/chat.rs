@@ -216,6 +216,13 @@ pub(super) fn set_successor(state: &mut ThreadState, change: impl FnOnce(&mut Su
     }
 }
 
+/// Bounds the wait before the next attempt, after another process has taken over the thread at the time `now`. The clock
+/// of that process may be behind, so the wait gets at most its rest at the time of the last event before.
+pub(super) fn bound_wait(state: &mut ThreadState, now: i64, last_event: i64) {
+    let bound = |until: i64| until.min(now.saturating_add(until.saturating_sub(last_event).max(0)));
+    state.wait_until = state.wait_until.map(bound);
+}
+
 /// Prepares a chat whose process has ended for the next process. Moves the waiting messages to `held`, reopens a closed
 /// session, and drops the pending commands and the pending change of the session.
 pub(super) fn hold_queues(state: &mut ThreadState) {

@@ -112,13 +112,14 @@ fn no_honest_provider_bills_more_than_is_booked_or_the_limit() {
             let limit = root.opened.limits.spend;
             prop_assert!(spent <= limit, "{}: {spent} of {limit}", root.id);
         }
-        every_booked_amount_is_in_the_account_of_a_root(played)
+        every_booked_amount_is_in_the_account_of_a_root(played, 0)
     });
 }
 
 #[test]
 fn provider_that_counts_the_impossible_is_booked_recorded_and_not_called_again() {
     check_cases(true, |played| {
+        let mut lost = 0;
         for thread in &played.threads {
             let mut misreported = false;
             let mut late = 0;
@@ -129,7 +130,11 @@ fn provider_that_counts_the_impossible_is_booked_recorded_and_not_called_again()
                 misreported |= call.misreported;
                 // The whole reported cost is booked, and the part above the reservation is recorded as overspent.
                 let is_booked = thread.settled.iter().any(|one| one.amount == call.billed && one.overspent > 0);
-                prop_assert!(!call.misreported || is_booked, "{}: {call:?} of {:?}", thread.id, thread.settled);
+                // A kill can lose a report before it is recorded. The call is then booked at its worst case.
+                let is_lost = played.is_recovered && thread.settled.iter().any(|one| one.unknown_outcome);
+                let is_kept = is_booked || is_lost;
+                prop_assert!(!call.misreported || is_kept, "{}: {call:?} of {:?}", thread.id, thread.settled);
+                lost += if is_booked || !call.misreported { 0 } else { call.billed };
             }
         }
         for (root, spent) in played.roots() {
@@ -139,7 +144,7 @@ fn provider_that_counts_the_impossible_is_booked_recorded_and_not_called_again()
             let limit = root.opened.limits.spend;
             prop_assert!(spent <= limit.saturating_add(excess), "{}: {spent} of {limit} and {excess}", root.id);
         }
-        every_booked_amount_is_in_the_account_of_a_root(played)
+        every_booked_amount_is_in_the_account_of_a_root(played, lost)
     });
 }
 
@@ -169,10 +174,11 @@ fn repair_counts_the_descendants_of_a_killed_chain_as_the_registry_does() {
     assert_eq!(played.faults, Vec::<String>::new());
 }
 
-fn every_booked_amount_is_in_the_account_of_a_root(played: &Played) -> Result<(), TestCaseError> {
+/// Checks the sums of a tree. `lost` is the price of the calls whose impossible report a kill has lost.
+fn every_booked_amount_is_in_the_account_of_a_root(played: &Played, lost: u64) -> Result<(), TestCaseError> {
     let billed = sum(played.calls.iter().map(|call| call.billed));
     let booked = sum(played.threads.iter().flat_map(|one| &one.settled).map(|settled| settled.amount));
-    prop_assert!(billed <= booked, "billed {billed} of {booked} booked");
+    prop_assert!(billed <= booked + lost, "billed {billed} of {booked} booked, {lost} lost");
     prop_assert_eq!(booked, sum(played.roots().map(|(_, spent)| spent)));
     Ok(())
 }

@@ -42,6 +42,8 @@ pub struct Played {
     pub calls: Vec<Call>,
     pub threads: Vec<PlayedThread>,
     pub faults: Vec<String>,
+    /// True if a kill interrupted the tree.
+    pub is_recovered: bool,
     pub reached: BTreeMap<&'static str, u64>,
 }
 
@@ -191,6 +193,7 @@ pub fn play(runtime: &Runtime, behavior: ModelBehavior) -> Played {
         played
     });
     played.faults.extend(differences(disk.fork(), true).into_iter().map(|found| format!("rebuilt: {found}")));
+    played.is_recovered = is_recovered;
     *played.reached.entry("recovery after a crash").or_default() += u64::from(is_recovered);
     *played.reached.entry("recovery with a rebuilt registry").or_default() +=
         u64::from(is_recovered && behavior.is_repaired);
@@ -274,7 +277,7 @@ fn read(engine: &Engine, log: &CallLog) -> Played {
     let calls = log.calls.lock().unwrap().clone();
     reached.insert("threads", threads.len() as u64);
     reached.insert("calls", calls.len() as u64);
-    Played { calls, threads, faults, reached }
+    Played { calls, threads, faults, is_recovered: false, reached }
 }
 
 /// The kinds of events that a full run must reach with any provider.
