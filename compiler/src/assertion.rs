@@ -39,8 +39,8 @@ pub struct AssertReport {
     /// Number of threads that the directives can lead to.
     pub threads: usize,
     pub violations: Vec<Violation>,
-    /// Assertions without a witness: in no thread does the result of such an assertion depend on the result of one of
-    /// its functions. Empty if only some directives or threads were checked.
+    /// Assertions without a witness. A witness is a thread in which the assertion has another result if one of its
+    /// functions returns the opposite. Empty if only some directives or threads were checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_witness: Vec<WithoutWitness>,
     /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
@@ -259,9 +259,10 @@ fn evaluate_function(
     }
 }
 
-/// Records in `witnessed` if an assertion has a witness ([`is_witness`]). `threads` are the thread of a directive,
-/// which comes first, and the threads that the directive can lead to. An assertion that applies to the directive gets
-/// an entry under its index. The entry becomes true when a thread is a witness, and stays true in later calls.
+/// Records, for each assertion that applies to a directive, if one of `threads` is a witness for the assertion
+/// ([`is_witness`]). `threads` are the thread of the directive, which comes first, and the threads that this thread can
+/// lead to. The entries of `witnessed` have the indexes of the assertions as keys. An entry that is true stays true in
+/// later calls.
 fn record_witnesses(
     assertions: &Assertions,
     threads: &[PossibleThread],
@@ -293,8 +294,8 @@ fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_
 }
 
 /// Returns the assertions that no thread really tests, each with the reason. Either `for` selects no directive, or the
-/// functions of the assertion make no difference: in every thread, the assertion has the same result if any one of its
-/// functions returns the opposite.
+/// functions of the assertion make no difference in any thread. A function makes no difference in a thread if the
+/// assertion has the same result when the function returns the opposite.
 fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -> Vec<WithoutWitness> {
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {

@@ -202,8 +202,8 @@ pub fn compose_all(
     compose_all_with(items, id, launch, HookScope::All, found)
 }
 
-/// Composes like [`compose_all`], with the hooks that `scope` selects. Incremental checks need all hooks, because a
-/// result depends on the knowledge that each hook fetches.
+/// Composes like [`compose_all`], with the hooks that `scope` selects. An incremental check must pass `HookScope::All`,
+/// because its result depends on the knowledge that each hook fetches.
 pub fn compose_all_with(
     items: &Items<'_>,
     id: &ItemId,

@@ -99,7 +99,8 @@ pub struct Label {
     pub text: String,
 }
 
-/// The interface of every error type of a topic, such as `extends` or `hook`. The message is the `Display` output.
+/// The interface of the error types of diagnostics. Each topic of diagnostic codes, such as `extends` or `hook`, has
+/// one error type. The message of a diagnostic is the `Display` output of its error.
 pub trait Problem: std::error::Error {
     /// Returns the diagnostic code without the prefix `rye::`: the topic and the name, such as `extends::cycle`.
     fn code(&self) -> &'static str;

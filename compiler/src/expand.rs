@@ -31,7 +31,7 @@ pub struct ExpandedItem {
     pub id: ItemId,
     /// SHA-256 of the item's file, in lowercase hex.
     pub sha256: String,
-    /// The byte range of the sent text that comes from the item, with the arguments filled in.
+    /// The range of bytes in the sent text that holds the item's content, with the arguments filled in.
     pub range: Range<usize>,
 }
 

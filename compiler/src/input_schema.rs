@@ -248,7 +248,8 @@ fn build_condition_schema() -> Value {
     json!({"anyOf": [{"type": "string", "minLength": 1}, {"type": "boolean"}, mapping]})
 }
 
-/// Returns the schema of a settings file that declares hooks: lists of hooks by name.
+/// Returns the schema of a settings file that declares hooks: an object with a list of hooks under each key in
+/// `HOOK_LISTS`.
 fn build_hooks_schema(definitions: &mut Definitions) -> Value {
     let list = json!({"type": ["array", "null"], "items": definitions.define("hook", build_hook_schema)});
     close_object(HOOK_LISTS.iter().map(|name| ((*name).to_owned(), list.clone())).collect())

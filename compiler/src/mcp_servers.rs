@@ -69,8 +69,8 @@ pub struct SandboxOpenings {
     pub write: Vec<String>,
     /// Hosts that the server is meant to reach. If there are any, the whole network is open.
     pub net: Vec<String>,
-    /// Paths outside the project that the server may read: absolute, or below `~/`. The trust prompt shows them; no
-    /// grant can open them.
+    /// Paths outside the project that the server may read: absolute, or below `~/`. Only the settings of the server can
+    /// permit these paths; a grant cannot. The trust prompt shows the paths.
     pub read: Vec<String>,
 }
 

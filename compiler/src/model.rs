@@ -116,7 +116,9 @@ impl<'l> ProviderCatalog<'l> {
         !self.names.is_empty()
     }
 
-    /// Resolves the model of a thread: the override, else the directive's `id`, else its tier, else the defaults.
+    /// Resolves the model of a thread, and the fallback model if the directive names one. The model is the override,
+    /// else the model id that the directive declares, else the tier that the directive declares, else the default in
+    /// `agent/models`.
     ///
     /// # Errors
     /// There is no provider, model or tier of that name; the error lists the known ones.
@@ -329,7 +331,7 @@ impl<'l> ProviderCatalog<'l> {
     }
 }
 
-/// Returns a placeholder span for names that are not in a file.
+/// Returns an empty span that refers to no file, for names that do not come from a file.
 fn detached_span() -> Span {
     Span::new(rye_grammar::SourceId(u32::MAX), 0, 0)
 }

@@ -173,7 +173,8 @@ pub struct DroppedTool {
     pub tokens: u64,
     pub bytes: u64,
     pub because: String,
-    /// True if every call of the tool is refused; false if `rye_execute` can still call it.
+    /// True if every call of the tool is refused, for the reason in `because`. False if the tool is only left out of
+    /// the palette, so that `rye_execute` can still call it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
 }
@@ -423,7 +424,8 @@ impl std::fmt::Display for SourcePlace {
 }
 
 impl Plan {
-    /// Serializes the plan canonically (struct order, maps in file order), so that equal plans are equal bytes.
+    /// Serializes the plan as JSON: fields in the order of their declaration in the struct, and entries of maps in the
+    /// order of the source file. Equal plans therefore have equal bytes.
     pub fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         serde_json::to_vec(self)
     }

@@ -27,7 +27,7 @@ pub struct Launch<'l> {
 pub enum Inputs<'l> {
     /// No values are known: `rye check` considers every possible caller.
     Unknown,
-    /// These values, as the caller of `rye plan` or `rye run` passes them. A required input that is missing here stays
+    /// The inputs that the caller of `rye plan` or `rye run` passes. A required input that is missing here stays
     /// unknown.
     Given(&'l Map<String, Value>),
 }
@@ -185,7 +185,7 @@ impl<'l> KnownFacts<'l> {
         known
     }
 
-    /// Marks all inputs as absent, except those in `names`.
+    /// Marks the inputs in `names` as unknown, and all other inputs as absent.
     pub fn limit_inputs<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) {
         self.facts.set("inputs", Value::Object(Map::new()));
         self.roots.push("inputs");

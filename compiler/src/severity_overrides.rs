@@ -101,7 +101,8 @@ impl SeverityOverrides {
         }
     }
 
-    /// Hides a code, even if `check.yaml` sets another severity.
+    /// Hides the warnings and the advice of a code, even if `check.yaml` sets another severity. Errors are never
+    /// hidden.
     ///
     /// # Errors
     /// There is no such code.
@@ -115,7 +116,7 @@ impl SeverityOverrides {
         self.deny_warnings = true;
     }
 
-    /// Returns the severity of a diagnostic; `None` if an override hides its code.
+    /// Returns the severity of a diagnostic; `None` if an override hides its code. An error stays an error.
     pub fn severity(&self, diagnostic: &Diagnostic) -> Option<Severity> {
         let own = diagnostic.severity();
         if own == Severity::Error {
@@ -151,7 +152,7 @@ fn find_code(code: &str) -> Result<&'static str, UnknownCode> {
 }
 
 /// Returns the code that the author of an unknown code probably meant: the only code with the same name in another
-/// topic, else the most similar code.
+/// topic, else the most similar code. `None` if no code is similar.
 fn suggest_code(written: &str) -> Option<String> {
     let name = written.rsplit("::").next().unwrap_or(written);
     let mut same = CODES.iter().filter(|code| code.split_once("::").is_some_and(|(_, known)| known == name));

@@ -15,8 +15,9 @@ pub const LAYER_ID: &str = "tools";
 /// Prefix of the keys under which the contributions of tools are recorded in the origins of a plan.
 pub const ORIGIN_PREFIX: &str = "guidance.";
 
-/// Returns the layer `tools`: a line for each tool with a snippet, then the guidelines without repeats, both in palette
-/// order. `None` if no tool contributes. Records in `origins` how many tokens each tool contributes.
+/// Returns the layer `tools`: the snippets of the tools, one line each, then their guidelines without repeats, both in
+/// palette order. `None` if no tool has a snippet or a guideline. Records in `origins` how many tokens each tool
+/// contributes.
 pub fn guidance_layer(
     items: &Items<'_>,
     palette: &[PaletteTool],

@@ -1,5 +1,5 @@
 //! The declaration of a tool (`language.md` 2), read from its metadata into plain data. Reading runs nothing and opens
-//! no file; the palette, the gate and the engine's registry share the value.
+//! no file. The palette, the gate and the engine share the result.
 
 mod argv;
 pub mod builtin;
@@ -150,7 +150,7 @@ pub struct ConfigSource {
 pub enum ConfigMode {
     /// The files of all spaces, merged; higher spaces win.
     DeepMerge,
-    /// The file of the highest space that has one.
+    /// The file of the highest space that contains the file.
     FirstMatch,
 }
 

@@ -321,7 +321,8 @@ pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
     }
 }
 
-/// Describes what a hook itself starts, for humans; `None` if the hook only reads or returns a value.
+/// Describes for the user the call that a hook makes, with the `grants` of the hook. `None` if the action does not
+/// execute a tool or a directive and signs no item: such an action only reads or returns a value.
 pub fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> {
     let beside = if grants.is_empty() { String::new() } else { format!(", granting {}", grants.join(", ")) };
     match action.call()? {
@@ -353,7 +354,8 @@ pub(crate) fn files_of_hook(action: &HookAction) -> Vec<String> {
     }
 }
 
-/// Returns true if a project file changes a provider's endpoint, key or prices.
+/// Returns true if a project file changes a provider's endpoint, key or prices. Always false for the scripted provider,
+/// which sends no requests.
 pub(crate) fn is_redirected(wire: &str, from_project: &[String]) -> bool {
     wire != SCRIPTED && !from_project.is_empty()
 }

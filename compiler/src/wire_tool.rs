@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use crate::plan::{PaletteTool, PlannedModel, ToolUse};
 use crate::tool_spec::{resolve_pointer, upgrade_schema};
 
-/// The part of JSON Schema that a wire accepts below the root.
+/// The part of JSON Schema that a wire format accepts for the properties of a parameter schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SchemaDialect {
     /// All of JSON Schema; each array has `items` and each object has `properties`.

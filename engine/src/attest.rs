@@ -95,9 +95,10 @@ pub struct PromptChecker {
 }
 
 impl PromptChecker {
-    /// Derives the messages of the prompts in a transcript again, and compares them with the recorded messages. Returns
-    /// the differences by prompt. An accepted text is derived from the typed text, the answers of the hooks and the
-    /// expansions. A sent message is derived from the accepted texts and the recorded answers of the hooks.
+    /// Checks each prompt in a transcript: derives the messages of the prompt again, and compares them with the
+    /// recorded messages. The text of an accepted message is derived from the typed text, the recorded answers of the
+    /// hooks and the expansions. A message that was sent to the model is derived from the accepted texts and the
+    /// recorded answers of the hooks.
     pub fn check(&mut self, plan: &Plan, events: &[Event], expand: &ExpandAgain<'_>) -> Vec<PromptCheck> {
         let mut state = ThreadState::new();
         let mut checks: Vec<PromptCheck> = Vec::new();

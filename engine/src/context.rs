@@ -66,8 +66,8 @@ pub trait Providers: Send + Sync {
     /// The error of a call that failed before a request was sent.
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError>;
 
-    /// Returns true if threads of a directive call models through the provider files. Only then does a script that a
-    /// provider file names need trust.
+    /// Returns true if threads of a directive call models through the provider files. If they do not, a script that a
+    /// provider file names needs no trust.
     fn reads_scripts(&self, _directive: &ItemId) -> bool {
         false
     }

@@ -130,7 +130,8 @@ impl EngineOptions {
 }
 
 impl Engine {
-    /// Opens the store of a project and locks it for this process. Starting threads needs a Tokio runtime.
+    /// Opens the store of a project, and creates the lock file with which this process owns threads. Starting threads
+    /// needs a Tokio runtime.
     pub fn open(project: &Path, options: EngineOptions) -> Result<Self, EngineError> {
         let EngineOptions {
             world,
@@ -278,9 +279,9 @@ impl Engine {
         self.inner.wait_idle().await;
     }
 
-    /// Waits until the programs that calls started have ended, at most for some seconds. Call this when no thread runs
-    /// any more, and before the runtime shuts down, because the runtime ends the programs of aborted tasks. Returns
-    /// false if programs still run.
+    /// Waits until the programs that calls started have ended, but only for a few seconds. Returns false if programs
+    /// still run after that time. Call this when no thread runs any more, and before the runtime shuts down, because
+    /// the runtime ends the programs of aborted tasks.
     pub async fn wait_programs_ended(&self) -> bool {
         crate::tool::process::wait_programs_ended().await
     }

@@ -30,7 +30,8 @@ pub enum DriveError {
     /// Hooks of the stored plan do not match the current files. `list` holds these hooks, each with its effect.
     #[error("the stored plan of `{directive}` has hooks that the current files do not declare: {}", list.join("; "))]
     Changed { directive: String, list: Vec<String> },
-    /// No key of the user signed the transcript, and the user did not accept it.
+    /// The transcript cannot be verified, for example because no key of the user signed it, and the user did not accept
+    /// the unverified transcript.
     #[error("the transcript of `{thread}` cannot be verified: {reason}")]
     Unverified { thread: String, reason: String },
     /// The function in [`EngineOptions::plan_check`](crate::engine::EngineOptions::plan_check) refused the plan.

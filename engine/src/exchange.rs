@@ -49,7 +49,7 @@ fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Res
 /// The position of a call in its thread. With the position, a script can be played from any point, also after a crash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadPosition {
-    /// Full id of the directive; selects the branch of a script.
+    /// Full id of the thread's directive, which selects the branch of the script.
     pub directive: String,
     /// Number of earlier replies of the thread. If `None`, the assistant turns in the request are counted instead. That
     /// count is too low if a `context` hook has removed turns.

@@ -222,7 +222,7 @@ fn recorded_operand(value: Value) -> Value {
 enum FiredHook {
     /// Nothing to add: the plan already contains the text of the hook as a layer.
     Layer,
-    /// Text that the hook contributes at a point which collects the texts of its hooks.
+    /// The text of the hook, at a hook point that collects the texts of its hooks.
     Text(String),
     Action(HookAction),
 }

@@ -221,7 +221,7 @@ fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<
     Ok(fields)
 }
 
-/// The sizes of the fields of an event as JSON, with their names.
+/// The size of each field of an event in bytes of JSON, with the name of the field.
 #[derive(Default)]
 struct FieldSizes(Vec<(usize, String)>);
 

@@ -67,8 +67,8 @@ pub fn build_request(plan: &Plan, state: &ThreadState, call: ModelCall, turns: R
     request::build_request(plan, state, call, turns)
 }
 
-/// Returns the events that open the conversation, rendered from the plan. The transcript of a thread with this plan
-/// contains exactly these events.
+/// Returns the events that open the conversation, rendered from the plan. The conversation in the transcript of a
+/// thread with this plan must start with exactly these events.
 pub fn opening_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
     prompt::opening_events(plan, state)
 }

@@ -145,9 +145,9 @@ pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
     Some(machine::build_request(&live.plan, &state, call, RequestTurns::All))
 }
 
-/// Simulates a user message on a copy of the thread's state, up to the next model call, and returns the attempt of this
-/// call. Hooks do not run. Records in `found` the bounds of the call, the hook points on the way to it, and the limit
-/// that forbids it. `None` if a limit forbids the call, or if the message causes no call.
+/// Simulates a user message on `state`, a copy of the thread's state, up to the next model call. Returns the attempt of
+/// this call; `None` if a limit forbids the call, or if the message causes no call. Hooks do not run. Records in
+/// `found` the bounds of the call, the hook points before the call, and the limit that forbids the call.
 fn play_prompt(
     plan: &Plan,
     state: &mut ThreadState,
@@ -228,7 +228,8 @@ fn fold(state: &mut ThreadState, body: EventBody) {
     machine::apply(state, &event);
 }
 
-/// Returns the tokens of the last request and its reply, which the provider's cache contains.
+/// Returns the token count of the last request and its reply, which the provider's cache contains; 0 if there is no
+/// count, or if the next request offers other tools.
 fn cached_tokens(state: &ThreadState) -> u64 {
     state.measured().map_or(0, |measured| measured.input.saturating_add(measured.output))
 }

@@ -20,7 +20,8 @@ pub(crate) fn from_mark(c: char) -> Option<u32> {
     u32::from(c).checked_sub(MARK_OFFSET).filter(|half| HIGH.contains(half) || LOW.contains(half))
 }
 
-/// Replaces each lone surrogate escape of a JSON text by its mark; `None` if there is none.
+/// Replaces each lone surrogate escape of a JSON text by its mark (see `to_mark`). Returns `None` if the text contains
+/// no lone surrogate escape.
 pub(crate) fn mark_lone_halves(json: &str) -> Option<String> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return None;

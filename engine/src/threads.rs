@@ -255,8 +255,8 @@ impl Threads {
         })
     }
 
-    /// Returns the data of a thread that bound a child of the thread; `None` if the transcript records no start or no
-    /// plan.
+    /// Returns a thread with its start and its plan, which bound the children of the thread. `None` if the transcript
+    /// records no start or no plan.
     pub fn parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
         let events = self.transcript(thread)?;
         let ThreadHead { opened: Some(launch), plan_id: Some(plan_id), .. } = ThreadHead::of(&events) else {

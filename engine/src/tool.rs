@@ -136,8 +136,8 @@ impl ToolOutcome {
 pub trait Tool: Send + Sync {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome>;
 
-    /// Returns true if a cancelled call needs more time than the usual grace period, because it ends programs or
-    /// finishes a write. After its time, a call that has not ended is dropped.
+    /// Returns true if a cancelled call gets more time than the usual grace period, because it ends programs or
+    /// finishes a write. A call that has not ended after its grace period is dropped.
     fn stops_itself(&self) -> bool {
         false
     }

@@ -187,7 +187,7 @@ impl XmlHookReader {
         }
     }
 
-    /// Reads `<condition path="" op="" value=""/>`, or text in the one-line form.
+    /// Reads a `<condition>`, which has the attributes `path`, `op` and `value`, or a text such as `a == 1`.
     fn condition(&mut self, element: &Element) -> Node {
         for child in element.elements() {
             let message = format!("`<{}>` is not allowed in a condition", name(child));

@@ -112,9 +112,9 @@ pub struct Question {
 /// The answer to a [`Question`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// The call runs. If a limit was reached, the thread continues.
+    /// Approves the request: the call runs, or the thread continues beyond the reached limit.
     Approve,
-    /// The call is refused, and the model reads that the user refused it. If a limit was reached, the thread ends.
+    /// Refuses the request: the model reads that the user refused the call, or the thread ends at the reached limit.
     Refuse,
     /// The thread ends as suspended and can be recovered later.
     Suspend,
@@ -214,9 +214,9 @@ impl Session {
         &self.handle.thread_id
     }
 
-    /// Subscribes to the live events. The first subscription receives everything from the start of the thread, a later
-    /// one everything from its own start. Every subscription also receives the questions that are open when it starts.
-    /// Must be called within a Tokio runtime.
+    /// Subscribes to the live events. The first subscription receives all events from the start of the thread; a later
+    /// subscription receives the events that follow the call of `subscribe`. Every subscription also receives the
+    /// questions that are open at this time. Must be called within a Tokio runtime.
     pub fn subscribe(&mut self) -> LiveEvents {
         let open = self.questions.open_questions().into_iter().map(LiveEvent::Question).collect();
         let events = self.hub.subscribe(open);
@@ -315,8 +315,8 @@ impl Session {
         self.handle.send(ControlMessage::Compact { focus });
     }
 
-    /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt sends its output to the model, unless
-    /// `excluded` is true.
+    /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt sends the output of the command to the
+    /// model, unless `excluded` is true.
     pub fn run_command(&self, command: impl Into<String>, excluded: bool) {
         self.handle.send(ControlMessage::Shell { command: command.into(), excluded });
     }

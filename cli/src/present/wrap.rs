@@ -15,7 +15,7 @@ pub enum OutputStream {
     Error,
 }
 
-/// Returns the width to fold at; `None` without a terminal, or if the terminal is too narrow.
+/// Returns the width, in columns, at which text is folded; `None` without a terminal, or if the terminal is too narrow.
 pub fn fold_width(stream: OutputStream) -> Option<usize> {
     terminal_columns(stream).filter(|width| *width >= MIN_WIDTH_COLUMNS)
 }

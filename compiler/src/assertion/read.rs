@@ -55,7 +55,7 @@ pub enum AssertionFunction {
 }
 
 impl Assertion {
-    /// Returns the patterns of the assertion's functions.
+    /// Returns the capability patterns that the functions of the assertion contain.
     pub fn patterns(&self) -> Vec<Pattern> {
         let patterns = |function: &AssertionFunction| match function {
             AssertionFunction::Reaches(pattern) => vec![Pattern(pattern.clone())],

@@ -288,9 +288,9 @@ const FRESH_PROMPT: [PromptSection; 7] = [
     PromptSection::Hooks(HookPoint::ThreadStarted, Position::After),
 ];
 
-/// The sections of the prompt of a continuation: the system prompt as in a fresh thread, and the hooks for
-/// continuations. The items of the chain in the first message are missing, because the conversation already contains
-/// them.
+/// The sections of the prompt of a continuation: the system prompt as in a fresh thread, and the texts of the hooks
+/// that fire in continuations. The knowledge that the chain adds to the first message is missing, because the
+/// conversation already contains it.
 const CONTINUATION_PROMPT: [PromptSection; 4] = [
     PromptSection::Hooks(HookPoint::BuildSystemPrompt, Position::Before),
     PromptSection::Chain(ChainPart::System),

@@ -41,7 +41,7 @@ fn place(one: &Diagnostic) -> Option<(SourceId, u32)> {
 }
 
 /// Returns the indexes of the diagnostics that report a word as missing or unused although the same file contains a
-/// misspelling of the word. For each misspelling, only the nearest diagnostic about its word is returned.
+/// misspelling of the word. Each misspelling explains one such diagnostic: the nearest one in the file.
 fn missing_beside_misspelled(all: &[Diagnostic]) -> BTreeSet<usize> {
     let mut dropped = BTreeSet::new();
     let mut absent: Option<Vec<(usize, String, SourceId, u32)>> = None;
@@ -294,9 +294,9 @@ fn placeholders_of_invalid_names(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of repeated reports that the spend limit does not pay for one turn, or that the token limit is
-/// below the size of the prompt. A directive can have such a report for each of its routes; only the first report at a
-/// place is kept.
+/// Returns the indexes of repeated reports of two kinds: the spend limit does not pay for one turn, or the prompt is
+/// larger than the token limit. A directive can have such a report for each of its routes. The first report at a place
+/// is kept, so its index is not returned.
 fn repeated_costs_of_a_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     let mut seen = BTreeSet::new();
     let is_repeated = |one: &Diagnostic| match one {

@@ -7,7 +7,8 @@ use super::{Label, Problem, did_you_mean, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ExtendsError {
-    /// `by_hook` is the `resolve_extends` hook that set the parent, if a hook did.
+    /// The extends parent `id` does not exist. `by_hook` is the `resolve_extends` hook that set the parent; `None` if a
+    /// directive declares the parent.
     #[error("unknown parent directive `{id}`")]
     Unknown { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
     /// Every link of the cycle with the span of its `extends`, in chain order, beginning with the smallest id.

@@ -143,14 +143,15 @@ pub(super) fn help_for_named_field(what: &str, key: &str, of: &str) -> Option<St
     Some(format!("write `<{element} name=\"{key}\">…</{element}>`"))
 }
 
-/// Returns the help for an unknown word in the metadata of a tool: for a kind of tool if `is_kind` is true, else for a
-/// key. `None` if it is no word of another system.
+/// Returns the help for an unknown word in the metadata of a tool; `None` if the word is not known as a word of another
+/// system. `is_kind` is true if the word names a kind of tool, and false if the word is a key.
 pub(crate) fn help_for_tool_word(is_kind: bool, word: &str) -> Option<&'static str> {
     help_for(if is_kind { P::ToolKind } else { P::ToolKey }, word)
 }
 
-/// Returns the help for an unknown action: the first action in `allowed` with a similar meaning, or the reason why no
-/// action has this meaning, such as `allow`. `None` if the word is not known or no allowed action is similar.
+/// Returns the help for an unknown action: the first action in `allowed` with a similar meaning. For a word such as
+/// `allow` or `ask`, the help states why no action has this meaning. `None` if the word is not known or no allowed
+/// action is similar.
 pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String> {
     const MEANINGS: [(&str, &[&str]); 10] = [
         (

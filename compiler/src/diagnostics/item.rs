@@ -113,7 +113,8 @@ pub enum ItemError {
     /// An unknown id in the metadata of knowledge; `key` is `extends`, `references` or `used_by`.
     #[error("`{key}` names the unknown {what} `{id}`")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
-    /// A constant of a script whose name is close to a known one.
+    /// A constant of a script that is never read, because its name is probably misspelled. `suggestion` is the most
+    /// similar name of a constant that is read.
     #[error("the constant `{name}` is never read")]
     NearConstant { name: String, suggestion: String, span: Span },
     /// The body tells the model to use an item that does not exist; `what` is its kind.

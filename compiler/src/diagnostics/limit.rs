@@ -10,7 +10,7 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 pub enum LimitError {
     #[error("unknown limit `{name}`")]
     Unknown { name: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
-    /// `why` describes the allowed values: "has to be a whole number above 0".
+    /// A value that the limit cannot have. `why` describes the allowed values: "has to be a whole number above 0".
     #[error("the limit `{name}` cannot be {found}")]
     Invalid { name: String, found: String, why: String, span: Option<Span> },
     /// A `spend` limit that does not pay for one turn. Amounts are decimal dollars.

@@ -7,7 +7,8 @@ use super::{Label, Problem, Severity, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PaletteError {
-    /// Two items have the same flattened name; `span` is the grant that reaches both, if a file contains the grant.
+    /// Two items have the same tool name `name`. A tool name is the id of the item, with `_` for each character other
+    /// than letters and digits. `span` is the grant that reaches both items; `None` if no file contains the grant.
     #[error("`{first}` and `{second}` would both have the tool name `{name}`")]
     Collision { name: String, first: String, second: String, span: Option<Span> },
     /// A protocol item (knowledge that explains a primary to the model) describes a primary that no grant allows.

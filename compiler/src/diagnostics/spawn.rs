@@ -23,7 +23,8 @@ pub enum SpawnError {
         grant: Span,
         granted: Span,
     },
-    /// A limit of 0 allows the parent no children; `limit` is `depth` or `spawns`.
+    /// The limit `limit` (`depth` or `spawns`) of the parent is 0, so the parent can have no children. `limit_span` is
+    /// the declaration of the limit, if a file declares it.
     #[error("`{parent}` starts `{child}`, but the limit `{limit}` of `{parent}` is 0, so it can have no children")]
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
     /// A child that requests more money than its spawn parent can give. Amounts are decimal dollars. If the parent's

@@ -46,9 +46,9 @@ impl LetterCounts {
         Self { counts, is_ascii: text.is_ascii() }
     }
 
-    /// Returns a lower bound on the number of edits between two texts, from their counts of bytes in each class. In
-    /// ASCII text, one edit removes at most one byte from a class and adds at most one byte to a class. In other text,
-    /// one edit changes up to four bytes, so the bound is a fourth.
+    /// Returns a lower bound on the number of edits that turn one text into the other, computed from the byte counts of
+    /// both. In ASCII texts, an edit removes at most one byte from one class and adds at most one byte to another. In
+    /// other texts, an edit changes up to four bytes, so the bound is a fourth.
     fn min_edits(&self, other: &Self) -> usize {
         let (mut more, mut less) = (0u32, 0u32);
         for (a, b) in self.counts.iter().zip(&other.counts) {

@@ -127,7 +127,7 @@ fn leading_comments(children: &[XmlNode], at: usize) -> Option<Span> {
 }
 
 /// Returns edits that move the texts of all `<process>` elements to the start of the body. If one of the texts contains
-/// elements, entities or a code fence, no text is moved, because their order matters.
+/// elements, entities or a code fence, no text moves, so that the texts keep their order.
 fn move_process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let Some(fence) = tree.fence else { return Vec::new() };
     let mut edits = Vec::new();

@@ -191,7 +191,7 @@ pub fn from_xml(element: &Element, file: &FileRef, found: &mut Diagnostics) -> V
     hooks
 }
 
-/// Converts the static errors of a condition to syntax errors.
+/// Converts the errors found while compiling a condition to syntax errors.
 pub fn condition_errors(faults: Vec<ConditionError>) -> Vec<SyntaxError> {
     let mut errors = Vec::with_capacity(faults.len());
     for ConditionError { span, message, help } in faults {

@@ -1,4 +1,5 @@
-//! The declarations that composed values come from, and the limits that settings files declare.
+//! Origins of composed values: the directive, hook or settings file that declares a value. Also reads the limits in
+//! settings files.
 
 use std::sync::Arc;
 

@@ -57,8 +57,8 @@ impl Skill {
     }
 }
 
-/// Reads a skill; `None` if its front matter cannot be parsed, or has no description, because nothing could tell a
-/// model when to use it.
+/// Reads a skill. `None` if the front matter cannot be parsed or has no description: without a description, a model
+/// cannot know when to use the skill.
 pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) -> Option<Skill> {
     let front = FrontMatter::read(&file, text, &KEYS, found);
     if front.is_broken {

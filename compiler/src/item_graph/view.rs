@@ -53,7 +53,7 @@ pub enum DetailLevel {
 }
 
 impl ItemGraph {
-    /// Keeps the relations of a filter and the items that they connect.
+    /// Keeps only the relations that `filter` includes, and the items that these relations connect.
     #[must_use]
     pub fn only(self, filter: RelationFilter) -> Self {
         let edges: Vec<ItemEdge> = self.edges.into_iter().filter(|edge| filter.includes(edge.relation)).collect();
@@ -62,7 +62,8 @@ impl ItemGraph {
         Self { nodes, edges }
     }
 
-    /// Returns the ids of the nodes that a text names: an id such as `tool a/b`, or the name of items of any kind.
+    /// Returns the ids of the nodes that a text names. The text is the id of a node, such as `tool a/b`, or a name
+    /// without a kind, such as `a/b`, which can name items of several kinds.
     pub fn find_nodes(&self, text: &str) -> BTreeSet<String> {
         let named = |node: &&ItemNode| node.id == text || node.name == text;
         self.nodes.iter().filter(named).map(|node| node.id.clone()).collect()

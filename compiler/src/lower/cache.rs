@@ -44,8 +44,8 @@ pub struct PaletteEntry {
     openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
 }
 
-/// The schema of a tool, and the size of the tool's definition in one [`DefinitionForm`]. Holding the schema keeps its
-/// address valid as a key.
+/// The schema of a tool, and the size of the tool's definition in one [`DefinitionForm`]. The schema is held because
+/// its address is a part of the key: a freed address could become that of another schema.
 type SharedDefinition = (Arc<Value>, TextSize);
 
 /// The three properties that determine the size of a tool definition: the schema dialect of the wire format (`None` if
@@ -359,8 +359,9 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         built
     }
 
-    /// Builds the palettes again that `changes` affects and that are still in use, and drops the affected palettes that
-    /// are not. If a new palette differs, adds it to `changes`, so that the results computed from it are invalidated.
+    /// Updates the cached palettes that `changes` affects: rebuilds those in use, and drops the others. If a new
+    /// palette differs from the old one, adds the palette to `changes`, so that the results computed from it are
+    /// invalidated.
     pub fn revalidate_palettes(&self, changes: &mut Invalidation, is_in_use: impl Fn(&Dependency) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.affects(&built.reads));

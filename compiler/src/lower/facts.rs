@@ -24,9 +24,9 @@ pub struct PlanTimeFacts<'a> {
 }
 
 impl PlanTimeFacts<'_> {
-    /// Returns the facts of a hook point before the run. A fact that only the run can supply is declared unknown.
-    /// `reads` lists the paths that the hooks read. If the hook point is a transcript event, these paths tell which
-    /// facts to declare unknown, because `HOOK_POINTS` does not list the fields of events.
+    /// Returns the facts of a hook point that are known before the run. A fact that only the run can supply is marked
+    /// as unknown. `reads` lists the paths that the hooks read. It is used at hook points of transcript events, because
+    /// `HOOK_POINTS` does not list the fields of events: each field that a hook reads is marked as unknown.
     pub fn facts_at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
         let mut facts = Facts::new();
         let leaf = self.composed.leaf();

@@ -225,8 +225,9 @@ fn join_layers(layers: &[(&Layer, String)]) -> String {
     texts.join(LAYER_SEPARATOR)
 }
 
-/// Renders the layers that are sent: layers whose hook fires and whose text is not empty. A knowledge item is sent only
-/// at its first position; `seen` holds the ids of earlier positions.
+/// Renders the layers that are sent. A layer that depends on a hook is sent only if the hook fires. A layer without
+/// text is not sent. A knowledge item is sent only at its first position: `seen` holds the ids of the knowledge items
+/// at earlier positions.
 pub fn render_sent_layers<'l>(
     layers: &'l [Layer],
     known: &mut dyn PromptFacts,

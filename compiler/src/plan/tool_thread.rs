@@ -5,8 +5,8 @@ use super::graph::build_call_graph;
 use super::{NudgePolicy, Plan, Prompt};
 use crate::hook::HookPoint;
 
-/// The hook points of a call after it has started. The calling thread has already evaluated the hook points before the
-/// start.
+/// The hook points that the thread of an asynchronous call evaluates. The calling thread has evaluated the other hook
+/// points of the call before it starts this thread.
 const CALL_HOOK_POINTS: [HookPoint; 5] = [
     HookPoint::ToolExecutionStart,
     HookPoint::ToolExecutionEnd,

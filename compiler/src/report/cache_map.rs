@@ -13,7 +13,7 @@ use crate::semantics::money::Nanos;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheStep {
     pub request: NextRequest,
-    /// Number of tokens at the start that are equal in both requests.
+    /// Length of the prefix that both requests share, in tokens.
     pub shared: u64,
     /// Number of tokens of the whole opening: palette, system prompt and first message.
     pub of: u64,
@@ -80,7 +80,8 @@ struct CacheMapper<'p> {
 }
 
 impl Plan {
-    /// Returns the cache map of this plan. `system` and `message` are the rendered system prompt and first message.
+    /// Returns the cache map of this plan: for each request that can follow another one, the prefix that both share.
+    /// `system` and `message` are the rendered system prompt and first message.
     pub fn cache_map(&self, origins: &Origins, system: &MessageView, message: &MessageView) -> Vec<CacheStep> {
         let map = CacheMapper { plan: self, origins, system, message };
         let is_chat = self.mode == PlanMode::Chat;

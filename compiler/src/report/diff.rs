@@ -189,9 +189,9 @@ fn pair_plans<'c>(
     found
 }
 
-/// Removes the changes that `root` contains too from `one`, the comparison of a started directive. `root` is the
-/// comparison of the directive that can start it. Returns `None` if nothing is left to report: no change remains, and
-/// the started directive exists on both sides.
+/// Removes from `one` the changes that `root` contains too. `one` compares the plans of a started directive, and `root`
+/// those of the directive that can start it. Returns `None` if nothing is left to report: no change remains, and the
+/// started directive exists on both sides.
 fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     one.changes.retain(|change| !root.changes.contains(change));
     one.hooks.retain(|hook| !root.hooks.contains(hook));

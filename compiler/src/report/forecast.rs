@@ -18,8 +18,8 @@ pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
 pub const TYPICAL_RESULT_TOKENS: u64 = 600;
 /// Assumed number of bytes of a token in a typical run.
 const BYTES_PER_TOKEN: u64 = 4;
-/// Number of frames that one turn adds: two messages (the reply and a tool result), and one block in each. Each frame
-/// adds `MESSAGE_OVERHEAD_TOKENS`.
+/// Number of times that one turn adds `MESSAGE_OVERHEAD_TOKENS`: for each of its two messages (the reply and a tool
+/// result), and for the one block in each message.
 const FRAMES_PER_TURN: u64 = 4;
 
 /// Totals of one estimated run.

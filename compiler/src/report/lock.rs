@@ -164,8 +164,9 @@ fn lock_entry(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value
     LockEntry { inputs, plan_id: report.plan_id.clone(), parts, manifest }
 }
 
-/// Lists the differences between the entries of the lock and the entries of the current plans of a directive, each
-/// difference once. In each entry, files precede other parts. Empty if the plans are equal byte for byte.
+/// Lists the differences between the locked plans (`locked`) and the current plans (`now`) of a directive, each
+/// difference once. Of each plan, the differences of files precede those of other parts. The list is empty if the plans
+/// are equal byte for byte.
 pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> Vec<Drift> {
     let mut found = Vec::new();
     let mut tell = |what: &str, how: &str| {

@@ -181,8 +181,8 @@ fn build(world: &dyn World, request: &CompileRequest, kind: MatrixKind) -> Resul
 }
 
 /// Merges the declarations of all routes by name. An input is required if every route requires it. A default is kept
-/// only if it is the same on every route and known before a route is chosen. Without a default here, a call that gives
-/// no value is examined as a case of its own.
+/// only if it is the same on every route and known before a route is chosen. If the default of an input is not kept,
+/// the calls that give no value for this input are examined as a case of their own.
 fn merge_declarations(all: &[Composed]) -> IndexMap<String, InterfaceField> {
     let routes: Vec<IndexMap<String, InterfaceField>> =
         all.iter().map(|composed| lower_fields(&composed.inputs)).collect();

@@ -123,7 +123,8 @@ fn derive_chain(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     steps
 }
 
-/// Returns the verdict of a hook with its reason, and the directive that declares the hook.
+/// Returns the steps that explain a hook: its verdict with the reason and, if a directive declares the hook, the steps
+/// that put this directive into the extends chain. Empty if the plan has no hook with this id.
 fn derive_hook(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     let all = || compilation.plan.hooks.iter().zip(&compilation.hooks).filter(|(hook, _)| hook.id == id);
     let Some((hook, trace)) = all().find(|(hook, _)| hook.is_live()).or_else(|| all().next()) else {

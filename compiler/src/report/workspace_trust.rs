@@ -79,8 +79,9 @@ impl WorkspaceScan<'_, '_> {
         found
     }
 
-    /// Returns the trust requirement of a hook; `None` if the hook needs no trust of its own. `is_of_file` is true if a
-    /// hook file declares the hook, and false if a directive does.
+    /// Returns the trust requirement of a hook; `None` if the hook needs no trust of its own. `subjects` are the files
+    /// that the user has to trust. `is_of_file` is true if a hook file declares the hook, and false if a directive
+    /// does.
     fn hook(&self, hook: &HookDecl, subjects: &[Subject], is_of_file: bool) -> Option<TrustRequirement> {
         let action = hook.action.as_ref().filter(|_| hook.enabled)?;
         let grants: Vec<String> = hook.grants.iter().map(|grant| grant.node.0.clone()).collect();

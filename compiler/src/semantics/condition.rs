@@ -188,8 +188,7 @@ impl Condition {
     }
 }
 
-/// Collects texts that the fact `directive` (the id of the directive) must contain, because the node is false
-/// otherwise.
+/// Collects texts that the fact `directive` (the id of the directive) must contain for the node to be true.
 fn collect_directive_parts(node: &CompiledNode, parts: &mut Vec<Box<str>>) {
     match node {
         CompiledNode::All(nodes) => nodes.iter().for_each(|node| collect_directive_parts(node, parts)),

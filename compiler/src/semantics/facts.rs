@@ -3,7 +3,7 @@
 use rye_grammar::condition::{Path, Segment};
 use serde_json::{Map, Value};
 
-/// The facts of one evaluation. Only check and plan have unknown paths; in a run, all facts are known.
+/// The facts of one evaluation. Some paths are unknown in a check and in a plan; in a run, all facts are known.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     known: Map<String, Value>,

@@ -326,7 +326,7 @@ impl HookPointRow {
         self.point >= HookPoint::CognitionIn
     }
 
-    /// Returns true if a root name is a fact of this hook point.
+    /// Returns true if `root`, the first segment of a path, is the name of a fact of this hook point.
     pub fn has_fact(&self, root: &str) -> bool {
         self.all_facts().any(|f| f.name == root)
     }

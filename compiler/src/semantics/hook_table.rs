@@ -20,7 +20,7 @@ pub struct HookCandidate<'h> {
 /// The position of a hook in the evaluation order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HookPlace {
-    /// Index into the candidates.
+    /// Index of the hook in the `candidates` of `order_hooks`.
     pub index: usize,
     pub layer: f64,
     pub removed: Option<RemovalReason>,

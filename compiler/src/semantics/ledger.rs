@@ -40,8 +40,9 @@ pub enum Operation {
     /// suspended, the increase is reserved from every ancestor up to the nearest one that is open.
     Raise { thread: String, spend: Nanos },
     /// Ends a thread and opens the account of its continuation, under the same parent if the thread has a parent. The
-    /// continuation gets the remaining amount of the thread, at most `most`, and the thread's reservation decreases by
-    /// this amount. The parent may be draining, because its reservation already contains the amount.
+    /// remaining amount of the thread, at most `most`, moves from the reservation of the thread to the continuation. If
+    /// the thread is suspended, this amount is 0. The parent may be draining, because the operation reserves nothing
+    /// more from the parent.
     #[serde(alias = "hand_over")]
     HandOff { thread: String, next: String, most: Nanos },
     /// Suspends a thread. Until the thread continues, its account holds only the amount that is spent or reserved for
@@ -50,8 +51,9 @@ pub enum Operation {
     /// Opens the account of a suspended thread before the thread continues, so that the account holds its whole amount
     /// again. An open account stays unchanged.
     Reopen { thread: String },
-    /// Ends a thread that has live children. The thread can no longer spend or reserve, and its account is released
-    /// after the release of its last child. Until then the account occupies only the amount that it uses.
+    /// Ends a thread that has live children. The thread can no longer spend or reserve. Its account is released after
+    /// the release of its last child. Until then, the account holds only the amount that is spent or still reserved;
+    /// the rest is available to the parent.
     Drain { thread: String },
     /// Closes an account: the parent books the account's spend, and the rest of the reservation is free again.
     Release { thread: String },
@@ -353,7 +355,8 @@ impl Ledger {
         }
     }
 
-    /// Changes one account, and updates its ancestors by the change of the amount that the account occupies.
+    /// Changes one account. If the amount that the account occupies (see `Account::occupied`) changes, books the
+    /// difference in the account of the parent, and so on up to the root.
     fn update(&mut self, thread: &str, change: impl FnOnce(&mut Account)) -> Result<(), Refusal> {
         let missing = || Refusal::NoSuchThread { thread: thread.to_owned() };
         let account = self.accounts.get_mut(thread).ok_or_else(missing)?;

@@ -347,8 +347,9 @@ impl<'p> PatternReach<'p> {
         inside_an_id.then_some(Self { literal, is_prefix: true })
     }
 
-    /// Returns the reach of a rule of the risk table; `None` if its pattern has a wildcard other than one `*` at the
-    /// end. Unlike `of`, accepts a `*` that replaces more than a part of an id, as in `rye.execute.*`.
+    /// Returns the capabilities that the pattern of a risk rule matches; `None` if the pattern has a wildcard other
+    /// than one `*` at the end. Unlike `of`, accepts a pattern without a wildcard, and a `*` that replaces more than a
+    /// part of an id, as in `rye.execute.*`.
     fn from_rule(pattern: &'p str) -> Option<Self> {
         let (literal, is_prefix) = match pattern.strip_suffix('*') {
             Some(literal) => (literal, true),

@@ -66,8 +66,7 @@ pub fn render(template: &Template, facts: &Facts) -> Rendered {
 /// Renders a template as text.
 ///
 /// # Errors
-/// Fails if the template reads values that are not known yet. The error lists the paths that were declared unknown,
-/// each once.
+/// Fails if the template reads values that are not known yet. The error lists the paths of these values, each once.
 pub fn render_text(template: &Template, facts: &Facts) -> Result<String, Vec<String>> {
     let mut text = String::new();
     let mut pending: Vec<String> = Vec::new();

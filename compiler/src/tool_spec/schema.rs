@@ -105,8 +105,8 @@ struct SchemaChecker<'a, 'n> {
     author: SchemaAuthor,
 }
 
-/// The position of a schema within the schema of all parameters: its depth, and whether it is a part of another schema
-/// for the same value.
+/// The position of a schema within the schema of all parameters: its depth, and whether the schema around it describes
+/// the same value (as `allOf` does).
 #[derive(Clone, Copy)]
 struct Position {
     depth: usize,

@@ -492,8 +492,9 @@ impl FileWords {
         }
     }
 
-    /// Adds the words of a shell text, command by command. `depth` is the number of texts around this text; if it is
-    /// above [`MAX_NESTING`], adds [`PROJECT_WORD`] instead, which stands for all files of the project.
+    /// Adds the words of a shell text, command by command. `depth` is the number of shell texts that this text is
+    /// nested in. If `depth` is above [`MAX_NESTING`], adds only [`PROJECT_WORD`], which stands for all files of the
+    /// project.
     fn add_text(&mut self, text: &str, depth: usize) {
         if depth > MAX_NESTING {
             self.found.insert(PROJECT_WORD.to_owned());

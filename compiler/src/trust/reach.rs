@@ -23,8 +23,9 @@ use crate::world::{ItemKind, Space, World};
 /// The built-in risk table, used here because no file can loosen it.
 static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
 const SIGN: &str = "rye.sign.";
-/// Prefixes of grants that need no trust requirement if the thread inherits them, because its chain declares no
-/// permissions. A directive that is started runs in a thread with trust requirements of its own.
+/// Prefixes of grants that need no trust requirement if the extends chain declares no permissions, so that a thread
+/// only inherits the grants from its spawn parent. A directive that the thread starts with such a grant runs in a
+/// thread with trust requirements of its own.
 const REAUTHORIZED_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
 /// The kinds of items that a grant can name and that the user space can hold.
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
@@ -42,9 +43,9 @@ pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequiremen
     })
 }
 
-/// Describes the grants that an untrusted project may not use, each with the reasons. `is_of_project` is true if the
-/// project itself may have declared the acknowledgements of the plan. The risk of a grant then counts as not
-/// acknowledged.
+/// Describes the grants that an untrusted project may not use, each with the reasons. If `is_of_project` is true, a
+/// grant that needs an acknowledgement is described even if the plan has one, because the project itself may have
+/// declared it.
 fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String> {
     let table = plan.settings.risk();
     // An unreadable table classifies nothing as harmless.
@@ -239,7 +240,7 @@ pub fn of_replaced_hook_items(world: &dyn World, plan: &Plan) -> Vec<TrustRequir
 }
 
 /// Returns the trust requirement of a knowledge file of the project that the setting `append_system` names. `place`
-/// completes the description "is appended to the system prompt".
+/// ends the description, which starts with "is appended to the system prompt".
 pub(crate) fn appended(id: &str, place: &str, subjects: Vec<Subject>) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Grants,

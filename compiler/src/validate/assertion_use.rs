@@ -11,8 +11,8 @@ use crate::diagnostics::{ConfigError, Diagnostics, ItemError, closest};
 use crate::item::Items;
 use crate::world::ItemKind;
 
-/// Maximum number of different functions of an assertion for which the check tries all combinations of results, to find
-/// assertions that always hold.
+/// Maximum number of different functions in an assertion that is checked for being always true. The check tries all
+/// combinations of the results of these functions.
 const MAX_FUNCTIONS: usize = 8;
 
 pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics) {

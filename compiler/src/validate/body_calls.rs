@@ -316,8 +316,9 @@ fn check_argument_names(leaf: &Directive, tool: &str, start: usize, after: &str,
     }
 }
 
-/// Converts the arguments of a call in the text of a body. Positions in `arguments` count from the offset `start` of
-/// the body. `complete` is true if no other arguments can follow, so that a missing argument is an error.
+/// Converts the arguments of a call in the text of a body to the form in which they are checked. The positions in
+/// `arguments` are relative to `start`, an offset in the body. `complete` is true if no other arguments can follow, so
+/// that a missing argument is an error.
 fn literal_call(leaf: &Directive, start: usize, arguments: &CallArguments, complete: bool, span: Span) -> LiteralCall {
     let argument = |argument: &super::call_arguments::CallArgument| LiteralArgument {
         name: Spanned::new(argument.name.clone(), body_span(leaf, start + argument.name_at, argument.name.len())),
@@ -433,7 +434,8 @@ fn check_granted(
     }
 }
 
-/// Returns a span in the body; the whole body if its text is not verbatim from the file.
+/// Returns the span of `length` bytes at the byte offset `at` of the body. Returns the span of the whole body if the
+/// body is not a verbatim copy of the file's text, because offsets then do not match.
 fn body_span(leaf: &Directive, at: usize, length: usize) -> Span {
     let body = leaf.body.span;
     if body.len() != leaf.body.node.len() {

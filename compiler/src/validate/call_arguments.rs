@@ -113,8 +113,8 @@ impl<'t> ArgumentReader<'t> {
         found
     }
 
-    /// Reads named arguments up to and including `end`. `None` if an argument has no name, or if the arguments have
-    /// another form.
+    /// Reads named arguments up to and including `end`, such as `a: 1, b = 2)`. `None` if the text has another form,
+    /// for example if an argument has no name.
     fn arguments(&mut self, end: char, depth: usize) -> Option<CallArguments> {
         let mut read = CallArguments { list: Vec::new(), complete: true };
         loop {

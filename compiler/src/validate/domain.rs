@@ -44,7 +44,8 @@ const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 6] = [
     ),
 ];
 
-/// Returns the possible values of a fact that has a closed vocabulary at this hook point; `None` for any other fact.
+/// Returns the possible values of a fact that can only be one of a fixed list of words at this hook point; `None` for
+/// any other fact.
 pub fn closed_vocabulary(point: &HookPointRow, path: &str) -> Option<&'static [&'static str]> {
     CLOSED_VOCABULARIES.iter().find(|(event, fact, _)| *event == point.name && *fact == path).map(|(.., words)| *words)
 }

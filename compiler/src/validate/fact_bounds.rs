@@ -29,7 +29,7 @@ use crate::world::ItemKind;
 pub enum BoundCause {
     Limits,
     Grants,
-    /// The fact is a fraction of the context window, which `MAX_USAGE_RATIO` bounds.
+    /// The fact is the used fraction of the context window; `MAX_USAGE_RATIO` is its highest value.
     Fraction,
     /// The fact counts the attempts of a call, and retries have a maximum.
     Retries,

@@ -440,10 +440,11 @@ struct KnownParameters {
     is_complete: bool,
 }
 
-/// Returns the parameters that the calls for which a hook fires can have. If the condition of the hook names tools
-/// (`required`, see [`required_tools`]), returns the parameters of these tools. `None` if there are none, or if one of
-/// them does not exist or accepts parameters that it does not list. Without `required`, returns the parameters of all
-/// tools and primaries, and the inputs of all directives, because calls can start directives too.
+/// Returns the parameters that the calls for which a hook fires can have. `required` are the tools that the condition
+/// of the hook names (see [`required_tools`]). With `required`, returns the parameters of these tools; `None` if
+/// `required` is empty, or if a tool does not exist or accepts parameters that its schema does not list. Without
+/// `required`, returns the parameters of all tools and primaries, and the inputs of all directives, because calls can
+/// start directives too.
 fn known_parameters(items: &Items<'_>, required: Option<&[ItemId]>) -> Option<KnownParameters> {
     if let Some(required) = required {
         let tools: Vec<_> = required.iter().map(|id| items.tool(id)).collect::<Option<_>>()?;

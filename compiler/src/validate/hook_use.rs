@@ -35,8 +35,8 @@ struct HookUse {
     hook: Arc<HookDecl>,
     /// True if the hook could fire for some directive.
     fires: bool,
-    /// The only cause whose bounds on facts prevent the hook from firing: without these bounds, the hook could fire.
-    /// `None` if there is no such cause, or not the same cause in all directives.
+    /// The cause of the bounds on facts that prevent the hook from firing: without these bounds, the hook could fire.
+    /// `None` if bounds are not the reason, or if the cause differs between directives.
     bound: Option<BoundCause>,
 }
 
@@ -107,8 +107,9 @@ impl HookUses {
         }
     }
 
-    /// Records the `resolve_extends` hooks in files of the project that concern a directive: the hook that sets the
-    /// route, and the later hooks whose condition is not known to be false. The later hooks do not affect the route.
+    /// Records the `resolve_extends` hooks in files of the project that could set the route of a directive: the hook
+    /// that sets the route, and the later hooks whose condition is not known to be false. The later hooks have no
+    /// effect on the route of this directive.
     fn add_routes(&mut self, composed: &Composed) {
         let Some(route) = &composed.route else { return };
         let routing = composed

@@ -43,8 +43,7 @@ impl CheckSession {
     }
 }
 
-/// The results of a check that the next check may reuse: the results of the items that are checked on their own, and
-/// the memos that these checks share.
+/// The results of a check that the next check may reuse: the results for each item, and memos.
 #[derive(Default)]
 pub(super) struct CheckCache {
     pub reports: UnitReports,
@@ -91,7 +90,8 @@ impl CheckCache {
     }
 
     /// Evicts the patterns and palettes that are no longer in use, once many entries have accumulated. An entry is in
-    /// use if the settings or a checked unit depend on it. `settings` are the dependencies of the settings.
+    /// use if the settings or the result of a checked item depend on it. `settings` are the dependencies of the
+    /// settings.
     pub fn evict_unused(&mut self, settings: &Dependencies) {
         let reports = &self.reports;
         let is_used = |read: &Dependency| settings.contains(read) || reports.depends_on(read);
@@ -172,8 +172,8 @@ impl UnitReports {
         }
     }
 
-    /// Returns the merged results of each chunk, in order. A chunk is a run of consecutive units, the items that are
-    /// checked on their own.
+    /// Returns the merged results of each chunk, in order. A chunk is a sequence of units. A unit is an item that is
+    /// checked on its own.
     pub fn merged_chunks(&self) -> Vec<&UnitReport> {
         self.blocks.iter().filter_map(|block| block.merged.as_ref()).collect()
     }

@@ -91,8 +91,8 @@ impl ReadInputs {
 }
 
 impl InputUses {
-    /// Records the inputs and outputs that a composition declares. Also records for each input of the project if the
-    /// body or a hook uses the input.
+    /// Records the inputs and outputs that a composition declares. For each input that a directive of the project
+    /// declares, also records whether the body or a hook uses the input.
     pub fn add(&mut self, items: &Items<'_>, composed: &Composed, of_hooks: &mut HookInputs) {
         for (name, field) in &composed.outputs {
             self.outputs.add(name, Some(field.value.kind));
@@ -153,7 +153,8 @@ impl Merge for InputUses {
     }
 }
 
-/// Reports inputs that no directive in any part of `several` uses.
+/// Reports the inputs that no directive uses. Each element of `several` covers a part of the directives: an input that
+/// is unused in one part can be used in another.
 pub fn report_unused_inputs(several: &[&InputUses], found: &mut Diagnostics) {
     let mut unused: BTreeMap<Span, &String> =
         several.iter().flat_map(|uses| &uses.unused).map(|(span, name)| (*span, name)).collect();

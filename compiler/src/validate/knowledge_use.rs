@@ -285,7 +285,8 @@ impl KnowledgeMentions {
         }
     }
 
-    /// Finds mentions of the ids. An id without a mention in the previous search is searched for only in changed items.
+    /// Finds a mention of each id in `ids`. Valid mentions of the previous search are kept. An id that the previous
+    /// search did not find is searched for only in changed items.
     fn find_mentions(mut self, items: &Items<'_>, ids: Vec<ItemId>) -> Self {
         let before: Vec<ItemId> = self.by.keys().cloned().collect();
         self.drop_unreached_mentions(&ids);

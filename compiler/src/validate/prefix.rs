@@ -45,8 +45,9 @@ impl TextFrequencies {
     }
 }
 
-/// Reports of parts that change the start of a request, so that the provider cannot cache the request. The key is the
-/// span of the changing part; each report names the first affected directive as an example.
+/// Reports of parts of the prompt that change, so that the provider cannot cache the start of a request. The key of a
+/// report is the span of the changing part. If several directives use the part, the report names only the first of
+/// them.
 #[derive(Default)]
 pub struct CachePrefixChecks {
     reported: BTreeMap<Span, ContextError>,

@@ -15,7 +15,7 @@ use crate::item::{Directive, Items, Knowledge};
 use crate::plan::Tokenizer;
 use crate::world::Space;
 
-/// Minimum tokens of a paragraph that is reported. Shorter ones are headings, list markers and common phrases.
+/// Minimum tokens of a paragraph that is reported. Shorter paragraphs are headings, list markers and common phrases.
 const MIN_TOKENS: u64 = 40;
 
 /// A paragraph of a text: lines without a blank line between them.

@@ -245,7 +245,7 @@ struct SettingsWalk<'f> {
     file: &'f str,
     found: Diagnostics,
     patterns: Vec<(Pattern, Span)>,
-    /// The remaining size for the patterns of the operator `matches` in this file.
+    /// Estimated bytes that further patterns of the operator `matches` in this file may have in total.
     regexes: PatternBudget,
 }
 

@@ -53,8 +53,8 @@ pub enum SpawnSource {
 }
 
 impl SpawnEdge {
-    /// Returns true unless the child is started by a hook that does not fire in every thread. A call in the body and a
-    /// grant count as certain.
+    /// Returns false if the child is started by a hook that does not fire in every thread; true for any other hook, a
+    /// call in the body or a grant.
     fn is_certain(&self) -> bool {
         !matches!(self.by, SpawnSource::Hook { certain: false, .. })
     }

@@ -74,8 +74,8 @@ pub fn check(composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics)
 }
 
 /// The highest values that limits can have in a run. A `limit` hook can raise the limit that was reached, or let the
-/// thread continue beyond it. No hook at another point can do this, because the limits are checked again after these
-/// hooks.
+/// thread continue beyond it. Only hooks of this event can do so, because the limits are checked again after every
+/// other event.
 struct ReachableLimits<'c> {
     composed: &'c Composed,
     audit: &'c LowerSummary,
@@ -101,7 +101,8 @@ impl ReachableLimits<'_> {
         Some((highest.ceil() as u64).max(declared))
     }
 
-    /// Returns true if the thread may have children: a grant allows it, or a hook starts them.
+    /// Returns true if the thread may have children: a grant allows the start of a thread, or a hook executes a
+    /// directive or a tool of `rye/agent/threads`.
     fn may_start(&self) -> bool {
         let is_starting = |action: &HookAction| {
             let HookAction::Execute { item_type, item_id, .. } = action else { return false };

@@ -536,8 +536,9 @@ fn describe_alternative(map: &mut Map<String, Value>, outer: Map<String, Value>)
     }
 }
 
-/// Returns a schema that stands for further levels of a recursion or of a nesting that is too deep. The schema has only
-/// the type, and a description that refers the model to the parameter `name` in the levels above.
+/// Returns the schema that replaces a schema at which the conversion stops: at a recursion, at the maximum depth or at
+/// the maximum number of schemas. The replacement has only the type, if there is exactly one, and a description that
+/// refers the model to `name` in the levels above.
 fn shorten_note(name: &str, types: &[&str]) -> Value {
     let description = format!("Continues like `{name}` above.");
     let mut map = Map::new();

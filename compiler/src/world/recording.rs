@@ -41,7 +41,7 @@ impl ContextFileRead {
     }
 }
 
-/// A file that was read: its hash, and its path if the kind and the id do not determine the folder.
+/// A file that was read. `path` is `None` if the kind and the id of the item determine the folder of the file.
 #[derive(Debug, Clone)]
 struct FileRead {
     sha256: String,

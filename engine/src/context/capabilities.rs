@@ -17,8 +17,8 @@ use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::ProjectFiles;
 use crate::tool::confine::walk::{Dotfiles, WalkEnd};
 
-/// Maximum time to apply the ignore files to the project's tools. If more time is needed, the text also lists ignored
-/// tools.
+/// Maximum time to apply the ignore files to the project's tools. If more time is needed, `capabilities.md` also lists
+/// ignored tools.
 const IGNORE_FILES_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Maximum number of cached texts of `capabilities.md`. Threads with the same plan and the same grants share a text.

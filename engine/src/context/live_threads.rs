@@ -221,7 +221,8 @@ impl EngineContext {
         self.live().asking.contains_key(root)
     }
 
-    /// Completes when an approval request has been open for `approvals.timeout_seconds`.
+    /// Waits for `approvals.timeout_seconds`, the time after which a thread is suspended if its approval request has no
+    /// answer.
     pub async fn approval_timeout(&self) {
         let read = self.with_world(|world| Ok(approvals::timeout_seconds(world)));
         let seconds = match read.await {

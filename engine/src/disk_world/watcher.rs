@@ -21,7 +21,7 @@ const MAX_WATCH_DEPTH: usize = 40;
 /// A change. Paths are relative to the space's root, with forward slashes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileChange {
-    /// The content of a file; `listed` is set if the file was created or removed.
+    /// A file whose content may have changed. `listed` is true if the file was created or removed.
     File { space: Space, path: String, listed: bool },
     /// A folder in which every file may have changed.
     Folder { space: Space, path: String },

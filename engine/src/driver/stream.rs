@@ -59,7 +59,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl LiveLine {
-    /// Returns the text of the line's piece if it belongs to the text of the reply; `None` for thinking and tool calls.
+    /// Returns the piece of the reply's text that the line holds; `None` if the line holds thinking or a tool call.
     pub fn text(&self) -> Option<&str> {
         if let LivePiece::Text { text } = &self.piece { Some(text) } else { None }
     }

@@ -22,7 +22,8 @@ pub struct ApprovalGiven {
 pub enum Approval {
     /// Approved by an approver.
     Approved,
-    /// Approved without a request: an earlier approval, the trust in the tool, or the kind of the call covers it.
+    /// Approved without a request: an earlier approval, the trust in the tool, the kind of the call or the policy
+    /// `allow` covers it.
     Preapproved,
     /// Refused by a user.
     Refused,

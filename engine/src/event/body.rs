@@ -127,7 +127,7 @@ pub struct Continues {
     /// Ids of layers that the continued conversation already contains; the continuation does not send these layers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sent: Vec<String>,
-    /// Messages that waited in the continued thread.
+    /// Messages that waited in the thread that this thread continues.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<QueuedMessage>,
     /// The mode of the session.
@@ -268,9 +268,8 @@ fn is_zero(amount: &u64) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookPointRun {
     pub point: HookPoint,
-    /// The subject of the hooks: the index of a call; for a point that only observes, the number of the observed event;
-    /// for `input` and `command`, the id of the message, or `resume` for the message of a resumed thread. `None` for
-    /// other points.
+    /// The subject of the hooks, by hook point: the index of a call, the number of the observed event, or the id of a
+    /// user message (`resume` for the message of a resumed thread). `None` if the hook point has no subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     pub considered: Vec<HookEvaluation>,

@@ -103,7 +103,8 @@ impl ControlMessage {
         }
     }
 
-    /// Reads the body of a file of the mailbox.
+    /// Reads a control message from the body of a mailbox file. Returns `Unreadable` if the body is not a control
+    /// message.
     pub fn from_file(body: Value) -> Self {
         serde_json::from_value(body).unwrap_or_else(|error| Self::Unreadable { reason: error.to_string() })
     }

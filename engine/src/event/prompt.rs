@@ -103,7 +103,7 @@ pub enum PromptStatus {
     Error,
 }
 
-/// A prompt of a chat that began in the continued thread.
+/// An unfinished prompt of a chat: it started in the continued thread and proceeds in the continuation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContinuedPrompt {
     /// Number of the prompt in the session, from 1.

@@ -77,7 +77,8 @@ pub enum EventReader {
     View,
 }
 
-/// A row of the event table.
+/// A row of the event table: the names and fields of one kind of event, its durability, and the parts of the program
+/// that read it.
 #[derive(Debug, Clone, Copy)]
 pub struct EventRow {
     pub kind: EventKind,

@@ -380,7 +380,7 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
     state.cost.outstanding = state.cost.outstanding.saturating_add(ended.cost.outstanding);
 }
 
-/// Starts a call of a group of calls, or the creation of the child thread for the call.
+/// Applies the start of a tool call, or of the creation of its child thread. `phase` is the new phase of the call.
 fn begin(state: &mut ThreadState, index: usize, group_end: usize, phase: CallPhase, ts: i64) {
     enter_group(state, index, group_end);
     state.position = RunPosition::At(Node::Tools);

@@ -50,8 +50,8 @@ pub enum Effect {
         /// The call to approve; `None` if the request is about a reached limit.
         call: Option<Box<CallToApprove>>,
     },
-    /// Waits for the next prompt of a chat. Any control message ends the wait; the driver books the open settlements
-    /// first.
+    /// Waits for the next prompt of a chat, until any control message arrives. Before the wait, the driver books the
+    /// open settlements.
     Wait,
     /// The end of the thread: the driver settles open attempts and releases the reservation. If `cancel` is given, the
     /// driver also ends the descendants of the thread; `cancel` lists the recorded children. `leaves` holds the data
@@ -103,8 +103,8 @@ pub struct Reservation {
     /// The worst case of the attempt, in nano-dollars.
     pub amount: u64,
     pub settle: Vec<Settled>,
-    /// The current limits of the thread if a limit was raised since the thread started; otherwise `None`. The ledger
-    /// and the registry apply these limits before the reservation.
+    /// The current limits of the thread if a limit was raised since the thread started; otherwise `None`. The driver
+    /// writes these limits to the ledger and the registry before the amount is reserved.
     pub raised: Option<PlanLimits>,
 }
 
@@ -176,8 +176,8 @@ impl fmt::Display for StepKey {
 }
 
 impl Effect {
-    /// Returns the key of this effect, which contains its turn, index or id. An effect on several calls or children has
-    /// the key of the first of them. The key of any other effect contains `events`, the number of events folded so far.
+    /// Returns the key of this effect. An effect on several calls or children has the key of the first of them. Where
+    /// the effect has no turn, index or id of its own, the key contains `events`, the number of events folded so far.
     pub fn key(&self, events: u64) -> StepKey {
         StepKey(match self {
             Self::Record => format!("record.{events}"),

@@ -48,7 +48,7 @@ fn build_turn_request(plan: &Plan, state: &ThreadState, max_output: u64, turns: 
     }
 }
 
-/// Returns the position of the next model call in its thread. Scripts use the position to select the reply.
+/// Returns the position of the next model call in its thread, by which the `scripted` provider selects the reply.
 pub(crate) fn thread_position(plan: &Plan, state: &ThreadState) -> ThreadPosition {
     let started = |(spawn, child): (&u64, &ChildState)| {
         let thread_id = child.thread_id.clone()?;
@@ -145,8 +145,9 @@ fn apply(operation: &ContextOperation, messages: &mut Vec<SharedMessage>) {
     }
 }
 
-/// Selects the messages to send. Every call gets exactly one result and every result has its call, even if a hook, a
-/// crash or an early end removed one of the two.
+/// Selects the messages to send, so that every call has exactly one result. A call without a result gets the error
+/// result `not run`, and a result without a call is left out. A hook, a crash or an early end can have removed one of
+/// the two.
 fn to_turns(messages: &[SharedMessage]) -> Vec<SharedMessage> {
     let mut turns: Vec<SharedMessage> = Vec::with_capacity(messages.len());
     let mut open: Vec<&ToolCall> = Vec::new();

@@ -51,9 +51,9 @@ pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     Some(hook_run(plan, state, HookPoint::Input, Some(message.id.clone()), facts))
 }
 
-/// Returns the effect that starts the intake of the next queued message. `None` if no message needs an intake. Also
-/// `None` while an approval request is open: the current effect must stay the request, because an answer counts only
-/// for the current effect.
+/// Returns the effect that starts the intake of the next queued message; `None` if no message needs an intake. Also
+/// `None` while an approval request is open, because an answer to the request counts only while the request is the
+/// current effect.
 pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     state.question.is_none().then(|| next_intake(plan, state)).flatten()
 }
@@ -83,9 +83,8 @@ pub(super) fn accept_unchanged(plan: &Plan, state: &ThreadState) -> Option<Event
     (!needs_intake(plan, state, &message.text)).then(|| accepted(message, message.text.clone(), Vec::new(), false))
 }
 
-/// Returns the event that accepts a submitted message. Returns no event if the message does not go to the queue, or
-/// cannot be accepted yet. The reason for the latter is that a run has no prompt yet, or that the message needs an
-/// `input` hook or an expansion first.
+/// Returns the event that accepts a submitted message. Empty if the message does not go to a queue, if the run has no
+/// prompt yet, or if an `input` hook or an expansion must process the message first.
 pub(super) fn accept_new(
     plan: &Plan,
     state: &ThreadState,

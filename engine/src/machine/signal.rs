@@ -99,7 +99,7 @@ pub struct HookChild {
     pub cost: Cost,
 }
 
-/// The answer to a call of the reply, after the guard of tool results.
+/// The answer to a tool call of the reply. The guard of tool results has already bounded the size of the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolFinished {
     pub index: usize,

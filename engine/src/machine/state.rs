@@ -33,8 +33,8 @@ pub struct ThreadState {
     pub continues: Option<Continues>,
     pub position: RunPosition,
     pub clock: OwnedTime,
-    /// The limits at launch, including later raises. In a chat, the limits of the current prompt, as totals since the
-    /// start of the thread.
+    /// The limits at launch, with all later raises applied. In a chat, the limits of the current prompt, as totals
+    /// since the start of the thread.
     pub limits: PlanLimits,
     /// The limits of the whole thread. They equal `limits` in a run. In a chat, they bound all prompts together.
     pub thread_limits: PlanLimits,
@@ -81,7 +81,7 @@ pub struct ThreadState {
     pub limit: Option<LimitHit>,
     pub stop: Option<EarlyEnd>,
     pub returned: Option<AcceptedReturn>,
-    /// Hashes of the stored results of which this thread may read pages.
+    /// Hashes of the stored tool results and command outputs that this thread may read page by page.
     pub objects: BTreeSet<String>,
     pub nudges: u64,
     /// Number of reminders of missing outputs that were sent after the first turn.
@@ -188,16 +188,16 @@ pub struct Conversation {
     pub resume_screened: bool,
     /// Ids of hooks that fired and whose layers are part of the prompt. The compiler could not decide these hooks.
     pub fired: BTreeSet<String>,
-    /// Texts that execute hooks returned for the prompt, by hook id.
+    /// Texts that fill placeholders of the prompt, by the id of the hook whose `execute` action returned the text.
     pub texts: BTreeMap<String, String>,
-    /// Operations of `context` hooks on the copy of the messages for the next call.
+    /// Operations of `context` hooks, which edit the copy of the messages for the next model call.
     pub operations: Vec<ContextOperation>,
     /// Number of messages up to the last reply that an `agent_end` hook refused. Replies among these messages are never
     /// a part of the thread's result.
     pub denied: usize,
     /// The text of cut replies, which precedes the text of the reply that continues them.
     pub cut_text: String,
-    /// The provider's token count of the last request and its reply.
+    /// The provider's token counts of the last request and its reply; `None` if they do not describe the messages.
     pub measured: Option<MeasuredTokens>,
 }
 

@@ -101,8 +101,8 @@ impl SharedMessage {
 
 #[cfg(test)]
 impl SharedMessage {
-    /// Returns the last encoding of the message; `None` if the message was never encoded. If the last request was
-    /// encoded with other call ids, the encoding contains these ids.
+    /// Returns the last encoding of the message; `None` if the message was never encoded. If a copy with replaced call
+    /// ids exists (see `renamed`), returns the last encoding of this copy.
     pub fn cached_encoding(&self) -> Option<Arc<[u8]>> {
         let renamed = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let kept = renamed.as_ref().unwrap_or(self).0.encoded.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -89,7 +89,8 @@ pub struct PriceTable {
     pub cache_read: Option<String>,
     #[serde(default, deserialize_with = "optional_decimal")]
     pub cache_write: Option<String>,
-    /// Prices of a request whose whole prompt exceeds `above` tokens.
+    /// The prices of a request whose whole prompt has more than `above` tokens; `None` if the prices do not depend on
+    /// the length of the prompt.
     #[serde(default, deserialize_with = "long_prompt")]
     pub long_prompt: Option<LongPromptPrices>,
 }

@@ -22,7 +22,7 @@ use crate::secrets::mask_secrets;
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// Fields at the top of a response document that show a reply or its cost.
 const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidates", "content", "output"];
-/// Names of fields that show a reply or its cost if they occur at any depth of a response document. An error document
+/// Names of fields that contain a reply or its token counts, at any depth of a response document. An error document
 /// with such a field may be billed.
 const NESTED_BILLED_FIELDS: [&str; 4] = ["usage", "usageMetadata", "choices", "candidates"];
 /// Maximum number of characters that are kept of the error message of a provider.
@@ -69,7 +69,8 @@ pub struct Endpoint {
 pub struct ResponseStream {
     response: Response,
     idle: Duration,
-    /// The time until which the rest of the stream is read once the reply is complete; `None` before that.
+    /// The time until which the rest of the stream is read after the reply is complete; `None` until the reply is
+    /// complete.
     drained: Option<Instant>,
 }
 
@@ -252,9 +253,9 @@ impl Endpoint {
 }
 
 impl ResponseStream {
-    /// Returns the next chunk; `None` at the end. If the reply is complete (`is_complete`), the chunks serve only to
-    /// reach the end of the stream, so that the connection can be reused. Such calls take at most 200 ms together,
-    /// because a server may keep the stream open.
+    /// Returns the next chunk; `None` at the end. If the reply is complete (`is_complete`), the rest of the stream is
+    /// read only so that the connection can be reused. Because a server may keep the stream open, all calls with
+    /// `is_complete` together take at most 200 ms, and then return `None`.
     ///
     /// # Errors
     /// [`FailedStage::Timeout`] if no data arrived within the idle time, [`FailedStage::Truncated`] if the connection

@@ -49,7 +49,8 @@ pub(super) struct ChildRequest {
 
 /// The money, the duration and the grants that bound new children.
 pub(super) struct ChildFunding {
-    /// Pending settlements of the parent, which are booked first, so that the money is not reserved twice.
+    /// Settlements of the parent that are not booked yet. They are booked before the children reserve money: until
+    /// then, the account still holds the worst cases of the settled attempts.
     pub unsettled: Vec<Settled>,
     /// Number of children among which the available spend is divided, at least 1: all children that the group of calls
     /// still has to create, including those that are created now.

@@ -36,8 +36,8 @@ pub(crate) enum ResumePoint {
     End,
     /// The end of the turn with this number.
     Turn(u64),
-    /// The end of the thread. The new thread starts with only the recent messages and the text of the continuation
-    /// directive.
+    /// The end of the thread, for a new thread that starts with only the recent messages and the text of the
+    /// continuation directive.
     Handoff,
 }
 

@@ -15,7 +15,7 @@ use crate::thread::Status;
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
-/// Maximum attempts to reach a descendant while other tasks recover or release it.
+/// Maximum attempts to end a descendant that other tasks or processes acquire or release at the same time.
 const MAX_ATTEMPTS: usize = 3;
 
 /// An unfinished descendant of a thread that is ending.

@@ -58,7 +58,8 @@ struct RecordedChanges {
 pub enum RewindState {
     /// The file is as the last write left it, and can get its old contents back.
     Restorable,
-    /// The file did not exist before the prompt, and is as the last write left it: it can be removed.
+    /// The file did not exist before the prompt, and nothing changed it after the last recorded write, so the rewind
+    /// can remove it.
     Removable,
     /// The file has its old contents already.
     Unchanged,

@@ -1,5 +1,5 @@
-//! Succession in a chat: the session continues in a new thread, with another plan or from an earlier prompt. The new
-//! thread refers to the old conversation and takes over its account, as in a handoff.
+//! Succession in a chat: the session continues in a new thread, with another plan or from an earlier prompt. As in a
+//! handoff, the new thread refers to the conversation of the old thread and gets the remaining budget of the session.
 
 use std::sync::Arc;
 

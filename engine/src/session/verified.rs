@@ -171,9 +171,9 @@ impl EngineContext {
         }
     }
 
-    /// Checks the claims of a thread against the thread that it continues and against its parent. Then checks the
-    /// continued thread in the same way, or the parent if the thread continues none, and so on up to the root of the
-    /// tree.
+    /// Checks the recorded start of a thread (`ThreadClaims`) against the thread that it continues and against its
+    /// parent. Then checks the start of the continued thread, or of the parent if the thread continues no other, and so
+    /// on up to the root of the tree.
     fn check_lineage(
         &self,
         thread: &ThreadId,

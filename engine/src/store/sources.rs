@@ -22,7 +22,7 @@ pub struct SourceCopies {
 }
 
 impl SourceCopies {
-    /// Adds the copies to a world. The context files of the world become those of the plan.
+    /// Adds the copied files to a world, and replaces the context files of the world by the copied ones.
     pub fn insert_into(self, world: &mut MapWorld<'_>) {
         for file in self.files {
             world.insert(file.space, &file.path, file.bytes);
@@ -40,7 +40,8 @@ pub struct SourceCopy {
     pub bytes: Vec<u8>,
 }
 
-/// Lists the manifest entries of a plan whose files are copied: the entries outside the system space.
+/// Lists the manifest entries of a plan whose files are copied, each with the hash of its file. Files of the system
+/// space and lookups that found no file are left out.
 fn stored_reads(plan: &Plan) -> impl Iterator<Item = (&ManifestEntry, &str)> {
     let is_written = |read: &&ManifestEntry| read.space.is_some_and(|space| space != Space::System);
     plan.manifest.iter().filter(is_written).filter_map(|read| Some((read, read.sha256.as_deref()?)))

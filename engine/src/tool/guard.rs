@@ -33,7 +33,7 @@ impl ObjectStore for Objects {
     }
 }
 
-/// A result in the form that enters the conversation.
+/// A tool result as the conversation contains it. `content` is shortened if the whole result is too large.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GuardedResult {
     pub content: String,

@@ -207,13 +207,13 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     Ok(ProgramResult { exit, output: kept.finish(), errors: kept_errors.finish() })
 }
 
-/// Adds the temporary folder of a run to its sandbox; `None` without a sandbox.
+/// Adds the temporary folder of a program to the sandbox of the program; `None` if the program has no sandbox.
 fn add_scratch(sandbox: Option<Sandbox>, scratch: Option<&Scratch>) -> Option<Sandbox> {
     sandbox.map(|sandbox| Sandbox { scratch: scratch.map(|scratch| scratch.folder.clone()), ..sandbox })
 }
 
-/// Returns the reader and the writer of a pipe for standard error. There is no reader if standard error is merged into
-/// `output`.
+/// Returns a pipe for the standard error of a program. If standard error is merged into `output`, returns no reader,
+/// and a copy of `output` as the writer.
 fn errors_of(streams: StderrMode, output: &io::PipeWriter) -> io::Result<(Option<pipe::Receiver>, io::PipeWriter)> {
     match streams {
         StderrMode::Together => Ok((None, output.try_clone()?)),

@@ -37,7 +37,7 @@ pub struct TrustRecord {
 #[serde(deny_unknown_fields)]
 pub struct ApprovedCommands {
     pub capability: String,
-    /// The first words of the commands.
+    /// The words with which each approved command starts, in order.
     pub starts_with: Vec<String>,
 }
 

@@ -27,8 +27,8 @@ pub struct ProtectedFiles {
 /// Time within which two changes of a folder may have the same time stamp: more than the longest tick of a kernel.
 const STAMP_RESOLUTION: Duration = Duration::from_millis(20);
 
-/// The change of a path that is detected, because the protected files depend on the path: `Identity` detects another
-/// file or folder at the path, `Entries` also a change of the folder's entries.
+/// The kind of change that is detected at a path on which the protected files depend. `Identity` detects that the path
+/// leads to another file or folder. `Entries` also detects changes of the folder's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Watched {
     Identity,

@@ -40,7 +40,8 @@ pub struct EntrySignature {
     pub is_variadic: bool,
     /// True if a parameter without a default can be passed by its name only.
     pub requires_names: bool,
-    /// The names that the function reads from the object of its first parameter, without a default.
+    /// The keys that a caller must set in the object that is the first argument, because the function reads these keys
+    /// and has no defaults for them.
     pub reads: Vec<Spanned<String>>,
 }
 

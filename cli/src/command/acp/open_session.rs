@@ -127,7 +127,7 @@ impl OpenSession {
         }
     }
 
-    /// Performs a request of the chat, and returns the data of its response.
+    /// Performs a request of the chat, and returns the data of its response; `None` if the response has no data.
     ///
     /// # Errors
     /// Returns the reason why the session refuses the request.

@@ -134,7 +134,8 @@ fn budgets(current: u64, live: &LiveState) -> Vec<u64> {
     all
 }
 
-/// Returns the request that sets an option. `confirm` is true if the user has confirmed that the change may allow more.
+/// Returns the request that sets an option. `confirm` is true to accept a change that allows more, such as a higher
+/// budget.
 ///
 /// # Errors
 /// Returns the reason if there is no such option or value.

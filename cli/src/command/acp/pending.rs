@@ -126,7 +126,7 @@ impl<R> PendingPrompts<R> {
         self.answer(&over, &PromptOutcome::Ended(ended.clone()))
     }
 
-    /// Removes the prompts that have one of these messages. Returns the responder of each removed prompt, with
+    /// Removes the prompts whose messages have the ids in `inputs`. Returns the responder of each removed prompt, with
     /// `outcome`.
     fn answer(&mut self, inputs: &[String], outcome: &PromptOutcome) -> Vec<(R, PromptOutcome)> {
         let (over, open) = std::mem::take(&mut self.prompts).into_iter().partition(|(id, _)| inputs.contains(id));

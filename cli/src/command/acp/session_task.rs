@@ -276,8 +276,8 @@ impl SessionTask {
         self.open.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands.collect())));
     }
 
-    /// Responds to the prompts that an event ends. Also sends the client the expansions and hooks that failed at a hook
-    /// point.
+    /// Responds to the prompts that an event ends. If the event is the result of a hook point, also sends the client
+    /// the errors of the hooks and the expansions that failed.
     fn answer_prompts(&self, body: &EventBody, pending: &mut PendingPrompts<PromptResponder>) {
         if let EventBody::HookPoint(run) = body {
             for problem in failed_expansions(run) {
@@ -344,7 +344,7 @@ fn failed_expansions(run: &HookPointRun) -> Vec<String> {
     failed.filter_map(|hook| hook.because.clone()).collect()
 }
 
-/// Returns the hooks that failed at a hook point, each with the reason.
+/// Returns the ids of the hooks that failed at a hook point, each with the reason if one is recorded.
 fn failed_hooks(run: &HookPointRun) -> Vec<(String, Option<String>)> {
     let failed = run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed && hook.hook != "expansion");
     failed.map(|hook| (hook.hook.clone(), hook.because.clone())).collect()

@@ -65,7 +65,7 @@ pub fn read_dollars(field: &str, value: &Value) -> Result<Nanos, String> {
 /// Reads the value of a raised limit, in the unit that the limit is stored in.
 ///
 /// # Errors
-/// Returns the accepted form if the limit cannot be raised or the value does not fit.
+/// Returns a message with the accepted limits or values if the limit cannot be raised or the value does not fit.
 pub fn read_raised_limit(limit: &str, value: &Value) -> Result<u64, String> {
     match limit {
         "spend" => read_dollars("value", value).map(Nanos::to_u64),

@@ -14,7 +14,8 @@ const EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
 /// The folder of pasted images, in the project.
 const FOLDER: &str = ".ai/state/chat";
 
-/// Returns the image files that the words `@PATH` of a text name, relative to the project.
+/// Returns the paths of the existing image files that the words `@PATH` of a text name. Each `PATH` is relative to
+/// `project`.
 ///
 /// # Errors
 /// A path in the project leads to a file outside it, through a symbolic link. The user sees only the name of the link.

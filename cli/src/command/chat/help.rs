@@ -154,7 +154,7 @@ pub fn built_in_commands() -> impl Iterator<Item = &'static BuiltInCommand> {
     COMMAND_GROUPS.iter().flat_map(|(_, commands)| commands.iter())
 }
 
-/// Returns the help of a topic: `all`, `keys` or the name of a command; an overview without one.
+/// Returns the help of a topic: `all`, `keys` or the name of a command. Without a topic, returns an overview.
 pub fn help(world: &dyn World, topic: Option<&str>) -> String {
     match topic.map(|topic| topic.trim_start_matches('/')) {
         None | Some("") => overview(world),

@@ -1,5 +1,5 @@
-//! The history of prompts of a project, and the draft of a session: small files in the user space, which no project can
-//! ship.
+//! The history of prompts of a project, and the draft of a session. Both are small files in the user space, so that a
+//! cloned project cannot contain them.
 
 use std::fs::DirBuilder;
 use std::io;

@@ -467,7 +467,8 @@ impl BlockRenderer {
         self.words.push(&expand_tabs(text), style);
     }
 
-    /// Returns the indentation of the next row, with a list marker if a list item starts in the row.
+    /// Returns the start of the next row: the bars of quotes, the indentation, and the list marker if a list item
+    /// starts in the row.
     fn prefix(&self) -> String {
         let levels = self.lists.len().min(MAX_INDENT_LEVELS);
         let quotes = "│ ".repeat(self.quotes.min(MAX_INDENT_LEVELS));

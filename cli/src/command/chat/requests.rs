@@ -45,9 +45,10 @@ pub struct RequestHandler {
     pub control: ControlSender,
     pub engine: Engine,
     pub spaces: Spaces,
-    /// Records the session that follows this one; `None` if the front end has only one session.
+    /// Receives the session that the user chooses to start after this one; `None` if the front end has only one
+    /// session.
     pub next: Option<NextSession>,
-    /// Records the choice to continue in the background; `None` if the front end has no terminal.
+    /// Receives the user's choice to continue in the background; `None` if the front end has no terminal.
     pub background: Option<BackgroundChoice>,
     /// The approval requests that the client has answered: the thread and the number of each request.
     pub answered: Mutex<BTreeSet<(ThreadId, u64)>>,

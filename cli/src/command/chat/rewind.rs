@@ -26,9 +26,9 @@ pub enum RewindFiles {
 }
 
 impl RequestHandler {
-    /// Rewinds the conversation, the files or both to the state before a prompt, or only lists the files to restore;
-    /// `files` selects which. Returns the data of the response. Unless `files` is `Keep`, the data contains the files
-    /// and their states.
+    /// Rewinds the conversation, the files or both to the state before a prompt, as `files` requests. With `Preview`,
+    /// only lists the files that a rewind would restore. Returns the data of the response. Unless `files` is `Keep`,
+    /// the data contains the files and their states.
     pub(super) async fn rewind(&self, prompt: u64, files: RewindFiles) -> Result<Option<Value>, String> {
         if files == RewindFiles::Keep {
             return self.fork(prompt).await;

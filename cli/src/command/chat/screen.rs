@@ -30,7 +30,7 @@ const END_ROWS: &str = "\x1b8\x1b[?7h";
 /// A row of the viewport, or a finished line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Row {
-    /// The text with its styles, without other control characters.
+    /// The text. The only control characters in it are those that set styles.
     text: String,
     /// Width of the text, in columns.
     width: usize,

@@ -19,7 +19,8 @@ pub enum MissingPlace {
     Program { tool: String, program: String, nearest: Option<String> },
     /// A tool names a program that no folder of `PATH` contains.
     Command { tool: String, program: String },
-    /// A grant names a folder that does not exist. `nearest` is the path in the same folder with the most similar name.
+    /// A grant names a folder that does not exist. `nearest` is the path beside the missing folder whose name is most
+    /// similar.
     Folder { directive: String, folder: String, nearest: String },
 }
 

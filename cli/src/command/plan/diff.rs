@@ -125,7 +125,7 @@ struct OtherInputs<'a> {
 }
 
 enum OtherComparison {
-    /// No other inputs lead to a change that has to be shown in addition to the comparison with the default inputs.
+    /// Nothing has to be shown in addition to the comparison for the default inputs.
     Same,
     /// The result of the comparison with other inputs than the default inputs. `inputs` are these inputs as JSON. With
     /// them, the new plan is wider; if no inputs make the new plan wider, the plans differ in another way.

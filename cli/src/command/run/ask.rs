@@ -106,8 +106,8 @@ pub fn approval_handler(
     headless_handler(spaces, unattended, given)
 }
 
-/// Returns the policy that answers approval requests when there is no terminal. Calls that the user has approved before
-/// (`given`, or in the project) run; `unattended` answers every other request for a call.
+/// Returns the policy that answers approval requests when there is no terminal. The policy allows calls that the user
+/// has approved before, for a thread (`given`) or for the project. `unattended` decides on all other calls.
 pub fn headless_handler(
     spaces: &Spaces,
     unattended: HeadlessPolicy,
@@ -280,8 +280,8 @@ impl ApprovalHandler for TerminalApprover {
 }
 
 impl TerminalApprover {
-    /// Repeats the question until a line is an answer that `TypedAnswer::parse` accepts with `offers`. Returns
-    /// `TypedAnswer::EndOfInput` if the input ends.
+    /// Prints the question, and reads lines until one is an accepted answer. `offers` states which answers are
+    /// accepted; see `TypedAnswer::parse`. Returns `TypedAnswer::EndOfInput` if the input ends.
     async fn read_answer(&self, lines: &mut TerminalLines, question: String, offers: (bool, bool)) -> TypedAnswer {
         let mut prompt = question;
         loop {

@@ -63,7 +63,8 @@ pub fn compile_pinned(
     Ok(Ok(Box::new(compilation)))
 }
 
-/// Returns the refusal with the changed files and the resulting changes of the plan.
+/// Creates the error for a plan that has changed since its file was written. The error lists the changed files and the
+/// resulting changes of the plan.
 fn drift_error(path: &str, planned: &PlanReport, now: &PlanReport) -> CommandError {
     let name = |read: &ReadReport| format!("{} {}", read.kind, read.id);
     let mut files: Vec<String> = Vec::new();

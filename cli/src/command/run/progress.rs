@@ -59,8 +59,9 @@ struct Activity {
 }
 
 impl Progress {
-    /// Returns the progress of a run; `None` unless stderr is a terminal and the output is for a person. In a chat
-    /// without an editor, the progress is not repainted, because the user types in the same terminal.
+    /// Creates the progress display of a run; `None` if stderr is no terminal, the output is not for a person, or the
+    /// user has requested a quiet output or a log. In a chat without an editor, the display is not repainted, because
+    /// the user types in the same terminal.
     pub fn for_terminal(report: &Printer, is_chat: bool) -> Option<Self> {
         if report.format() != Format::Human || report.is_quiet() || report.has_log() || !stderr().is_terminal() {
             return None;

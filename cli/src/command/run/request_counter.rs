@@ -1,4 +1,4 @@
-//! The numbers of approval requests: "1 of 2".
+//! Numbers the approval requests that the user sees, such as "1 of 2".
 
 use std::collections::BTreeMap;
 

@@ -48,8 +48,8 @@ pub enum ThreadStart {
         compilation: Box<Compilation>,
         parent: Option<Box<ParentThread>>,
     },
-    /// Recovers a thread that was interrupted or suspended, that is a closed session, or whose continuation was not
-    /// started. The thread handles `messages` before anything else.
+    /// Recovers a thread: an interrupted or suspended thread, the thread of a closed session, or a thread whose
+    /// continuation was not started. The recovered thread handles `messages` before anything else.
     Recover {
         thread: ThreadId,
         messages: Vec<ControlMessage>,
@@ -311,8 +311,8 @@ fn start_renderer(
     Renderer::start(report, (how.events, how.chat.is_some()), live, channel, runtime)
 }
 
-/// Returns the user's choice to continue in the background after the session. For a run without a chat, returns a
-/// choice that the user cannot make.
+/// Returns the user's choice to continue in the background after the session. In a run without a chat, the user cannot
+/// make this choice, so it stays unset.
 fn background_choice(how: RunOptions<'_>) -> BackgroundChoice {
     how.chat.map(|face| face.background.clone()).unwrap_or_default()
 }

@@ -173,8 +173,8 @@ pub enum StopSignal {
 }
 
 impl StopSignals {
-    /// Installs the handlers for the rest of the process. If that fails, prints a warning and returns `None`; a signal
-    /// then ends the process at once.
+    /// Installs the signal handlers, which stay until the process ends. If that fails, prints a warning and returns
+    /// `None`; a signal then ends the process at once.
     pub fn install(report: &Printer) -> Option<Self> {
         let installed = Self::handlers();
         installed.map_err(|error| report.note(&format!("Ctrl+C will not stop the thread cleanly: {error}"))).ok()

@@ -35,7 +35,7 @@ pub struct ApprovalOutput {
     pub parent: Option<String>,
     /// Kind of the request: `call` or `limit`.
     pub kind: &'static str,
-    /// The capability and the call, or the limit.
+    /// Subject of the request: the capability and the call for `call`, the limit for `limit`.
     pub what: String,
     /// Time of the request: date and time in UTC.
     pub since: String,

@@ -48,7 +48,8 @@ pub struct ProveArgs {
 pub struct ProveOutput {
     pub thread: String,
     pub plan_id: String,
-    /// True if the first request, the recompiled plan and the compared prompts match.
+    /// True if the first request matches the stored plan, the sources compile to the same plan, and the compared
+    /// prompts match the recorded prompts.
     pub proved: bool,
     /// Bytes of system prompt and first message, if the first request matches the stored plan.
     pub first_request: Option<usize>,

@@ -48,9 +48,9 @@ impl SourceView {
         offset >= self.base && offset + length <= self.base + self.text.len()
     }
 
-    /// Returns the offset and length in bytes of the label of `span`. The label covers at most `lines` lines, at most
-    /// `MAX_SPAN_BYTES` bytes, and no line break at its end. The offset counts from the start of the first view of the
-    /// report.
+    /// Returns the offset and length in bytes of the label of `span`. The label is cut to `lines` lines and to
+    /// `MAX_SPAN_BYTES` bytes, and has no line break at its end. The offset counts from the start of the first view of
+    /// the report.
     pub fn label_range(&self, span: Span, lines: usize) -> (usize, usize) {
         let last = self.text.trim_end_matches(['\n', '\r']).len();
         let start = self.floor_char_boundary((span.start as usize).min(last));

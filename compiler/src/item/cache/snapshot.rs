@@ -198,7 +198,8 @@ impl<'w> Items<'w> {
 }
 
 impl DependencyLog {
-    /// Records a read. Does not call `read` if no `tracked` call is running.
+    /// Records a dependency of the innermost running call of `Items::tracked`. If no call is running, records nothing
+    /// and does not call `read`.
     pub(super) fn note(&self, read: impl FnOnce() -> Dependency) {
         if let Some(frame) = self.frames.borrow_mut().last_mut() {
             frame.push(read());

@@ -158,7 +158,8 @@ fn read_part(element: &Element, known: &[&str], label: &str, depth: usize, found
     }
 }
 
-/// Reports `<item>` and `<field>` elements that are allowed only in another type, and all other child elements.
+/// Reports the `<item>` and `<field>` elements that the type `kind` does not allow (`known` lists the allowed ones),
+/// and all other child elements.
 fn check_parts(element: &Element, kind: FieldType, known: &[&str], found: &mut Diagnostics) {
     let is_part = |name: &str| matches!(name, "item" | "field");
     for child in element.elements().filter(|child| is_part(&child.name.node) && !known.contains(&&*child.name.node)) {

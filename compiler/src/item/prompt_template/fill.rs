@@ -160,7 +160,8 @@ impl Scanner {
     }
 }
 
-/// Returns the number of an argument at the start of a text, with its length; there is no argument 0.
+/// Reads the number of an argument at the start of a text. Returns the number and its length in bytes; `None` if the
+/// text does not start with a number, or if the number is 0, because arguments are numbered from 1.
 fn argument_number(text: &str) -> Option<(usize, usize)> {
     leading_number(text).filter(|(number, _)| *number > 0)
 }

@@ -21,11 +21,11 @@ pub enum GraphPart {
     /// The palette is not empty, so the model can call tools. Without this part, the gate still answers a call that the
     /// model invents.
     Tools,
-    /// The directive declares outputs.
+    /// The directive declares outputs, so the model can return them.
     Return,
     /// The nudge policy of the plan is not `never`, so a run can send reminders to the model.
     Nudge,
-    /// A granted capability needs approval.
+    /// A granted capability needs approval, so a call can lead to an approval request.
     Ask,
     /// The plan is a chat: the end of a prompt leads to the idle node.
     Chat,

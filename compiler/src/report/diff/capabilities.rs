@@ -104,8 +104,9 @@ fn is_unbounded_file_tool(plan: &PlanReport, pattern: &str) -> bool {
     unbounded.map(capability_of).any(|capability| capability == pattern)
 }
 
-/// Returns the grants of live hooks in `to` that are covered neither by `own`, the grants of the thread itself in
-/// `from`, nor by the live hook with the same id in `from`. Each change gets this direction.
+/// Returns the hook grants of the plan `to` that the plan `from` does not cover, as changes with the direction
+/// `direction`. Only live hooks count. A grant is covered by `own`, the grants of the thread itself in `from`, or by
+/// the grants of the hook with the same id in `from`.
 fn compare_hook_grants(
     from: Option<&PlanReport>,
     to: &PlanReport,

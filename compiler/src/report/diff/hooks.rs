@@ -46,7 +46,7 @@ enum HookRole {
     Guard,
     /// Starts or signs an item.
     Act,
-    /// Lets a thread continue, or raises a limit.
+    /// Lets a thread continue that would otherwise stop, compacts its conversation, or raises a limit.
     License,
     /// Changes data that the thread sends or gets, and can therefore withhold a part of the data.
     Filter,
@@ -188,10 +188,10 @@ pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> 
     compilation.trust_requirements.iter().any(of_hook)
 }
 
-/// Describes the gain of `hook`, a hook of the new plan: returns the direction and the reason of the change. `None` if
-/// nothing is gained: in every case in which `hook` acts, a hook of the old plan with the same effect acted too.
-/// `answer` is the result of this comparison of their conditions. `needs_new_trust` is true if only the new plan
-/// requires trust in `hook` (decision 0105).
+/// Returns the direction and the reason of the change if `hook`, a hook of the new plan, may act in more cases than in
+/// the old plan. `answer` states whether hooks of the old plan with the same effect acted in every case in which `hook`
+/// acts; if they did, the result is `None`. `needs_new_trust` is true if only the new plan requires trust in `hook`
+/// (decision 0105).
 fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -323,8 +323,8 @@ fn add_finding(
     });
 }
 
-/// Returns the values that a fact can have in both plans. If the values differ between the plans or are unknown, the
-/// fact may have any value.
+/// Returns the values that a fact can have, if they are the same in both plans. If the values differ or are unknown,
+/// the fact may have any value.
 fn possible_values(
     event: HookPoint,
     path: &Path,

@@ -177,7 +177,7 @@ fn compare_interfaces(before: &Interface, after: &Interface) -> Vec<(Direction, 
     found
 }
 
-/// Returns the direction of an input's change: widened if it accepts more values.
+/// Returns the direction of an input's change: widened if the input accepts more values, narrowed if it accepts fewer.
 fn compare_inputs(was: &InterfaceField, is: &InterfaceField) -> Direction {
     let mut found = Direction::Neutral;
     if was.kind != is.kind {

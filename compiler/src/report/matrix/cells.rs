@@ -13,8 +13,7 @@ use crate::semantics::value::are_equal;
 /// Maximum number of substrings, elements or keys by which the cells of one input are split. A condition that would
 /// exceed the maximum is not decided by the cells of the input.
 const MAX_PARTS: usize = 6;
-/// A character that occurs in no substring that a condition compares with; it separates such substrings in an example
-/// value.
+/// Separator of the substrings in an example value: a character that no condition compares with.
 pub const SEPARATOR: &str = "\u{1}";
 
 /// A set of combinations of input values. The first elements stand for the inputs: each element holds the indexes of

@@ -1,7 +1,9 @@
-//! Predicates: atoms of conditions that are not decided by the cell (`cells.rs`) of any single input, such as patterns,
-//! lengths, sums and comparisons of two inputs. Inputs that predicates connect form a component. A state of a component
-//! is a cell for each of its inputs and a result for each of its predicates; each state has input values that lead to
-//! it.
+//! Predicates: atoms of conditions whose result does not follow from the cell (`cells.rs`) of a single input, such as
+//! patterns, lengths, sums and comparisons of two inputs.
+//!
+//! Inputs that predicates connect, directly or through further inputs, form a component. A state of a component assigns
+//! a cell to each input of the component and a result to each of its predicates. A state is listed only if known values
+//! of the inputs lead to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,8 +70,8 @@ pub struct Component {
     inputs: Vec<usize>,
     /// The predicates of the component, as indexes into the predicates of [`SplitInputs`].
     predicates: Vec<usize>,
-    /// An example for each state: values of the inputs that lead to the state. A state consists of the cell of each
-    /// input, then the result of each predicate.
+    /// The known states of the component. The key is a state: the index of each input's cell, then the result of each
+    /// predicate. The value is an example: values of the inputs that lead to the state.
     states: BTreeMap<Vec<usize>, Map<String, Value>>,
 }
 
@@ -210,8 +212,9 @@ impl SplitInputs<'_> {
         combined
     }
 
-    /// Returns boxes that together contain the states for which no values of the inputs were found, but may exist. A
-    /// state whose input cells each hold a single value is excluded: these values were tried and led to another state.
+    /// Returns boxes that together contain the states that may exist although no values of the inputs were found for
+    /// them. If each input cell of a state holds a single value, these values were tried and led to another state, so
+    /// the state is left out.
     pub fn unexamined(&self, components: &[Component]) -> Vec<CellBox> {
         let mut boxes = Vec::new();
         for component in components.iter().filter(|component| !component.predicates.is_empty()) {

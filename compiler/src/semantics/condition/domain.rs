@@ -99,8 +99,9 @@ impl Condition {
         }
     }
 
-    /// Returns values whose results represent the results for the whole domain. An entry `None` is an absent value. For
-    /// a domain of numbers, the result is `None` if the condition uses the path for more than comparisons with numbers.
+    /// Returns a selection of the values of `domain`: if the condition has the same result for all of them, it has this
+    /// result for the whole domain. An entry `None` stands for an absent value. Returns `None` if there is no such
+    /// selection, for example because the condition does more with a number than compare it with numbers.
     fn representative_values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
         let (whole, least, most, optional) = match domain {
             Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),

@@ -60,10 +60,8 @@ struct Atom<'n> {
     path: Option<&'n Path>,
 }
 
-/// The combinations of truth values that the atoms of one path can have. A row is a combination with a value of the
-/// path that produces the combination. The value is `None` if the combination is that of an absent path.
-///
-/// Each row holds a combination and a value of the path that produces it; `None` if the absent path produces it.
+/// The atoms of one path, and the combinations of truth values that these atoms can have. Each row holds a combination
+/// and a value of the path that produces the combination; `None` if the absence of the path produces it.
 struct Choice {
     path: String,
     atoms: Vec<usize>,
@@ -71,8 +69,8 @@ struct Choice {
 }
 
 impl Condition {
-    /// Checks if at least one of `others` is true for all facts for which this condition is true. `values` returns the
-    /// values that the fact at a path can have.
+    /// Checks the implication: whenever this condition is true, at least one of `others` is true. Different facts may
+    /// make different conditions of `others` true. `values` returns the values that the fact at a path can have.
     pub fn implies_any(&self, others: &[&Self], values: &dyn Fn(&Path) -> PathValues) -> Implication {
         let mut atoms: Vec<Atom<'_>> = Vec::new();
         let left = lower(&self.root, &mut atoms);

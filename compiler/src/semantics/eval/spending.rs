@@ -48,8 +48,8 @@ fn limit_error(fault: &LimitResolutionError<&str>) -> EvalError {
     }
 }
 
-/// Returns the first limit that a cost reaches, as the engine determines it; null if the cost reaches no limit. Only
-/// the limits in the request are checked.
+/// Returns the first of the `limits` in the request that the `cost` in the request reaches, by the rules of the engine;
+/// null if the cost reaches none of them.
 pub(super) fn check_limits(body: &Value) -> EvalResult {
     let body = expect_object(body, "check_limits")?;
     check_keys(body, "check_limits", &["limits", "cost"])?;

@@ -41,7 +41,7 @@ pub enum SettingShape {
     Failure,
     /// A capability pattern.
     Pattern,
-    /// A value that the schema does not check: another reader of the file checks it, or it is in another language.
+    /// A value that the schema does not check, such as a list of hooks. The code that reads the value checks it.
     Opaque,
     /// A documentation file, which is never read. The text is a clause that describes the file: "it documents the names
     /// of events".

@@ -93,8 +93,8 @@ pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)>
 
 /// Returns the highest amount that a thread with the limit `spend` can reserve for a child. For a child of a hook, this
 /// is the whole limit, because the hook may run when the thread needs no further turn. For a child of a body call or a
-/// grant, the thread keeps a part of the limit for its own last turn. `None` for a call of the thread tool, because the
-/// call itself may set a lower limit.
+/// grant, the thread keeps a part of the limit for its own last turn. `None` for a child that the tool
+/// `rye/agent/threads/thread_directive` starts, because a call of this tool can set a lower limit for the child.
 fn max_child_spend(link: &SpawnRoute, start: &SpawnEdge, spend: Nanos) -> Option<Nanos> {
     match &start.by {
         SpawnSource::Body { free: true } => None,

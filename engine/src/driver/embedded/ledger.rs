@@ -112,10 +112,10 @@ impl EmbeddedDriver {
         Ok(())
     }
 
-    /// Commits the end of the thread: books open settlements, writes the end status and closes the account. A closed
-    /// account is draining while children live. The account of a suspended root or of a closed session stays open. A
-    /// continuation gets its row and account in the same commit: after a crash, either this thread or the continuation
-    /// can be resumed.
+    /// Commits the end of the thread: books open settlements, writes the end status and closes the account. While
+    /// children live, the closed account still books their cost. The account of a suspended root or of a closed session
+    /// stays open. A continuation gets its row and account in the same commit: after a crash, either this thread or the
+    /// continuation can be resumed.
     pub(super) async fn finish(
         &self,
         settle: &[Settled],

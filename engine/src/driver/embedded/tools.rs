@@ -230,8 +230,8 @@ impl EmbeddedDriver {
         })
     }
 
-    /// Returns the id of the thread for which tools act: the calling thread if this thread runs a single tool call,
-    /// else this thread.
+    /// Returns the id of the thread for which tools act: the parent if this thread only runs one tool call of the
+    /// parent, else this thread.
     fn effective_thread_id(&self) -> String {
         let caller = self.launch.call.as_ref().and(self.launch.parent.as_ref());
         caller.map_or_else(|| self.id.to_string(), |parent| parent.thread_id.clone())

@@ -150,7 +150,7 @@ pub(super) fn queue_command(state: &mut ThreadState, id: &str, command: &str, ex
     }
 }
 
-/// Records the output of a command for the next prompt, which sends it to the model.
+/// Records the output of a command of the user. The next prompt sends the output to the model.
 pub(super) fn on_shell_ran(state: &mut ThreadState, ran: &ShellRan) {
     if let Some(object) = &ran.object {
         state.objects.insert(object.clone());
@@ -170,7 +170,7 @@ pub(super) fn show_outputs(state: &mut ThreadState) {
     }));
 }
 
-/// Requests a summary of the conversation at the next idle step. A session without messages has nothing to summarize.
+/// Requests a summary of the conversation at the next idle step. Does nothing in a session without messages.
 pub(super) fn request_compaction(state: &mut ThreadState, focus: Option<&String>) {
     let has_messages = !state.conversation.messages.is_empty();
     if let Some(chat) = state.chat.as_mut().filter(|_| has_messages) {

@@ -6,7 +6,7 @@ use rye_compiler::plan::Grant;
 
 use crate::exchange::{CallError, CutStream, Usage};
 
-/// A model call that was intended and has not ended.
+/// A model call in progress: its intent is recorded, its end is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     pub turn: u64,

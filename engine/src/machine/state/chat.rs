@@ -59,7 +59,7 @@ pub struct UserCommand {
 /// A request to replace the conversation with a summary.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CompactionRequest {
-    /// The topic that the summary covers in detail.
+    /// The topic that the summary covers in detail; `None` if the request names no topic.
     pub focus: Option<String>,
 }
 
@@ -101,8 +101,8 @@ impl ThreadState {
         })
     }
 
-    /// Returns the provider's token count of the last request; `None` if there is none, or if the next request offers
-    /// other tools.
+    /// Returns the provider's token count of the last request; `None` if there is no count, or if the next request
+    /// offers other tools than the last.
     pub fn measured(&self) -> Option<&MeasuredTokens> {
         let narrowed = self.chat.as_ref().and_then(|chat| chat.narrowed.as_ref());
         self.conversation.measured.as_ref().filter(|measured| measured.narrowed.as_ref() == narrowed)
@@ -178,7 +178,7 @@ impl ThreadState {
         self.chat.as_ref().is_some_and(|chat| chat.prompts < prompt.number).then_some(prompt)
     }
 
-    /// Returns true if the current prompt started in the continued thread.
+    /// Returns true if the current prompt started in the thread that this thread continues.
     pub fn is_prompt_continued(&self) -> bool {
         let current = self.chat.as_ref().and_then(|chat| chat.current).map(|current| current.number);
         let continued = self.continues.as_ref().and_then(|continues| continues.prompt).map(|prompt| prompt.number);

@@ -16,7 +16,7 @@ use crate::message::Message;
 use crate::thread::{Cost, Status};
 
 /// Returns the next step at the idle node: ends the prompt that has run, waits for the children of an interrupted
-/// prompt, compacts, continues in another thread, starts the next prompt, or waits for a message.
+/// prompt, compacts, continues in another thread, starts the next prompt, closes the session, or waits for a message.
 pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     let state = walk.state;
     let Some(chat) = &state.chat else { return StepResult::Finished(Outcome::Closed) };
@@ -121,8 +121,8 @@ fn prompt_ended(walk: &WalkContext<'_>, closing: &[EventBody]) -> EventBody {
     ended_event(walk.state, closing, status, code, message)
 }
 
-/// Returns the event that ends the current prompt, with the cost of the prompt. `closing` are the events that precede
-/// the returned event and close open attempts; their settlements are part of the cost.
+/// Returns the event that ends the current prompt, with the cost of the prompt. `closing` holds the events that close
+/// open attempts; they precede the returned event, and their settlements are part of the cost.
 fn ended_event(
     state: &ThreadState,
     closing: &[EventBody],
@@ -188,7 +188,7 @@ fn failed_start(walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     (!is_over).then(|| unstarted_prompt(walk.plan, state, chat, PromptStatus::Error, error))
 }
 
-/// Returns the events that start and end a waiting prompt, which the user interrupts before its start. `None` if no
+/// Returns the events that start and end a waiting prompt that the user interrupted before its start. `None` if no
 /// prompt waits, or if another prompt or a compaction has to end first.
 pub(in crate::machine) fn interrupted_start(plan: &Plan, state: &ThreadState) -> Option<Vec<EventBody>> {
     let chat = state.chat.as_ref()?;
@@ -213,9 +213,9 @@ fn unstarted_prompt(
     vec![EventBody::PromptStarted(started), EventBody::PromptEnded(Box::new(ended))]
 }
 
-/// Returns the events that end the current prompt before the model has finished, because the user interrupted the
-/// prompt, or because the answer of a hook or a refusal stops it. If no prompt is running, returns the events that end
-/// an interrupted compaction, or that record a prompt that could not start. `None` if there is nothing to end.
+/// Returns the events that end the current prompt early: after an interruption by the user, a hook that ends the
+/// prompt, or a refusal of the model to answer. If no prompt is running, returns the events that end an interrupted
+/// compaction, or that start and end a prompt that an `input` hook stopped. `None` if there is nothing to end.
 pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;
     let chat = state.chat.as_ref()?;

@@ -35,7 +35,7 @@ pub struct AnthropicDecoder {
     /// Blocks, by the index that the provider sends and the number of earlier blocks with this index. The number is
     /// needed because some servers repeat an index.
     blocks: BTreeMap<(u64, usize), OpenBlock>,
-    /// The key in `blocks` of the block that started or changed last.
+    /// The key in `blocks` of the block that started or changed last; `None` before the first block.
     last: Option<(u64, usize)>,
     stopped: bool,
     unread: UnreadKinds,

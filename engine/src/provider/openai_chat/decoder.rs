@@ -113,7 +113,7 @@ struct OpenCall {
     id: String,
     name: String,
     arguments: String,
-    /// The first chunk of a call that is not a function call, kept unchanged.
+    /// The first chunk of the call, kept unchanged, if the call is not a function call; `None` for a function call.
     other: Option<Value>,
 }
 

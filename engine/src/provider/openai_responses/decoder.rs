@@ -78,7 +78,8 @@ enum OpenItem {
         name: String,
         arguments: String,
     },
-    /// A reasoning item, or an unknown kind; `thinking` is its displayed text.
+    /// A reasoning item, or an item of an unknown kind; `thinking` holds the parts of the text that is displayed, by
+    /// index.
     Other {
         value: Value,
         thinking: BTreeMap<u64, String>,

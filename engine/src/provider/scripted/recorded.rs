@@ -17,7 +17,7 @@ pub struct RecordedRequest {
     /// The system prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// The names of all tools that the request offers.
+    /// The names of all tools that the request offers; `None` if they are not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// The user messages since the previous reply; `None` if they are not compared.

@@ -68,7 +68,7 @@ pub struct ScriptedCall {
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScriptedArguments {
     Input(Value),
-    /// The text as a model would send it, possibly invalid JSON.
+    /// The text of the arguments as a model would send it, possibly invalid JSON.
     Raw(String),
 }
 
@@ -191,7 +191,7 @@ pub struct Expectation {
     /// Names that the palette must contain.
     #[serde(default, skip_serializing_if = "Fragments::is_empty")]
     pub tools: Fragments,
-    /// Texts of a recording, which must match exactly.
+    /// Texts of a recording. The texts of a request must equal them exactly.
     #[serde(default, skip_serializing_if = "RecordedRequest::is_empty")]
     pub recorded: RecordedRequest,
 }

@@ -116,7 +116,7 @@ impl SyncSkippingDisk {
         })
     }
 
-    /// Reports a change to the test's callback. Returns the inner disk, on which the change is made.
+    /// Calls the test's callback for a change of `path`. Returns the inner disk, on which the change is made.
     fn change(&self, path: &Path) -> &dyn Disk {
         // Only syncs can be skipped, so the decision is ignored.
         let _ = (self.before)(DiskStep::Change(path));

@@ -40,8 +40,8 @@ pub enum Survival {
     All,
     /// No unsynced change survives.
     Nothing,
-    /// A random part of the unsynced changes, which the seed determines. They survive in any order, some of them only
-    /// in part or as zeros.
+    /// A random part of the unsynced changes survives; the number is the seed of the random choice. The surviving
+    /// changes can be in any order, and some of them survive only in part or as zeros.
     Some(u64),
 }
 

@@ -74,8 +74,8 @@ impl ChangeResult {
 }
 
 impl Registry {
-    /// Applies changes in one durable transaction, and returns one answer for each. The first refusal ends the list:
-    /// earlier changes stay, later changes have no answer.
+    /// Applies changes in one durable transaction, until one is refused. Returns an answer for each change up to the
+    /// refused one. Earlier changes stay, and later changes are skipped.
     pub fn commit(&self, changes: &[Change]) -> Result<Vec<ChangeResult>, StoreError> {
         let mut answers = self.commit_all(&[changes])?;
         Ok(answers.pop().unwrap_or_default())

@@ -33,7 +33,7 @@ pub enum LedgerStepKey {
     Issue { turn: u64, attempt: u32 },
     /// Settles an attempt.
     Settle { turn: u64, attempt: u32 },
-    /// Reserves spend for the n-th child.
+    /// Reserves spend for the child with this spawn number.
     Child(u64),
     /// Any other operation that is applied once, such as `raise.2`.
     Other(String),
@@ -126,9 +126,9 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("suspend.{synced}")), operation }
     }
 
-    /// Creates the step that reserves the whole amount of a suspended thread again, before the thread continues.
-    /// `synced` is the number of durable events of the thread's transcript, and distinguishes this step from later
-    /// ones.
+    /// Creates the step that opens the account of a suspended thread again before the thread continues, so that the
+    /// account holds its whole amount. `synced` is the number of durable events of the thread's transcript; it makes
+    /// the key of this step different from the keys of later steps.
     pub fn reopen(thread: &ThreadId, synced: u64) -> Self {
         let operation = Operation::Reopen { thread: thread.to_string() };
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("reopen.{synced}")), operation }

@@ -60,7 +60,7 @@ impl Registry {
         })
     }
 
-    /// Returns the parent's n-th child; `None` if it was not spawned.
+    /// Returns the child that `parent` started with the number `spawn`; `None` if there is no such child.
     pub fn child(&self, parent: &ThreadId, spawn: u64) -> Result<Option<ThreadId>, StoreError> {
         self.read(|transaction| {
             let table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;

@@ -31,8 +31,8 @@ pub struct UnsyncedMark {
     lock: Option<Box<dyn HeldLock>>,
 }
 
-/// The state of the registry, as the marks of other boots indicate it. A mark of another boot shows that power failed
-/// before the registry was synced.
+/// The state of the registry, concluded from the marks of other boots of the machine. Such a mark remains if power
+/// fails before the registry is synced.
 enum OtherMarks {
     /// The registry is intact: there is no mark of another boot of the machine, or a live process holds each mark of
     /// another boot.

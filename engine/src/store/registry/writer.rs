@@ -21,7 +21,7 @@ const MAX_BATCH: usize = 512;
 /// threads of the process are running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupCommit {
-    /// Maximum time to wait for the next commit.
+    /// Maximum time that a commit waits for one more commit to arrive.
     pub next: Duration,
     /// Maximum time that a commit waits in total, however many commits follow.
     pub longest: Duration,

@@ -95,7 +95,8 @@ impl ClientHandler for McpClient {
 }
 
 impl McpConnection {
-    /// Starts or contacts a server, and reads its list of tools. A program runs in `folder`.
+    /// Starts the program of a server in `folder`, or connects to the server's URL, and reads the server's list of
+    /// tools.
     ///
     /// # Errors
     /// [`McpError::Unreachable`] with the reason.
@@ -378,7 +379,7 @@ fn encoded_size(data: &str) -> String {
     format!("{bytes} {}", if bytes == 1 { "byte" } else { "bytes" })
 }
 
-/// Returns the last line that is not blank.
+/// Returns the last line of a log that is not blank; empty if every line is blank.
 fn last_line(log: &str) -> &str {
     log.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default()
 }

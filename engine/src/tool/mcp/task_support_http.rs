@@ -20,8 +20,8 @@ const SESSION_HEADER: &str = "mcp-session-id";
 const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 
-/// A client that copies the field `execution.taskSupport` in responses with lists of tools, and passes on everything
-/// else unchanged.
+/// An HTTP client that copies the field `execution.taskSupport` of each listed tool to the metadata of the tool. Passes
+/// on everything else unchanged.
 #[derive(Debug, Clone)]
 pub(super) struct TaskSupportClient(reqwest::Client);
 

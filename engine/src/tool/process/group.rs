@@ -46,8 +46,8 @@ pub async fn wait_programs_ended() -> bool {
     timeout(PROGRAMS_END_TIMEOUT, live.wait_for(|count| *count == 0)).await.is_ok()
 }
 
-/// The process group of a program. If the group was created with an `owner`, the pipe to a helper process
-/// (`supervise.rs`), the helper runs the program and is the leader of the group.
+/// The process group of a program. If the group has a helper process (see `supervise.rs`), the helper runs the program
+/// and is the leader of the group; `owner` is then the pipe to the helper.
 pub(super) struct ProcessGroup {
     live: Option<LiveGroup>,
     pid: Option<Pid>,

@@ -27,7 +27,8 @@ use crate::user_space;
 pub struct Sandbox {
     /// The project: readable, except for `.ai/state`.
     pub project: PathBuf,
-    /// The user's `.ai`. Programs can read it, except for the keys, the trust records and the state.
+    /// The user's `.ai`; `None` if this folder does not exist. Programs can read it, except for the keys, the trust
+    /// records and the state.
     pub user: Option<PathBuf>,
     /// Further readable paths, from the settings of an MCP server.
     pub read: Vec<PathBuf>,
@@ -36,7 +37,7 @@ pub struct Sandbox {
     /// Paths of keys, trust records and the project's state, wherever they are stored. The program can neither read nor
     /// write these paths.
     pub hidden: Vec<PathBuf>,
-    /// Network access. The kernel does not distinguish hosts.
+    /// True if the program can use the network. The sandbox cannot restrict a program to certain hosts.
     pub net: bool,
     /// A private folder for temporary files, which exists while the program runs; `None` if the program has no such
     /// folder.

@@ -35,8 +35,8 @@ const CREATE_ATTEMPTS: usize = 16;
 /// Maximum number of passes over all processes. A pass finds the processes that were started during the previous pass.
 #[cfg(target_os = "linux")]
 const KILL_ROUNDS: usize = 64;
-/// Wait after a pass that found no process of the program. For a moment during `execve`, a process shows the
-/// environment of its parent or an empty environment, so a further pass can find it.
+/// Wait between a pass that found no process of the program and one more pass. During `execve`, a process shows for a
+/// moment the environment of its parent or an empty environment, so the first of these passes can miss it.
 #[cfg(target_os = "linux")]
 const EXEC_WAIT: Duration = Duration::from_millis(5);
 /// Maximum depth of folders that are made accessible to their owner so that they can be removed.

@@ -40,8 +40,9 @@ impl Thoughts {
         self.take_up_to(self.text.len())
     }
 
-    /// Ends the thoughts of a reply by the recorded reply, because not every provider streams thoughts. Returns the
-    /// text to print: the rest of streamed thoughts, else all recorded thoughts; empty while thoughts are hidden.
+    /// Completes the thoughts of a reply from the recorded reply, because not every provider streams thoughts. Returns
+    /// the text to print: the rest of the streamed thoughts if they equal the recorded thoughts, else all recorded
+    /// thoughts. The text is empty while thoughts are hidden.
     fn read_reply(&mut self, content: &[ContentBlock]) -> String {
         let text = |block: &ContentBlock| {
             if let ContentBlock::Thinking { text, .. } = block { Some(text.to_string()) } else { None }
@@ -75,9 +76,8 @@ impl Thoughts {
 }
 
 impl ChatTerminal {
-    /// Prints the thoughts up to the last complete line, after a piece of a thought has arrived. If `delta` is another
-    /// piece of the reply, the thoughts have ended, and their last line is printed too. Prints nothing while thoughts
-    /// are hidden.
+    /// Prints the thoughts that `delta` completes: the new complete lines after a piece of the thoughts, or the last
+    /// line of the thoughts after the start of another part of the reply. Prints nothing while thoughts are hidden.
     pub(super) fn thought(&mut self, delta: &Delta) {
         let text = match delta {
             Delta::Thinking(text) => self.thoughts.push(text),

@@ -173,7 +173,7 @@ struct FileRules<'w> {
     ruleset: Option<RulesetCreated>,
     /// Paths that are neither readable nor writable.
     hidden: &'w [PathBuf],
-    /// The user's `.ai`, of which only `data` can be writable.
+    /// The user's `.ai`, of which only `data` can be writable; `None` if this folder does not exist.
     user: Option<PathBuf>,
     places: Vec<PathBuf>,
     /// Number of entries searched so far.

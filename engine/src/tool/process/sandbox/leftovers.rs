@@ -35,8 +35,8 @@ pub struct Leftovers {
 }
 
 impl WritableFolders {
-    /// Opens the folders in which the program may write every path. The sandbox grants a folder as a whole only if the
-    /// folder contains no protected path yet.
+    /// Opens the folders in which the program can create any path, even a protected one. The sandbox grants such a
+    /// folder as a whole, because the folder contains no protected path before the program starts.
     pub fn open(sandbox: &Sandbox) -> std::io::Result<Self> {
         let root = sandbox.project.canonicalize()?;
         let mut folders = Vec::new();

@@ -147,7 +147,8 @@ fn restrictions() -> Result<NamedRules, BackendError> {
     ])
 }
 
-/// Returns, by the name of the system call, the rules that match the sockets to refuse with `EACCES`.
+/// Returns the rules for the system calls that create sockets, by the name of the call. A call that matches a rule, or
+/// whose list of rules is empty, is refused with `EACCES`.
 fn socket_restrictions(sockets: Sockets) -> Result<NamedRules, BackendError> {
     let socket = match sockets {
         // Without a rule every call is refused.

@@ -23,7 +23,8 @@ pub enum SyscallVerdict {
 #[derive(Debug, Clone, Copy)]
 pub struct SyscallClass {
     pub verdict: SyscallVerdict,
-    /// The name of each call, its number on x86-64, and its number in the generic table.
+    /// The name of each call, its number on x86-64, and its number on architectures that use the generic numbers of the
+    /// kernel.
     pub calls: &'static [(&'static str, i64, i64)],
 }
 
