@@ -23,6 +23,7 @@ mod rewrite;
 mod run_request;
 mod runtime;
 mod thread_reader;
+mod usage_tips;
 mod workspace;
 
 use std::ffi::OsStr;
@@ -37,6 +38,7 @@ use args::Args;
 use exit::Exit;
 use report::Printer;
 use rye_compiler::world::WorldError;
+use usage_tips::slip_tip;
 
 /// The allocator of the program: parsing and compiling allocate many small, short-lived values
 /// (`docs/decisions/0005-allocator.md`).
@@ -80,26 +82,25 @@ fn main() -> ExitCode {
 /// Parses the command line. If the environment variable of an option is empty, the variable counts as unset.
 fn parse_arguments() -> Result<Args, clap::Error> {
     let mut command = without_empty_variables(help_examples::with_examples(Args::command()));
-    let matches =
-        command.try_get_matches_from_mut(std::env::args_os()).map_err(|error| with_graph_tip(error, &command))?;
+    let matches = command.try_get_matches_from_mut(std::env::args_os()).map_err(|error| with_tip(error, &command))?;
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// Adds a tip to the error of an unexpected word after `--graph`: the value of `--graph` must follow a `=`.
-fn with_graph_tip(mut error: clap::Error, command: &Command) -> clap::Error {
-    use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let words: Vec<String> = std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
-    let value = words.iter().skip_while(|word| *word != "--graph").nth(1);
-    let unexpected = error.get(ContextKind::InvalidArg).map(ToString::to_string);
-    if error.kind() == ErrorKind::UnknownArgument
-        && let Some(value) = value
-        && (unexpected.as_ref() == Some(value) || words.last() == unexpected.as_ref())
-    {
-        let tip = format!("write the language of the graph after a `=`: `--graph={value}`");
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-        return error.with_cmd(command);
-    }
-    error
+/// Adds a tip to the error of a word or option that is not expected.
+fn with_tip(mut error: clap::Error, command: &Command) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue};
+    let words: Vec<String> = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok()).collect();
+    let unexpected = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand];
+    let Some(unexpected) = unexpected.into_iter().find_map(|kind| error.get(kind)).map(ToString::to_string) else {
+        return error;
+    };
+    let Some(tip) = slip_tip(error.kind(), &words, &unexpected, &|path| std::path::Path::new(path).is_file()) else {
+        return error;
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    error.remove(ContextKind::SuggestedArg);
+    error.remove(ContextKind::SuggestedSubcommand);
+    error.with_cmd(command)
 }
 
 fn without_empty_variables(command: Command) -> Command {

@@ -46,7 +46,7 @@ pub struct AssertReport {
     /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
     pub spawns: Vec<Spawn>,
     /// Cycles of directives that can start themselves again, bounded only by `depth`; each begins with its smallest id.
-    pub cycles: Vec<Vec<String>>,
+    pub cycles: Vec<StartCycle>,
     /// True if the search was cut off: threads beyond the bound may violate assertions too.
     pub incomplete: bool,
 }
@@ -98,6 +98,23 @@ pub struct Spawn {
 }
 
 /// The report, with the diagnostics of the settings file and of the items read.
+/// Directives that start each other in a circle, which only the limit `depth` ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StartCycle {
+    /// The directives of the circle, beginning with the smallest id. The last one starts the first one.
+    pub directives: Vec<String>,
+    /// For each directive, how it starts the next one.
+    pub starts: Vec<CycleStart>,
+}
+
+/// The start of a directive in a circle of starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CycleStart {
+    /// The cause of the start: `body`, `hook ID`, or a grant as a pattern.
+    pub by: String,
+    pub source: Option<SourceReport>,
+}
+
 #[derive(Debug, Clone)]
 pub struct AssertOutcome {
     pub report: AssertReport,
@@ -118,7 +135,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         let mut memo = ReachMemo::new();
         // Errors of tools are reported by `rye check`.
         let mut tools = TrifectaTools::read(&Items::new(world));
-        let mut cycles = BTreeSet::new();
+        let mut cycles: BTreeMap<Vec<String>, StartCycle> = BTreeMap::new();
         let mut recorded = BTreeSet::new();
         let mut witnessed = BTreeMap::new();
         for id in root_directives(&items, only) {
@@ -129,10 +146,12 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
             check_assertions(&items, &assertions, &threads, &mut memo, &mut tools, &mut report);
             record_witnesses(&assertions, &threads, &mut memo, &mut witnessed);
             record_spawns(&items, &threads, &mut recorded, &mut report.spawns);
-            cycles.extend(threads.iter().filter_map(find_cycle));
+            for cycle in threads.iter().filter_map(|thread| find_cycle(&items, thread)) {
+                cycles.entry(cycle.directives.clone()).or_insert(cycle);
+            }
         }
         report.spawns.sort_by(|a, b| (&a.from, &a.to, &a.by).cmp(&(&b.from, &b.to, &b.by)));
-        report.cycles = cycles.into_iter().collect();
+        report.cycles = cycles.into_values().collect();
         // If only some directives or threads are checked, the others may include a witness.
         if only.is_empty() && !report.incomplete {
             report.without_witness = without_witness(&assertions, &witnessed);
@@ -320,15 +339,26 @@ fn trace_steps(items: &Items<'_>, thread: &PossibleThread) -> Vec<TraceStep> {
     thread.trace.iter().map(step).collect()
 }
 
-/// Returns the directives of the spawn cycle that the thread closes; `None` if no earlier thread of its spawn chain
-/// runs the same directive. The smallest id comes first, so that equal cycles with different starts give equal results.
-fn find_cycle(thread: &PossibleThread) -> Option<Vec<String>> {
+/// Returns the cycle of directives that the last spawn on the way to a thread closes, beginning with the smallest id of
+/// the cycle; `None` if the directive of this spawn occurs only once on the way.
+fn find_cycle(items: &Items<'_>, thread: &PossibleThread) -> Option<StartCycle> {
     let (own, above) = thread.trace.split_last()?;
     let from = above.iter().rposition(|step| step.directive == own.directive)?;
-    let mut cycle: Vec<String> = above.iter().skip(from).map(|step| step.directive.to_string()).collect();
-    let smallest = cycle.iter().enumerate().min_by(|a, b| a.1.cmp(b.1)).map_or(0, |(i, _)| i);
-    cycle.rotate_left(smallest);
-    Some(cycle)
+    let mut directives: Vec<String> = above.iter().skip(from).map(|step| step.directive.to_string()).collect();
+    let sources = items.sources();
+    let mut starts: Vec<CycleStart> = thread
+        .trace
+        .iter()
+        .skip(from + 1)
+        .map(|step| CycleStart {
+            by: step.by.clone(),
+            source: step.span.and_then(|span| origin::plan_place(&sources, span)).map(|p| SourceReport::from(&p)),
+        })
+        .collect();
+    let smallest = directives.iter().enumerate().min_by(|a, b| a.1.cmp(b.1)).map_or(0, |(i, _)| i);
+    directives.rotate_left(smallest);
+    starts.rotate_left(smallest);
+    Some(StartCycle { directives, starts })
 }
 
 /// Adds to `spawns` each spawn of these threads that a source line declares, with the first capability of the child

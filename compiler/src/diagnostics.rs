@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rye_grammar::{SourceId, Sources, Span, SyntaxError};
 use serde::{Deserialize, Serialize};
 
-pub use capability::CapabilityError;
+pub use capability::{CapabilityError, RouteOfGrants};
 pub use codes::CODES;
 pub use config::ConfigError;
 pub use context::ContextError;

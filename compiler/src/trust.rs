@@ -14,7 +14,7 @@ use crate::diagnostics::sanitize;
 use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
 use crate::item::{Items, Tool};
 use crate::lower::HookTrace;
-use crate::mcp_servers::escape_non_ascii;
+use crate::mcp_servers::{ConfiguredServers, ServerDrift, escape_non_ascii};
 use crate::model::PRICES;
 use crate::plan::{Grant, Plan, PlannedModel, SourcePlace, hex};
 use crate::sandbox::disguises_built_in;
@@ -165,9 +165,24 @@ pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) 
             return Some(settings);
         }
         let subject = subjects(plan, ItemKind::Tool, &[tool.file.id.as_str()]).pop()?;
-        requirement_of_tool(&tool, subject.sha256, &items.sources())
+        let found = requirement_of_tool(&tool, subject.sha256, &items.sources())?;
+        Some(with_refused_server(items, &tool, found))
     };
     reached.filter_map(of_one).collect()
+}
+
+/// Replaces the description of an MCP tool whose calls are all refused, because its server is not configured or has
+/// other settings than the tool file. The tool file has to be trusted nevertheless: its calls run again if the settings
+/// come back.
+pub fn with_refused_server(items: &Items<'_>, tool: &Tool, found: TrustRequirement) -> TrustRequirement {
+    if !matches!(tool.spec.kind, ToolKind::Mcp { .. }) {
+        return found;
+    }
+    let drift = ConfiguredServers::read(items).drift_of(&tool.spec).filter(ServerDrift::refuses_calls);
+    match drift {
+        Some(drift) => TrustRequirement { what: one_line(&format!("starts nothing now: {drift}")), ..found },
+        None => found,
+    }
 }
 
 /// Returns the trust requirement of a settings file of the project from which a tool of another space gets its

@@ -23,6 +23,7 @@ mod interface;
 mod knowledge_text;
 mod knowledge_use;
 mod limit;
+mod literal_places;
 mod mistyped_placeholders;
 mod model;
 mod prefix;
@@ -59,6 +60,7 @@ use crate::skill_list::SkillList;
 use crate::world::{Entry, ItemKind, Space, World};
 use body::EmptyDirectives;
 use capability::PatternMatcher;
+pub use capability::{granted_places, missing_needs};
 use context::SuppressionUses;
 use continuation::LostKnowledge;
 use hook_use::HookUses;
@@ -402,7 +404,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             let audit = self.lowering.catalog().has_any().then(|| try_lower(&self.lowering, composed, found));
             let audit = audit.flatten();
             if let Some(audit) = &audit {
-                unreachable_limits::check(composed, audit, found);
+                unreachable_limits::check(self.items, composed, audit, found);
                 let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(self.items));
                 share.continuations.add(composed, &audit.limits, &audit.model, settings);
                 share.prefixes.add(composed, &audit.model, &self.frequencies);

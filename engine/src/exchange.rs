@@ -162,6 +162,7 @@ pub enum StopReason {
     EndTurn,
     ToolUse,
     /// Output limit reached; a text or tool call at the end of the reply is incomplete.
+    #[serde(alias = "max_tokens")]
     Length,
     /// Context window full; a text or tool call at the end of the reply is incomplete.
     ContextWindow,

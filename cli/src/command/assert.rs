@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use rye_compiler::assertion::{AssertReport, Spawn, TraceStep, Violation, WithoutWitness, assert};
+use rye_compiler::assertion::{
+    AssertReport, CycleStart, Spawn, StartCycle, TraceStep, Violation, WithoutWitness, assert,
+};
 use rye_compiler::diagnostics::Severity;
 use rye_compiler::plan::source::SourceReport;
 use schemars::JsonSchema;
@@ -60,7 +62,7 @@ pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit,
                 report.line(&printable(&format_excess(spawn)))?;
             }
             for circle in &found.report.cycles {
-                report.line(printable(&format_cycle(circle, &found.report.spawns)).trim_end())?;
+                report.line(printable(&format_cycle(circle)).trim_end())?;
             }
             for WithoutWitness { assertion, why } in &found.report.without_witness {
                 report.line(&printable(&format!("warning: `{assertion}` has no effect: {why}")))?;
@@ -98,13 +100,12 @@ fn format_excess(spawn: &Spawn) -> String {
 }
 
 /// Formats a cycle of directives, and the source line of each spawn in the cycle.
-fn format_cycle(circle: &[String], spawns: &[Spawn]) -> String {
-    let mut out = format!("note: only the limit `depth` ends this cycle of starts: {}\n", circle.join(" → "));
-    for (from, to) in circle.iter().zip(circle.iter().cycle().skip(1)) {
-        let named = spawns.iter().filter(|spawn| spawn.from == *from && spawn.to == *to);
-        for spawn in named.filter(|spawn| spawn.source.is_some()) {
-            writeln!(out, "  {from} starts {to} ({}){}", spawn.by, format_source(spawn.source.as_ref())).ok();
-        }
+fn format_cycle(circle: &StartCycle) -> String {
+    let StartCycle { directives, starts } = circle;
+    let mut out = format!("note: only the limit `depth` ends this cycle of starts: {}\n", directives.join(" → "));
+    for ((from, to), CycleStart { by, source }) in directives.iter().zip(directives.iter().cycle().skip(1)).zip(starts)
+    {
+        writeln!(out, "  {from} starts {to} ({by}){}", format_source(source.as_ref())).ok();
     }
     out
 }

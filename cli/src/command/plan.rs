@@ -1,6 +1,6 @@
 //! `rye plan ID`: prints the requests and actions of a run, with the origin of each part.
 
-mod diff;
+pub mod diff;
 pub mod file;
 mod matrix;
 pub mod routes;

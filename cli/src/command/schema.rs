@@ -29,6 +29,7 @@ use crate::command::lock::LockOutput;
 use crate::command::mcp::McpServerOutput;
 use crate::command::new::NewOutput;
 use crate::command::plan::NoPlanOutput;
+use crate::command::plan::diff::routes::RouteDiffsOutput;
 use crate::command::plan::routes::RoutesOutput;
 use crate::command::providers::{ProviderTestOutput, ProvidersOutput};
 use crate::command::run::{DeltaOutput, DetachOutput, EventOutput, RunOutput};
@@ -93,6 +94,7 @@ pub enum SchemaOutput {
     Keys,
     Plan,
     PlanDiff,
+    PlanDiffRoutes,
     PlanGraph,
     PlanPrompt,
     Proof,
@@ -145,6 +147,7 @@ impl SchemaOutput {
             Self::Plan => schema_for!(PlanReport),
             Self::Proof => schema_for!(ProveOutput),
             Self::PlanDiff => schema_for!(PlanDiff),
+            Self::PlanDiffRoutes => schema_for!(RouteDiffsOutput),
             Self::NoPlan => schema_for!(NoPlanOutput),
             Self::Providers => schema_for!(ProvidersOutput),
             Self::ProviderTest => schema_for!(ProviderTestOutput),

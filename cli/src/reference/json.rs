@@ -28,6 +28,7 @@ fn printed_by(output: SchemaOutput) -> &'static str {
         SchemaOutput::Keys => "`rye keys`",
         SchemaOutput::Plan => "`rye plan ID`",
         SchemaOutput::PlanDiff => "`rye plan ID --diff REV`",
+        SchemaOutput::PlanDiffRoutes => "`rye plan ID --diff REV` if unknown inputs decide the route",
         SchemaOutput::PlanGraph => "`rye plan ID --graph`",
         SchemaOutput::PlanPrompt => "`rye plan ID --prompt`",
         SchemaOutput::PlanRoutes => "`rye plan ID` if unknown inputs decide the route",

@@ -94,11 +94,16 @@ fn items_of_the_system_prompt_and_of_continuing_hooks_survive() {
 #[test]
 fn lethal_trifecta_warns_by_default_and_follows_setting() {
     let lethal = "<execute><tool>mcp.*</tool></execute><fetch><knowledge>*</knowledge></fetch>";
-    let found = report(&family(lethal, "", ""));
+    let server = "description: d\nkind: mcp\nserver: s\ntool: t\nsha256: x\nserver_sha256: x\nruns: x\nsandbox: net\n";
+    let with_server = |setting: &str| report(&family(lethal, "", setting).project(".ai/tools/mcp/s/t.yaml", server));
+    let found = with_server("");
     assert_eq!(names(&found), [("lethal_trifecta", 1)]);
     assert_eq!((found.violations[0].severity.as_str(), found.violations[0].because.len()), ("warning", 3));
-    assert_eq!(report(&family(lethal, "", "lethal_trifecta: off")).violations, []);
-    assert_eq!(report(&family(lethal, "", "lethal_trifecta: error")).violations[0].severity, "error");
+    assert_eq!(found.violations[0].because[0], "untrusted text by `rye.execute.tool.mcp.s.t`");
+    assert_eq!(with_server("lethal_trifecta: off").violations, []);
+    assert_eq!(with_server("lethal_trifecta: error").violations[0].severity, "error");
+    // A pattern without an existing tool lets no text in.
+    assert_eq!(report(&family(lethal, "", "")).violations, []);
 }
 
 #[test]
@@ -141,7 +146,9 @@ fn spawn_cycles_begin_with_smallest_id() {
         ],
     );
     let found = report(&world);
-    assert!(found.cycles.contains(&vec!["a".to_owned(), "b".to_owned()]), "{:?}", found.cycles);
+    let cycle = found.cycles.iter().find(|cycle| cycle.directives == ["a", "b"]);
+    let starts = cycle.map_or_else(|| panic!("{:?}", found.cycles), |cycle| &cycle.starts);
+    assert!(starts.len() == 2 && starts.iter().all(|start| start.source.is_some()), "{starts:?}");
     assert!(found.spawns.iter().all(|spawn| spawn.exceeds.is_none()));
 }
 

@@ -13,10 +13,7 @@ use crate::semantics::glob::Glob;
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::ItemKind;
 
-/// Capabilities of MCP tools. The results of a server come from outside, and its calls can leave the machine.
-const MCP_TOOLS: &str = "rye.execute.tool.mcp.*";
-
-/// Pattern of the capabilities to read knowledge.
+/// Capabilities to read knowledge.
 const KNOWLEDGE: &str = "rye.fetch.knowledge.*";
 
 /// Built-in tools that return names or contents of the project's files.
@@ -29,6 +26,8 @@ pub struct TrifectaTools {
     private: Vec<String>,
     /// Capabilities of tools that exchange data with the hosts that the `net` of a grant names.
     network: Vec<String>,
+    /// Capabilities of MCP tools. The results of a server come from outside, and its calls can leave the machine.
+    servers: Vec<String>,
     memo: BTreeMap<MemoKey, Option<Vec<String>>>,
 }
 
@@ -37,7 +36,7 @@ type MemoKey = (Vec<Rc<[String]>>, Rc<[NetGrant]>);
 
 impl TrifectaTools {
     pub fn read(items: &Items<'_>) -> Self {
-        let mut all = Self { private: Vec::new(), network: Vec::new(), memo: BTreeMap::new() };
+        let mut all = Self { private: Vec::new(), network: Vec::new(), servers: Vec::new(), memo: BTreeMap::new() };
         let mut before: Option<&ItemId> = None;
         let list = items.list(ItemKind::Tool);
         for entry in list.iter() {
@@ -55,6 +54,9 @@ impl TrifectaTools {
                 ToolKind::Mcp { sandbox: ServerSandbox::Net, .. } => (false, false),
             };
             let capability = format_capability(Primary::Execute, ItemType::Tool, Some(&entry.id));
+            if matches!(tool.spec.kind, ToolKind::Mcp { .. }) {
+                all.servers.push(capability.clone());
+            }
             if has_network {
                 all.network.push(capability.clone());
             }
@@ -87,7 +89,8 @@ impl TrifectaTools {
             let (_, hosts) = with_hosts.iter().find(|(glob, _)| glob.matches(capability))?;
             allows(capability).then(|| format!("`{capability}` with net=\"{hosts}\""))
         });
-        let outside = by_network.or_else(|| Some(format!("`{}`", thread.reaches(MCP_TOOLS, reached)?)))?;
+        let by_server = || Some(format!("`{}`", self.servers.iter().find(|capability| allows(capability))?));
+        let outside = by_network.or_else(by_server)?;
         let by_tool = self.private.iter().find(|capability| allows(capability)).cloned();
         let private = by_tool.or_else(|| thread.reaches(KNOWLEDGE, reached))?;
         Some(vec![

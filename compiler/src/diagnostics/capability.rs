@@ -6,6 +6,19 @@ use thiserror::Error;
 use super::foreign_words;
 use super::{Label, Problem, Severity, did_you_mean, new_label};
 
+/// The route by which a directive has its grants: the hook that selects it, and the parent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteOfGrants {
+    pub hook: String,
+    pub parent: String,
+}
+
+fn describe_route(route: Option<&RouteOfGrants>) -> String {
+    route.map_or_else(String::new, |RouteOfGrants { hook, parent }| {
+        format!(" with the parent `{parent}`, which the hook `{hook}` selects")
+    })
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CapabilityError {
     #[error("`{pattern}` matches no item in any space")]
@@ -22,10 +35,12 @@ pub enum CapabilityError {
     #[error("the acknowledgement of the risk `{tier}` has no effect: no grant has this risk")]
     AcknowledgesNothing { tier: String, span: Span },
     #[error("`{pattern}` is blocked: its risk is `{tier}`")]
-    Blocked { pattern: String, tier: String, span: Span },
+    /// `table` is the list of classifications of the project or the user, if it replaces the standard list and has no
+    /// entry for the capability.
+    Blocked { pattern: String, tier: String, span: Span, table: Option<Span> },
     /// The body tells the model to use a capability that the directive does not have.
-    #[error("the body uses `{capability}`, which the directive is not granted")]
-    UngrantedCall { capability: String, span: Span, granted: Span },
+    #[error("the body uses `{capability}`, which the directive is not granted{}", describe_route(route.as_ref()))]
+    UngrantedCall { capability: String, span: Span, granted: Span, route: Option<RouteOfGrants> },
     #[error("`write=\"{path}\"` has no effect: {why}")]
     OpensNothing { path: String, why: &'static str, span: Span },
     /// A grant without use, because every call that it allows is refused. `add` is the attribute to add to the grant,
@@ -140,7 +155,10 @@ impl Problem for CapabilityError {
                     .into(),
             ),
             Self::TooComplex { .. } => Some("use fewer wildcards in this pattern and in the base's grants".into()),
-            Self::Unacknowledged { tier, .. } | Self::Blocked { tier, .. } => Some(format!(
+            Self::Blocked { pattern, table: Some(_), .. } => Some(format!(
+                "add `- {{ risk: safe, patterns: [\"{pattern}\"] }}` with the risk that fits to `classifications`: the list replaces the standard list, and unlisted capabilities are `unrestricted`"
+            )),
+            Self::Unacknowledged { tier, .. } | Self::Blocked { tier, table: None, .. } => Some(format!(
                 "grant less, or acknowledge the risk: `<acknowledge risk=\"{tier}\">why</acknowledge>` in \
                  `<permissions>`"
             )),
@@ -176,8 +194,10 @@ impl Problem for CapabilityError {
                 ]
             }
             Self::Unacknowledged { tier, span, .. } => vec![new_label(*span, format!("risk `{tier}`"))],
-            Self::Blocked { tier, span, .. } => {
-                vec![new_label(*span, format!("risk `{tier}` is blocked by the risk table"))]
+            Self::Blocked { tier, span, table, .. } => {
+                let label = new_label(*span, format!("risk `{tier}` is blocked by the risk table"));
+                let table = table.iter().map(|table| new_label(*table, "no entry for it here"));
+                std::iter::once(label).chain(table).collect()
             }
         }
     }

@@ -28,6 +28,9 @@ pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>) {
     dropped.extend(placeholders_of_invalid_names(all));
     dropped.extend(repeated_costs_of_a_turn(all));
     dropped.extend(effects_of_invalid_hosts(all));
+    dropped.extend(turns_beside_an_unaffordable_turn(all));
+    dropped.extend(actions_of_hooks_that_never_fire(all));
+    dropped.extend(defaults_of_unseparated_choices(all));
     let mut index = 0;
     all.retain(|_| {
         index += 1;
@@ -271,6 +274,68 @@ fn effects_of_invalid_hosts(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
+/// Returns the reports of limits that have no effect beside a `spend`, or a maximum of it, that does not pay for one
+/// turn.
+fn turns_beside_an_unaffordable_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let unaffordable: BTreeSet<SourceId> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Limit(LimitError::CannotAffordOneTurn { span: Some(span), .. }) => Some(span.source),
+            _ => None,
+        })
+        .collect();
+    let is_effect = |one: &Diagnostic| match one {
+        Diagnostic::Limit(LimitError::NeverBinds { name, span, .. }) => {
+            name == "turns" && unaffordable.contains(&span.source)
+        }
+        // The maximum itself is reported.
+        Diagnostic::Limit(LimitError::AboveCeiling { name, ceiling, .. }) => {
+            name == "spend" && unaffordable.contains(&ceiling.source)
+        }
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the reports of actions without an effect for hooks that are reported as never firing.
+fn actions_of_hooks_that_never_fire(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let never: BTreeSet<(SourceId, &str)> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Hook(HookError::Never { id, span, .. }) => Some((span.source, id.as_str())),
+            _ => None,
+        })
+        .collect();
+    let is_effect = |one: &Diagnostic| match one {
+        Diagnostic::Hook(HookError::NoEffect { id, span, .. } | HookError::RaisesNothing { id, span, .. }) => {
+            never.contains(&(span.source, id.as_str()))
+        }
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the reports of defaults that are no choice, for inputs whose choices have no separators.
+fn defaults_of_unseparated_choices(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let fields: Vec<(SourceId, &str)> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Interface(InterfaceError::Choices { of, span, .. }) => {
+                Some((span.source, of.split('`').nth(1)?))
+            }
+            _ => None,
+        })
+        .collect();
+    let is_effect = |one: &Diagnostic| match one {
+        Diagnostic::Interface(InterfaceError::Type { what, span: Some(span), .. }) => {
+            let name = what.strip_prefix("the default of `").and_then(|rest| rest.strip_suffix('`'));
+            name.is_some_and(|name| fields.contains(&(span.source, name)))
+        }
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
+}
+
 /// Returns the indexes of the diagnostics that report a placeholder with an invalid input name, if an `<input>` with
 /// this name is reported in the same file. Both reports have the same cause.
 fn placeholders_of_invalid_names(all: &[Diagnostic]) -> BTreeSet<usize> {
@@ -352,6 +417,11 @@ fn effects_of_unread_hooks(all: &[Diagnostic]) -> BTreeSet<usize> {
         .iter()
         .filter_map(|one| match one {
             Diagnostic::Item(ItemError::UnknownKey { of, span, .. }) if of == "a hook" => Some(span.source),
+            Diagnostic::Item(ItemError::InvalidValue { what, span, .. })
+                if ["`layer`", "`enabled`", "`on_failure`", "`position`"].contains(&what.as_str()) =>
+            {
+                Some(span.source)
+            }
             _ => None,
         })
         .collect();

@@ -68,15 +68,24 @@ pub enum HookError {
         is_placeholder: bool,
         suggestion: Option<String>,
         facts: Vec<String>,
+        /// The events that have the fact.
+        elsewhere: Vec<&'static str>,
     },
     /// The action is unknown or not allowed at the event; `allowed` lists the event's actions.
     #[error("a hook on `{event}` cannot `{action}`")]
     WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
-    /// The condition is true only if the thread has used several times as many tokens as the limit `tokens` allows.
-    #[error("the hook `{id}` fires only if one turn uses several times as many tokens as the limit `tokens` allows")]
-    PastLimit { id: String, span: Span },
+    /// The condition is true only if the thread has used several times as much as `limit` (tokens or spend) allows.
+    #[error(
+        "the hook `{id}` fires only if {}",
+        if *limit == "spend" {
+            "a provider reports a cost of several times the limit of `spend`"
+        } else {
+            "one turn uses several times as many tokens as the limit `tokens` allows"
+        }
+    )]
+    PastLimit { id: String, limit: &'static str, span: Span },
     /// The hook fires only for directives of the standard library or the user space; `directive` is the first such
     /// directive.
     #[error("in this project, the hook `{id}` can fire only for `{directive}`: {because}")]
@@ -192,6 +201,11 @@ impl Problem for HookError {
                     Some(format!("events: {}", quote_list(&crate::semantics::hook_point::event_names())))
                 }))
             }
+            Self::UnknownFact { path, facts, elsewhere, .. } if !elsewhere.is_empty() => Some(format!(
+                "`{path}` is a fact of {}; facts here: {}",
+                quote_list(elsewhere),
+                quote_list(facts)
+            )),
             Self::UnknownFact { path, suggestion, facts, is_placeholder, .. } => {
                 let constant = match path.to_ascii_lowercase().as_str() {
                     "true" => Some("true".to_owned()),
@@ -238,8 +252,8 @@ impl Problem for HookError {
             Self::RemovesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("remove the entry; to disable a hook of a directive, use `<suppress>`".into())
             }),
-            Self::PastLimit { .. } => {
-                Some("compare with a value below the limit of `tokens`, or raise the limit".into())
+            Self::PastLimit { limit, .. } => {
+                Some(format!("compare with a value below the limit of `{limit}`, or raise the limit"))
             }
             Self::Never { .. } => Some("correct the condition, or remove the hook".into()),
             Self::OnlyLibrary { directive, .. } => Some(format!(
@@ -299,7 +313,7 @@ impl Problem for HookError {
             Self::RaisesNothing { current, span, .. } => vec![new_label(*span, format!("not above {current}"))],
             Self::RemovesNothing { span, .. } => vec![new_label(*span, "no hook has this id")],
             Self::Never { span, .. } => vec![new_label(*span, "never true")],
-            Self::PastLimit { span, .. } => vec![new_label(*span, "the thread has ended by then")],
+            Self::PastLimit { span, .. } => vec![new_label(*span, "far above the limit")],
             Self::OnlyLibrary { span, .. } => vec![new_label(*span, "never true for a directive of the project")],
             Self::Always { span, .. } => vec![new_label(*span, "never false")],
             Self::Shadowed { by, span, by_span, when, .. } => {

@@ -107,6 +107,9 @@ pub enum ItemError {
     /// declaration.
     #[error("this file declares no tool: `{mark}` is the form of another framework")]
     ForeignTool { mark: String, help: &'static str, span: Span },
+    /// A JavaScript file that declares a tool without exporting it. `mark` is the first line of the declaration.
+    #[error("this file declares no tool: `{mark}` is not exported")]
+    Unexported { mark: String, help: &'static str, span: Span },
     /// Front matter in a file whose kind has none; `because` describes the consequence, as a clause.
     #[error("the `{mark}` front matter of this {} is never read", kind.as_str())]
     FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
@@ -177,6 +180,7 @@ impl Problem for ItemError {
             Self::Unrecognized { .. }
             | Self::UnrecognizedProgram { .. }
             | Self::ForeignTool { .. }
+            | Self::Unexported { .. }
             | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
             Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
@@ -199,6 +203,7 @@ impl Problem for ItemError {
             Self::Unrecognized { .. }
             | Self::UnrecognizedProgram { .. }
             | Self::ForeignTool { .. }
+            | Self::Unexported { .. }
             | Self::FrontMatter { .. }
             | Self::KnowledgeMismatch { .. }
             | Self::Dangling { .. }
@@ -291,7 +296,7 @@ impl Problem for ItemError {
             Self::UnrecognizedProgram { path, declaration } => Some(format!(
                 "declare the program in `{declaration}` with `kind: command` and `command: [PROGRAM, {path}]`: only scripts in Python, JavaScript, TypeScript or shell are tools by themselves"
             )),
-            Self::FrontMatter { help, .. } | Self::ForeignTool { help, .. } => Some((*help).to_owned()),
+            Self::FrontMatter { help, .. } | Self::ForeignTool { help, .. } | Self::Unexported { help, .. } => Some((*help).to_owned()),
             Self::Dangling { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some("correct the id, or remove it".into()))
             }
@@ -368,7 +373,9 @@ impl Problem for ItemError {
             Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
             Self::ScriptParameter { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::ShellSyntax { span, .. } => vec![new_label(*span, "not expanded")],
-            Self::ForeignTool { span, .. } => vec![new_label(*span, "no part of rye reads this file")],
+            Self::ForeignTool { span, .. } | Self::Unexported { span, .. } => {
+                vec![new_label(*span, "no part of rye reads this file")]
+            }
             Self::SilentKnowledge { span, .. } => vec![new_label(*span, "no text below the metadata")],
             Self::UnreadMetadata { span, .. } => vec![new_label(*span, "not read")],
             Self::Version { span, .. } => vec![new_label(*span, "not a version number")],

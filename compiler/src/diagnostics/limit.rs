@@ -27,6 +27,9 @@ pub enum LimitError {
     OneTurn { has_outputs: bool, span: Span },
     #[error("the limit `{name}` is never reached: {because}")]
     NeverBinds { name: String, because: String, span: Span },
+    /// A limit above the maximum that the settings of the project set in `limits.max`.
+    #[error("the limit `{name}` is {declared}, but the settings of the project allow at most {most}")]
+    AboveCeiling { name: String, declared: String, most: String, span: Span, ceiling: Span },
     /// A `spend` limit on a model whose price is not known. The limit is in decimal dollars.
     #[error("the spend limit of {limit} cannot be enforced: `{model}` has no price")]
     Unpriced { limit: String, model: String, provider: String, span: Option<Span> },
@@ -40,7 +43,7 @@ impl Problem for LimitError {
             Self::CannotAffordOneTurn { .. } | Self::PromptAboveTokens { .. } | Self::PromptTooLong { .. } => {
                 "limit::cannot-afford-one-turn"
             }
-            Self::NeverBinds { .. } => "limit::never-binds",
+            Self::NeverBinds { .. } | Self::AboveCeiling { .. } => "limit::never-binds",
             Self::OneTurn { .. } => "limit::one-turn",
             Self::Unpriced { .. } => "limit::unpriced",
         }
@@ -48,7 +51,10 @@ impl Problem for LimitError {
 
     fn severity(&self) -> Severity {
         match self {
-            Self::NeverBinds { .. } | Self::OneTurn { .. } | Self::PromptAboveTokens { .. } => Severity::Warning,
+            Self::NeverBinds { .. }
+            | Self::AboveCeiling { .. }
+            | Self::OneTurn { .. }
+            | Self::PromptAboveTokens { .. } => Severity::Warning,
             Self::Unknown { .. }
             | Self::Invalid { .. }
             | Self::CannotAffordOneTurn { .. }
@@ -75,6 +81,9 @@ impl Problem for LimitError {
                 _ => format!("it {why}"),
             }),
             Self::NeverBinds { .. } => Some("lower the limit, or leave it out".into()),
+            Self::AboveCeiling { name, most, .. } => {
+                Some(format!("lower the limit to {most}, or raise `limits.max.{name}` in `agent/agent`"))
+            }
             Self::OneTurn { has_outputs, .. } => Some(match has_outputs {
                 true => {
                     "raise `turns`: a call takes one turn, and returning the outputs another; or grant no tools".into()
@@ -97,6 +106,9 @@ impl Problem for LimitError {
             Self::Unknown { span, .. } => span.iter().map(|s| new_label(*s, "no such limit")).collect(),
             Self::Invalid { span, why, .. } => span.iter().map(|s| new_label(*s, why.clone())).collect(),
             Self::NeverBinds { span, .. } => vec![new_label(*span, "no effect")],
+            Self::AboveCeiling { span, ceiling, .. } => {
+                vec![new_label(*span, "above the maximum"), new_label(*ceiling, "set here")]
+            }
             Self::OneTurn { span, .. } => vec![new_label(*span, "too few for a call and an answer")],
             Self::PromptTooLong { span, .. } => {
                 span.iter().map(|s| new_label(*s, "too long with its placeholders filled in")).collect()

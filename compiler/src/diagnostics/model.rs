@@ -43,9 +43,16 @@ pub enum ModelError {
     /// The `fallback` resolves to `model`, which it should replace.
     #[error("the fallback `{fallback}` is the model itself: `{model}`")]
     SameFallback { fallback: String, model: String, span: Span },
-    /// The fallback cannot take over the first request.
+    /// The `spend` limit does not pay for the first request to the fallback.
     #[error("the fallback `{fallback}` (`{model}`) cannot replace the model: {why}")]
     UnfitFallback { fallback: String, model: String, why: String, span: Span },
+    /// The first request is larger than the context window of the fallback by an estimate. The request is sent
+    /// nevertheless (decision 0024), and the provider of the fallback may accept or refuse it.
+    #[error(
+        "the fallback `{fallback}` (`{model}`) may be too small: by the estimate, the first request has {prompt} tokens, \
+         the reply up to {reply}, and its context window {window}"
+    )]
+    SmallFallback { fallback: String, model: String, prompt: u64, reply: u64, window: u64, span: Span },
     /// The fallback accepts no images, so a message with images is refused before it is sent to either model.
     #[error("the fallback `{fallback}` (`{model}`) accepts no images, so messages with images are refused")]
     FallbackWithoutImages { fallback: String, model: String, span: Span },
@@ -58,7 +65,9 @@ impl Problem for ModelError {
         match self {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => "model::unknown",
             Self::SameFallback { .. } => "model::same-fallback",
-            Self::UnfitFallback { .. } | Self::FallbackWithoutImages { .. } => "model::unfit-fallback",
+            Self::UnfitFallback { .. } | Self::SmallFallback { .. } | Self::FallbackWithoutImages { .. } => {
+                "model::unfit-fallback"
+            }
             Self::Unlisted { .. } | Self::Unpriced { .. } => "model::unpriced",
         }
     }
@@ -66,9 +75,11 @@ impl Problem for ModelError {
     fn severity(&self) -> Severity {
         match self {
             Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => Severity::Error,
-            Self::SameFallback { .. } | Self::UnfitFallback { .. } | Self::Unlisted { .. } | Self::Unpriced { .. } => {
-                Severity::Warning
-            }
+            Self::SameFallback { .. }
+            | Self::UnfitFallback { .. }
+            | Self::SmallFallback { .. }
+            | Self::Unlisted { .. }
+            | Self::Unpriced { .. } => Severity::Warning,
             Self::FallbackWithoutImages { .. } => Severity::Advice,
         }
     }
@@ -106,11 +117,12 @@ impl Problem for ModelError {
                 Some(near.unwrap_or_default() + &add)
             }
             Self::SameFallback { .. } => Some("name another tier or model, or remove `fallback`".into()),
-            Self::UnfitFallback { .. } => Some(
-                "name a fallback with a larger context window or lower prices, send less in the first request, or \
-                 raise `spend`"
-                    .into(),
-            ),
+            Self::UnfitFallback { .. } => {
+                Some("name a fallback with lower prices, send less in the first request, or raise `spend`".into())
+            }
+            Self::SmallFallback { .. } => {
+                Some("name a fallback with a larger context window, or send less in the first request".into())
+            }
             Self::FallbackWithoutImages { .. } => {
                 Some("if messages of this directive can contain images, name a fallback that accepts images".into())
             }
@@ -129,7 +141,8 @@ impl Problem for ModelError {
             }
             Self::NoTier { span, .. } => vec![new_label(*span, "named here")],
             Self::SameFallback { span, .. } => vec![new_label(*span, "this is the same model")],
-            Self::UnfitFallback { span, .. } => vec![new_label(*span, "does not fit")],
+            Self::UnfitFallback { span, .. } => vec![new_label(*span, "too expensive for the limit")],
+            Self::SmallFallback { span, .. } => vec![new_label(*span, "may not fit")],
             Self::FallbackWithoutImages { span, .. } => vec![new_label(*span, "accepts text only")],
             Self::Unpriced { span, .. } => {
                 span.iter().map(|s| new_label(*s, "selects a model without a price")).collect()

@@ -69,6 +69,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::KnowledgeMismatch { .. }
             | ItemError::Dangling { .. }
             | ItemError::ForeignTool { .. }
+            | ItemError::Unexported { .. }
             | ItemError::FrontMatter { .. }
             | ItemError::Unknown { .. }
             | ItemError::OtherKind { .. }

@@ -48,6 +48,9 @@ fn id_help(text: &str) -> String {
     if several.len() > 1 && text.contains([',', ';', '\n']) && several.iter().all(|part| ItemId::parse(part).is_ok()) {
         return "write one id here: in a `<context>`, one element for each id; a directive extends one base".into();
     }
+    if several.len() > 3 {
+        return "name an item here; to send this text, write it into the body or into `.ai/knowledge/NAME.md`, and name that file".into();
+    }
     // If the text is a path instead of an id, drop the folder of its kind and the extension.
     let inside = text.strip_prefix(".ai/").unwrap_or(text);
     let folders = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/"));

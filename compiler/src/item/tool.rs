@@ -26,7 +26,7 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     let unread = !parsed.errors.is_empty();
     found.syntax(parsed.errors);
     if !unread && is_module(&parsed.tree) {
-        found.extend(foreign_tool(&file, text, language));
+        found.extend(foreign_tool(&file, text, language).or_else(|| unexported_tool(&file, text, language)));
         return None;
     }
     found.extend(unknown_builtin(&file, &parsed.tree));
@@ -195,6 +195,28 @@ fn foreign_tool(file: &FileRef, text: &str, language: ToolLanguage) -> Option<It
             };
             let span = Span::new(file.source, start, start + length);
             return Some(ItemError::ForeignTool { mark: line.trim().to_owned(), help, span });
+        }
+        at += line.len();
+    }
+    None
+}
+
+/// Returns the error for a JavaScript file that declares a tool without exporting it, so that the file is read as a
+/// module.
+fn unexported_tool(file: &FileRef, text: &str, language: ToolLanguage) -> Option<ItemError> {
+    if !matches!(language, ToolLanguage::JavaScript | ToolLanguage::TypeScript) || text.contains("module.exports") {
+        return None;
+    }
+    let is_declaration = |line: &str| {
+        let rest = ["const ", "let ", "var "].iter().find_map(|word| line.strip_prefix(word));
+        rest.is_some_and(|rest| rest.trim_start().starts_with("__tool_"))
+    };
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if is_declaration(line) {
+            let help = "write `export` before the constants of the tool and before the function `execute`";
+            let span = Span::new(file.source, at, at + line.trim_end().len());
+            return Some(ItemError::Unexported { mark: line.trim().to_owned(), help, span });
         }
         at += line.len();
     }

@@ -1,5 +1,6 @@
-//! Fitness of a fallback. The first request, with the tools in the fallback's form, has to fit the fallback's context
-//! window, and the `spend` limit has to pay for it. A model that accepts images needs a fallback that accepts images.
+//! Fitness of a fallback. The first request, with the tools in the fallback's form, should fit the fallback's context
+//! window by the estimate, and the `spend` limit has to pay for it. A model that accepts images needs a fallback that
+//! accepts images.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, ModelError};
@@ -8,8 +9,8 @@ use crate::semantics::limits::Limits;
 
 use super::{MIN_OUTPUT_TOKENS, OpeningSize, first_request_size};
 
-/// Reports a fallback that cannot take over the first request: it accepts no images although the model does, its
-/// context window is too small, or the limit `spend` does not pay for a turn. `opening_of` returns the size of the
+/// Reports a fallback that may not be able to take over the first request: it accepts no images although the model
+/// does, its context window is too small by the estimate, or the limit `spend` does not pay for a turn. `opening_of` returns the size of the
 /// tools in a request to a model.
 pub fn check(
     composed: &Composed,
@@ -33,21 +34,45 @@ pub fn check(
     let texts = first_request_size(composed, fallback.counted_by);
     let prompt = opening.tokens.saturating_add(texts.tokens);
     let needed = fallback.worst_case(opening.bound.saturating_add(fallback.bound_message(texts.bound, 1)), output);
-    let why = if prompt.saturating_add(output) > fallback.context_window {
-        let window = fallback.context_window;
-        format!(
-            "its context window of {window} tokens is too small for the first request of {prompt} tokens and a reply of {output}"
-        )
+    let (written, span) = (written.node.clone(), written.span);
+    if prompt.saturating_add(output) > fallback.context_window {
+        diagnostics.push(ModelError::SmallFallback {
+            fallback: written,
+            model: fallback.id.clone(),
+            prompt,
+            reply: output,
+            window: fallback.context_window,
+            span,
+        });
     } else if needed > limits.spend && model.worst_case(opening_of(model).bound, output) <= limits.spend {
         // If the limit does not pay for the model itself either, the limit is reported instead of the fallback.
-        format!("one of its turns may cost ${needed}, but `spend` is ${}", limits.spend)
-    } else {
-        return;
-    };
-    diagnostics.push(ModelError::UnfitFallback {
-        fallback: written.node.clone(),
-        model: fallback.id.clone(),
-        why,
-        span: written.span,
-    });
+        let why = format!("one of its turns may cost ${needed}, but `spend` is ${}", limits.spend);
+        diagnostics.push(ModelError::UnfitFallback { fallback: written, model: fallback.id.clone(), why, span });
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rye_grammar::ItemId;
+
+    use crate::compile::tests::world::{minimal_world, with_directives};
+    use crate::compile::{CompileRequest, compile};
+    use crate::diagnostics::Diagnostic;
+
+    /// Decision 0024: the first request is made regardless of the estimate.
+    #[test]
+    fn small_window_of_a_fallback_is_reported_as_an_estimate() {
+        let provider = "id: p\nwire: scripted\ndefault_tier: fast\ntiers: { fast: m, small: s }\nmodels:\n  \
+            - { id: m, context_window: 60000, max_output: 1000, prices: { input: \"1\", output: \"5\" } }\n  \
+            - { id: s, context_window: 1500, max_output: 500, prices: { input: \"1\", output: \"5\" } }\n";
+        let metadata = "<metadata><model provider=\"p\" tier=\"fast\" fallback=\"small\"/><permissions/></metadata>";
+        let world = with_directives(minimal_world(), &[("leaf", "", metadata, &"word ".repeat(2000))])
+            .project(".ai/config/agent/providers/p.yaml", provider);
+        let compiled = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap()));
+        let found: Vec<String> = compiled.diagnostics.iter().map(Diagnostic::message).collect();
+        assert!(compiled.value.is_some(), "{found:?}");
+        let reported = found.iter().find(|text| text.contains("fallback")).unwrap();
+        assert!(reported.contains("may be too small: by the estimate"), "{reported}");
+    }
 }

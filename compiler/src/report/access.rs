@@ -92,7 +92,9 @@ fn reachable_tools(plan: &Plan) -> BTreeSet<ItemId> {
 
 /// Returns true if the model or a hook can sign items.
 fn can_sign(plan: &Plan) -> bool {
-    plan.palette.iter().any(|tool| tool.primary == PalettePrimary::Sign)
+    // Without `<permissions>`, a root is denied every call, as the palette's other tools are.
+    let is_granted = plan.capabilities.declared;
+    is_granted && plan.palette.iter().any(|tool| tool.primary == PalettePrimary::Sign)
         || plan.hooks.iter().any(|hook| hook.is_live() && matches!(hook.action.call(), Some(HookCall::Sign { .. })))
 }
 

@@ -2,6 +2,7 @@
 //! with the conditions that select it.
 
 use rye_grammar::{ItemId, Sources};
+use serde_json::{Map, Value};
 
 use crate::compile::{
     AssumedRoute, Compilation, CompileRequest, compile, compile_with_default_inputs, compile_with_sources,
@@ -15,6 +16,8 @@ use crate::world::World;
 pub struct RoutedPlan {
     /// Conditions on the inputs: the plan applies to a call if one of them holds; `true` holds for every call.
     pub when: Vec<String>,
+    /// The inputs of a call that has this plan; `None` if all calls have it.
+    pub call: Option<Map<String, Value>>,
     pub compilation: Compilation,
     /// Warnings and advice of this plan.
     pub diagnostics: Diagnostics,
@@ -47,7 +50,8 @@ fn split_routes(
     shown: &mut Sources,
 ) -> Checked<Vec<RoutedPlan>> {
     if let Some(compilation) = compiled.value {
-        let plan = RoutedPlan { when: vec!["true".to_owned()], compilation, diagnostics: compiled.diagnostics };
+        let when = vec!["true".to_owned()];
+        let plan = RoutedPlan { when, call: None, compilation, diagnostics: compiled.diagnostics };
         return Checked::new(Some(vec![plan]), Diagnostics::new());
     }
     let is_missing = |one: &Diagnostic| !one.is_error() || one.code() == "interface::missing-input";
@@ -66,7 +70,8 @@ fn split_routes(
             let again = compile_with_sources(world, &request, shown);
             return Checked::new(None, again.diagnostics);
         };
-        plans.push(RoutedPlan { when: context.when, compilation, diagnostics: compiled.diagnostics });
+        let (when, call) = (context.when, context.call.inputs);
+        plans.push(RoutedPlan { when, call, compilation, diagnostics: compiled.diagnostics });
     }
     Checked::new(Some(plans), Diagnostics::new())
 }

@@ -8,6 +8,8 @@ mod change;
 mod context;
 mod hooks;
 mod rest;
+mod routes;
+mod schemas;
 mod settings;
 mod tools;
 
@@ -26,6 +28,7 @@ use change::DiffSides;
 pub use change::{ChangeArea, DiffSide, Direction, PlanChange};
 pub use context::{PartChange, PrefixChange};
 pub use hooks::HookChange;
+pub use routes::{RouteDiff, RoutedSide, diff_routes};
 
 use crate::plan::source::SourceReport;
 
@@ -243,6 +246,7 @@ fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanCha
         "interface" => has(ChangeArea::Interface),
         "model" => has(ChangeArea::Model),
         "route" => has(ChangeArea::Chain),
+        "limit_ceilings" | "session_limits" => has(ChangeArea::Setting) || !found.limits.is_empty(),
         "settings" => has(ChangeArea::Setting) || has(ChangeArea::Approval),
         "description" | "category" | "nudge" | "continuation_directive" => has(ChangeArea::Plan),
         _ => false,

@@ -1,7 +1,5 @@
 //! Reasons why a plan does not allow an action: the nearest grants, what each of them lacks, and the line to add.
 
-use std::fmt::Write as _;
-
 use rye_grammar::ItemId;
 
 use super::provenance::DerivationStep;
@@ -13,6 +11,7 @@ use crate::lower::origin;
 use crate::plan::SourcePlace;
 use crate::semantics::capability::{CapabilitySet, ItemType, Primary};
 use crate::semantics::risk::Policy;
+use crate::validate::missing_needs;
 use crate::world::{ItemKind, World};
 
 /// Maximum number of grants that an explanation compares.
@@ -126,6 +125,10 @@ fn grant_fixes(
         }
     };
     let mut steps = vec![add];
+    if line.contains(" net=\"host\"") {
+        let text = "in place of `host`, write the hosts that its calls may reach: without `net`, every call is refused";
+        steps.push(DerivationStep::new_fix(text.to_owned(), None));
+    }
     let risk = LowerContext::new(items).risk_of(&action.capability());
     if risk.policy == Policy::AcknowledgeRequired && !plan.capabilities.acknowledged.contains_key(risk.tier.as_str()) {
         let tier = risk.tier.as_str();
@@ -153,14 +156,8 @@ fn grant_line(items: &Items<'_>, action: &Action) -> String {
     let (primary, item_type) = (action.primary, action.item_type);
     let id = action.id.clone().unwrap_or_else(|| "*".to_owned());
     let item = ItemId::parse(&id.replace('.', "/")).ok().filter(|_| item_type == ItemType::Tool);
-    let mut attributes = String::new();
-    if let Some(tool) = item.and_then(|id| items.tool(&id)) {
-        for (name, values) in [("net", &tool.spec.needs.net), ("write", &tool.spec.needs.write)] {
-            if !values.is_empty() {
-                write!(attributes, " {name}=\"{}\"", values.join(",")).ok();
-            }
-        }
-    }
+    let needs = item.and_then(|id| items.tool(&id)).and_then(|tool| missing_needs(&tool, &[], &[]));
+    let attributes = needs.map(|needs| format!(" {needs}")).unwrap_or_default();
     format!("<{primary}><{item_type}{attributes}>{id}</{item_type}></{primary}>")
 }
 

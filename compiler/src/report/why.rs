@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use rye_grammar::ItemId;
+
 use crate::compile::Compilation;
 use crate::diagnostics::closest;
+use crate::item::Items;
 use crate::plan::{Origin, SourcePlace};
 use crate::report::limit_lattice::limit_lattice;
 use crate::report::missing_grant::explain_missing_grants;
@@ -14,6 +17,7 @@ use crate::semantics::capability::Primary;
 use crate::semantics::glob::Glob;
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
+use crate::validate::{granted_places, missing_needs};
 use crate::world::World;
 
 /// The explanation of one part of a plan.
@@ -83,6 +87,12 @@ pub fn explain(world: &dyn World, compilation: &Compilation, thing: &str) -> Res
     if found.is_empty() {
         explain_capability(compilation, name, &mut found);
     }
+    if found.is_empty() && name == "extends" && compilation.plan.chain.len() == 1 {
+        let id = &compilation.plan.directive;
+        let reason = format!("`{id}` has no parent: it has no `extends`, and no `resolve_extends` hook sets one");
+        let place = compilation.origins.get(&format!("link.{id}")).and_then(|origin| origin.place.clone());
+        found.push(Explanation { subject: "extends".to_owned(), reason, place, steps: Vec::new() });
+    }
     if found.is_empty() {
         let keys = compilation.origins.0.keys();
         let names = keys.clone().filter_map(|k| k.split_once('.').map(|(_, name)| name));
@@ -101,7 +111,8 @@ pub fn explain_with_missing_grants(
     compilation: &Compilation,
     thing: &str,
 ) -> Result<Vec<Explanation>, NotInPlan> {
-    explain(world, compilation, thing).or_else(|missing| {
+    let explained = explain(world, compilation, thing).map(|found| with_unmet_needs(world, compilation, found));
+    explained.or_else(|missing| {
         let name = thing.strip_prefix("capability.").or_else(|| thing.strip_prefix("tool.")).unwrap_or(thing);
         let mut found = explain_missing_grants(world, compilation, name);
         if let Some(primary) = Primary::ALL.into_iter().find(|primary| primary.tool_name() == name) {
@@ -112,6 +123,33 @@ pub fn explain_with_missing_grants(
         }
         if found.is_empty() { Err(missing) } else { Ok(found) }
     })
+}
+
+/// Adds to the explanation of a granted tool that every call is refused, if the grants do not meet its needs.
+fn with_unmet_needs(world: &dyn World, compilation: &Compilation, mut found: Vec<Explanation>) -> Vec<Explanation> {
+    let items = Items::new(world);
+    let declaring = compilation.plan.capabilities.from.as_ref().and_then(|id| items.directive(id));
+    let Some(permissions) = declaring.as_ref().and_then(|directive| directive.permissions.as_ref()) else {
+        return found;
+    };
+    let granted = |name: &str| {
+        let tool = compilation.plan.palette.iter().find(|tool| *tool.name == *name)?;
+        tool.item_id.clone()
+    };
+    for one in &mut found {
+        let id = match one.subject.split_once('.') {
+            Some(("tool", name)) => granted(name),
+            Some(("capability", name)) => name.strip_prefix("rye.execute.tool.").and_then(ItemId::from_dotted),
+            _ => None,
+        };
+        let Some(tool) = id.and_then(|id| items.tool(&id)) else { continue };
+        let (write, net) = granted_places(permissions, &tool.file.id);
+        if let Some(needs) = missing_needs(&tool, &write, &net) {
+            let text = format!("write `<tool {needs}>` at the grant: without it, every call is refused");
+            one.steps.push(DerivationStep::new_fix(text, None));
+        }
+    }
+    found
 }
 
 /// Explains every prompt layer with this id, including its size.

@@ -19,7 +19,7 @@ use crate::trust::reach::{
 use crate::trust::{
     HOOK_FILES, MODELS_FILE, PROVIDER_PREFIX, RESILIENCE_FILE, RISK_FILE, Subject, TrustRequirement,
     TrustRequirementKind, describe_effect, describe_steering, estimated_spend, is_redirected, model_choice,
-    requirement_of_settings, requirement_of_tool, risk_table_requirement,
+    requirement_of_settings, requirement_of_tool, risk_table_requirement, with_refused_server,
 };
 use crate::world::{Entry, ItemKind, RecordingWorld, Space, World};
 
@@ -153,7 +153,9 @@ impl WorkspaceScan<'_, '_> {
             let steering = || described(id.as_str(), " of directives that can use a shell or the network", subjects);
             // A tool in the place of another is listed with the other items that are.
             let is_alone = self.items.list(ItemKind::Tool).iter().filter(|entry| entry.id == id).count() == 1;
-            requirement_of_tool(&tool, sha256, &self.items.sources()).or_else(|| is_alone.then(steering))
+            let found = requirement_of_tool(&tool, sha256, &self.items.sources());
+            let found = found.map(|found| with_refused_server(self.items, &tool, found));
+            found.or_else(|| is_alone.then(steering))
         };
         let mut found: Vec<TrustRequirement> = self.of_project(ItemKind::Tool).into_iter().filter_map(of_one).collect();
         if self.items.list(ItemKind::Config).iter().any(|entry| entry.space == Space::Project) {

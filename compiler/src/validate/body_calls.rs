@@ -10,16 +10,14 @@ use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::Value;
 
 use super::call_arguments::{ArgumentValue, CallArguments, unnamed_argument};
-use super::capability::{granted_places, write_bound};
 use super::interface::{LiteralArgument, LiteralCall, check_directive_call, check_tool_call};
+use super::literal_places::check_places;
 use super::spawn::{BodySpawns, SpawnEdge, SpawnSource};
 use crate::compose::Composed;
-use crate::diagnostics::{CapabilityError, Diagnostics, InterfaceError, ItemError, closest, quote_list};
-use crate::item::{Dependency, Directive, Items, Tool, shorten};
+use crate::diagnostics::{CapabilityError, Diagnostics, InterfaceError, ItemError, RouteOfGrants, closest, quote_list};
+use crate::item::{Dependency, Directive, Items, shorten};
 use crate::palette::tool_name;
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
-use crate::semantics::needs::{fold_case, is_folder_inside, is_host_inside, is_protected};
-use crate::tool_spec::ToolKind;
 use crate::world::ItemKind;
 
 /// Maximum distance in characters between a call's name and its arguments.
@@ -430,7 +428,10 @@ fn check_granted(
     let capability = CapabilityRequest { primary, item_type, item_id: Some(id), space: None }.capability();
     let grants = CapabilitySet::new(permissions.value.grants.iter().map(|g| g.pattern.0.as_str()));
     if grants.first_match(&capability).is_none() && !id.as_str().starts_with("rye/agent/threads/internal/") {
-        found.push(CapabilityError::UngrantedCall { capability, span, granted: permissions.value.span });
+        let parent = composed.chain.iter().rev().nth(1).map(|link| link.id().to_string());
+        let route = composed.route.as_ref().zip(parent);
+        let route = route.map(|(route, parent)| RouteOfGrants { hook: route.hook.id.node.clone(), parent });
+        found.push(CapabilityError::UngrantedCall { capability, span, granted: permissions.value.span, route });
     }
 }
 
@@ -443,63 +444,6 @@ fn body_span(leaf: &Directive, at: usize, length: usize) -> Span {
     }
     let start = body.range().start + at;
     Span::new(body.source, start, start + length)
-}
-
-/// Reports calls of built-in tools with a literal URL or path that the grants do not allow.
-fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mut Diagnostics) {
-    let ToolKind::Builtin { name } = &tool.spec.kind else { return };
-    for argument in &call.arguments {
-        let Some(value) = argument.value.as_ref().and_then(Value::as_str) else { continue };
-        let permissions = composed.permissions.as_ref();
-        let (why, granted) = match (name.as_str(), argument.name.node.as_str()) {
-            ("web_fetch", "url") => {
-                let Some(permissions) = permissions else { continue };
-                let (_, net) = granted_places(&permissions.value, &tool.file.id);
-                let host = url_host(value);
-                // If the grants allow no host, another check reports the grants.
-                if net.is_empty() || host.is_none_or(|host| net.iter().any(|outer| is_host_inside(host, outer))) {
-                    continue;
-                }
-                (format!("the grant allows only `{}`", net.join("`, `")), Some(permissions.value.span))
-            }
-            ("write" | "edit", "path") if leaves_project(value) => ("the path leaves the project".to_owned(), None),
-            ("write" | "edit", "path") if value.split('/').any(|part| is_protected(&fold_case(part))) => {
-                ("it is a protected path, which no tool may write".to_owned(), None)
-            }
-            ("write" | "edit", "path") => {
-                let Some(permissions) = permissions else { continue };
-                let bound = write_bound(&permissions.value, &tool.file.id);
-                // A run resolves `..` and absolute paths, and fills in placeholders.
-                let is_resolved = !value.starts_with('/') && !value.contains(['{', '$']) && !value.contains("..");
-                let is_open = bound.is_empty() || !is_resolved;
-                if is_open || bound.iter().any(|folder| is_folder_inside(value, folder)) {
-                    continue;
-                }
-                (format!("the grant allows only `{}`", bound.join("`, `")), Some(permissions.value.span))
-            }
-            _ => continue,
-        };
-        found.push(CapabilityError::OutsideGrant { value: shorten(value), why, span: argument.span, granted });
-    }
-}
-
-/// Returns true if a relative path goes above the folder it starts in.
-fn leaves_project(path: &str) -> bool {
-    let mut depth = 0_i32;
-    let mut steps = path.split('/').filter(|part| !part.is_empty() && *part != ".");
-    !path.starts_with(['/', '~'])
-        && steps.any(|part| {
-            depth += if part == ".." { -1 } else { 1 };
-            depth < 0
-        })
-}
-
-/// Returns the host of a URL, without user information and port; `None` for a text that is no URL, and for an IPv6
-/// address.
-fn url_host(url: &str) -> Option<&str> {
-    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
-    let host = authority.rsplit('@').next()?;
-    Some(host.split(':').next().unwrap_or(host)).filter(|host| !host.is_empty() && !host.starts_with('['))
 }
 
 #[cfg(test)]

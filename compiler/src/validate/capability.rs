@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rye_grammar::capability::{Pattern, is_literal};
+use rye_grammar::data::Node;
 use rye_grammar::{ItemId, Span};
 
 use super::groups::{self, CapabilityGroup};
@@ -305,8 +306,22 @@ fn check_risk(
     match risk.policy {
         Policy::Allow => {}
         Policy::AcknowledgeRequired => found.push(CapabilityError::Unacknowledged { pattern, tier, span }),
-        Policy::Block => found.push(CapabilityError::Blocked { pattern, tier, span }),
+        Policy::Block => {
+            let table = replaced_table(shared, &pattern);
+            found.push(CapabilityError::Blocked { pattern, tier, span, table });
+        }
     }
+}
+
+/// Returns the list `classifications` of a project or the user if none of its patterns matches a capability. The list
+/// replaces the standard list, so the capability is unlisted.
+fn replaced_table(shared: &LowerContext<'_, '_>, capability: &str) -> Option<Span> {
+    let table = shared.items.config_by_name("agent/capability_risk")?;
+    let list = table.get("classifications")?;
+    let is_own = shared.items.sources().get(list.span.source).is_some_and(|file| !file.path.starts_with("system:"));
+    let patterns = list.items().iter().filter_map(|entry| entry.get("patterns")).flat_map(Node::items);
+    let is_listed = patterns.filter_map(Node::as_str).any(|pattern| Glob::new(pattern).matches(capability));
+    (is_own && !is_listed).then_some(list.span)
 }
 
 /// Reports acknowledgements of a risk that no grant of the same `<permissions>` has.
@@ -396,9 +411,9 @@ pub fn write_bound<'p>(permissions: &'p Permissions, tool: &ItemId) -> Vec<&'p s
     grants.iter().flat_map(|grant| grant.write.iter().map(String::as_str)).collect()
 }
 
-/// Returns the attributes that a grant of the tool lacks, as text such as `write="out" net="example.com"`. `None` if
-/// the granted folders (`write`) and hosts (`net`) meet all needs of the tool.
-fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
+/// Returns the attributes that a grant of the tool lacks, as text such as `write="out" net="example.com"`. `write` and
+/// `net` are the granted folders and hosts; `None` if they meet all needs of the tool.
+pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     let unmet = |needs: &[String], granted: &[&str], inside: fn(&str, &str) -> bool| {
         let unmet = needs.iter().filter(|need| !granted.iter().any(|outer| inside(need, outer)));
         unmet.cloned().collect::<Vec<_>>().join(",")
@@ -409,11 +424,23 @@ fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     let requests = matches!(tool.spec.kind, ToolKind::Builtin { .. } | ToolKind::Http(_));
     if requests && SandboxKind::of(&tool.spec.kind) == SandboxKind::Requests && net.is_empty() && net_missing.is_empty()
     {
-        "host".clone_into(&mut net_missing);
+        net_missing = match &tool.spec.kind {
+            ToolKind::Http(http) => literal_host(&http.url).unwrap_or("host").to_owned(),
+            ToolKind::Builtin { .. } | ToolKind::Command { .. } | ToolKind::Script { .. } | ToolKind::Mcp { .. } => {
+                "host".to_owned()
+            }
+        };
     }
     let parts = [("write", unmet(&needs.write, write, is_folder_inside)), ("net", net_missing)];
     let parts: Vec<String> = parts.iter().filter(|(_, m)| !m.is_empty()).map(|(n, m)| format!("{n}=\"{m}\"")).collect();
     (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// Returns the host of a URL, without a port; `None` if the URL has no host.
+fn literal_host(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+    let host = authority.split(':').next()?;
+    (!host.is_empty() && !host.contains(['{', '[', '@'])).then_some(host)
 }
 
 /// Reports the grants of a hook whose action needs no grant. An action without an item never needs a grant. In a hook

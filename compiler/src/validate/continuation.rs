@@ -27,6 +27,8 @@ pub struct LostKnowledge {
     /// The size in tokens of the smallest context window among the directives' models, and the model's id; `None`
     /// before the first directive.
     window: Option<(u64, String)>,
+    /// True if a directive or a hook has a grant, so that messages can contain results of calls.
+    has_results: bool,
 }
 
 /// The settings of continuations, from `coordination` and `resilience`.
@@ -76,16 +78,17 @@ impl LostKnowledge {
     /// Records the knowledge that a continuation of the directive would lose. Skips a directive whose token limit is
     /// reached before the context window is full, because its threads never continue.
     pub fn add(&mut self, composed: &Composed, limits: &Limits, model: &PlannedModel, settings: &ContinuationSettings) {
+        let never_continues = limits.tokens < settings.usable_tokens(model.context_window);
         if self.window.as_ref().is_none_or(|(window, _)| model.context_window < *window) {
             self.window = Some((model.context_window, model.id.clone()));
         }
+        let mut hooks = composed.hooks.iter().filter(|hook| hook.is_live());
+        let has_grants = composed.permissions.as_ref().is_some_and(|declared| !declared.value.grants.is_empty());
+        self.has_results |= has_grants || hooks.any(|hook| !hook.decl.grants.is_empty());
         let brings =
             |hook: &&ComposedHook| hook.decl.event == HookPoint::ThreadStarted && hook.decl.space == Space::Project;
         let mut hooks = composed.hooks.iter().filter(|h| h.is_live()).filter(brings).peekable();
-        if hooks.peek().is_none()
-            || hooks.clone().all(|h| self.lost.contains_key(&h.decl.span))
-            || limits.tokens < settings.usable_tokens(model.context_window)
-        {
+        if hooks.peek().is_none() || hooks.clone().all(|h| self.lost.contains_key(&h.decl.span)) || never_continues {
             return;
         }
         let again: Vec<&ComposedHook> =
@@ -112,23 +115,52 @@ impl LostKnowledge {
             found.push(ContextError::NotRestored { hook, item, directive, span: *span });
         }
         let Some((ceiling, span)) = settings.ceiling else { return };
-        let result = settings.result_bytes.div_ceil(4);
-        if ceiling < result {
-            let because = format!(
-                "raise `resume_ceiling_tokens` to at least {result}: one tool result may have {result} tokens, and \
-                 turns are never split"
-            );
+        // Without a granted call, a thread has no results.
+        let result = if self.has_results { settings.result_bytes.div_ceil(4) } else { 1 };
+        let full = self.window.as_ref().map(|(window, model)| (settings.usable_tokens(*window), model));
+        if let Some(because) = ceiling_fix(ceiling, result, full) {
             found.push(ContextError::Ceiling { tokens: ceiling, because, span });
         }
-        if let Some((window, model)) = &self.window
-            && ceiling >= settings.usable_tokens(*window)
-        {
-            let full = settings.usable_tokens(*window);
-            let because = format!(
-                "lower `resume_ceiling_tokens` below {full}: `{model}` is full at {full} tokens, so a continuation \
-                 would need another handoff at once"
-            );
-            found.push(ContextError::Ceiling { tokens: ceiling, because, span });
+    }
+}
+
+/// Returns how to correct a ceiling that is below `result`, the tokens of one tool result, or not below the tokens at
+/// which the smallest context window is full; `None` if the ceiling works. `full` is that number and the model's id.
+fn ceiling_fix(ceiling: u64, result: u64, full: Option<(u64, &String)>) -> Option<String> {
+    const CEILING: &str = "continuation: { resume_ceiling_tokens: ";
+    const COORDINATION: &str = "`.ai/config/agent/coordination.yaml`";
+    const RESILIENCE: &str = "`.ai/config/agent/resilience.yaml`";
+    let is_too_low = ceiling < result;
+    let why_low = format!("one tool result may have {result} tokens, and turns are never split");
+    let Some((full, model)) = full else {
+        return is_too_low.then(|| format!("write `{CEILING}{result} }}` or more in {COORDINATION}: {why_low}"));
+    };
+    let is_too_high = ceiling >= full;
+    let why_high = format!(
+        "`{model}` is full at {full} tokens, so a continuation with as many tokens would need another handoff at once"
+    );
+    match (is_too_low, is_too_high) {
+        (false, false) => None,
+        // Some ceilings have room for a result.
+        (true, _) if result < full => {
+            Some(format!("write `{CEILING}{result} }}` or more, but less than {full}, in {COORDINATION}: {why_low}"))
+        }
+        (_, true) if result < full => {
+            let less = full.saturating_sub(1);
+            Some(format!("write `{CEILING}{less} }}` or less, but at least {result}, in {COORDINATION}: {why_high}"))
+        }
+        // The ceiling fits the window, but a result can be larger than the window.
+        (_, false) => Some(format!(
+            "write `tool_result: {{ max_bytes: {} }}` or less in {RESILIENCE}: {why_low}",
+            ceiling.saturating_mul(4)
+        )),
+        (_, true) => {
+            let half = full / 2;
+            Some(format!(
+                "write `{CEILING}{half} }}` in {COORDINATION} and `tool_result: {{ max_bytes: {} }}` in {RESILIENCE}: \
+                 {why_high}, and one tool result may have {result} tokens",
+                half.saturating_mul(4)
+            ))
         }
     }
 }
@@ -171,10 +203,42 @@ impl Merge for LostKnowledge {
         for (span, lost) in &other.lost {
             self.lost.entry(*span).or_insert_with(|| lost.clone());
         }
+        self.has_results |= other.has_results;
         if let Some((window, model)) = &other.window
             && self.window.as_ref().is_none_or(|(known, _)| window < known)
         {
             self.window = Some((*window, model.clone()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the first values of `resume_ceiling_tokens` and `max_bytes` that a fix names.
+    fn named_values(fix: &str) -> (Option<u64>, Option<u64>) {
+        let number = |key: &str| {
+            let (_, rest) = fix.split_once(key)?;
+            rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        };
+        (number("resume_ceiling_tokens: "), number("max_bytes: "))
+    }
+
+    #[test]
+    fn values_that_a_fix_names_need_no_further_fix() {
+        let model = "m".to_owned();
+        for full in [None, Some(2), Some(5400), Some(8192), Some(8193), Some(100_000)] {
+            let full = full.map(|full| (full, &model));
+            for result in [1, 250, 8192] {
+                for ceiling in [1, 1000, 5000, 5400, 8192, 16_000, 200_000] {
+                    let Some(fix) = ceiling_fix(ceiling, result, full) else { continue };
+                    let (new, bytes) = named_values(&fix);
+                    let (new, result) = (new.unwrap_or(ceiling), bytes.map_or(result, |bytes| bytes.div_ceil(4)));
+                    assert_eq!(ceiling_fix(new, result, full), None, "{ceiling}: {fix}");
+                }
+            }
+        }
+        assert_eq!(ceiling_fix(16_000, 8192, Some((100_000, &model))), None);
     }
 }

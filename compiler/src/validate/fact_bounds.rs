@@ -38,11 +38,13 @@ pub enum BoundCause {
     /// The fact counts tokens of the thread. A thread can exceed its token limit in its last turn, but is assumed not
     /// to use several times the limit.
     Overshoot,
+    /// The assumption that no provider reports a cost of several times the spend limit.
+    Overspend,
 }
 
 impl BoundCause {
-    pub const ALL: [Self; 6] =
-        [Self::Overshoot, Self::Grants, Self::Limits, Self::Fraction, Self::Retries, Self::Windows];
+    pub const ALL: [Self; 7] =
+        [Self::Overshoot, Self::Overspend, Self::Grants, Self::Limits, Self::Fraction, Self::Retries, Self::Windows];
 }
 
 /// The highest possible usage of a context window, as a multiple of its size. An estimate may exceed the window, but no
@@ -104,7 +106,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
             "attempt" if without != Some(BoundCause::Retries) && hook.event == HookPoint::Error => self.attempts(),
             "tokens_used" | "tokens_limit" if without != Some(BoundCause::Windows) => self.window(path),
             "usage_ratio" if without != Some(BoundCause::Fraction) => Some(number_up_to(MAX_USAGE_RATIO, false)),
-            fact if without != Some(BoundCause::Limits) => self.limited(fact, without != Some(BoundCause::Overshoot)),
+            fact if without != Some(BoundCause::Limits) => self.limited(fact, without),
             _ => None,
         }
     }
@@ -136,13 +138,11 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(number_up_to(if path.to_string() == "tokens_used" { window * MAX_USAGE_RATIO } else { window }, true))
     }
 
-    /// Returns the bound on a fact that follows from a limit of the thread. If a hook raises the limit, the raised
-    /// value counts. `None` if no limit bounds the fact, or if a hook may let the thread continue beyond the limit.
-    ///
-    /// Token counts have a bound only if `is_usual` is true: this bound assumes that no turn uses several times the
-    /// token limit. Strictly, token counts have no bound: a turn can have any number of attempts, and each cut attempt
-    /// counts the bytes of its prompt.
-    fn limited(&self, fact: &str, is_usual: bool) -> Option<Domain> {
+    /// Returns the bound that a limit implies for a fact, raised if a hook raises the limit. `None` if no limit bounds
+    /// the fact, or if a hook may let the thread continue beyond the limit. Counts of tokens and costs have a bound only
+    /// under the assumptions `Overshoot` and `Overspend`. In general no such bound exists: a turn can have any number of
+    /// attempts, each cut attempt counts the bytes of its prompt, and a provider can report more than was reserved.
+    fn limited(&self, fact: &str, without: Option<BoundCause>) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,
             "cost.spend" | "cost.current" | "cost.limit" | "limits.spend" | "spend_limit" => LimitName::Spend,
@@ -163,14 +163,20 @@ impl<'c, 'w> FactBounds<'c, 'w> {
             LimitName::Output => limits.output,
             LimitName::Spend => {
                 let most = highest_limit(self.composed, limit, limits.spend.to_string().parse().ok()?)?;
-                return Some(number_up_to(most, false));
+                return match fact {
+                    "cost.spend" | "cost.current" => {
+                        (without != Some(BoundCause::Overspend)).then(|| number_up_to(most * MAX_OVERSHOOT, false))
+                    }
+                    _ => Some(number_up_to(most, false)),
+                };
             }
         };
         #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^53")]
         let most = highest_limit(self.composed, limit, declared as f64)?;
         Some(match fact {
             "cost.input_tokens" | "cost.output_tokens" | "cost.cached_tokens" => {
-                return is_usual.then(|| number_up_to(most * MAX_OVERSHOOT + LARGE_REQUEST_TOKENS, true));
+                let usual = number_up_to(most * MAX_OVERSHOOT + LARGE_REQUEST_TOKENS, true);
+                return (without != Some(BoundCause::Overshoot)).then_some(usual);
             }
             "cost.elapsed_seconds" => number_up_to(most + DURATION_TOLERANCE, false),
             _ => number_up_to(most, limit != LimitName::DurationSeconds),
@@ -471,13 +477,12 @@ mod tests {
         ] {
             assert!(!is_never(turns, lifts), "{lifts}");
         }
-        assert!(is_never(
-            "cost.spend &gt; 8",
-            "<hook id=\"h\" event=\"limit\"><raise limit=\"spend\" value=\"7\"/></hook>"
-        ));
-        assert!(!is_never(
-            "cost.spend &gt; 8",
-            "<hook id=\"h\" event=\"limit\"><raise limit=\"spend\" value=\"9\"/></hook>"
-        ));
+        // A provider may report a cost above the limit.
+        for (value, never) in [("7", true), ("9", false)] {
+            let raise = format!("<hook id=\"h\" event=\"limit\"><raise limit=\"spend\" value=\"{value}\"/></hook>");
+            assert_eq!(is_never("cost.spend &gt; 32", &raise), never, "{value}");
+            assert_eq!(is_never("cost.limit &gt; 8", &raise), never, "{value}");
+            assert!(!is_never("cost.spend &gt; 9", &raise), "{value}");
+        }
     }
 }

@@ -177,9 +177,18 @@ fn check_fact(
                 is_placeholder,
                 suggestion: is_argument.then(|| "args".to_owned()).or(near),
                 facts,
+                elsewhere: if is_argument { Vec::new() } else { events_with_fact(path) },
             });
         }
     }
+}
+
+/// Returns the first events that have a fact of this name.
+fn events_with_fact(path: &Path) -> Vec<&'static str> {
+    const MOST: usize = 4;
+    let rows = hook_point::HOOK_POINTS.iter().filter(|row| !row.is_transcript_event());
+    let with_fact = rows.filter(|row| matches!(row.resolve_path(path), PathMeaning::Fact(_)));
+    with_fact.map(|row| row.name).take(MOST).collect()
 }
 
 /// Returns the name of the declared output that a path reads at this hook point; `None` for other paths. Only the hook

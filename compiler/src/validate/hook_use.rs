@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use rye_grammar::condition::{Expr, ExprKind, Path};
 use rye_grammar::{ItemId, Span};
+use serde_json::Value;
 
 use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError};
 use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict};
 use crate::item::{HookDecl, HookFiles, Items};
 use crate::resolve::{Inputs, KnownFacts, Launch};
-use crate::semantics::condition::{Condition, Fuel, Implication, PathValues, Verdict};
+use crate::semantics::condition::{Condition, Domain, Fuel, Implication, PathValues, Verdict};
 use crate::semantics::hook_point::{self, HookPointRow, Mode, PathMeaning};
 use crate::semantics::hook_table;
 use crate::semantics::value::Type;
@@ -241,7 +242,12 @@ impl HookUses {
                     found.push(HookError::Never { id, because, span });
                 }
                 None if !fires && !self.incomplete => match (others.first_firing(items, &hook), bound) {
-                    (_, Some(BoundCause::Overshoot)) => found.push(HookError::PastLimit { id, span }),
+                    (_, Some(BoundCause::Overshoot)) => {
+                        found.push(HookError::PastLimit { id, limit: "tokens", span });
+                    }
+                    (_, Some(BoundCause::Overspend)) => {
+                        found.push(HookError::PastLimit { id, limit: "spend", span });
+                    }
                     (None, bound) => found.push(HookError::Never { id, because: describe_bound(bound), span }),
                     (Some(only), Some(_)) => {
                         found.push(HookError::OnlyLibrary {
@@ -300,7 +306,8 @@ impl ConditionVerdicts {
     fn verdict_of(&mut self, hook: &HookDecl, known: &BTreeMap<Span, Option<bool>>) -> Option<bool> {
         let verdict = known.get(&hook.span).copied().unwrap_or_else(|| {
             let (point, mut fuel) = (hook_point::row_of(hook.event), self.fuel);
-            match KnownFacts::empty().verdict_over(hook, &|path| domain::fact_domain(point, path, None), &mut fuel) {
+            let domain = |path: &Path| domain::fact_domain(point, path, None).or_else(|| compared_texts(hook, path));
+            match KnownFacts::empty().verdict_over(hook, &domain, &mut fuel) {
                 Verdict::True => Some(true),
                 Verdict::False => Some(false),
                 Verdict::Unknown(_) => None,
@@ -309,6 +316,18 @@ impl ConditionVerdicts {
         self.by.insert(hook.span, verdict);
         verdict
     }
+}
+
+/// Returns the domain of a fact that a condition only compares with texts: each of these texts, another value, and no
+/// value. `None` if the condition reads the fact in another way.
+fn compared_texts(hook: &HookDecl, path: &Path) -> Option<Domain> {
+    let samples = hook.compiled.as_ref()?.samples().into_iter().find(|samples| samples.path == *path)?;
+    let is_compared = !samples.open && !samples.ordered && samples.parts.is_empty() && !samples.values.is_empty();
+    if !is_compared || !samples.values.iter().all(Value::is_string) {
+        return None;
+    }
+    let others = [Some(Value::from("\u{1}")), None];
+    Some(Domain::Values(samples.values.into_iter().map(Some).chain(others).collect()))
 }
 
 /// Reports hooks of the project's hook files that can never run: an earlier hook of the same event fires always, or
@@ -408,6 +427,7 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
         Some(BoundCause::Overshoot) => {
             "one turn would have to use several times as many tokens as the limit `tokens` allows"
         }
+        Some(BoundCause::Overspend) => "a provider would report several times the limit of `spend`",
         Some(BoundCause::Fraction) => "`usage_ratio` is a fraction of the context window: 0.8 is 80 %",
     }
     .to_owned()

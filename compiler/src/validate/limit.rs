@@ -54,9 +54,23 @@ pub fn unknown_limit_error(name: &str, span: Span) -> LimitError {
     LimitError::Unknown {
         name: name.to_owned(),
         span: Some(span),
-        suggestion: closest(name, LimitName::ALL.iter().map(|l| l.as_str())),
+        suggestion: closest(name, LimitName::ALL.iter().map(|l| l.as_str())).or_else(|| affixed_limit(name)),
         known: LimitName::ALL.iter().map(ToString::to_string).collect(),
     }
+}
+
+/// Returns the limit whose name a word contains besides `max` or `limit`: `turns` for `max_turn`. Such a word has the
+/// meaning and the unit of the limit.
+fn affixed_limit(word: &str) -> Option<String> {
+    let plain: String = word.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    let is_affixed = |limit: &str| {
+        let stem = limit.trim_end_matches('s');
+        [limit, stem].iter().any(|name| {
+            plain == format!("max{name}") || plain == format!("{name}limit") || plain == format!("{name}max")
+        })
+    };
+    let units = |limit: &LimitName| !matches!(limit, LimitName::DurationSeconds | LimitName::Output);
+    LimitName::ALL.iter().filter(|limit| units(limit)).map(|l| l.as_str()).find(|l| is_affixed(l)).map(str::to_owned)
 }
 
 fn format_limit_value(written: &LimitValue) -> String {

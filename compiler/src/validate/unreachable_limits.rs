@@ -1,5 +1,6 @@
 //! Limits that can never be reached, because another limit or the model always applies first (`language.md` 11).
 
+use rye_grammar::Span;
 use rye_grammar::data::Node;
 
 use super::fact_bounds::{highest_limit, raised_limit};
@@ -7,9 +8,10 @@ use super::spawn::directive_may_spawn;
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, LimitError};
 use crate::hook::HookAction;
+use crate::item::{DeclaredLimit, Items};
 use crate::lower::{LowerSummary, MIN_OUTPUT_TOKENS};
 use crate::plan::Prices;
-use crate::semantics::limits::LimitName;
+use crate::semantics::limits::{LimitName, LimitValue, parse_limit_value};
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
@@ -52,7 +54,7 @@ pub fn check_child_grants(composed: &Composed, audit: &LowerSummary, starts: boo
 }
 
 /// Reports unreachable limits that the last directive of the chain itself declares.
-pub fn check(composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics) {
+pub fn check(items: &Items<'_>, composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
     let reachable = ReachableLimits { composed, audit };
     for limit in &leaf.limits {
@@ -63,6 +65,10 @@ pub fn check(composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics)
             let span = limit.name.span.join(limit.value.span);
             found.push(LimitError::OneTurn { has_outputs: !composed.outputs.is_empty(), span });
         }
+        if let Some(error) = above_ceiling(items, composed, limit) {
+            found.push(error);
+            continue;
+        }
         let because = LimitName::parse(&limit.name.node).and_then(|name| reachable.unreachable_reason(name));
         let Some(because) = because else { continue };
         found.push(LimitError::NeverBinds {
@@ -71,6 +77,31 @@ pub fn check(composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics)
             span: limit.name.span.join(limit.value.span),
         });
     }
+}
+
+/// Returns the report of a limit above the maximum that the settings of the project set. Settings of the user space
+/// bound the directives of every project, so they are not reported.
+fn above_ceiling(items: &Items<'_>, composed: &Composed, limit: &DeclaredLimit) -> Option<LimitError> {
+    let name = LimitName::parse(&limit.name.node)?;
+    let number = |value: &LimitValue| parse_limit_value(name, value).ok();
+    let declared = number(&limit.value.node)?;
+    let sources = items.sources();
+    let of_project = |span: Span| sources.get(span.source).is_some_and(|source| source.path.starts_with(".ai/"));
+    let ceilings = composed.limits.ceilings.iter().filter(|ceiling| ceiling.name == limit.name.node);
+    let bounding = ceilings.filter_map(|ceiling| Some((number(&ceiling.written)?, ceiling.source.span?)));
+    let (most, ceiling) =
+        bounding.filter(|(most, span)| *most < declared && of_project(*span)).min_by_key(|(m, _)| *m)?;
+    let shown = |value: u64| {
+        if name == LimitName::Spend { Nanos::from_u64(value).to_string() } else { value.to_string() }
+    };
+    let span = limit.name.span.join(limit.value.span);
+    Some(LimitError::AboveCeiling {
+        name: name.to_string(),
+        declared: shown(declared),
+        most: shown(most),
+        span,
+        ceiling,
+    })
 }
 
 /// The highest values that limits can have in a run. A `limit` hook can raise the limit that was reached, or let the

@@ -244,6 +244,14 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
         "[" if follows_a_name => return Some("keys and numbers follow a dot: `inputs.name`, `items.0`"),
         "%" => return Some("write a percentage as a fraction or as a number without `%`: `0.8`"),
         "," => return Some("a list needs square brackets: `x in [1, 2]`"),
+        "startswith" | "startsWith" | "starts_with" | "hasPrefix" | "beginsWith" => {
+            return Some("write `matches` and a pattern for the start: `matches \"^text\"`");
+        }
+        "endswith" | "endsWith" | "ends_with" | "hasSuffix" => {
+            return Some("write `matches` and a pattern for the end: `matches \"text$\"`");
+        }
+        "includes" | "include" | "contain" | "has" => return Some("write `contains`"),
+        "like" | "LIKE" | "glob" => return Some("write `matches` and a regular expression in quotes"),
         "=~" | "~=" | "~" | "regex" | "match" => return Some("write `matches` and a pattern in quotes"),
         "gt" | "gte" | "lt" | "lte" => return Some("in the one-line form, write `>`, `>=`, `<` or `<=`"),
         ">" if before.ends_with('<') => return Some("inequality is written `!=`"),

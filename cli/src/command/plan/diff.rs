@@ -1,6 +1,8 @@
 //! `rye plan ID --diff REV[..REV]`: compares two plans of a directive. Each side is a git revision, a plan file, or the
 //! current files.
 
+pub mod routes;
+
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
@@ -73,9 +75,14 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
     for side in sides {
         worlds.push(open(side, spaces.as_ref(), others.as_ref(), report)?);
     }
+    let is_open = !args.call.has_inputs();
+    let uses_defaults = is_open && !args.unknown_inputs && has_default_inputs(&sides, &worlds, id.as_ref(), args)?;
+    if let (true, [Some(old), Some(new)], Some(id)) = (is_open && !uses_defaults, worlds.as_slice(), &id)
+        && let Some(exit) = routes::compare((&**old, &**new), id, args, global, report)?
+    {
+        return Ok(exit);
+    }
     let mut found = Vec::new();
-    let is_open = !args.unknown_inputs && !args.call.has_inputs();
-    let uses_defaults = is_open && has_default_inputs(&sides, &worlds, id.as_ref(), args)?;
     for (side, world) in sides.iter().zip(&worlds) {
         let one = compile_side(side, world.as_deref(), id.as_ref(), args, uses_defaults, report)?;
         if let SidePlan::Refused(exit) = one {

@@ -55,7 +55,7 @@ pub fn print(
             .with_help(format!("select a route with `--input`: {}", printable(&conditions.join(", or ")))));
     }
     let mut routes = Vec::new();
-    for RoutedPlan { when, compilation, diagnostics } in plans {
+    for RoutedPlan { when, compilation, diagnostics, .. } in plans {
         let diagnostics = of_own_files(diagnostics, &compilation.sources);
         if is_json {
             let summary = PlanSummary::new(world, lock, &compilation)?;

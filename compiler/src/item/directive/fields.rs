@@ -266,7 +266,22 @@ fn report_odd_choices(text: &Spanned<String>, kind: FieldType, of: &str, values:
         let why = format!("has the choice `{shown}` twice");
         found.push(InterfaceError::Choices { of: of.to_owned(), why, help: "remove one of them".to_owned(), span });
     }
+    let written = text.node.trim();
+    if let Some(inside) = written.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let choices: Vec<&str> = inside.split(',').map(|part| part.trim().trim_matches(['"', '\''])).collect();
+        let help = format!("write the choices without brackets and quotes: `{}`", choices.join(","));
+        let why = format!("has the choices `{}`, with the brackets of a list", shorten(written));
+        found.push(InterfaceError::Choices { of: of.to_owned(), why, help, span });
+        return;
+    }
     let [Value::String(only)] = values else { return };
+    let words: Vec<&str> = only.split_whitespace().collect();
+    if words.len() > 1 && kind == FieldType::String {
+        let why = format!("has only the choice `{}`", shorten(only));
+        let help = format!("separate choices by commas: `{}`", words.join(","));
+        found.push(InterfaceError::Choices { of: of.to_owned(), why, help, span });
+        return;
+    }
     let separator = ['|', ';', '/'].into_iter().find(|sign| {
         let parts: Vec<&str> = only.split(*sign).map(str::trim).collect();
         parts.len() > 1 && parts.iter().all(|part| !part.is_empty() && !part.contains(char::is_whitespace))

@@ -117,6 +117,10 @@ fn read_hook(
     // `{id: …, enabled: false}` is enough to disable a hook of another source.
     let event = match node.get("event") {
         None if !enabled => None,
+        Some(list @ Node { kind: Kind::List(_), .. }) => {
+            data::report_invalid(found, "event", list, "one event; a hook for each event has its own `id`");
+            None
+        }
         _ => read_required(node, "event", "a hook", found).and_then(|n| data::read_string(found, "event", n)),
     };
     let point = event.as_ref().and_then(|e| read_point(e, found));

@@ -21,7 +21,7 @@ use crate::report::render::json::{HookReport, PlanReport, VerdictReport};
 use crate::semantics::condition::{Condition, Domain, Implication, PathValues};
 use crate::semantics::hook_point::{self, Mode, PathMeaning};
 use crate::semantics::value::{Type, to_node};
-use crate::trust::{TrustRequirement, TrustRequirementKind, describe_steering};
+use crate::trust::{TrustRequirement, TrustRequirementKind, describe_start, describe_steering};
 use crate::validate::domain;
 
 /// A hook that exists on one side only, or that differs.
@@ -140,9 +140,18 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
         }
     };
     let mut changes: Vec<HookChange> = Vec::new();
+    // A hook that acts in no other cases than before has another action, and the action is the reason.
+    let action_change = |one: &LiveHook<'_>, other: &[LiveHook<'_>], is_new: bool| {
+        let same = other.iter().find(|other| other.hook.id == one.hook.id && other.hook.event == one.hook.event)?;
+        let values = |path: &Path| possible_values(one.hook.event, path, &parameters, (before, after));
+        let is_within = one.condition.as_ref()?.implies_any(&[same.condition.as_ref()?], &values) == Implication::Holds;
+        let (was, is) = if is_new { (same, one) } else { (one, same) };
+        (is_within && was.hook.action != is.hook.action).then(|| describe_other_action(was.hook, is.hook))
+    };
     for one in &new {
         let needs_new_trust = has_requirement(after, one.hook) && !has_requirement(before, one.hook);
         if let Some((direction, why)) = describe_gain(one.hook, &covered(one, &old), needs_new_trust) {
+            let why = action_change(one, &old, true).filter(|_| !needs_new_trust).unwrap_or(why);
             add_finding(&mut changes, one.hook, direction, why, (before, after));
         }
     }
@@ -150,6 +159,7 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
         let answer = covered(one, &new);
         let kept = new.iter().any(|other| other.hook.id == one.hook.id && other.hook.event == one.hook.event);
         if let Some((direction, why)) = describe_loss(one.hook, &answer, kept) {
+            let why = action_change(one, &new, false).unwrap_or(why);
             add_finding(&mut changes, one.hook, direction, why, (before, after));
         }
     }
@@ -242,6 +252,37 @@ fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option
         HookRole::Filter => (Direction::Unknown, format!("stopped content may now pass{when}")),
         HookRole::Text => (Direction::Neutral, "the sent text changes".to_owned()),
     })
+}
+
+/// Describes the change of a hook's action, as a clause.
+fn describe_other_action(was: &PlannedHook, is: &PlannedHook) -> String {
+    let start = |hook: &PlannedHook| describe_start(&hook.action, &hook.grants);
+    let word = |hook: &PlannedHook| {
+        let word = action_word(&hook.action);
+        if let HookAction::Terminate { status: Some(status), .. } = &hook.action {
+            return format!("`{word}` with the status `{status}`");
+        }
+        format!("`{word}`")
+    };
+    match (&was.action, &is.action) {
+        (HookAction::Raise { limit: one, value: old }, HookAction::Raise { limit: other, value: new })
+            if one == other =>
+        {
+            format!("it raises the limit `{one}` to {new}, previously to {old}")
+        }
+        _ if start(was) != start(is) => {
+            let shown = |hook: &PlannedHook| start(hook).unwrap_or_else(|| format!("does {}", word(hook)));
+            format!("it {}; previously it {}", shown(is), shown(was))
+        }
+        _ if word(was) == word(is) => format!("its action {} has other values", word(is)),
+        _ => format!("its action is {}, previously {}", word(is), word(was)),
+    }
+}
+
+/// Returns the word of an action in hook files: `keep_last`.
+fn action_word(action: &HookAction) -> String {
+    let value = serde_json::to_value(action).unwrap_or_default();
+    value.get("action").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 fn format_example(answer: &Implication) -> String {

@@ -124,6 +124,13 @@ fn setting_direction(name: &str, path: &str, before: Option<&Value>, after: Opti
             ("retryable", Some(Value::Bool(false))) | ("category", Some(Value::String(_))) => Direction::Narrowed,
             _ => Direction::Unknown,
         },
+        AGENT if path.starts_with("limits.max.") => {
+            let ceiling = |value: Option<&Value>| value.map_or(Some(f64::INFINITY), Value::as_f64);
+            match (ceiling(before), ceiling(after)) {
+                (Some(was), Some(is)) => Direction::of_bound(&was, &is),
+                _ => Direction::Unknown,
+            }
+        }
         // The effective policy is compared with the approvals.
         AGENT if path == "approvals.headless" => Direction::Neutral,
         AGENT if path == "signing.require" => {

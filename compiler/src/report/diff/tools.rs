@@ -1,18 +1,23 @@
 //! Changes of the tools that the grants or hooks of a plan reach: of what a call starts, and of the tool's other
 //! declarations. If the program, request or script that a call starts changed, the direction of the change is unknown.
-//! Parameter schemas are compared keyword by keyword.
+//! Parameter schemas are compared by the values that they accept (`schemas`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rye_grammar::ItemId;
-use serde_json::{Map, Value};
+use rye_grammar::tool_header::{self, ToolLanguage};
+use serde_json::Value;
 
 use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
+use super::schemas::compare_schemas;
 use crate::compile::Compilation;
 use crate::hook::HookCall;
 use crate::item::{Items, Tool};
+use crate::lower::origin;
 use crate::mcp_servers::{ConfiguredServers, ServerDrift};
+use crate::plan::SourcePlace;
+use crate::plan::source::SourceReport;
 use crate::primary::{ItemType, Primary, format_capability};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::value::Type;
@@ -24,8 +29,8 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let new = reachable_tools(trees.after.compilation, &trees.new);
     let mut changes = Vec::new();
     for id in old.union(&new) {
-        let mut add = |direction, what: String| {
-            let source = trees.file(ItemKind::Tool, id);
+        let mut add = |direction, what: String, source: Option<SourceReport>| {
+            let source = source.or_else(|| trees.file(ItemKind::Tool, id));
             changes.push(PlanChange { area: ChangeArea::Tool, what: format!("{id}: {what}"), direction, source });
         };
         let (was, is) = (trees.old.tool(id), trees.new.tool(id));
@@ -33,9 +38,9 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
             match (was.is_some(), is.is_some()) {
                 // Additional grants are reported with the capabilities.
                 (false, true) if is_new_file(trees, id) => {
-                    add(Direction::Unknown, "a new tool that the grants allow".into());
+                    add(Direction::Unknown, "a new tool that the grants allow".into(), None);
                 }
-                (true, false) => add(Direction::Narrowed, "the tool was removed".into()),
+                (true, false) => add(Direction::Narrowed, "the tool was removed".into(), None),
                 _ => {}
             }
             continue;
@@ -43,16 +48,22 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         if !(old.contains(id) && new.contains(id)) {
             continue;
         }
-        let before = changes_of(was, is);
+        let before = changes_of(&was.spec, &is.spec);
         let bytes = (unsigned_text(trees.before.world, id), unsigned_text(trees.after.world, id));
         let is_script = matches!(is.spec.kind, ToolKind::Script { .. });
-        if is_script && bytes.0 != bytes.1 {
-            add(Direction::Unknown, "its code changed".into());
-        } else if before.is_empty() && bytes.0 != bytes.1 {
-            add(Direction::Neutral, "its file changed, but not the tool".into());
+        let line = || first_changed_line(trees, is, (bytes.0.as_deref()?, bytes.1.as_deref()?));
+        if was.file.space != is.file.space {
+            let (new, old) = (is.file.space.as_str(), was.file.space.as_str());
+            add(Direction::Unknown, format!("now from the {new} space, previously from the {old} space"), None);
         }
-        for (direction, what) in before {
-            add(direction, what);
+        if is_script && bytes.0 != bytes.1 {
+            add(Direction::Unknown, "its code changed".into(), line());
+        } else if before.is_empty() && was.file.space == is.file.space && bytes.0 != bytes.1 {
+            add(Direction::Neutral, "its file changed, but not the tool".into(), line());
+        }
+        for change in before {
+            let source = place_of(trees, (was, is), &change.path);
+            add(change.direction, change.what, source);
         }
     }
     changes.extend(compare_servers(trees, old.intersection(&new)));
@@ -143,68 +154,174 @@ fn unsigned_text(world: &dyn World, id: &ItemId) -> Option<Arc<[u8]>> {
     Some(if is_signed { found.bytes.get(end..).unwrap_or_default().into() } else { Arc::clone(&found.bytes) })
 }
 
-fn changes_of(was: &Tool, is: &Tool) -> Vec<(Direction, String)> {
-    let mut found = Vec::new();
-    let (before, after): (&ToolSpec, &ToolSpec) = (&was.spec, &is.spec);
-    if was.file.space != is.file.space {
-        let spaces = format!(
-            "now from the {} space, previously from the {} space",
-            is.file.space.as_str(),
-            was.file.space.as_str()
-        );
-        found.push((Direction::Unknown, spaces));
+/// A change of one declaration of a tool.
+struct ToolChange {
+    direction: Direction,
+    what: String,
+    /// The path of the changed key in the metadata of the tool.
+    path: Vec<String>,
+}
+
+/// Returns the place of a key in the metadata of a tool: in the new file or, if the new file does not have the key, in
+/// the old one. A missing key has the place of the key around it.
+fn place_of(trees: &DiffSides<'_>, (was, is): (&Tool, &Tool), path: &[String]) -> Option<SourceReport> {
+    let sides = [(&trees.new, &trees.after, is), (&trees.old, &trees.before, was)];
+    for depth in (1..=path.len()).rev() {
+        for (items, side, tool) in sides {
+            let sources = items.sources();
+            let text = &sources.get(tool.file.source)?.text;
+            let language = ToolLanguage::of_path(&tool.file.path)?;
+            let parsed = tool_header::parse(tool.file.source, text, language, side.world.scripts());
+            let mut node = Some(&parsed.tree.metadata);
+            let mut span = None;
+            for key in path.iter().take(depth) {
+                let entry = node.and_then(|node| node.entries().iter().find(|entry| entry.key.node == *key));
+                (node, span) = (entry.map(|entry| &entry.value), entry.map(|entry| entry.key.span));
+            }
+            if let Some(place) = span.and_then(|span| origin::plan_place(&sources, span)) {
+                return Some(SourceReport::from(&place));
+            }
+        }
     }
+    None
+}
+
+/// Returns the first line of a new tool file that differs from the old file. `bytes` are both files without their
+/// signature lines.
+fn first_changed_line(trees: &DiffSides<'_>, is: &Tool, (old, new): (&[u8], &[u8])) -> Option<SourceReport> {
+    let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').count().saturating_sub(1);
+    let whole = trees.after.world.candidates(ItemKind::Tool, &is.file.id).ok()?.into_iter().next()?;
+    let signature = lines(&whole.bytes).saturating_sub(lines(new));
+    let (mut before, after) = (old.split(|byte| *byte == b'\n'), new.split(|byte| *byte == b'\n'));
+    let same = after.take_while(|line| before.next() == Some(*line)).count();
+    let line = u32::try_from(signature.saturating_add(same.min(lines(new))).saturating_add(1)).ok()?;
+    let place = SourcePlace { file: whole.space.display(&whole.path), line, column: 1 };
+    Some(SourceReport::from(&place))
+}
+
+fn changes_of(before: &ToolSpec, after: &ToolSpec) -> Vec<ToolChange> {
+    let mut found: Vec<ToolChange> = Vec::new();
+    let mut add = |path: &[&str], direction: Direction, what: String| {
+        found.push(ToolChange { direction, what, path: path.iter().map(|key| (*key).to_owned()).collect() });
+    };
     if before.kind != after.kind {
-        found.push((Direction::Unknown, format!("{} → {}", format_kind(&before.kind), format_kind(&after.kind))));
+        for (key, what) in compare_kinds(&before.kind, &after.kind) {
+            add(&[key], Direction::Unknown, what);
+        }
     }
     if before.description != after.description {
-        found.push((Direction::Neutral, "its description changed".into()));
+        add(&["description"], Direction::Neutral, "its description changed".into());
     }
     if let Some(direction) = compare_schemas(&before.parameters, &after.parameters) {
-        found.push((direction, "its parameters changed".into()));
+        let names = changed_parameters(&before.parameters, &after.parameters);
+        let shown: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let what = match (direction, shown.is_empty()) {
+            (Direction::Neutral, _) => "its parameters are declared differently, but accept the same values".to_owned(),
+            (_, true) => "its parameters changed".to_owned(),
+            (_, false) => format!("its parameters changed: {}", shown.join(", ")),
+        };
+        match names.first() {
+            Some(name) => add(&["parameters", "properties", name], direction, what),
+            None => add(&["parameters"], direction, what),
+        }
     }
     if before.timeout_seconds != after.timeout_seconds {
         let (old, new) = (before.timeout_seconds, after.timeout_seconds);
-        found.push((Direction::of_bound(&old, &new), format!("timeout_seconds {old} → {new}")));
+        add(&["timeout_seconds"], Direction::of_bound(&old, &new), format!("timeout_seconds {old} → {new}"));
     }
     if before.parallel != after.parallel {
         let direction = if after.parallel { Direction::Unknown } else { Direction::Narrowed };
-        found.push((direction, format!("parallel {} → {}", before.parallel, after.parallel)));
+        add(&["parallel"], direction, format!("parallel {} → {}", before.parallel, after.parallel));
     }
     if before.idempotent != after.idempotent {
         let direction =
             if after.idempotent == Idempotence::All(false) { Direction::Narrowed } else { Direction::Unknown };
-        found.push((direction, "`idempotent` changed: a different set of calls may run again after a crash".into()));
+        add(&["idempotent"], direction, "`idempotent` changed: other calls may run again after a crash".into());
     }
-    for (name, old, new) in [
-        ("needs.net", &before.needs.net, &after.needs.net),
-        ("needs.write", &before.needs.write, &after.needs.write),
-        ("environment", &before.environment, &after.environment),
+    for (path, old, new) in [
+        (&["needs", "net"][..], &before.needs.net, &after.needs.net),
+        (&["needs", "write"], &before.needs.write, &after.needs.write),
+        (&["environment"], &before.environment, &after.environment),
     ] {
         let added: Vec<&str> = new.iter().filter(|one| !old.contains(one)).map(String::as_str).collect();
         let removed: Vec<&str> = old.iter().filter(|one| !new.contains(one)).map(String::as_str).collect();
+        let name = path.join(".");
         if !added.is_empty() {
-            found.push((Direction::Widened, format!("{name} gets {}", added.join(", "))));
+            add(path, Direction::Widened, format!("{name} gets {}", added.join(", ")));
         }
         if !removed.is_empty() {
-            found.push((Direction::Narrowed, format!("{name} loses {}", removed.join(", "))));
+            add(path, Direction::Narrowed, format!("{name} loses {}", removed.join(", ")));
         }
     }
     if before.persistent != after.persistent {
-        found.push((Direction::Unknown, format!("persistent {} → {}", before.persistent, after.persistent)));
+        add(&["persistent"], Direction::Unknown, format!("persistent {} → {}", before.persistent, after.persistent));
     }
     if before.pushes != after.pushes {
         let direction = if after.pushes { Direction::Widened } else { Direction::Narrowed };
-        found.push((direction, format!("pushes {} → {}", before.pushes, after.pushes)));
+        add(&["pushes"], direction, format!("pushes {} → {}", before.pushes, after.pushes));
     }
-    if before.snippet != after.snippet || before.guidelines != after.guidelines {
-        found.push((Direction::Neutral, "its snippet or guidelines changed".into()));
+    if before.snippet != after.snippet {
+        add(&["snippet"], Direction::Neutral, "its snippet changed".into());
+    }
+    if before.guidelines != after.guidelines {
+        add(&["guidelines"], Direction::Neutral, "its guidelines changed".into());
     }
     if before.config != after.config {
-        found.push((Direction::Unknown, "its settings have another source".into()));
+        add(&["config"], Direction::Unknown, "its settings have another source".into());
     }
-    if before.version != after.version || before.category != after.category {
-        found.push((Direction::Neutral, "its version or category changed".into()));
+    if before.version != after.version {
+        add(&["version"], Direction::Neutral, "its version changed".into());
+    }
+    if before.category != after.category {
+        add(&["category"], Direction::Neutral, "its category changed".into());
+    }
+    found
+}
+
+/// Returns the names of the parameters whose schemas differ, or that are required on one side only.
+fn changed_parameters(before: &Value, after: &Value) -> Vec<String> {
+    let properties_of =
+        |schema: &Value| schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+    let required = |schema: &Value, name: &str| {
+        schema.get("required").and_then(Value::as_array).is_some_and(|names| names.iter().any(|one| one == name))
+    };
+    let (old, new) = (properties_of(before), properties_of(after));
+    let mut names: Vec<String> =
+        new.keys().chain(old.keys().filter(|name| !new.contains_key(*name))).cloned().collect();
+    names.retain(|name| {
+        let is_other = match (old.get(name), new.get(name)) {
+            (Some(was), Some(is)) => compare_schemas(was, is).is_some_and(|direction| direction != Direction::Neutral),
+            (was, is) => was != is,
+        };
+        is_other || required(before, name) != required(after, name)
+    });
+    names
+}
+
+/// Describes the differences between what two calls start, each with the key that declares it.
+fn compare_kinds(before: &ToolKind, after: &ToolKind) -> Vec<(&'static str, String)> {
+    let (ToolKind::Http(old), ToolKind::Http(new)) = (before, after) else {
+        let key = match after {
+            ToolKind::Builtin { .. } => "builtin",
+            ToolKind::Command { .. } => "command",
+            ToolKind::Http(_) => "url",
+            ToolKind::Script { .. } | ToolKind::Mcp { .. } => "kind",
+        };
+        return vec![(key, format!("{} → {}", format_kind(before), format_kind(after)))];
+    };
+    let mut found = Vec::new();
+    if (old.method, &old.url) != (new.method, &new.url) {
+        let key = if old.url == new.url { "method" } else { "url" };
+        found.push((key, format!("{} → {}", format_kind(before), format_kind(after))));
+    }
+    if old.headers != new.headers {
+        let names = old.headers.keys().chain(new.headers.keys().filter(|name| !old.headers.contains_key(*name)));
+        let differs = |name: &&String| old.headers.get(*name) != new.headers.get(*name);
+        let names: Vec<String> = names.filter(differs).map(|name| format!("`{name}`")).collect();
+        found.push(("headers", format!("its headers changed: {}", names.join(", "))));
+    }
+    if old.body != new.body {
+        found.push(("body", "the body of its requests changed".to_owned()));
     }
     found
 }
@@ -215,78 +332,7 @@ fn format_kind(kind: &ToolKind) -> String {
         ToolKind::Builtin { name } => format!("the built-in `{name}`"),
         ToolKind::Command { argv } => format!("the command {}", serde_json::to_string(argv).unwrap_or_default()),
         ToolKind::Script { .. } => "a script".to_owned(),
-        ToolKind::Http(http) => format!("requests to {}", http.url),
+        ToolKind::Http(http) => format!("the request {} {}", http.method.as_str(), http.url),
         ToolKind::Mcp { server, tool, .. } => format!("`{tool}` of the MCP server `{server}`"),
     }
-}
-
-/// Returns the direction of the change from the schema `before` to the schema `after`; `None` if the schemas are equal.
-fn compare_schemas(before: &Value, after: &Value) -> Option<Direction> {
-    if before == after {
-        return None;
-    }
-    let (Value::Object(old), Value::Object(new)) = (before, after) else { return Some(Direction::Unknown) };
-    let keys: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let directions = keys.into_iter().filter_map(|key| compare_keyword(key, old.get(key), new.get(key)));
-    directions.max()
-}
-
-/// Returns the direction in which the change of one keyword changes a schema; `None` if the keyword did not change.
-fn compare_keyword(key: &str, before: Option<&Value>, after: Option<&Value>) -> Option<Direction> {
-    if before == after {
-        return None;
-    }
-    let number = |value: Option<&Value>| value.and_then(Value::as_f64);
-    Some(match key {
-        "title" | "description" | "examples" | "default" | "$comment" => Direction::Neutral,
-        "maximum" | "exclusiveMaximum" | "maxLength" | "maxItems" | "maxProperties" => {
-            Direction::of_bound(&number(before).unwrap_or(f64::INFINITY), &number(after).unwrap_or(f64::INFINITY))
-        }
-        "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
-            let least = f64::NEG_INFINITY;
-            Direction::of_bound(&number(after).unwrap_or(least), &number(before).unwrap_or(least))
-        }
-        // A schema is narrower if it allows fewer values or requires more keys.
-        "enum" => match (list(before), list(after)) {
-            (Some(was), Some(is)) => compare_lists(is, was),
-            (None, Some(_)) => Direction::Narrowed,
-            (_, None) => Direction::Widened,
-        },
-        "required" => {
-            let none = Vec::new();
-            compare_lists(list(before).unwrap_or(&none), list(after).unwrap_or(&none))
-        }
-        "additionalProperties" => match after {
-            Some(Value::Bool(false)) => Direction::Narrowed,
-            Some(_) | None => Direction::Widened,
-        },
-        "properties" | "$defs" => {
-            let none = Map::new();
-            let map = |value: Option<&Value>| value.and_then(Value::as_object).unwrap_or(&none).clone();
-            let (old, new) = (map(before), map(after));
-            let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-            let each = names.into_iter().filter_map(|name| match (old.get(name), new.get(name)) {
-                (Some(was), Some(is)) => compare_schemas(was, is),
-                _ => Some(Direction::Unknown),
-            });
-            return each.max();
-        }
-        "items" => match (before, after) {
-            (Some(was), Some(is)) => return compare_schemas(was, is),
-            _ => Direction::Unknown,
-        },
-        _ if before.is_none() && matches!(key, "pattern" | "const" | "type" | "uniqueItems") => Direction::Narrowed,
-        _ => Direction::Unknown,
-    })
-}
-
-/// Returns the elements of a keyword's value; `None` if the value is missing or not a list.
-fn list(value: Option<&Value>) -> Option<&Vec<Value>> {
-    value.and_then(Value::as_array)
-}
-
-/// Returns the direction of a change from `outer` to `inner`, two lists of allowed values: narrowed if `outer` contains
-/// every value of `inner`, else widened.
-fn compare_lists(inner: &[Value], outer: &[Value]) -> Direction {
-    if inner.iter().all(|value| outer.contains(value)) { Direction::Narrowed } else { Direction::Widened }
 }

@@ -142,13 +142,16 @@ fn literal_places_outside_of_the_grants_are_reported() {
     let fetch = "description: Gets it.\nkind: builtin\nbuiltin: web_fetch\nparameters: {type: object, properties: {url: {type: string}}}\n";
     let write = "description: Writes it.\nkind: builtin\nbuiltin: write\nparameters: {type: object, properties: {path: {type: string}}}\n";
     let found = |body: &str| {
-        let grants = "<permissions><execute><tool net=\"*.example.com\">rye.web.fetch</tool><tool write=\"out/,x\">rye.file-system.write</tool></execute>\
+        let grants = "<permissions><execute><tool net=\"*.example.com\">rye.web.fetch</tool>\
+            <tool write=\"out/,x\">rye.file-system.write</tool><tool>rye.file-system.read</tool></execute>\
             <acknowledge risk=\"elevated\">Fine.</acknowledge></permissions>";
         let world = project().with(Space::System, ".ai/tools/rye/web/fetch.yaml", fetch).with(
             Space::System,
             ".ai/tools/rye/file-system/write.yaml",
             write,
         );
+        let read = write.replace("builtin: write", "builtin: read");
+        let world = world.with(Space::System, ".ai/tools/rye/file-system/read.yaml", read);
         codes(&directive(world, "leaf", "", grants, body))
     };
     for body in [
@@ -157,6 +160,12 @@ fn literal_places_outside_of_the_grants_are_reported() {
         "Call `rye_file_system_write(path=\"a/.env\")`.",
         "Call `rye_file_system_write(path=\"a/b\")`.",
         "Call `rye_file_system_write(path=\"outer/b\")`.",
+        "Call `rye_file_system_write(path=\"out/../a.txt\")`.",
+        "Call `rye_file_system_write(path=\"/tmp/x\")`.",
+        "Call `rye_file_system_read(path=\"../x\")`.",
+        "Call `rye_file_system_read(path=\"/etc/passwd\")`.",
+        "Call `rye_web_fetch(url=\"https://user@api.example.com/\")`.",
+        "Call `rye_web_fetch(url=\"ftp://api.example.com/\")`.",
     ] {
         assert_eq!(found(body), ["capability::outside-grant"], "{body}");
     }
@@ -165,21 +174,27 @@ fn literal_places_outside_of_the_grants_are_reported() {
         "Call `rye_web_fetch(url=\"{input:x?}\")`.",
         "Call `rye_file_system_write(path=\"a/../x\")`.",
         "Call `rye_file_system_write(path=\"out/a/b\")`.",
+        "Call `rye_file_system_write(path=\"out/a/../b\")`.",
+        "Call `rye_file_system_write(path=\"/tmp/project/out/b\")`.",
+        "Call `rye_file_system_read(path=\"/{input:x?}\")`.",
+        "Call `rye_web_fetch(url=\"HTTPS://api.example.com/a@b\")`.",
         "Call `rye_file_system_write(path=\"{input:x?}/b\")`.",
     ] {
         assert!(!found(body).contains(&"capability::outside-grant"), "{body}");
     }
 }
 
+fn with_provider(world: MapWorld<'static>) -> MapWorld<'static> {
+    let provider = "id: p\nwire: scripted\ndefault_tier: general\ntiers: {general: m}\nmodels:\n  \
+        - {id: m, context_window: 100000, max_output: 8192, prices: {input: '0.1', output: '0.5'}}\n";
+    world.with(Space::System, ".ai/config/agent/providers/p.yaml", provider)
+}
+
 #[test]
 fn prompt_above_the_token_limit_is_reported() {
     let world = |tokens: &str| {
         let limits = format!("<limits tokens=\"{tokens}\"/>");
-        directive(project(), "leaf", "", &limits, &"word ".repeat(500)).with(
-            Space::System,
-            ".ai/config/agent/providers/p.yaml",
-            "id: p\nwire: scripted\ndefault_tier: general\ntiers: {general: m}\nmodels:\n  - {id: m, context_window: 100000, max_output: 8192, prices: {input: '0.1', output: '0.5'}}\n",
-        )
+        with_provider(directive(project(), "leaf", "", &limits, &"word ".repeat(500)))
     };
     assert_eq!(codes(&world("50")), ["limit::cannot-afford-one-turn"]);
     assert_eq!(codes(&world("50000")), Vec::<&str>::new());
@@ -313,4 +328,38 @@ fn unread_hook_file_is_an_error() {
     let yaml = "hooks: []\n";
     let report = report(&project().project(".ai/config/agent/resilence.yaml", yaml));
     assert_eq!((report.errors(), report.warnings()), (1, 0));
+}
+
+#[test]
+fn limit_above_the_maximum_of_the_project_is_reported() {
+    let world = |turns: &str, space: Space| {
+        let limits = format!("<limits turns=\"{turns}\"/><permissions/>");
+        let max = "limits: { max: { turns: 10 } }\n";
+        let world = with_provider(directive(project(), "leaf", "", &limits, "Go."));
+        codes(&world.with(space, ".ai/config/agent/agent.yaml", max))
+    };
+    assert_eq!(world("50", Space::Project), ["limit::never-binds"]);
+    assert_eq!(world("10", Space::Project), Vec::<&str>::new());
+    // Your own maximum bounds every project.
+    assert_eq!(world("50", Space::User), Vec::<&str>::new());
+}
+
+#[test]
+fn spend_below_one_turn_is_the_only_report() {
+    let limits = "<limits turns=\"50\" spend=\"0.00001\"/><permissions/>";
+    let world = with_provider(directive(project(), "leaf", "", limits, "Go."));
+    assert_eq!(codes(&world), ["limit::cannot-afford-one-turn"]);
+}
+
+#[test]
+fn hook_whose_comparisons_exclude_each_other_fires_for_no_directive() {
+    let yaml = |condition: &str| {
+        format!("hooks: [{{id: h, event: tool_call, condition: '{condition}', action: {{block: no}}}}]")
+    };
+    let never = yaml("call.item_id == \"rye/bash/bash\" && call.item_id == \"rye/file-system/read\"");
+    let world = project().project(".ai/config/agent/hooks.yaml", never.as_str());
+    let world = directive(world, "leaf", "", "<permissions/>", "Go.");
+    let report = check(&world, &Selection::All);
+    let found: Vec<String> = report.diagnostics.iter().map(crate::diagnostics::Diagnostic::message).collect();
+    assert!(found.len() == 1 && found[0].starts_with("the hook `h` never fires"), "{found:?}");
 }

@@ -160,3 +160,97 @@ fn template_with_a_foreign_placeholder_is_reported_once() {
     let shell = "---\ndescription: d\n---\nUse ${HOME}, `${dir}` and $${x}.\n";
     assert_eq!(codes(&project().project(".ai/prompts/fix.md", shell)), Vec::<&str>::new());
 }
+
+#[test]
+fn choices_without_commas_are_reported_once() {
+    for (written, help) in
+        [("enum=\"a b c\" default=\"a\"", "`a,b,c`"), ("enum='[\"a\",\"b\"]' default=\"a\"", "`a,b`")]
+    {
+        let inputs = format!("<inputs><input name=\"f\" {written}>f</input></inputs>");
+        assert_one(&directive(project(), "leaf", "", &inputs, "Do {input:f}."), "interface::choices", help);
+    }
+}
+
+#[test]
+fn fact_of_another_event_is_reported_with_its_events() {
+    let yaml = "hooks: [{id: h, event: after_step, condition: 'usage_ratio > 0.8', action: continue}]";
+    assert_one(&hooks(project(), yaml), "hook::unknown-fact", "is a fact of `context`, `context_limit_reached`");
+}
+
+#[test]
+fn invalid_key_of_a_guard_is_the_only_report() {
+    let grants = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
+    let world = |key: &str, action: &str| {
+        let yaml = format!("hooks: [{{id: h, event: tool_call, {key}, action: {action}}}]");
+        hooks(directive(project(), "leaf", "", grants, "x"), &yaml)
+    };
+    assert_one(&world("layer: first", "{block: no}"), "item::invalid-value", "write a number");
+    assert_one(&world("enabled: 'off'", "{block: no}"), "item::invalid-value", "`true` or `false`");
+    let events = "hooks: [{id: h, event: [tool_call, tool_result], action: {block: no}}]";
+    assert_one(&hooks(project(), events), "item::invalid-value", "a hook for each event");
+    let raise = "hooks: [{id: h, event: limit, condition: 'limit_code == \"turns\"', action: {raise: {limit: turns, value: 40}}}]";
+    assert_one(&hooks(project(), raise), "hook::never", "correct the condition");
+}
+
+#[test]
+fn functions_of_other_languages_in_a_condition_have_a_help() {
+    for (condition, help) in [
+        ("directive startswith \"a\"", "matches \"^text\""),
+        ("directive endsWith \"a\"", "matches \"text$\""),
+        ("directive includes \"a\"", "`contains`"),
+    ] {
+        let action = "action: {primary: fetch, item_type: knowledge, item_id: lib/identity}";
+        let yaml = format!("hooks: [{{id: h, event: thread_started, condition: '{condition}', {action}}}]");
+        assert_one(&hooks(project(), &yaml), "syntax::condition", help);
+    }
+}
+
+#[test]
+fn text_in_place_of_a_knowledge_id_has_a_help() {
+    let context = "<context><system>You are a careful reviewer.</system></context>";
+    assert_one(&directive(project(), "leaf", "", context, "x"), "syntax::reference", ".ai/knowledge/NAME.md");
+}
+
+#[test]
+fn own_risk_table_without_an_entry_is_named_as_the_cause() {
+    let grants = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
+    let table = "classifications: [{risk: safe, patterns: [\"rye.execute.tool.rye.bash.*\"]}]\n";
+    let world = directive(project(), "leaf", "", grants, "x").project(".ai/config/agent/capability_risk.yaml", table);
+    let found = helps(&world);
+    let blocked: Vec<_> = found.iter().filter(|(code, _)| *code == "capability::blocked").collect();
+    assert!(
+        !blocked.is_empty() && blocked.iter().all(|(_, help)| help.contains("replaces the standard list")),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn call_that_one_route_denies_is_reported_with_the_route() {
+    let granting = "<permissions><execute><tool>rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">x</acknowledge></permissions>";
+    let inputs = "<inputs><input name=\"m\" enum=\"x,y\" default=\"x\"/></inputs>";
+    let world = directive(project(), "bx", "", granting, "x");
+    let world = directive(world, "by", "", "<permissions/>", "x");
+    let body = "{input:m}: call `rye_execute(item_type=\"tool\", item_id=\"rye/bash/bash\", parameters={})`.";
+    let world = directive(world, "leaf", "", inputs, body);
+    let route = |id: &str| {
+        format!(
+            "{{id: r{id}, event: resolve_extends, condition: 'inputs.m == \"{id}\"', action: {{set_extends: b{id}}}}}"
+        )
+    };
+    let world = hooks(world, &format!("hooks: [{}, {}]", route("x"), route("y")));
+    let report = report(&world);
+    let found: Vec<String> = report.diagnostics.iter().map(crate::diagnostics::Diagnostic::message).collect();
+    let says = "which the directive is not granted with the parent `by`, which the hook `ry` selects";
+    assert!(found.iter().any(|message| message.ends_with(says)), "{found:?}");
+}
+
+#[test]
+fn limit_with_an_affix_has_a_suggestion_for_the_fix() {
+    let found = report(&directive(project(), "leaf", "", "<limits max_turn=\"3\"/>", "x"));
+    let suggestions = found.diagnostics.iter().filter_map(|one| {
+        let crate::diagnostics::Diagnostic::Limit(error) = one else { return None };
+        let crate::diagnostics::LimitError::Unknown { suggestion, .. } = error else { return None };
+        suggestion.clone()
+    });
+    assert_eq!(suggestions.collect::<Vec<_>>(), ["turns"]);
+}

@@ -1,0 +1,110 @@
+//! Tests of the places and the texts of changes: tools, hooks and ceilings.
+
+use super::super::{DiffSide, Direction, PlanDiff, diff_trees};
+use crate::compile::tests::compile_without_inputs;
+use crate::compile::tests::world::{stdlib_world, with_directives};
+use crate::world::MapWorld;
+
+const TOOL: &str = "description: D\nkind: command\ncommand: [echo, one, \"{x}\"]\nparameters:\n  type: object\n  \
+    properties:\n    y: { type: string }\n    x: { type: string, enum: [a, b] }\ntimeout_seconds: 30\n";
+const HTTP: &str = "description: D\nkind: http\nmethod: GET\nurl: https://api.test/x\nheaders: { a: b }\n";
+const SCRIPT: &str = "# rye: { description: Probes. }\necho one\necho two\n";
+const HOOKS: &str = "hooks:\n  - id: more\n    event: limit\n    condition: 'limit_code == \"turns_exceeded\"'\n    \
+    action: { raise: { limit: turns, value: 12 } }\n  - id: stop\n    event: after_step\n    condition: turn > 3\n    \
+    action: { terminate: { status: error } }\n";
+const AGENT: &str = "limits: { max: { turns: 40 } }\n";
+
+fn world(edit: (&str, &str)) -> MapWorld<'static> {
+    let metadata =
+        "<metadata><limits turns=\"3\"/><permissions><execute><tool>t.*</tool></execute></permissions></metadata>";
+    let world = with_directives(stdlib_world(), &[("leaf", "", metadata, "Do it.")]);
+    let files = [
+        (".ai/tools/t/cmd.yaml", TOOL),
+        (".ai/tools/t/http.yaml", HTTP),
+        (".ai/tools/t/probe.sh", SCRIPT),
+        (".ai/config/agent/hooks.yaml", HOOKS),
+        (".ai/config/agent/agent.yaml", AGENT),
+    ];
+    files.iter().fold(world, |world, (path, text)| world.project(path, text.replacen(edit.0, edit.1, 1)))
+}
+
+fn compare(before: (&str, &str), after: (&str, &str)) -> PlanDiff {
+    let (old, new) = (world(before), world(after));
+    let (was, is) = (compile_without_inputs(&old, "leaf"), compile_without_inputs(&new, "leaf"));
+    diff_trees(Some(DiffSide { world: &old, compilation: &was }), Some(DiffSide { world: &new, compilation: &is }))
+        .unwrap()
+}
+
+/// Returns the changes as `direction what file:line:column`, without the changes of whole files.
+fn shown(found: &PlanDiff) -> Vec<String> {
+    let place = |source: &Option<crate::plan::source::SourceReport>| {
+        source.as_ref().map_or_else(String::new, |s| format!("{}:{}:{}", s.file, s.line, s.column))
+    };
+    let changes = found.changes.iter().map(|c| (c.direction, c.what.clone(), place(&c.source)));
+    let hooks = found.hooks.iter().map(|h| (h.direction, format!("{}: {}", h.id, h.why), place(&h.source)));
+    changes.chain(hooks).map(|(direction, what, place)| format!("{} {what} {place}", direction.as_str())).collect()
+}
+
+#[test]
+fn change_of_a_tool_has_the_line_of_its_key() {
+    for (edit, says) in [
+        (("one, \"{x}\"", "two, \"{x}\""), "command [\"echo\",\"two\",\"{x}\"] .ai/tools/t/cmd.yaml:3:1"),
+        (("enum: [a, b]", "enum: [a]"), "narrowed t/cmd: its parameters changed: `x` .ai/tools/t/cmd.yaml:8:5"),
+        (
+            ("enum: [a, b]", "enum: [b, a], description: d"),
+            "neutral t/cmd: its parameters are declared differently, but accept the same values .ai/tools/t/cmd.yaml:4:1",
+        ),
+        (("timeout_seconds: 30", "timeout_seconds: 31"), "timeout_seconds 30 → 31 .ai/tools/t/cmd.yaml:9:1"),
+        (("timeout_seconds: 30\n", "timeout_seconds: 30\nenvironment: [FOO]\n"), "gets FOO .ai/tools/t/cmd.yaml:10:1"),
+        (
+            ("method: GET", "method: POST"),
+            "GET https://api.test/x → the request POST https://api.test/x .ai/tools/t/http.yaml:3:1",
+        ),
+        (("test/x", "test/y"), "→ the request GET https://api.test/y .ai/tools/t/http.yaml:4:1"),
+        (("{ a: b }", "{ a: c }"), "t/http: its headers changed: `a` .ai/tools/t/http.yaml:5:1"),
+        (("echo two", "echo three"), "unknown t/probe: its code changed .ai/tools/t/probe.sh:3:1"),
+    ] {
+        let found = compare(("", ""), edit);
+        let lines = shown(&found);
+        assert!(lines.iter().any(|line| line.ends_with(says)), "{edit:?} {says}\n{lines:#?}");
+    }
+    // A removed key has its place in the old file.
+    let found = compare(("timeout_seconds: 30", "timeout_seconds: 30\nenvironment: [FOO]"), ("", ""));
+    assert!(
+        shown(&found).iter().any(|line| line.ends_with("loses FOO .ai/tools/t/cmd.yaml:10:1")),
+        "{:?}",
+        shown(&found)
+    );
+}
+
+#[test]
+fn changed_action_of_a_hook_is_described() {
+    for (edit, says) in [
+        (("value: 12", "value: 13"), "widened more: it raises the limit `turns` to 13, previously to 12"),
+        (("value: 12", "value: 11"), "narrowed more: it raises the limit `turns` to 11, previously to 12"),
+        (
+            ("status: error", "status: cancelled"),
+            "widened stop: its action is `terminate` with the status `cancelled`, previously `terminate` with the status `error`",
+        ),
+        (
+            ("{ raise: { limit: turns, value: 12 } }", "{ primary: execute, item_type: tool, item_id: t/probe }"),
+            "widened more: it executes tool `t/probe`; previously it does `raise`",
+        ),
+    ] {
+        let lines = shown(&compare(("", ""), edit));
+        assert!(lines.iter().any(|line| line.starts_with(says)), "{edit:?} {says}\n{lines:#?}");
+    }
+}
+
+#[test]
+fn ceilings_of_limits_are_compared_by_their_order() {
+    let lower = compare(("", ""), ("turns: 40", "turns: 2"));
+    assert!(!lower.widened, "{:#?}", shown(&lower));
+    let lines = shown(&lower);
+    let says = "narrowed agent/agent limits.max.turns 40 → 2 .ai/config/agent/agent.yaml:1:25";
+    assert!(lines.iter().any(|line| line == says), "{lines:#?}");
+    assert!(!lines.iter().any(|line| line.contains("limit_ceilings")), "{lines:#?}");
+    assert!(compare(("turns: 40", "turns: 2"), ("", "")).widened);
+    let removed = compare(("", ""), (AGENT, "limits: {}\n"));
+    assert!(removed.changes.iter().any(|change| change.direction == Direction::Widened), "{:#?}", shown(&removed));
+}
