@@ -57,6 +57,7 @@ pub const FIELD_MEANINGS: &[(&str, &str)] = &[
     ("default_tier", "the tier of a directive that names no tier"),
     ("description", "the description of the item or group"),
     ("diagnostics", "the diagnostics"),
+    ("diff", "the differences between the two plans"),
     ("direction", "the direction of the change"),
     ("directive", "id of the directive"),
     ("directives", "the directives"),
