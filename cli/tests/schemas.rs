@@ -205,3 +205,26 @@ const NOT_IN_SCHEMAS: [&str; 2] = [
     "config/provider-slips .ai/config/agent/providers/mine.yaml",
     "config/provider-slips .ai/config/agent/providers/tiers.yaml",
 ];
+
+#[test]
+fn mistakes_in_settings_and_hooks_have_a_help_that_works() {
+    let helps = |path: &str, text: &str| -> String {
+        let place = TestProject::own();
+        let metadata =
+            "<limits turns=\"50\"/><permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
+        let directive =
+            format!("```xml\n<directive name=\"d\"><metadata>{metadata}</metadata></directive>\n```\n\nGo.\n");
+        place.write(".ai/directives/d.md", &directive);
+        place.write(path, text);
+        let (_, checked) = place.json(&["check"]);
+        checked["diagnostics"].to_string()
+    };
+    let table = "classifications: [{ risk: safe, patterns: [\"rye.execute.tool.rye.bash.*\"] }]\n";
+    let says = "with the risk that fits to `classifications`: the list replaces the standard list, and unlisted capabilities are `unrestricted`";
+    assert!(helps(".ai/config/agent/capability_risk.yaml", table).contains(says));
+    let hook = "hooks: [{ id: h, event: after_step, condition: usage_ratio > 0.8, action: continue }]\n";
+    assert!(helps(".ai/config/agent/hooks.yaml", hook).contains("`usage_ratio` is a fact of `context`"));
+    let maximum = "limits: { max: { turns: 10 } }\n";
+    let says = "lower the limit to 10, or raise `limits.max.turns` in `agent/agent`";
+    assert!(helps(".ai/config/agent/agent.yaml", maximum).contains(says));
+}
