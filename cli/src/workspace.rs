@@ -52,7 +52,7 @@ impl Spaces {
             Ok(spaces) => Ok((spaces, true)),
             Err(failure) if requested.is_some() => Err(failure),
             Err(_) => {
-                let project = std::env::current_dir()?.canonicalize()?;
+                let project = working_folder()?;
                 let user = user_space();
                 let own = user.as_ref() == Some(&project);
                 Ok((Self { project, user: user.filter(|_| !own), own }, false))
@@ -129,8 +129,19 @@ fn asked_project(folder: &Path) -> Result<PathBuf, CommandError> {
     Err(CommandError::usage(format!("`{}` is not a project: it contains no `.ai/`", folder.display())))
 }
 
+fn working_folder() -> Result<PathBuf, CommandError> {
+    std::env::current_dir().and_then(|here| here.canonicalize()).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::NotFound {
+            CommandError::usage("the working directory no longer exists")
+                .with_help("change to an existing folder (`cd`), or select the project with `--project DIR`")
+        } else {
+            CommandError::usage(format!("the working directory cannot be opened: {error}"))
+        }
+    })
+}
+
 fn nearest_project() -> Result<PathBuf, CommandError> {
-    let here = std::env::current_dir()?.canonicalize()?;
+    let here = working_folder()?;
     let ends: Vec<Identity> = candidate_roots().iter().filter_map(|folder| folder_identity(folder)).collect();
     for folder in here.ancestors() {
         let is_user = folder_identity(folder).is_some_and(|folder| ends.contains(&folder));

@@ -346,7 +346,7 @@ fn command_that_is_approved_for_the_project_is_not_asked() {
     let call = |command: &str| format!("{{ name: rye_bash_bash, input: {{ command: '{command}' }} }}");
     let calls = ["mkdir out/a", "mkdir out/b && touch out/c"].map(call).join(", ");
     let place = acp_project(BASH, &format!("{{ tool_calls: [{calls}] }}, {{ text: Done. }}"));
-    let trust = Trust::recorded(&place.user(), &place.project(), BTreeSet::new());
+    let trust = Trust::recorded(&place.user(), &place.project(), BTreeSet::new);
     let capability = "rye.execute.tool.rye.bash.bash".to_owned();
     trust.record_commands(ApprovedCommands { capability, starts_with: vec!["mkdir".to_owned()] }).unwrap();
     let mut client = AcpClient::start(&place);

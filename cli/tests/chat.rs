@@ -564,7 +564,7 @@ fn session_has_one_owner_and_messages_of_other_processes_pass_the_intake() {
     let refused = chat(&place, &["--resume", &id], b"hi\n");
     assert_eq!(refused.code, Some(1), "{}", refused.stderr);
     let owner = format!("is owned by a running process (pid {})", child.id());
-    assert!(refused.stderr.contains(&owner), "{}", refused.stderr);
+    assert!(refused.stderr.contains(&owner) && refused.stderr.contains("rye chat --attach"), "{}", refused.stderr);
     place.run_ok(&["threads", "steer", &id, "/greet you"]);
     let until = Instant::now() + Duration::from_secs(20);
     while count(&transcript(&place), "prompt_ended") < 2 {

@@ -158,3 +158,16 @@ fn exported_page_shows_texts_as_they_are_and_replaces_no_file() {
         rye::files(&place.project()).into_iter().filter(|path| path.starts_with("talk-") && path.contains(".html"));
     assert_eq!(pages.count(), 1);
 }
+
+#[test]
+fn chat_in_a_removed_folder_states_the_cause_and_the_fix() {
+    let place = project("{ text: One. }");
+    let folder = place.project().join("gone");
+    std::fs::create_dir(&folder).unwrap();
+    let line = format!("cd gone && rmdir '{}' && exec '{}' chat", folder.display(), env!("CARGO_BIN_EXE_rye"));
+    let done = std::process::Command::new("sh").args(["-c", &line]).current_dir(place.project()).output().unwrap();
+    let done = ProcessResult::from(done);
+    assert_eq!(done.code, Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains("the working directory no longer exists"), "{}", done.stderr);
+    assert!(done.stderr.contains("--project DIR"), "{}", done.stderr);
+}

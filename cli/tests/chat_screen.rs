@@ -216,3 +216,38 @@ fn terminal_shows(terminal: &PtyTerminal, text: &str) -> bool {
     let compact = |text: &str| text.replace(' ', "");
     compact(&terminal.all_rows().concat()).contains(&compact(text))
 }
+
+#[test]
+fn key_is_painted_while_a_fast_reply_streams() {
+    let words = (0..4_000).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");
+    let place = project(&format!("{{ text: {words} the end., pace_ms: 1 }}"));
+    let mut terminal = start(&place, (80, 24));
+    terminal.press("go\r");
+    terminal.wait_for("word9");
+    terminal.press("typed");
+    terminal.wait_for("> typed");
+    let rows = terminal.rows();
+    assert!(!rows.iter().any(|row| row.contains("the end.")), "{rows:#?}");
+    terminal.wait_for("prompt 1 done");
+    assert!(terminal.all_rows().iter().any(|row| row.contains("word3999 the end.")), "the reply is whole");
+}
+
+#[test]
+fn long_message_is_printed_short_and_a_missing_file_is_reported() {
+    let place = project("{ text: One. }, { text: Two. }");
+    let mut terminal = start(&place, (80, 40));
+    let lines: Vec<String> = (0..100).map(|n| format!("pasted line {n}")).collect();
+    terminal.press(&format!("\x1b[200~{}\x1b[201~", lines.join("\r")));
+    terminal.wait_for("[pasted 100 lines]");
+    prompt(&mut terminal, 1, "");
+    let rows = terminal.all_rows();
+    assert!(rows.iter().any(|row| row.contains("pasted line 19")), "{rows:#?}");
+    assert!(!rows.iter().any(|row| row.contains("pasted line 20")), "{rows:#?}");
+    assert!(rows.iter().any(|row| row.contains("80 more lines")), "{rows:#?}");
+    prompt(&mut terminal, 2, "see @script.yaml and @gone.rs");
+    let rows = terminal.all_rows();
+    assert!(rows.iter().any(|row| row.contains("`@gone.rs` names no file of the project")), "{rows:#?}");
+    assert!(!rows.iter().any(|row| row.contains("`@script.yaml`")), "{rows:#?}");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}

@@ -298,6 +298,10 @@ pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, Se
 
 /// Sets `keys` of each server: the variables that the server requests and that hold the key of a provider.
 pub fn find_provider_keys(items: &Items<'_>, servers: &mut BTreeMap<String, McpServer>) {
+    // Without variables, no provider file is read.
+    if servers.values().all(|server| server.variables().is_empty()) {
+        return;
+    }
     let keys = provider_keys(items);
     for server in servers.values_mut() {
         server.keys = server.variables().into_iter().filter(|name| keys.contains(name)).collect();

@@ -27,6 +27,7 @@ use crate::image::ValidatedImage;
 use crate::keys::KeyFolder;
 use crate::live::EventStream;
 use crate::provider::Provider;
+use crate::session::verified::InspectedTranscript;
 use crate::signer::Signer;
 use crate::store::{Disk, Objects, OwnerLock, RegistryWriter, ThreadIds};
 use crate::thread::RunResult;
@@ -38,6 +39,7 @@ use crate::trust::Trust;
 
 mod approvals;
 pub(crate) mod capabilities;
+mod inbox_watcher;
 mod live_threads;
 mod plans;
 mod providers;
@@ -146,8 +148,12 @@ pub(crate) struct EngineContext {
     pub plan_check: Option<PlanCheck>,
     pub settings: CommandSettings,
     pub live: Mutex<RunningThreads>,
+    /// The transcript that was verified for the next recovery.
+    pub inspected: Mutex<Option<InspectedTranscript>>,
     /// Notified when a thread of this process ends.
     pub thread_ended: Notify,
+    /// Notifies the inbox watcher that a thread of this process started or ended.
+    pub running_changed: Arc<Notify>,
 }
 
 /// A thread that a task of this process runs: its control channel, and the end of the task.

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use crate::clock::{Clock, SystemClock};
 use crate::disk_world::DiskWorld;
-use crate::event::{CommandSettings, ControlMessage};
+use crate::event::{CommandSettings, ControlMessage, Event};
 use crate::image::{ImageRef, ValidatedImage};
 use crate::image_objects;
 use crate::keys::KeyFolder;
@@ -183,7 +183,9 @@ impl Engine {
                 plan_check,
                 settings,
                 live: Mutex::default(),
+                inspected: Mutex::default(),
                 thread_ended: Notify::new(),
+                running_changed: Arc::default(),
             }
         });
         Ok(Self { inner })
@@ -248,7 +250,13 @@ impl Engine {
     /// The transcript is damaged or cannot be verified.
     pub async fn inspect(&self, thread: &ThreadId) -> Result<Option<ParentThread>, EngineError> {
         let (engine, id) = (Arc::clone(&self.inner), thread.clone());
-        Ok(crate::thread_count::blocking(move || engine.read_parent(&id)).await?)
+        Ok(crate::thread_count::blocking(move || engine.inspect(&id)).await?)
+    }
+
+    /// Calls `read` with the events of the thread that was inspected last, before its recovery. Returns `None` if that
+    /// was another thread.
+    pub fn read_inspected<T>(&self, thread: &ThreadId, read: impl FnOnce(&[Event]) -> T) -> Option<T> {
+        self.inner.read_inspected(thread, read)
     }
 
     /// Removes the owner file of this process, unless a thread is live. Called at the end of a command, because the

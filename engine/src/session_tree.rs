@@ -153,7 +153,7 @@ fn is_open_chat(threads: &Threads, entry: &ListedThread) -> bool {
     if status == Status::Idle || status.has_ended() {
         return status == Status::Idle;
     }
-    let events = threads.transcript(&entry.row.id).unwrap_or_default();
+    let events = threads.head(&entry.row.id).unwrap_or_default();
     let is_chat = |body: &EventBody| if let EventBody::PlanBound(bound) = body { bound.chat } else { false };
     events.iter().take(HEAD_EVENTS).any(|event| is_chat(&event.body))
 }

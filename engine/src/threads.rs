@@ -12,7 +12,7 @@ use crate::machine::state::OpenApprovalRequest;
 use crate::machine::{ThreadState, apply, limit_mut};
 use crate::parent_thread::ParentThread;
 use crate::store::registry::{Liveness, RepairReport, fold_row, repair};
-use crate::store::spilled::restore_event;
+use crate::store::spilled::{restore_event, take_event};
 use crate::store::{
     Disk, ObjectId, Objects, RealDisk, Registry, StoreError, ThreadRow, TranscriptContents, layout, owner, transcript,
 };
@@ -211,7 +211,14 @@ impl Threads {
 
     /// Reads the events recorded so far in a thread's transcript.
     pub fn transcript(&self, thread: &ThreadId) -> Result<Vec<Event>, StoreError> {
-        Ok(self.read(thread, 0)?.1)
+        let mut reading = transcript::read(&*self.disk, thread, 0)?;
+        reading.records.iter_mut().map(|record| take_event(record, thread, &self.objects)).collect()
+    }
+
+    /// Reads the first events of a thread, which contain its start and its plan.
+    pub fn head(&self, thread: &ThreadId) -> Result<Vec<Event>, StoreError> {
+        let mut reading = transcript::read_head(&*self.disk, thread)?;
+        reading.records.iter_mut().map(|record| take_event(record, thread, &self.objects)).collect()
     }
 
     /// Returns the first `length` bytes of a transcript.
@@ -258,7 +265,7 @@ impl Threads {
     /// Returns a thread with its start and its plan, which bound the children of the thread. `None` if the transcript
     /// records no start or no plan.
     pub fn parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
-        let events = self.transcript(thread)?;
+        let events = self.head(thread)?;
         let ThreadHead { opened: Some(launch), plan_id: Some(plan_id), .. } = ThreadHead::of(&events) else {
             return Ok(None);
         };

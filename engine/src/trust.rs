@@ -6,6 +6,7 @@ mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 use std::{fs, io};
 
 use rye_compiler::trust::{Subject, TrustRequirement, TrustRequirementKind};
@@ -33,9 +34,12 @@ pub enum Trust {
 pub struct TrustFile {
     path: PathBuf,
     project: PathBuf,
-    /// Files that were shipped with this program.
-    shipped: BTreeSet<Subject>,
+    /// Files that were shipped with this program. Their hashes are computed when the record does not cover a requirement.
+    shipped: Arc<LazyLock<BTreeSet<Subject>, ShippedFiles>>,
 }
+
+/// Computes the hashes of the files that were shipped with this program.
+type ShippedFiles = Box<dyn FnOnce() -> BTreeSet<Subject> + Send>;
 
 /// The trust decisions at one moment.
 #[derive(Debug, Clone)]
@@ -61,12 +65,13 @@ pub enum TrustError {
 
 impl Trust {
     /// Returns the trust that a user's record holds for a project. Reads no file and grants nothing. Both paths are
-    /// roots, the folders that contain `.ai`. `shipped` are files compiled into this program, which the user trusts by
-    /// running it.
-    pub fn recorded(user: &Path, project: &Path, shipped: BTreeSet<Subject>) -> Self {
+    /// roots, the folders that contain `.ai`. `shipped` returns the files compiled into this program, which the user
+    /// trusts by running it.
+    pub fn recorded(user: &Path, project: &Path, shipped: impl FnOnce() -> BTreeSet<Subject> + Send + 'static) -> Self {
         let name = project_folder_name(project);
         let path = user.join(".ai").join(RECORD_FOLDER).join(format!("{name}.json"));
-        Self::Recorded(TrustFile { path, project: project.to_path_buf(), shipped })
+        let shipped: ShippedFiles = Box::new(shipped);
+        Self::Recorded(TrustFile { path, project: project.to_path_buf(), shipped: Arc::new(LazyLock::new(shipped)) })
     }
 
     /// Reads the trust records of a user, sorted by project.
@@ -236,14 +241,17 @@ impl TrustSnapshot<'_> {
             // A script that does not exist cannot replace a model, so it needs no trust.
             return Ok(true);
         }
-        let shipped = programs.iter().all(|(path, sha256)| file.shipped.contains(&shipped_file(path, sha256)));
+        let is_shipped = |subject: &Subject| {
+            file.shipped.contains(subject)
+                && programs.iter().all(|(path, sha256)| file.shipped.contains(&shipped_file(path, sha256)))
+        };
         let holds = |subject: &Subject| {
             let same = |entry: &TrustEntry| {
                 entry.is_for(subject)
                     && entry.sha256 == subject.sha256
                     && programs.iter().all(|(path, sha256)| entry.programs.get(path) == Some(sha256))
             };
-            self.record.trusted.iter().any(same) || (shipped && file.shipped.contains(subject))
+            self.record.trusted.iter().any(same) || is_shipped(subject)
         };
         Ok(!one.subjects.is_empty() && one.subjects.iter().all(holds))
     }

@@ -73,8 +73,8 @@ impl Project {
         self
     }
 
-    /// Trusts files that are compiled into the embedding program. `shipped` returns these files; it is called when
-    /// trust is checked.
+    /// Trusts files that are compiled into the embedding program. `shipped` returns these files; it is called when the
+    /// user's record does not cover a requirement.
     #[must_use]
     pub fn with_shipped_files(mut self, shipped: fn() -> BTreeSet<Subject>) -> Self {
         self.shipped = shipped;
@@ -101,7 +101,7 @@ impl Project {
         match (&self.trust, &self.user_root) {
             (TrustSource::Everything, _) => Trust::Everything,
             (TrustSource::Recorded, _) if self.is_user_space() => Trust::Everything,
-            (TrustSource::Recorded, Some(user)) => Trust::recorded(user, &self.root, (self.shipped)()),
+            (TrustSource::Recorded, Some(user)) => Trust::recorded(user, &self.root, self.shipped),
             (TrustSource::Recorded, None) => Trust::Nothing,
         }
     }

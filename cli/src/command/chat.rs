@@ -39,6 +39,7 @@ pub mod keys;
 pub mod leaving;
 pub mod lines;
 pub mod markdown;
+mod markdown_progress;
 mod markdown_table;
 pub mod next_session;
 pub mod overlay;
@@ -196,15 +197,23 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
 /// Returns the session that `--resume` names, or, with `--continue`, the last session that no process runs. `None`
 /// without these options.
 fn session_to_open(args: &ChatArgs, spaces: &Spaces) -> Result<Option<ThreadStart>, CommandError> {
+    if args.resume.is_none() && !args.r#continue {
+        return Ok(None);
+    }
     let reader = ThreadReader::open(&spaces.project)?;
-    let row = match &args.resume {
-        Some(reference) => reader.last_of_chain(reference)?.row,
-        None if args.r#continue => {
-            let closed = stored_sessions(&reader)?.into_iter().find(|session| session.last.liveness != Liveness::Alive);
-            let none = || CommandError::usage("this project has no closed session").with_help("start one: `rye chat`");
-            closed.ok_or_else(none)?.last.row
+    let row = if let Some(reference) = &args.resume {
+        let last = reader.last_of_chain(reference)?;
+        if last.liveness == Liveness::Alive {
+            let pid = attach::owner_pid(&last, &reader)?;
+            let running = format!("thread `{}` is owned by a running process{pid}", last.row.id);
+            let help = format!("watch it and send it lines: `rye chat --attach {}`", last.row.id);
+            return Err(CommandError::failed(running).with_help(help));
         }
-        None => return Ok(None),
+        last.row
+    } else {
+        let closed = stored_sessions(&reader)?.into_iter().find(|session| session.last.liveness != Liveness::Alive);
+        let none = || CommandError::usage("this project has no closed session").with_help("start one: `rye chat`");
+        closed.ok_or_else(none)?.last.row
     };
     if row.status.has_ended() && !row.status.is_parked() {
         let over = format!("the thread `{}` has ended: {}", row.id, row.status.as_str());

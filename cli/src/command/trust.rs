@@ -255,10 +255,13 @@ pub fn require_trust(
     let trust = spaces.trust();
     let now = trust.snapshot()?;
     // A tool of a server requires trust in the server.
-    let belongs =
-        |server: &TrustRequirement| planned.iter().any(|one| one.name.starts_with(&format!("mcp/{}/", server.name)));
-    let servers: Vec<TrustRequirement> = server_requirements(world).into_iter().filter(belongs).collect();
-    planned.extend(servers);
+    if planned.iter().any(|one| one.name.starts_with("mcp/")) {
+        let is_used = |server: &TrustRequirement| {
+            planned.iter().any(|one| one.name.starts_with(&format!("mcp/{}/", server.name)))
+        };
+        let servers: Vec<TrustRequirement> = server_requirements(world).into_iter().filter(is_used).collect();
+        planned.extend(servers);
+    }
     if now.missing(&planned)?.is_empty() {
         return Ok(());
     }

@@ -1,11 +1,11 @@
 //! The threads that this process runs or recovers, and the delivery of control messages to them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use rye_compiler::approvals;
 
+use super::inbox_watcher::watch_inboxes;
 use super::{EngineContext, RunningThread};
 use crate::control::ControlSender;
 use crate::control::RecordWaiter;
@@ -199,8 +199,9 @@ impl EngineContext {
         live.threads.insert(thread.clone(), running);
         self.publish_count(&live);
         if !std::mem::replace(&mut live.watched, true) {
-            tokio::spawn(watch_inboxes(Arc::downgrade(self)));
+            tokio::spawn(watch_inboxes(Arc::downgrade(self), Arc::clone(&self.running_changed)));
         }
+        self.running_changed.notify_one();
     }
 
     /// Marks a task as waiting for a child until the returned guard is dropped. Meanwhile, the process does not count
@@ -244,6 +245,7 @@ impl EngineContext {
         self.publish_count(&live);
         drop(live);
         self.thread_ended.notify_waiters();
+        self.running_changed.notify_one();
     }
 
     /// Passes the number of running threads to the thread counter and to the writer of the registry. The counter
@@ -253,8 +255,8 @@ impl EngineContext {
         self.writer.set_running_threads(live.threads.len());
     }
 
-    /// Lists every running thread, so that its inbox can be polled. If no thread runs, marks the watcher as stopped.
-    fn list_running(&self) -> Vec<(ThreadId, ControlSender)> {
+    /// Lists every running thread, so that its inbox can be watched. If no thread runs, marks the watcher as stopped.
+    pub(super) fn list_running(&self) -> Vec<(ThreadId, ControlSender)> {
         let mut live = self.live();
         live.watched = !live.threads.is_empty();
         live.threads.iter().map(|(id, running)| (id.clone(), running.control.clone())).collect()
@@ -262,37 +264,5 @@ impl EngineContext {
 
     pub(super) fn live(&self) -> MutexGuard<'_, RunningThreads> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Interval between two polls of the inboxes of running threads.
-const INBOX_POLL_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Polls the inboxes until no thread runs. A message is delivered again if its file has not been removed yet; the
-/// receiver then recognizes the id of the message.
-async fn watch_inboxes(engine: Weak<EngineContext>) {
-    loop {
-        tokio::time::sleep(INBOX_POLL_INTERVAL).await;
-        let Some(engine) = engine.upgrade() else { return };
-        let running = engine.list_running();
-        if running.is_empty() {
-            return;
-        }
-        let disk = Arc::clone(&engine.disk);
-        let scan = move || {
-            for (thread, control) in running {
-                match mailbox::list(&*disk, &thread) {
-                    Ok(mails) => {
-                        for mail in mails {
-                            control.deliver(mail.id, ControlMessage::from_file(mail.body));
-                        }
-                    }
-                    Err(error) => tracing::warn!(%thread, %error, "unreadable inbox"),
-                }
-            }
-        };
-        if let Err(error) = tokio::task::spawn_blocking(scan).await {
-            tracing::warn!(%error, "the mailboxes could not be read");
-        }
     }
 }

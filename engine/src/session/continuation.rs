@@ -290,7 +290,7 @@ impl EngineContext {
         let read = move || -> Result<Result<PriorThread, EngineError>, DriveError> {
             let unknown = || StoreError::UnknownThread { thread: id.to_string() };
             engine.writer.registry().thread(&id)?.ok_or_else(unknown)?;
-            let Some(VerifiedTranscript { events, transcript_trust, .. }) = engine.read_verified(&id)? else {
+            let Some(VerifiedTranscript { events, transcript_trust, .. }) = engine.take_verified(&id)? else {
                 return Ok(Err(EngineError::NeverStarted { thread: id.to_string() }));
             };
             let at = match place {

@@ -1,6 +1,6 @@
 //! Recovery of interrupted threads: the transcript is folded into a state, and the machine continues from it.
 
-use crate::store::spilled::restore_event;
+use crate::store::spilled::take_event;
 use std::sync::Arc;
 
 use super::continuation::PriorOwner;
@@ -197,7 +197,7 @@ impl EngineContext {
         thread: &ThreadId,
         sink: Arc<EventSink>,
     ) -> Result<Option<(DrivenThread, u64)>, DriveError> {
-        let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
+        let Some(verified) = self.take_verified(thread)? else { return Ok(None) };
         let VerifiedTranscript { reading, events, synced, transcript_trust } = verified;
         let Some(plan_id) = ThreadHead::of(&events).plan_id else {
             // A transcript without a plan id is so short that the thread has had no effect.
@@ -272,14 +272,14 @@ impl EngineContext {
     /// Returns the events of a thread up to and including the event `at_seq`, with the chain hash of that event. Fails
     /// if the thread has fewer events.
     fn events_until(&self, thread: &ThreadId, at_seq: u64) -> Result<(Vec<Event>, String), DriveError> {
-        let reading = transcript::read(&*self.disk, thread, 0)?;
+        let mut reading = transcript::read(&*self.disk, thread, 0)?;
         let count = usize::try_from(at_seq).unwrap_or(usize::MAX).saturating_add(1);
         let records = reading
             .records
-            .get(..count)
+            .get_mut(..count)
             .ok_or_else(|| DriveError::Plan(format!("`{thread}` has fewer events than its continuation recorded")))?;
         let events: Vec<Event> =
-            records.iter().map(|record| restore_event(record, thread, &self.objects)).collect::<Result<_, _>>()?;
+            records.iter_mut().map(|record| take_event(record, thread, &self.objects)).collect::<Result<_, _>>()?;
         Ok((events, records.last().map(|record| record.hash.to_string()).unwrap_or_default()))
     }
 

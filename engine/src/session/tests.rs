@@ -48,6 +48,7 @@ mod disk;
 mod faults;
 mod foreign_transcripts;
 mod hooks;
+mod inbox;
 mod interrupted_starts;
 mod load;
 mod orchestra;

@@ -3,9 +3,11 @@
 //! Signatures identify the author of a transcript, and the claims of a transcript about its thread must match the
 //! thread's plan and spawn chain.
 
-use crate::store::spilled::restore_event;
+use crate::store::spilled::{restore_event, take_event};
 use rye_compiler::compile::{CompileRequest, compile};
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
+
+use std::sync::{MutexGuard, PoisonError};
 
 use super::{MAX_CHAIN_THREADS, stored_plan};
 use crate::context::EngineContext;
@@ -22,12 +24,22 @@ use crate::threads::verify::resume::{SignatureHolder, list_signers};
 /// A transcript whose signatures were verified.
 #[derive(Debug)]
 pub(crate) struct VerifiedTranscript {
-    /// The contents of the transcript, without the lines that an interrupted write has left after the last seal.
+    /// The contents of the transcript, without the lines that an interrupted write has left after the last seal. The
+    /// bodies of the records are empty: their fields are in `events`.
     pub reading: TranscriptContents,
     pub events: Vec<Event>,
     /// Number of events that are known to be on the disk.
     pub synced: u64,
     pub transcript_trust: TranscriptTrust,
+}
+
+/// A verified transcript that the next recovery of its thread uses if the file has not changed.
+#[derive(Debug)]
+pub(crate) struct InspectedTranscript {
+    thread: ThreadId,
+    /// Length of the file in bytes when it was read.
+    length: u64,
+    verified: VerifiedTranscript,
 }
 
 /// The reason why a transcript may be used.
@@ -70,8 +82,8 @@ impl EngineContext {
             read => read?,
         };
         let sealed = reading.cut_unsealed(synced);
-        let whole = |record| restore_event(record, thread, &self.objects);
-        let events: Vec<Event> = reading.records.iter().map(whole).collect::<Result<_, _>>()?;
+        let whole = |record| take_event(record, thread, &self.objects);
+        let events: Vec<Event> = reading.records.iter_mut().map(whole).collect::<Result<_, _>>()?;
         let transcript_trust = if reading.records.is_empty() {
             TranscriptTrust::Signed
         } else {
@@ -296,6 +308,58 @@ impl EngineContext {
     /// start or no plan. Blocks.
     pub(crate) fn read_parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
         let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
+        self.parent_of_verified(thread, &verified)
+    }
+
+    /// Reads a verified thread before its recovery; `None` if nothing was recorded. The recovery uses the read
+    /// transcript. Blocks.
+    pub(crate) fn inspect(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
+        let length = self.transcript_length(thread)?;
+        let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
+        let parent = self.parent_of_verified(thread, &verified)?;
+        *self.inspected() = Some(InspectedTranscript { thread: thread.clone(), length, verified });
+        Ok(parent)
+    }
+
+    /// Calls `read` with the events of the inspected thread; returns `None` if another thread or none was inspected.
+    pub(crate) fn read_inspected<T>(&self, thread: &ThreadId, read: impl FnOnce(&[Event]) -> T) -> Option<T> {
+        let inspected = self.inspected();
+        inspected
+            .as_ref()
+            .filter(|inspected| inspected.thread == *thread)
+            .map(|inspected| read(&inspected.verified.events))
+    }
+
+    /// Returns the inspected transcript of a thread, or reads the transcript if the thread was not inspected or its file
+    /// has changed since. Blocks.
+    pub(crate) fn take_verified(&self, thread: &ThreadId) -> Result<Option<VerifiedTranscript>, DriveError> {
+        let inspected = self.inspected().take().filter(|inspected| inspected.thread == *thread);
+        if let Some(InspectedTranscript { length, verified, .. }) = inspected {
+            let synced = self.writer.registry().thread(thread)?.map_or(0, |row| row.synced);
+            if length == self.transcript_length(thread)? && synced == verified.synced {
+                return Ok(Some(verified));
+            }
+        }
+        self.read_verified(thread)
+    }
+
+    fn transcript_length(&self, thread: &ThreadId) -> Result<u64, DriveError> {
+        let path = layout::transcript(thread);
+        match self.disk.length(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            length => Ok(length.map_err(StoreError::io("read", &path))?),
+        }
+    }
+
+    fn inspected(&self) -> MutexGuard<'_, Option<InspectedTranscript>> {
+        self.inspected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn parent_of_verified(
+        &self,
+        thread: &ThreadId,
+        verified: &VerifiedTranscript,
+    ) -> Result<Option<ParentThread>, DriveError> {
         let head = ThreadHead::of(&verified.events);
         let (Some(launch), Some(plan_id)) = (head.opened, head.plan_id) else { return Ok(None) };
         let plan = stored_plan(self, plan_id)?;

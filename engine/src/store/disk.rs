@@ -2,14 +2,18 @@
 //! snapshots, messages and owner files uses [`Disk`], so that a test disk can drop or reorder unsynced changes. Paths
 //! are relative to the project's root and stay inside of it.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::BoxFuture;
+
 mod counters;
 mod fault_injection;
+mod name_watch;
 mod real;
 mod simulated;
 
@@ -101,6 +105,9 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// the other methods of the disk.
     fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<File>>;
 
+    /// Creates a watch for new names in folders; `None` if this disk has no notifications. Needs a runtime.
+    fn name_watch(&self) -> io::Result<Option<Box<dyn NameWatch>>>;
+
     /// Returns the counts of the operations since the disk was opened.
     fn counters(&self) -> Counters;
 
@@ -133,6 +140,23 @@ pub trait Disk: Send + Sync + fmt::Debug {
 pub enum FileAccess {
     Read,
     ReadWrite,
+}
+
+/// A watch that reports new names in its folders.
+pub trait NameWatch: Send + fmt::Debug {
+    /// Adds a folder whose complete new files are reported. Files whose names start with a dot are temporary and are not
+    /// reported.
+    fn add_files(&mut self, folder: &Path) -> io::Result<()>;
+
+    /// Adds a folder whose new subfolders are reported.
+    fn add_folders(&mut self, folder: &Path) -> io::Result<()>;
+
+    /// Removes a folder.
+    fn remove(&mut self, folder: &Path);
+
+    /// Waits for changes and returns the changed folders. A removed folder is reported as changed, and is no longer
+    /// watched. No change is lost if the wait is dropped.
+    fn changed(&mut self) -> BoxFuture<'_, io::Result<BTreeSet<PathBuf>>>;
 }
 
 /// A lock that is released on drop.

@@ -11,10 +11,15 @@ pub(crate) const SPILLED_KEY: &str = "spilled";
 
 /// Returns the event of a line, including the fields that are stored as objects.
 pub fn restore_event(record: &TranscriptRecord, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
+    take_event(&mut record.clone(), thread, objects)
+}
+
+/// Variant of [`restore_event`] that moves the fields out of the record, whose body is then empty. A long transcript
+/// then is in memory once.
+pub fn take_event(record: &mut TranscriptRecord, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
     if !record.body.contains_key(SPILLED_KEY) {
-        return record.event(thread);
+        return record.take_event(thread);
     }
-    let mut record = record.clone();
     let spilled = record.body.shift_remove(SPILLED_KEY).unwrap_or_default();
     for (key, place) in spilled.as_object().into_iter().flatten() {
         let id = ObjectId::parse(place.get("sha256").and_then(Value::as_str).unwrap_or_default())?;
@@ -25,5 +30,5 @@ pub fn restore_event(record: &TranscriptRecord, thread: &ThreadId, objects: &Obj
         })?;
         record.body.insert(key.clone(), value);
     }
-    record.event(thread)
+    record.take_event(thread)
 }

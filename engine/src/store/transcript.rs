@@ -84,10 +84,17 @@ impl TranscriptRecord {
     /// Returns the event of the line; fails if this program does not know the type or the fields of the event. `thread`
     /// is the thread whose transcript the error names.
     pub fn event(&self, thread: &ThreadId) -> Result<Event, StoreError> {
-        let body = serde_json::from_value(Value::Object(self.body.clone())).map_err(|error| StoreError::Damaged {
-            path: layout::transcript(thread),
-            line: self.seq + 1,
-            reason: format!("it is not an event that this program knows ({error})"),
+        self.clone().take_event(thread)
+    }
+
+    /// Variant of [`Self::event`] that moves the fields out of the record.
+    pub fn take_event(&mut self, thread: &ThreadId) -> Result<Event, StoreError> {
+        let body = serde_json::from_value(Value::Object(std::mem::take(&mut self.body))).map_err(|error| {
+            StoreError::Damaged {
+                path: layout::transcript(thread),
+                line: self.seq + 1,
+                reason: format!("it is not an event that this program knows ({error})"),
+            }
         })?;
         Ok(Event { seq: self.seq, ts: self.ts, body })
     }

@@ -38,7 +38,7 @@ impl TestSpaces {
     }
 
     fn trust(&self) -> Trust {
-        Trust::recorded(&self.folder.path().join("user"), &self.project(), BTreeSet::new())
+        Trust::recorded(&self.folder.path().join("user"), &self.project(), BTreeSet::new)
     }
 
     fn is_trusted(&self, one: &TrustRequirement) -> bool {
@@ -58,8 +58,7 @@ fn what_was_allowed_is_trusted_until_it_changes() {
     // Trust in a changed file replaces the trust in the earlier version.
     spaces.trust().record_trust(&[command_requirement("a/b", "12", &[])]).unwrap();
     assert!(!spaces.is_trusted(&one) && spaces.is_trusted(&two));
-    let other =
-        Trust::recorded(&spaces.folder.path().join("user"), &spaces.folder.path().join("other"), BTreeSet::new());
+    let other = Trust::recorded(&spaces.folder.path().join("user"), &spaces.folder.path().join("other"), BTreeSet::new);
     assert_eq!(other.snapshot().unwrap().missing(std::slice::from_ref(&two)).unwrap().len(), 1);
     assert!(spaces.trust().delete_record().unwrap() && !spaces.trust().delete_record().unwrap());
     assert!(!spaces.is_trusted(&two));
@@ -87,12 +86,23 @@ fn files_that_a_command_names_are_part_of_it() {
 fn what_came_with_the_program_is_trusted_as_it_came() {
     let spaces = TestSpaces::new();
     let one = command_requirement("t", "11", &["run.sh"]);
+    let subjects = one.subjects.clone();
     let trust =
-        Trust::recorded(&spaces.folder.path().join("user"), &spaces.project(), one.subjects.iter().cloned().collect());
+        Trust::recorded(&spaces.folder.path().join("user"), &spaces.project(), || subjects.into_iter().collect());
     let missing = |one: &TrustRequirement| trust.snapshot().unwrap().missing(std::slice::from_ref(one)).unwrap().len();
     assert_eq!((missing(&one), missing(&command_requirement("t", "12", &[]))), (0, 1));
     fs::write(spaces.project().join("run.sh"), "echo not shipped").unwrap();
     assert_eq!(missing(&one), 1);
+}
+
+#[test]
+fn shipped_files_are_not_hashed_for_recorded_requirements() {
+    let spaces = TestSpaces::new();
+    let one = command_requirement("t", "11", &[]);
+    spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
+    let user = spaces.folder.path().join("user");
+    let trust = Trust::recorded(&user, &spaces.project(), || panic!("the record covers the requirement"));
+    assert!(trust.snapshot().unwrap().missing(std::slice::from_ref(&one)).unwrap().is_empty());
 }
 
 #[test]

@@ -24,11 +24,7 @@ const PAST_EVENTS: usize = 20;
 /// the session is the newest one that a process runs.
 pub fn attach(thread: Option<&str>, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let entry = running_session(thread, reader)?;
-    let owner = match &entry.row.owner {
-        Some(owner) => owner::read_owner_info(reader.disk(), owner)?,
-        None => None,
-    };
-    let owner = owner.map_or_else(String::new, |info| format!(" (pid {})", info.pid));
+    let owner = owner_pid(&entry, reader)?;
     report.note(&format!(
         "watching `{}`, which is owned by a running process{owner}: each line is sent to that process, and /exit \
          leaves the process running",
@@ -56,6 +52,15 @@ pub fn attach(thread: Option<&str>, reader: &ThreadReader, report: &Printer) -> 
         report.note("the session is closed");
     }
     Ok(Exit::Success)
+}
+
+/// Returns the process id of a thread's owner in parentheses; an empty text if the owner is not known.
+pub fn owner_pid(entry: &ListedThread, reader: &ThreadReader) -> Result<String, CommandError> {
+    let owner = match &entry.row.owner {
+        Some(owner) => owner::read_owner_info(reader.disk(), owner)?,
+        None => None,
+    };
+    Ok(owner.map_or_else(String::new, |info| format!(" (pid {})", info.pid)))
 }
 
 fn running_session(thread: Option<&str>, reader: &ThreadReader) -> Result<ListedThread, CommandError> {

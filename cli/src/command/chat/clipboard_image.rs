@@ -47,6 +47,17 @@ fn link_out_of(project: &Path, file: &Path) -> Option<PathBuf> {
     (!is_inside).then_some(target)
 }
 
+/// Returns the paths of the words `@PATH` that look like files and name none, relative to the project.
+pub fn missing_files<'t>(text: &'t str, project: &Path) -> Vec<&'t str> {
+    let named = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
+    let paths = named.map(|path| path.trim_end_matches(['.', ',', ';', ':', '?', '!']));
+    let is_path = |path: &&str| {
+        let is_plain = path.chars().all(|c| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '~'));
+        is_plain && Path::new(path).extension().is_some() && !path.starts_with('.')
+    };
+    paths.filter(is_path).filter(|path| !project.join(path).exists()).collect()
+}
+
 fn has_image_extension(path: &str) -> bool {
     let extension = Path::new(path).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str())
@@ -163,6 +174,14 @@ mod tests {
         for named in [private.display().to_string(), "../private.png".to_owned()] {
             assert_eq!(image_words(&format!("@{named}"), &project).unwrap().len(), 1, "{named}");
         }
+    }
+
+    #[test]
+    fn words_that_look_like_files_and_name_none_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a.rs"), "").unwrap();
+        let text = "see @a.rs, @b.rs, @src/c.md. and @user, @app.get('/x') or me@example.org";
+        assert_eq!(missing_files(text, folder.path()), ["b.rs", "src/c.md"]);
     }
 
     #[test]

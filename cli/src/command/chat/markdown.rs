@@ -2,9 +2,10 @@
 //! change it. Prose is wrapped at words; a line of code stays one line, so that it can be copied exactly.
 
 use anstyle::{AnsiColor, Style};
-use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Parser, Tag, TagEnd};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::markdown_progress::{can_emit_part, finished_length, markdown_options, start_of_last_row};
 use super::markdown_table::{CELL_SEPARATOR, align_cells};
 use super::screen::Row;
 use super::word_wrap::WordWrapper;
@@ -13,6 +14,9 @@ use crate::report::printable;
 
 /// Number of columns between two tab stops in code.
 const TAB_COLUMNS: usize = 4;
+/// Length in bytes from which a paragraph in progress is shortened to its last row, so that the work for a piece of a
+/// reply does not grow with the paragraph.
+const MAX_PARAGRAPH_BYTES: usize = 2_000;
 /// Maximum number of levels of lists, and of quotes, that are indented. Deeper levels are indented like the last of
 /// them.
 const MAX_INDENT_LEVELS: usize = 6;
@@ -31,6 +35,9 @@ pub struct MarkdownStream {
     has_block: bool,
     /// True if the pending text continues a paragraph whose first lines were emitted.
     is_continued: bool,
+    /// Bytes of Markdown rendered so far.
+    #[cfg(test)]
+    rendered_bytes: usize,
 }
 
 /// A fenced block of code whose end has not arrived yet.
@@ -115,7 +122,15 @@ impl MarkdownStream {
             let block = std::mem::take(&mut self.pending);
             if can_emit_part(&block) {
                 // The last row may still grow.
-                self.emit(&block, 1, rows);
+                let rendered = self.emit(&block, 1, rows);
+                if block.len() >= MAX_PARAGRAPH_BYTES
+                    && let Some(start) = rendered.last().and_then(|last| start_of_last_row(&block, last))
+                {
+                    self.pending = block.get(start..).unwrap_or_default().to_owned();
+                    self.emitted = 0;
+                    self.is_continued = true;
+                    return;
+                }
             }
             self.pending = block;
             return;
@@ -123,15 +138,20 @@ impl MarkdownStream {
     }
 
     /// Emits the rows of a block that were not emitted yet, except for the last `held` rows, which may still change. If
-    /// `held` is `usize::MAX`, the block is finished and all of its rows are emitted.
-    fn emit(&mut self, block: &str, held: usize, rows: &mut Vec<Row>) {
+    /// `held` is `usize::MAX`, the block is finished and all of its rows are emitted. Returns the rows of the block.
+    fn emit(&mut self, block: &str, held: usize, rows: &mut Vec<Row>) -> Vec<String> {
+        #[cfg(test)]
+        {
+            self.rendered_bytes += block.len();
+        }
         let rendered = render_block(block, self.width);
         let count = if held == usize::MAX { rendered.len() } else { rendered.len().saturating_sub(held) };
         if self.emitted == 0 && count > 0 {
             self.separate(rows);
         }
-        rows.extend(rendered.into_iter().take(count).skip(self.emitted).map(Row::new));
+        rows.extend(rendered.iter().take(count).skip(self.emitted).cloned().map(Row::new));
         self.emitted = self.emitted.max(count);
+        rendered
     }
 
     fn separate(&mut self, rows: &mut Vec<Row>) {
@@ -212,69 +232,6 @@ pub fn expand_tabs(line: &str) -> String {
     text
 }
 
-fn options() -> Options {
-    Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS
-}
-
-/// Returns the length of the start of `pending` that later text cannot change: finished blocks, and the finished lines
-/// of a paragraph. If `is_end` is true, no later text follows.
-fn finished_length(pending: &str, is_end: bool) -> usize {
-    let (mut depth, mut starts, mut last_is_paragraph) = (0_usize, Vec::new(), false);
-    for (event, range) in Parser::new_ext(pending, options()).into_offset_iter() {
-        if depth == 0 {
-            last_is_paragraph = matches!(event, Event::Start(Tag::Paragraph));
-            starts.push(range.start);
-        }
-        if matches!(event, Event::Start(_)) {
-            depth += 1;
-        } else if matches!(event, Event::End(_)) {
-            depth = depth.saturating_sub(1);
-        }
-    }
-    let complete = pending.rfind('\n').map_or(0, |at| at + 1);
-    match starts.as_slice() {
-        // An incomplete line may still belong to the block above it.
-        [_, second, ..] if *second < complete || is_end => *second,
-        _ if is_end => pending.len(),
-        [_] if last_is_paragraph => {
-            // A later line changes an earlier line only if the text so far is the head of a table, or has an open
-            // inline construct.
-            let head = pending.get(..complete).unwrap_or_default();
-            if head.contains('|') || has_open_markup(head) { 0 } else { complete }
-        }
-        _ => 0,
-    }
-}
-
-/// Returns true if all rows of an incomplete block except for the last row are final.
-fn can_emit_part(block: &str) -> bool {
-    let first = block.trim_start();
-    !first.starts_with(['|', '<', '#', '`', '~']) && !block.contains('|') && !has_open_markup(block)
-}
-
-/// Returns true if an inline construct may be open at the end of a text.
-fn has_open_markup(text: &str) -> bool {
-    let (mut code, mut stars, mut underscores, mut brackets, mut angles) = (0_usize, 0_usize, 0_usize, 0_i64, 0_i64);
-    for line in text.lines() {
-        let trimmed = line.trim_start();
-        let content = trimmed.strip_prefix("* ").or_else(|| trimmed.strip_prefix("> ")).unwrap_or(trimmed);
-        for c in content.chars() {
-            match c {
-                '`' => code += 1,
-                '*' => stars += 1,
-                '_' => underscores += 1,
-                '[' | '(' => brackets += 1,
-                ']' | ')' => brackets -= 1,
-                '<' => angles += 1,
-                '>' => angles -= 1,
-                _ => {}
-            }
-        }
-    }
-    let is_unfinished = text.ends_with(['*', '_', '`', ']', '!', '\\', '&', '~']);
-    code % 2 == 1 || stars % 2 == 1 || underscores % 2 == 1 || brackets > 0 || angles > 0 || is_unfinished
-}
-
 /// A renderer of one Markdown block as rows for the terminal.
 #[derive(Default)]
 struct BlockRenderer {
@@ -296,7 +253,7 @@ struct BlockRenderer {
 /// Renders finished Markdown as rows of at most `width` columns; only rows of code can be wider.
 fn render_block(text: &str, width: usize) -> Vec<String> {
     let mut block = BlockRenderer { words: WordWrapper::new(width), ..BlockRenderer::default() };
-    for event in Parser::new_ext(text, options()) {
+    for event in Parser::new_ext(text, markdown_options()) {
         block.event(event);
     }
     block.break_row();
@@ -523,6 +480,24 @@ mod tests {
             text + rest
         };
         rows.iter().map(strip).collect()
+    }
+
+    #[test]
+    fn work_for_a_piece_does_not_grow_with_its_paragraph() {
+        let words: Vec<String> = (0..4_000).map(|n| format!("word{n} ")).collect();
+        let text = words.concat();
+        let mut stream = MarkdownStream::default();
+        let mut rows = Vec::new();
+        for word in &words {
+            let before = stream.rendered_bytes;
+            stream.push(word);
+            rows.extend(stream.take_rows(60));
+            assert!(stream.rendered_bytes - before < MAX_PARAGRAPH_BYTES + 100);
+        }
+        rows.extend(stream.finish(60));
+        let rows: Vec<String> = rows.into_iter().map(|row| row.text().to_owned()).collect();
+        assert_eq!(rows, render(&[&text], 60));
+        assert_eq!(rows.join(" "), text.trim_end());
     }
 
     #[test]

@@ -278,7 +278,9 @@ impl ChatTerminal {
                 next = live.next(), if is_open && !self.is_dirty => match next {
                     Some(first) => {
                         self.live(&first);
-                        while !live.is_idle() {
+                        // Many events delay neither a key nor the next frame.
+                        let until = Instant::now() + FRAME_INTERVAL;
+                        while !live.is_idle() && keys.is_empty() && Instant::now() < until {
                             let Some(next) = live.next().await else { break };
                             self.live(&next);
                         }
@@ -479,6 +481,7 @@ impl ChatTerminal {
             self.session.status.read_idle_state(&live);
         }
         self.update_preview();
+        self.render_text();
         let viewport = self.viewport();
         self.screen.paint(&std::mem::take(&mut self.finished), viewport)
     }

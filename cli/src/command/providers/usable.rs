@@ -2,6 +2,7 @@
 //! or a local server could be.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 use rye_compiler::item::Items;
@@ -27,34 +28,62 @@ pub fn require_usable_model(model: &PlannedModel, spaces: &Spaces) -> Result<(),
     let world = spaces.open()?;
     let items = Items::new(&world);
     let environment = ProviderEnvironment::read(spaces.user.as_deref())?;
-    let mut missing = None;
-    let mut keys: Vec<String> = Vec::new();
-    for id in provider_ids(&items) {
-        let Some(node) = items.config_by_name(&format!("{PROVIDER_FOLDER}{id}")) else { continue };
-        let Ok(definition) = ProviderDefinition::from_value(&node.to_value()) else { continue };
-        let settings = definition.settings(&environment, &spaces.project);
-        let Some(variable) = definition.key_env.clone() else { continue };
-        let is_set = settings.key.is_some();
-        if id == model.provider && !is_set {
-            missing = Some(variable.clone());
-        }
-        let line = format!("  {variable} ({id}): {}", if is_set { "set" } else { "not set" });
-        keys.push(line);
-    }
-    let Some(variable) = missing else { return Ok(()) };
+    check_key((&model.provider, &model.id), &items, &environment, &spaces.project)
+}
+
+fn check_key(
+    (provider, model): (&str, &str),
+    items: &Items<'_>,
+    environment: &ProviderEnvironment,
+    project: &Path,
+) -> Result<(), CommandError> {
+    // Returns the key variable of a provider, and true if the variable is set.
+    let key_state = |id: &str| {
+        let node = items.config_by_name(&format!("{PROVIDER_FOLDER}{id}"))?;
+        let definition = ProviderDefinition::from_value(&node.to_value()).ok()?;
+        let settings = definition.settings(environment, project);
+        definition.key_env.map(|variable| (variable, settings.key.is_some()))
+    };
+    // The files of the other providers are read only for the error.
+    let Some((variable, false)) = key_state(provider) else { return Ok(()) };
+    let describe = |id: &String| {
+        let (variable, is_set) = key_state(id)?;
+        Some(format!("  {variable} ({id}): {}", if is_set { "set" } else { "not set" }))
+    };
+    let keys: Vec<String> = provider_ids(items).iter().filter_map(describe).collect();
     let servers = LOCAL_SERVERS.map(|(name, port)| {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let is_there = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok();
         format!("  {name} at {address}: {}", if is_there { "a server listens" } else { "no server" })
     });
     let message = format!(
-        "no usable model: `{}` of `{}` needs a key in `{variable}`\nvariables:\n{}\nlocal servers:\n{}",
-        model.id,
-        model.provider,
+        "no usable model: `{model}` of `{provider}` needs a key in `{variable}`\nvariables:\n{}\nlocal servers:\n{}",
         keys.join("\n"),
         servers.join("\n")
     );
     let help = "set a variable and choose its provider with `--model`, add a provider file for a local server, or play a \
                 script in place of a model: `rye chat --script FILE`";
     Err(CommandError::failed(message).with_help(help))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use rye_engine::disk_world::DiskWorld;
+
+    use super::*;
+
+    #[test]
+    fn files_of_other_providers_are_read_only_for_the_error() {
+        let world = DiskWorld::open(None, None, rye_stdlib::files(), rye_engine::keys::TrustStore::default()).unwrap();
+        let model = ("anthropic", "claude");
+        let items = Items::new(&world);
+        let set = ProviderEnvironment::fixed([("ANTHROPIC_API_KEY".to_owned(), "key".to_owned())]);
+        check_key(model, &items, &set, Path::new("/")).unwrap();
+        assert_eq!(items.parsed_file_count(), 1);
+        let unset = ProviderEnvironment::fixed([]);
+        let error = check_key(model, &items, &unset, Path::new("/")).unwrap_err().to_string();
+        assert!(error.contains("ANTHROPIC_API_KEY") && error.contains("OPENAI_API_KEY"), "{error}");
+        assert!(items.parsed_file_count() > 2);
+    }
 }

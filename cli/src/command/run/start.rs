@@ -193,7 +193,7 @@ pub fn run_to_end(
             report.note(&format!("{why}: using a temporary key; create a permanent one with `rye keys generate`"));
         }
         let reopened = start.existing_thread().filter(|_| how.chat.is_some());
-        let events = reopened.map(|thread| engine.threads().transcript(thread)).transpose();
+        let past = reopened.map(|thread| PastSession::read(&engine, thread)).unwrap_or_default();
         let is_chat = start.existing_thread().is_some_and(|thread| is_chat(&engine, thread));
         let Some((mut handle, signals)) = start_unless_stopped(&engine, start, how, report).await? else {
             return Ok(Exit::Cancelled);
@@ -203,22 +203,27 @@ pub fn run_to_end(
             handle.send(ControlMessage::Close);
         }
         note_script(&kept, how, format, report);
-        let recorded = events.ok().flatten().unwrap_or_default();
         let channel = (sender, messages);
         let control = handle.control();
         let requests = || request_handler(&control, &engine, spaces, how);
-        let terminal = |keys| TerminalSession {
+        let keys = how.chat.and_then(ChatFace::keys);
+        if keys.is_none() {
+            print_past_session(&past, how, report);
+        }
+        let terminal = keys.map(|keys| TerminalSession {
             requests: Arc::new(requests()),
             thread: handle.thread_id.clone(),
             answers: answer,
-            status: session_status(&engine, &handle.thread_id, &recorded).scripted(kept.settings.script.is_some()),
-            unsent: held_messages(&recorded),
-            recap: Recap::of_events(&recorded),
+            status: past
+                .status
+                .unwrap_or_else(|| session_status(&engine, &handle.thread_id, &[]))
+                .scripted(kept.settings.script.is_some()),
+            unsent: past.unsent,
+            recap: past.recap,
             events: how.events,
             keys,
-        };
-        let terminal = how.chat.and_then(ChatFace::keys).map(terminal);
-        let screen = start_renderer(how, terminal, &recorded, report, (handle.live.take(), channel), runtime.handle());
+        });
+        let screen = start_renderer(how, terminal, report, (handle.live.take(), channel), runtime.handle());
         if how.detached {
             let announcement = detach::format_announcement(&handle.thread_id);
             // The parent process may be gone; the thread runs anyway.
@@ -283,12 +288,47 @@ fn request_handler(control: &ControlSender, engine: &Engine, spaces: &Spaces, ho
     RequestHandler { control, engine, spaces, next, background, answered: Mutex::default() }
 }
 
-/// Starts the renderer of a run, or the terminal of a chat. `recorded` holds the events so far of a session that was
-/// opened again.
+/// The parts of the transcript of a session that its user interface shows when the session is opened again.
+#[derive(Debug, Default)]
+struct PastSession {
+    /// `None` for a new session.
+    status: Option<SessionStatus>,
+    /// Messages that were not sent when the session was closed.
+    unsent: Vec<String>,
+    recap: Option<Recap>,
+}
+
+impl PastSession {
+    /// Reads the parts from the transcript that was verified for the recovery. An unreadable transcript has no parts,
+    /// because the recovery reports the error.
+    fn read(engine: &Engine, thread: &ThreadId) -> Self {
+        let of = |events: &[Event]| Self {
+            status: Some(session_status(engine, thread, events)),
+            unsent: held_messages(events),
+            recap: Recap::of_events(events),
+        };
+        let inspected = engine.read_inspected(thread, of);
+        inspected.unwrap_or_else(|| of(&engine.threads().transcript(thread).unwrap_or_default()))
+    }
+}
+
+/// Prints the end of a session that is opened again, for a user who reads lines.
+fn print_past_session(past: &PastSession, how: RunOptions<'_>, report: &Printer) {
+    if how.detached || how.silent {
+        return;
+    }
+    if let Some(recap) = past.recap.as_ref().filter(|_| how.chat.is_some_and(ChatFace::has_terminal)) {
+        report.note(&printable(&format!("prompt {}: {}\n{}", recap.number, recap.prompt, recap.reply)));
+    }
+    for text in &past.unsent {
+        report.note(&printable(&format!("not sent when the session ended: {text}")));
+    }
+}
+
+/// Starts the renderer of a run, or the terminal of a chat.
 fn start_renderer(
     how: RunOptions<'_>,
     terminal: Option<TerminalSession>,
-    recorded: &[Event],
     report: &Printer,
     (live, channel): (EventStream, (RendererSender, RendererMessages)),
     runtime: &Handle,
@@ -301,12 +341,6 @@ fn start_renderer(
         let report = report.clone();
         let render = async move || run_terminal(session, report, live, messages).await;
         return Renderer::start_with(render, sender, runtime);
-    }
-    if let Some(recap) = Recap::of_events(recorded).filter(|_| how.chat.is_some_and(ChatFace::has_terminal)) {
-        report.note(&printable(&format!("prompt {}: {}\n{}", recap.number, recap.prompt, recap.reply)));
-    }
-    for text in held_messages(recorded) {
-        report.note(&printable(&format!("not sent when the session ended: {text}")));
     }
     Renderer::start(report, (how.events, how.chat.is_some()), live, channel, runtime)
 }

@@ -300,6 +300,47 @@ fn session_events(engine: &Engine) -> Vec<Event> {
     session_threads(engine).into_iter().flat_map(read).collect()
 }
 
+#[test]
+fn opening_a_session_again_reads_its_transcript_once() {
+    let lab = lab(None);
+    let disk = SimulatedDisk::new();
+    let reads = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&reads);
+    disk.before_reads(move |path| *count.lock().unwrap() += usize::from(path.ends_with("transcript.jsonl")));
+    let disk: Arc<dyn Disk> = Arc::new(disk);
+    let thread = blocking(async {
+        let engine = engine(&lab, &disk);
+        let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+        handle.send(submit("one"));
+        handle.send(ControlMessage::Close);
+        handle.join().await;
+        handle.thread_id.clone()
+    });
+    *reads.lock().unwrap() = 0;
+    blocking(async {
+        let engine = engine(&lab, &disk);
+        assert!(engine.threads().parent(&thread).unwrap().is_some());
+        assert_eq!(*reads.lock().unwrap(), 0);
+        assert_eq!(engine.inspect(&thread).await.unwrap().unwrap().id, thread);
+        assert!(engine.read_inspected(&thread, <[Event]>::len).unwrap() > 10);
+        let handle = engine.recover_with(&thread, vec![submit("two"), ControlMessage::Close]).await.unwrap();
+        assert_eq!(handle.join().await.status, Status::Idle);
+        assert_eq!(*reads.lock().unwrap(), 1);
+        assert!(engine.read_inspected(&thread, <[Event]>::len).is_none());
+    });
+    // Another process continues the session between the inspection and the recovery.
+    blocking(async {
+        let first = engine(&lab, &disk);
+        first.inspect(&thread).await.unwrap().unwrap();
+        let second = engine(&lab, &disk);
+        let handle = second.recover_with(&thread, vec![submit("three"), ControlMessage::Close]).await.unwrap();
+        handle.join().await;
+        let handle = first.recover_with(&thread, vec![submit("four"), ControlMessage::Close]).await.unwrap();
+        assert_eq!(handle.join().await.status, Status::Idle);
+        assert_eq!(prompts(&events(&first, &thread)), [PromptStatus::Done; 4]);
+    });
+}
+
 /// Opens the session that a crash before operation `at` left; returns false if no session had started.
 fn check_recovery(lab: &Lab, requests: &RangeInclusive<usize>, at: u64, disk: SimulatedDisk) -> bool {
     let disk: Arc<dyn Disk> = Arc::new(disk);

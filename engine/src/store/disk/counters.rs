@@ -12,6 +12,8 @@ pub struct Counters {
     pub dir_syncs: u64,
     pub renames: u64,
     pub creates: u64,
+    /// Listings of folders.
+    pub lists: u64,
 }
 
 impl Counters {
@@ -29,6 +31,7 @@ impl Counters {
             dir_syncs: self.dir_syncs - earlier.dir_syncs,
             renames: self.renames - earlier.renames,
             creates: self.creates - earlier.creates,
+            lists: self.lists - earlier.lists,
         }
     }
 }
@@ -41,6 +44,7 @@ pub struct DiskCounters {
     dir_syncs: AtomicU64,
     renames: AtomicU64,
     creates: AtomicU64,
+    lists: AtomicU64,
 }
 
 impl DiskCounters {
@@ -64,6 +68,10 @@ impl DiskCounters {
         self.creates.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub fn list(&self) {
+        self.lists.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Returns the current counts.
     pub fn read(&self) -> Counters {
         Counters {
@@ -72,6 +80,7 @@ impl DiskCounters {
             dir_syncs: self.dir_syncs.load(Ordering::Relaxed),
             renames: self.renames.load(Ordering::Relaxed),
             creates: self.creates.load(Ordering::Relaxed),
+            lists: self.lists.load(Ordering::Relaxed),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Counters, DirEntry, Disk, FileAccess, HeldLock};
+use super::{Counters, DirEntry, Disk, FileAccess, HeldLock, NameWatch};
 use crate::store::layout::{OBJECTS, THREADS};
 use crate::thread_id::ThreadId;
 
@@ -227,6 +227,10 @@ impl Disk for SyncSkippingDisk {
 
     fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<std::fs::File>> {
         self.inner.shared_file(path, access)
+    }
+
+    fn name_watch(&self) -> io::Result<Option<Box<dyn NameWatch>>> {
+        self.inner.name_watch()
     }
 
     fn counters(&self) -> Counters {

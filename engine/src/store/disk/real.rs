@@ -12,7 +12,8 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
-use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock};
+use super::name_watch::InotifyWatch;
+use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock, NameWatch};
 
 /// Maximum number of open files. There can be thousands of threads, but a process may often have only 1,024
 /// descriptors.
@@ -145,6 +146,7 @@ impl Disk for RealDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.counters.list();
         let mut entries = Vec::new();
         for entry in self.root.read_dir(path)? {
             let entry = entry?;
@@ -325,6 +327,10 @@ impl Disk for RealDisk {
             FileAccess::ReadWrite => options.read(true).write(true).create(true),
         };
         self.regular(path, &mut options).map(|file| Some(file.into_std()))
+    }
+
+    fn name_watch(&self) -> io::Result<Option<Box<dyn NameWatch>>> {
+        Ok(Some(Box::new(InotifyWatch::new(&self.root)?)))
     }
 
     fn counters(&self) -> Counters {

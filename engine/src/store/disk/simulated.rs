@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock};
+use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock, NameWatch};
 
 mod node;
 
@@ -290,6 +290,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        self.counters.list();
         let mut state = self.state();
         state.readable()?;
         let names = state.folder(path)?.current.clone();
@@ -455,6 +456,10 @@ impl Disk for SimulatedDisk {
     }
 
     fn shared_file(&self, _path: &Path, _access: FileAccess) -> io::Result<Option<std::fs::File>> {
+        Ok(None)
+    }
+
+    fn name_watch(&self) -> io::Result<Option<Box<dyn NameWatch>>> {
         Ok(None)
     }
 

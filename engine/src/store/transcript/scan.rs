@@ -78,7 +78,7 @@ pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<Transcrip
     scan(&path, &bytes, ScanStart { count: 0, hash: ChainHash::start(thread), length: 0 }, synced)
 }
 
-/// Reads the first lines of a transcript, which contain the start of the thread.
+/// Reads the first [`HEAD_LINES`] lines of a transcript, which contain the start of the thread.
 pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<TranscriptContents, StoreError> {
     let path = layout::transcript(thread);
     let length = match disk.length(&path) {
@@ -88,15 +88,22 @@ pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<TranscriptContent
         }
         Err(error) => return Err(StoreError::io("read", &path)(error)),
     };
-    let bytes = disk.read_range(&path, 0, length).map_err(StoreError::io("read", &path))?;
+    let mut bytes = disk.read_range(&path, 0, length.min(USUAL_HEAD_BYTES)).map_err(StoreError::io("read", &path))?;
+    if memchr::memchr_iter(b'\n', &bytes).count() < HEAD_LINES && length > bytes.len() {
+        bytes = disk.read_range(&path, 0, length).map_err(StoreError::io("read", &path))?;
+    }
     // A partial last line is skipped.
-    let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |end| end + 1);
+    let whole = memchr::memchr_iter(b'\n', &bytes).take(HEAD_LINES).last().map_or(0, |end| end + 1);
     let head = bytes.get(..whole).unwrap_or_default();
     scan(&path, head, ScanStart { count: 0, hash: ChainHash::start(thread), length: 0 }, 0)
 }
 
-/// Maximum bytes of the head of a transcript: three lines.
-const MAX_HEAD_BYTES: usize = 3 * MAX_LINE_BYTES;
+/// Number of lines of the head of a transcript.
+pub const HEAD_LINES: usize = 3;
+/// Maximum bytes of the head of a transcript.
+const MAX_HEAD_BYTES: usize = HEAD_LINES * MAX_LINE_BYTES;
+/// Bytes that are read first, which contain the head of most transcripts.
+const USUAL_HEAD_BYTES: usize = 16 * 1024;
 
 /// Reads the lines of a transcript that follow the event `last`; the line of `last` ends at the byte offset `length`.
 /// Processes that follow a thread use this function.

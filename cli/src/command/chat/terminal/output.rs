@@ -6,8 +6,11 @@ use crate::command::chat::markdown::expand_tabs;
 use crate::command::chat::screen::Row;
 use crate::command::run::human::CapturedOutput;
 use crate::present::wrap::fold_for_columns;
-use crate::present::{BOLD, format_count};
+use crate::present::{BOLD, DIM, format_count};
 use crate::report::printable;
+
+/// Maximum number of lines of a message that are printed. A longer paste would fill the scrollback.
+const MAX_ECHO_LINES: usize = 20;
 
 impl ChatTerminal {
     /// Moves the output of the renderer to `finished`, the rows that are painted next. Text of the model is first
@@ -15,11 +18,8 @@ impl ChatTerminal {
     pub(super) fn take_output(&mut self) {
         for output in self.human.take_output() {
             match output {
-                CapturedOutput::Text(text) => {
-                    self.markdown.push(&text);
-                    let rows = self.markdown.take_rows(self.columns());
-                    self.finished.extend(rows);
-                }
+                // The next frame renders all pieces that have arrived by then.
+                CapturedOutput::Text(text) => self.markdown.push(&text),
                 CapturedOutput::EndOfText => self.finish_text(),
                 CapturedOutput::Lines(lines) => {
                     self.finish_text();
@@ -28,6 +28,12 @@ impl ChatTerminal {
                 }
             }
         }
+    }
+
+    /// Moves the rows of the reply that no later text can change to the finished lines.
+    pub(super) fn render_text(&mut self) {
+        let rows = self.markdown.take_rows(self.columns());
+        self.finished.extend(rows);
     }
 
     pub(super) fn finish_text(&mut self) {
@@ -57,9 +63,15 @@ impl ChatTerminal {
         if !std::mem::take(&mut self.ends_with_blank) {
             self.finished.push(Row::default());
         }
-        for (n, line) in printable(text).lines().enumerate() {
+        let text = printable(text);
+        let hidden = text.lines().count().saturating_sub(MAX_ECHO_LINES);
+        for (n, line) in text.lines().take(MAX_ECHO_LINES).enumerate() {
             let sign = if n == 0 { format!("{BOLD}>{BOLD:#} ") } else { "  ".to_owned() };
             self.finished.push(Row::new(format!("{sign}{}", expand_tabs(line))));
+        }
+        if hidden > 0 {
+            let more = format_count(hidden as u64, "more line");
+            self.finished.push(Row::new(format!("  {DIM}… {more}; /why last shows the whole text{DIM:#}")));
         }
         self.finished.push(Row::default());
         self.is_dirty = true;

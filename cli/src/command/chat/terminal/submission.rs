@@ -8,7 +8,7 @@ use rye_engine::session_tree::SessionThread;
 use serde_json::Value;
 
 use super::{ChatTerminal, QueuedMessage};
-use crate::command::chat::clipboard_image::{image_words, paste_image};
+use crate::command::chat::clipboard_image::{image_words, missing_files, paste_image};
 use crate::command::chat::commands::{TypedText, response_note};
 use crate::command::chat::json::ChatResponse;
 use crate::command::chat::overlay::{Entry, Overlay, Replaced};
@@ -77,6 +77,10 @@ impl ChatTerminal {
         }
         // A message with bounds is a prompt of its own.
         let delivery = if input.bounds.is_empty() { delivery } else { Delivery::Prompt };
+        let missing: Vec<String> = missing_files(&input.text, &self.session.requests.spaces.project)
+            .into_iter()
+            .map(|path| format!("`@{path}` names no file of the project: the text was sent as it is"))
+            .collect();
         let images: Vec<PathBuf> = match image_words(&input.text, &self.session.requests.spaces.project) {
             Ok(images) => images,
             Err(reason) => {
@@ -90,6 +94,9 @@ impl ChatTerminal {
         }
         let id = self.session.requests.control.submit(input, delivery);
         self.submitted(id, text, delivery);
+        for note in &missing {
+            self.note(note);
+        }
     }
 
     /// Shows a submitted message: in the list of queued messages while a prompt runs, else as the next prompt.

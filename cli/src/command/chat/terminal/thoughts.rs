@@ -107,6 +107,7 @@ impl ChatTerminal {
         if text.trim().is_empty() {
             return;
         }
+        self.render_text();
         self.ends_with_blank = false;
         for line in text.lines() {
             let folded = fold_for_columns(&expand_tabs(&printable(line)), self.columns());

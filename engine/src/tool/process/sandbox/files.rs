@@ -11,7 +11,7 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, Scope, make_bitflags,
 };
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode};
 
 use super::Sandbox;
 use crate::path_policy::{PathAccess, path_access};
@@ -204,7 +204,7 @@ impl<'w> FileRules<'w> {
         self.grant_place(folder, FileRight::List)?;
         for name in names(folder)?.into_iter().filter(|name| !but.iter().any(|but| name == *but)) {
             let Some(child) = open(folder.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
-            match public_kind(&child) {
+            match mode(&child).and_then(public_kind) {
                 Some(FileType::Directory) if self.is_public(&child, depth + 1)? => {
                     self.grant_place(&child, FileRight::Read)?;
                 }
@@ -221,9 +221,12 @@ impl<'w> FileRules<'w> {
     fn is_public(&mut self, folder: &OwnedFd, depth: usize) -> io::Result<bool> {
         for name in names(folder)? {
             self.entries += 1;
-            let Some(child) = open(folder.as_fd(), &name, OFlags::NOFOLLOW)? else { return Ok(false) };
-            let is_public = match public_kind(&child) {
-                Some(FileType::Directory) => self.is_public(&child, depth + 1)?,
+            // Only folders are opened: `/etc` has more than a thousand files.
+            let is_public = match entry_mode(folder, &name)?.and_then(public_kind) {
+                Some(FileType::Directory) => match open(folder.as_fd(), &name, OFlags::NOFOLLOW)? {
+                    Some(child) => self.is_public(&child, depth + 1)?,
+                    None => false,
+                },
                 Some(_) => true,
                 None => false,
             };
@@ -364,8 +367,11 @@ impl<'w> FileRules<'w> {
             if path_access(&inner) != PathAccess::Ordinary || self.entries > MAX_ENTRIES || segments.len() > MAX_DEPTH {
                 return Ok(false);
             }
-            let Some(child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
-            if kind(&child) == FileType::Directory && !self.is_unprotected(&child, &inner)? {
+            let is_folder = entry_mode(fd, &name)?.is_some_and(|mode| FileType::from_raw_mode(mode).is_dir());
+            if is_folder
+                && let Some(child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)?
+                && !self.is_unprotected(&child, &inner)?
+            {
                 return Ok(false);
             }
         }
@@ -469,6 +475,8 @@ pub fn is_repository(fd: &OwnedFd) -> bool {
 /// `more` are additional flags.
 pub fn open(folder: impl AsFd, name: &OsStr, more: OFlags) -> io::Result<Option<OwnedFd>> {
     use rustix::io::Errno;
+    #[cfg(test)]
+    tests::OPENED.set(tests::OPENED.get() + 1);
     match rustix::fs::openat(folder, name, OFlags::PATH | OFlags::CLOEXEC | more, Mode::empty()) {
         Ok(fd) => Ok(Some(fd)),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP | Errno::PERM) => Ok(None),
@@ -481,12 +489,27 @@ pub fn path_of(fd: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// Returns the type of a file that every user can read; `None` for any other file. A link counts as readable.
-fn public_kind(fd: &OwnedFd) -> Option<FileType> {
-    let stat = rustix::fs::fstat(fd).ok()?;
-    let kind = FileType::from_raw_mode(stat.st_mode);
+/// Returns the type of a file with this mode if every user can read the file; `None` otherwise. A link counts as
+/// readable.
+fn public_kind(mode: RawMode) -> Option<FileType> {
+    let kind = FileType::from_raw_mode(mode);
     let needed = if kind == FileType::Directory { Mode::ROTH | Mode::XOTH } else { Mode::ROTH };
-    (kind == FileType::Symlink || Mode::from_raw_mode(stat.st_mode).contains(needed)).then_some(kind)
+    (kind == FileType::Symlink || Mode::from_raw_mode(mode).contains(needed)).then_some(kind)
+}
+
+fn mode(fd: &OwnedFd) -> Option<RawMode> {
+    rustix::fs::fstat(fd).ok().map(|stat| stat.st_mode)
+}
+
+/// Returns the mode of an entry of a folder, without following links; `None` if the entry does not exist or is not
+/// accessible.
+fn entry_mode(folder: &OwnedFd, name: &OsStr) -> io::Result<Option<RawMode>> {
+    use rustix::io::Errno;
+    match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(stat.st_mode)),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP | Errno::PERM) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 pub fn kind(fd: &OwnedFd) -> FileType {
@@ -511,4 +534,51 @@ pub fn names(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+
+    use super::*;
+
+    thread_local! {
+        /// Number of handles that [`open`] has requested on this thread.
+        pub static OPENED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn searches_open_folders_only() {
+        let folder = tempfile::tempdir().unwrap();
+        for inner in ["a", "b/c"] {
+            fs::create_dir_all(folder.path().join(inner)).unwrap();
+            for n in 0..100 {
+                fs::write(folder.path().join(inner).join(n.to_string()), "").unwrap();
+            }
+        }
+        let sandbox = Sandbox {
+            project: folder.path().to_path_buf(),
+            user: None,
+            read: Vec::new(),
+            write: Vec::new(),
+            hidden: Vec::new(),
+            net: false,
+            scratch: None,
+            outer: None,
+        };
+        let root = open(CWD, folder.path().as_os_str(), OFlags::empty()).unwrap().unwrap();
+        OPENED.set(0);
+        let mut rules = FileRules::new(&sandbox, None);
+        assert!(rules.is_public(&root, 0).unwrap());
+        assert_eq!((rules.entries, OPENED.take()), (203, 3));
+        let mut rules = FileRules::new(&sandbox, None);
+        assert!(rules.is_unprotected(&root, &["out".into()]).unwrap());
+        assert_eq!((rules.entries, OPENED.take()), (203, 3));
+        fs::create_dir(folder.path().join("b/c/.ai")).unwrap();
+        assert!(!rules.is_unprotected(&root, &["out".into()]).unwrap());
+        fs::set_permissions(folder.path().join("a/7"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        assert!(!rules.is_public(&root, 0).unwrap());
+    }
 }

@@ -1,0 +1,77 @@
+//! The parts of Markdown in progress that later text cannot change.
+
+use pulldown_cmark::{Event, Options, Parser, Tag};
+
+/// Returns the Markdown extensions that the terminal shows.
+pub fn markdown_options() -> Options {
+    Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS
+}
+
+/// Returns the length of the start of `pending` that later text cannot change: finished blocks, and the finished lines
+/// of a paragraph. If `is_end` is true, no later text follows.
+pub fn finished_length(pending: &str, is_end: bool) -> usize {
+    let (mut depth, mut starts, mut last_is_paragraph) = (0_usize, Vec::new(), false);
+    for (event, range) in Parser::new_ext(pending, markdown_options()).into_offset_iter() {
+        if depth == 0 {
+            last_is_paragraph = matches!(event, Event::Start(Tag::Paragraph));
+            starts.push(range.start);
+        }
+        if matches!(event, Event::Start(_)) {
+            depth += 1;
+        } else if matches!(event, Event::End(_)) {
+            depth = depth.saturating_sub(1);
+        }
+    }
+    let complete = pending.rfind('\n').map_or(0, |at| at + 1);
+    match starts.as_slice() {
+        // An incomplete line may still belong to the block above it.
+        [_, second, ..] if *second < complete || is_end => *second,
+        _ if is_end => pending.len(),
+        [_] if last_is_paragraph => {
+            // A later line changes an earlier line only if the text so far is the head of a table, or has an open
+            // inline construct.
+            let head = pending.get(..complete).unwrap_or_default();
+            if head.contains('|') || has_open_markup(head) { 0 } else { complete }
+        }
+        _ => 0,
+    }
+}
+
+/// Returns true if all rows of an incomplete block except for the last row are final.
+pub fn can_emit_part(block: &str) -> bool {
+    let first = block.trim_start();
+    !first.starts_with(['|', '<', '#', '`', '~']) && !block.contains('|') && !has_open_markup(block)
+}
+
+/// Returns the offset at which the last row of a paragraph starts, if the row is plain text that stays a paragraph
+/// without the rows before it.
+pub fn start_of_last_row(block: &str, last: &str) -> Option<usize> {
+    let is_text = last.starts_with(char::is_alphabetic) && !last.contains('\x1b');
+    let end = block.trim_end().len();
+    let start = end.checked_sub(last.len()).filter(|start| is_text && *start > 0)?;
+    let follows_space = block.get(..start)?.ends_with(' ');
+    (follows_space && block.get(start..end) == Some(last)).then_some(start)
+}
+
+/// Returns true if an inline construct may be open at the end of a text.
+fn has_open_markup(text: &str) -> bool {
+    let (mut code, mut stars, mut underscores, mut brackets, mut angles) = (0_usize, 0_usize, 0_usize, 0_i64, 0_i64);
+    for line in text.lines() {
+        let trimmed = line.trim_start();
+        let content = trimmed.strip_prefix("* ").or_else(|| trimmed.strip_prefix("> ")).unwrap_or(trimmed);
+        for c in content.chars() {
+            match c {
+                '`' => code += 1,
+                '*' => stars += 1,
+                '_' => underscores += 1,
+                '[' | '(' => brackets += 1,
+                ']' | ')' => brackets -= 1,
+                '<' => angles += 1,
+                '>' => angles -= 1,
+                _ => {}
+            }
+        }
+    }
+    let is_unfinished = text.ends_with(['*', '_', '`', ']', '!', '\\', '&', '~']);
+    code % 2 == 1 || stars % 2 == 1 || underscores % 2 == 1 || brackets > 0 || angles > 0 || is_unfinished
+}
