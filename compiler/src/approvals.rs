@@ -155,7 +155,8 @@ pub fn required_approvals(items: &Items<'_>, plan: &Plan) -> Vec<ApprovalRequire
         .collect()
 }
 
-/// Returns true if [`is_preapproved`] holds for everything that a grant reaches.
+/// Returns true if a grant allows only calls for which [`is_preapproved`] holds: starts of directives, reads of
+/// knowledge, or calls of preapproved tools. Considers only the tools of the plan.
 fn is_grant_preapproved(items: &Items<'_>, plan: &Plan, pattern: &str) -> bool {
     if ["rye.execute.directive.", "rye.execute.knowledge."].iter().any(|start| pattern.starts_with(start)) {
         return true;

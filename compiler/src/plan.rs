@@ -229,7 +229,7 @@ impl PlanLimits {
     /// The value of a limit without a bound: the largest integer that JSON represents exactly.
     pub const UNLIMITED: u64 = u64::MAX >> 11;
 
-    /// Returns the limits that exceed those of `most`, in listing order.
+    /// Returns the names of the limits that are higher than in `most`, in the order of `LimitName::ALL`.
     pub fn exceeding(&self, most: &Self) -> impl Iterator<Item = LimitName> + use<> {
         let (limits, most) = (Limits::from(*self), Limits::from(*most));
         LimitName::ALL.into_iter().filter(move |name| limits.number(*name) > most.number(*name))

@@ -131,7 +131,7 @@ impl ItemKind {
         }
     }
 
-    /// Returns the kind for a word in the spelling of `item_type`.
+    /// Returns the kind for a value of `item_type`, such as `directive`; `None` for any other word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }

@@ -44,7 +44,7 @@ impl PartialEq for RecordWaiter {
 }
 
 impl RecordWaiter {
-    /// Creates a waiter, and the receiver with which the tool waits until the record is on disk.
+    /// Creates a sender, and the receiver with which a file tool waits until the record of its change is on disk.
     pub fn new() -> (Self, oneshot::Receiver<()>) {
         let (sender, receiver) = oneshot::channel();
         (Self(Arc::new(Mutex::new(Some(sender)))), receiver)

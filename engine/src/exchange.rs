@@ -1,5 +1,5 @@
 //! An exchange with a model as data: the request, the streamed pieces, the reply with its usage and cost, and the error
-//! of a failed attempt. The providers map these types to their wires.
+//! of a failed attempt. The providers map these types to their wire formats.
 
 use std::sync::Arc;
 
@@ -221,7 +221,8 @@ impl Delta {
     }
 }
 
-/// A failed attempt, as facts. The classification table, not the wire, decides the kind of the error.
+/// The facts of a failed attempt. The classification table derives the kind of the error from them, so that the code of
+/// a wire format does not decide it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {

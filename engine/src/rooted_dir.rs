@@ -173,9 +173,9 @@ pub fn write_user_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
     RootedDir::open(folder)?.replace(Path::new(name), bytes)
 }
 
-/// Creates a file that the user named in a command of a session, and its missing parent folders. A relative `path`
-/// starts at the project. If the file is inside the project, whose contents are untrusted, no link is followed. If the
-/// file is outside, links of its folder are followed, and the folder must exist.
+/// Creates a file that the user named in a command of a session. A relative `path` starts at the project. Inside the
+/// project, whose contents are untrusted, the function follows no link and creates missing parent folders. Outside of
+/// the project, the function follows links to the parent folder, which must exist.
 ///
 /// # Errors
 ///

@@ -140,8 +140,9 @@ impl Needles {
         Self { names, any }
     }
 
-    /// Finds the byte strings of `self` in `stream`, a form of a text. Adds to `found` the range of the original text
-    /// that each match represents, with the name of the variable that holds the secret.
+    /// Finds the byte strings of `self` in `stream`, a form of a text in which encodings are decoded or separators
+    /// removed. For each match, adds to `found` the range in the original text, and the name of the variable that holds
+    /// the secret.
     fn find<'n>(&'n self, stream: &Stream, found: &mut Vec<(Range<usize>, &'n str)>) {
         let Some(any) = &self.any else { return };
         for hit in any.find_iter(&stream.bytes) {

@@ -181,9 +181,10 @@ impl EngineContext {
         start.await?
     }
 
-    /// Writes the first events of a thread and starts the thread. If the start fails, a thread whose rows this function
-    /// writes is finalized. The lease on any other thread, such as a child, is released, so that the thread can be
-    /// recovered. A caller that may be dropped calls this function in a task of its own.
+    /// Writes the registry rows and the first events of a thread, and starts the thread. If the start fails, a thread
+    /// whose rows this function has written is finalized. With `RowsToWrite::Existing`, as for a child, the lease on
+    /// the thread is released instead, so that the thread can be recovered. A caller that may be dropped calls this
+    /// function in a task of its own.
     pub(crate) async fn start_thread(
         self: &Arc<Self>,
         id: ThreadId,

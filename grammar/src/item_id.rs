@@ -62,7 +62,8 @@ impl ItemId {
         self.0.rsplit_once('/').map_or("", |(c, _)| c)
     }
 
-    /// Parses the form used in capabilities. Ids have no dots, so the form is unambiguous.
+    /// Parses an id in the form used in capabilities, with dots for slashes; `None` for any other text. Ids have no
+    /// dots, so the form is unambiguous.
     pub fn from_dotted(text: &str) -> Option<Self> {
         let is_dotted = !text.contains('/');
         Self::parse(&text.replace('.', "/")).ok().filter(|_| is_dotted)

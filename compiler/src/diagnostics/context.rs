@@ -23,7 +23,8 @@ pub enum ContextError {
     SuppressedAndDeclared { id: String, declared: Span, suppressed: Span },
     #[error("the knowledge `{id}` is never injected, and no directive may fetch it")]
     Unreached { id: String, span: Span },
-    /// Knowledge that a continuation loses; `directive` is an example of an affected directive.
+    /// Knowledge that `hook` injects into a new thread, but that nothing injects into a continuation. `directive` is
+    /// one of the directives whose continuations lack the knowledge.
     #[error("a continuation of `{directive}` does not inject `{item}` again")]
     NotRestored { hook: String, item: String, directive: String, span: Span },
     /// A grant of a continuation directive that the continued thread does not have, so that the continuation does not

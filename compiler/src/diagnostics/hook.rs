@@ -106,7 +106,7 @@ pub enum HookError {
     /// An unconditional hook that makes the model continue after each final answer.
     #[error("the hook `{id}` fires after every final answer, so only a limit ends the thread")]
     Endless { id: String, span: Span },
-    /// A text with commas on the right side of `in`.
+    /// A text with commas on the right side of `in`, where the author probably meant a list.
     #[error("the hook `{id}` tests whether `{text}` contains the fact, not whether the fact is one of several values")]
     TextList { id: String, text: String, span: Span },
     #[error("two hooks of one source have the id `{id}`")]

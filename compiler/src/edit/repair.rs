@@ -10,7 +10,8 @@ use crate::diagnostics::Diagnostic;
 use crate::validate::{CheckReport, Selection, check};
 use crate::world::{MapWorld, Space, World};
 
-/// Maximum number of checks of single fixes, if all fixes together cannot be applied.
+/// Maximum number of fixes that are tried one by one. Single fixes are tried only if the project is not better with all
+/// fixes together. Each trial is a check of the project.
 const MAX_TRIALS: usize = 100;
 
 /// A file of the project and its repaired text.

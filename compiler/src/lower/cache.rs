@@ -118,7 +118,7 @@ impl LowerCache {
     }
 }
 
-/// The state that all directives of a project share in a check (see the module comment). A plan has a state of its own.
+/// The state that the directives of one compilation or of one check share (see the module comment).
 pub struct LowerContext<'i, 'w> {
     pub items: &'i Items<'w>,
     catalog: OnceCell<ProviderCatalog<'i>>,

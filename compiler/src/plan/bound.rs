@@ -67,8 +67,8 @@ impl PlannedModel {
         head.saturating_add(sum)
     }
 
-    /// Returns the size of a tool definition in the form that a request to this model contains: the token count, and an
-    /// upper bound on the tokens. Only the bound includes the name of the tool.
+    /// Returns the size of the definition of a tool, as requests to this model contain it. The size has a token count,
+    /// which leaves out the name of the tool, and an upper bound, which includes the name.
     pub fn definition_size(&self, tool: &PaletteTool) -> TextSize {
         let sent = self.wire_tool(tool);
         let schema = sent.parameters.as_deref().map(ToString::to_string).unwrap_or_default();

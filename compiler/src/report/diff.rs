@@ -109,8 +109,8 @@ impl PlanDiff {
     }
 }
 
-/// Compares two printed plans; `None` stands for a missing directive. The direction of a changed file is unknown if the
-/// printed plan does not contain the file's content.
+/// Compares two printed plans; `None` stands for a missing directive. A changed file gets `Direction::Unknown` if the
+/// printed plan does not contain the content of the file.
 pub fn diff(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDiff {
     let mut found = of_reports(before, after);
     found.hooks = hooks::of_reports(before, after);

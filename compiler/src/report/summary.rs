@@ -210,8 +210,8 @@ impl PlanAccess {
         ]
     }
 
-    /// Formats the access on one line. The longest lists are counted instead of named until the line fits; the section
-    /// *Access* names all entries.
+    /// Formats the access on one line. If the line is too long, shows the number of entries in place of the names, for
+    /// the longest lists first. The section *Access* names all entries.
     fn line(&self) -> String {
         let lists: Vec<_> = self.lists().into_iter().filter(|(_, _, names)| !names.is_empty()).collect();
         if lists.is_empty() {

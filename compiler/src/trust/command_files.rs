@@ -427,9 +427,9 @@ impl FileWords {
         self.found.extend(implied.map(|file| (*file).to_owned()));
     }
 
-    /// Adds the words of an argument. An argument is a path, or a text for a program. The argument counts as a text if
-    /// it contains white space or special characters of a shell. If such characters occur only after the first
-    /// placeholder or expansion, the argument counts as a text only if `launches` is true.
+    /// Adds the words of an argument, which is a path or a text for a program. An argument with white space or special
+    /// characters of a shell is a text. Such characters after the first placeholder or expansion count only if
+    /// `launches` is true.
     ///
     /// `launches` is true if the command can execute the argument. `is_shell` is true if the command reads a text as
     /// shell commands. `depth` is the number of shell texts that enclose the argument.

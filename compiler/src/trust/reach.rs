@@ -88,14 +88,15 @@ fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String
     grants.iter().filter_map(beyond).collect()
 }
 
-/// Lists trust requirements for the project files that steer the model of a thread with wide grants, because the model
-/// reads their text. Without these requirements, an untrusted project could steer how a directive of the user or of the
-/// standard library uses its grants. The directives of the chain are covered by [`of_grants`]. The files are:
+/// Lists trust requirements for the project files whose text the model of a thread reads. Without these requirements,
+/// an untrusted project could steer how a directive of the user or of the standard library uses its grants. Empty if an
+/// untrusted project may use all of the grants. The directives of the chain are covered by [`of_grants`]. The files:
 ///
 /// - hook files,
 /// - knowledge and tools that shadow an item of another space,
-/// - tools that add text to the system prompt of a directive of another space,
-/// - knowledge that `append_system` names.
+/// - tools in the palette of a directive of another space,
+/// - knowledge that `append_system` names,
+/// - the continuation directive.
 pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let wide = wide_grants(plan, grants, false);
     if wide.is_empty() {

@@ -33,7 +33,7 @@ pub enum ArgumentValue {
 }
 
 impl ArgumentValue {
-    /// Returns the value if all of it is literal.
+    /// Returns the value; `None` if a part of the value is known only at run time.
     pub fn literal(&self) -> Option<Value> {
         match self {
             Self::Literal(value) => Some(value.clone()),

@@ -164,7 +164,7 @@ impl PatternMatcher {
         (reach, changed)
     }
 
-    /// Returns the match results for a later check.
+    /// Converts the matcher to a memo of its results, which a later check reuses.
     pub fn into_memo(self) -> PatternMemo {
         PatternMemo(self.reaches)
     }
@@ -277,8 +277,8 @@ impl PatternMatcher {
         near.map(|near| format!("{rye}.{primary}.{kind}.{near}{rest}"))
     }
 
-    /// Returns the capability of an item if a pattern consists only of the item's dotted id, such as `rye.bash.bash`;
-    /// `None` if no item has the id.
+    /// Returns the pattern that was probably meant by `id`, a pattern without primary and item type:
+    /// `rye.execute.tool.rye.bash.bash` for `rye.bash.bash`. `None` if no such pattern matches an item.
     fn suggest_with_primary(&mut self, items: &Items<'_>, id: &str) -> Option<String> {
         const HEADS: [&str; 3] = ["rye.execute.tool", "rye.execute.directive", "rye.fetch.knowledge"];
         let own = id.strip_prefix("rye.").unwrap_or(id);

@@ -62,7 +62,8 @@ const LARGE_REQUEST_TOKENS: f64 = 100_000.0;
 /// Seconds by which a thread may exceed its duration: calls are cut at the limit and then have some time to end.
 const DURATION_TOLERANCE: f64 = 60.0;
 
-/// Maximum number of granted calls that a condition is evaluated with.
+/// Maximum number of granted tools, by id or name, for which the condition of a hook is evaluated. If the condition
+/// matches more of them, the called tool counts as unknown.
 const MAX_MATCHING_CALLS: usize = 64;
 
 /// For each hook (by its span) and each fact that names a call: the calls that meet the hook's condition. The calls are

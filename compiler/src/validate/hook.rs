@@ -278,9 +278,9 @@ fn check_input_types(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     check_condition_types(hook, &input, &output, found);
 }
 
-/// Reports the errors of a hook's condition that only the types of inputs and outputs reveal. `input` and `output`
-/// return the type of the value at a path inside the input or output of that name; `None` if the type is unknown. The
-/// path is empty for the whole value.
+/// Reports the errors of a hook's condition that only the types of inputs and outputs reveal. `input` gets the name of
+/// an input and a path inside its value, and returns the type at the path; `None` if the type is unknown. The path is
+/// empty for the whole value. `output` does the same for outputs.
 pub fn check_condition_types(
     hook: &HookDecl,
     input: &dyn Fn(&str, &[Segment]) -> Option<FieldType>,

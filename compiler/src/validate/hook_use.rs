@@ -283,9 +283,8 @@ impl Merge for HookUses {
     }
 }
 
-/// A memo of the results of hook conditions before a run, by the span of the hook: true or false if the condition
-/// always has this result, `None` otherwise. Each hook is evaluated with its own fuel, so that the order of hooks does
-/// not matter.
+/// A memo of the results that hook conditions have in every run, by the span of the hook: `None` if the result can
+/// differ between runs. Each hook is evaluated with its own fuel, so that the order of hooks does not matter.
 #[derive(Default)]
 pub struct ConditionVerdicts {
     fuel: Fuel,
@@ -369,7 +368,8 @@ fn has_checkable_condition(hook: &HookDecl) -> bool {
 }
 
 /// Returns false only if the condition of a hook is proven to be false for all values of the directive's inputs and of
-/// the facts. Ignores bounds on facts with the cause `without`.
+/// the facts. If `without` is given, facts whose values are bounded for this cause count as unbounded, so that the
+/// caller can find the bound that makes the condition false.
 fn may_fire(
     composed: &Composed,
     hook: &HookDecl,

@@ -13,8 +13,8 @@ use crate::item::Items;
 use crate::plan::Tokenizer;
 use crate::world::{Entry, ItemKind, Space};
 
-/// The tokenizer that counts a text and the text that it shadows. It does not depend on a model, because directives
-/// with different models may use the texts.
+/// The tokenizer with which a shadowing text and the shadowed text are compared. The tokenizer does not depend on a
+/// model, because directives with different models may use the texts.
 const TOKENIZER: Tokenizer = Tokenizer::Characters;
 
 pub fn check(items: &Items<'_>, found: &mut Diagnostics) {

@@ -1,4 +1,4 @@
-//! Schemas for wires that accept all of JSON Schema: missing `properties` and `items` are added.
+//! Tool schemas for wire formats that accept all of JSON Schema: missing `properties` and `items` are added.
 
 use serde_json::{Map, Value, json};
 

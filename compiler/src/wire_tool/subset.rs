@@ -15,7 +15,8 @@ use super::{add_notes, remove_unnameable_properties, types_of};
 /// Limits for following references: the levels of a recursive definition, and the total depth. If the result is too
 /// large, the next entry, with smaller limits, is tried.
 const EFFORTS: [(usize, usize); 6] = [(3, 24), (2, 16), (1, 12), (1, 8), (1, 6), (1, 4)];
-/// Maximum number of schemas in a result. If the smallest limits still produce more schemas, the rest is cut off.
+/// Maximum number of schemas in a result. If the last entry of `EFFORTS` still leads to more, each further schema is
+/// reduced to its type and a note.
 const MAX_SCHEMAS: usize = 500;
 /// Values of the keyword `format` that the API documents.
 const FORMATS: [&str; 3] = ["date-time", "date", "time"];
@@ -515,8 +516,8 @@ fn or_null(schema: Value) -> Value {
     Value::Object(map)
 }
 
-/// Returns the first alternative in `anyOf`; `None` for a schema without alternatives. Annotations of the whole schema
-/// are put into this alternative.
+/// Returns the first alternative in `anyOf`, to which callers add the annotations of the whole schema. `None` for a
+/// schema without alternatives.
 fn first_alternative(map: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
     map.get_mut("anyOf")?.as_array_mut()?.first_mut()?.as_object_mut()
 }

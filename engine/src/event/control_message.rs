@@ -22,7 +22,7 @@ pub enum ControlMessage {
     Cancel,
     /// Stops the thread at once.
     Kill,
-    /// A user message that takes effect before further calls.
+    /// A user message that the model reads before its next turn. Tool calls that have not passed the gate are skipped.
     Steer { text: String },
     /// A user message that takes effect when the model would otherwise stop.
     FollowUp { text: String },

@@ -60,7 +60,7 @@ impl CallSlot {
         false
     }
 
-    /// Marks the call as running; returns false if it was cancelled before.
+    /// Marks the call as running. Returns false if the call was cancelled before it started.
     fn start(&self, thread: &ThreadId, call_id: &str) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if matches!(*state, SlotState::Cancelled) {

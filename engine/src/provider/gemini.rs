@@ -177,7 +177,8 @@ fn user_part(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-/// Maps a reply to parts. A block with only a signature adds the signature to the part before.
+/// Maps a reply to parts. The signature of a block that contains only a signature is added to the part of the preceding
+/// block. If that block has no part, the signature becomes an empty text part.
 fn model_parts(content: &[ContentBlock]) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     let mut last_was_sent = false;

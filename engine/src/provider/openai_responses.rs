@@ -121,8 +121,8 @@ fn part(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-/// Converts a reply to the items of the API that represent its blocks. Drops reasoning items at the end, which the
-/// server refuses there.
+/// Converts the blocks of a reply to items of the API. Drops reasoning items at the end of the reply, because the
+/// server refuses a reasoning item that no other item follows.
 fn assistant(content: &[ContentBlock]) -> Vec<Value> {
     let mut items: Vec<Value> = content.iter().filter_map(item).collect();
     // The server refuses a reasoning item that no other item follows.

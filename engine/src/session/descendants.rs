@@ -179,7 +179,8 @@ fn last_of_handoffs(registry: &Registry, mut row: ThreadRow) -> Result<ThreadRow
     Ok(row)
 }
 
-/// Returns the last thread of the continuation chain from `first` on; `None` if this thread has ended or is unknown.
+/// Returns the last thread of the continuation chain that starts with `first`; `None` if the last thread has ended, or
+/// if a thread of the chain is unknown. A suspended or idle thread does not count as ended.
 pub(crate) fn last_of_chain(registry: &Registry, first: ThreadId) -> Result<Option<ThreadId>, StoreError> {
     let (mut seen, mut next) = (Vec::new(), first);
     while !seen.contains(&next) {

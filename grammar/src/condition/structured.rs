@@ -17,7 +17,8 @@ pub const OPERATORS: [&str; 11] =
 /// The keys of the mapping form.
 const KEYS: [&str; 6] = ["path", "op", "value", "any", "all", "not"];
 
-/// Words that other languages use for the keys. Each pair holds words, separated by spaces, and the key for them.
+/// Synonyms that other languages use for some of the keys above, for suggestions: pairs of the synonyms, separated by
+/// spaces, and the key.
 const KEY_SYNONYMS: &[(&str, &str)] = &[
     ("and every && allof", "all"),
     ("or some || anyof", "any"),

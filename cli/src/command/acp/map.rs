@@ -180,8 +180,8 @@ impl UpdateMapper {
         updates
     }
 
-    /// Returns the change of a text file; `None` if a text is too long or is not UTF-8, or if the call removed the
-    /// file.
+    /// Returns the change of a text file. `None` if a text is too long, is not UTF-8 or is not stored, or if the call
+    /// removed the file.
     fn diff(&self, change: &FileChanged) -> Option<Diff> {
         let (project, objects) = self.files.as_ref()?;
         let text = |id: &str| {

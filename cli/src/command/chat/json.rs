@@ -183,7 +183,7 @@ pub enum ChatVerb {
     Bash {
         /// Command line for bash.
         command: String,
-        /// True to keep the output from the model.
+        /// True if the model does not get the output.
         #[serde(default)]
         excluded: bool,
     },

@@ -94,7 +94,7 @@ pub struct AccountOutput {
     pub status: String,
 }
 
-/// An account with its depth in the tree.
+/// An account of the ledger, with the depth of its thread below the root thread.
 struct AccountInTree {
     thread: ThreadId,
     level: usize,

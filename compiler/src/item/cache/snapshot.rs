@@ -175,8 +175,8 @@ impl<'w> Items<'w> {
         }
     }
 
-    /// Evicts every item that has diagnostics and that no result depends on any more, except settings files. Returns
-    /// the evicted items.
+    /// Evicts every item that has diagnostics and that no result depends on any more, so that these diagnostics are no
+    /// longer reported. Keeps settings files. Returns the evicted items.
     pub fn retain_live(&self, is_in_use: impl Fn(&Dependency) -> bool) -> Vec<(ItemKind, ItemId)> {
         let Some(log) = &self.log else { return Vec::new() };
         let mut with_fault: Vec<(ItemKind, ItemId)> = {

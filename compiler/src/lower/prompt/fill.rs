@@ -22,7 +22,7 @@ pub struct FilledLayer {
 /// Maximum bytes of all values in the prompt of a plan: a short file can repeat a long value many times.
 pub const MAX_VALUE_BYTES: usize = 16 << 20;
 
-/// The bytes of values that still fit into the prompt.
+/// The budget for the values of placeholders in a prompt, in bytes.
 #[derive(Debug)]
 pub struct ValueBudget {
     left: usize,

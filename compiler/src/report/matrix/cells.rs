@@ -10,8 +10,8 @@ use crate::plan::{FieldType, InterfaceField};
 use crate::semantics::condition::ComparedLiterals;
 use crate::semantics::value::are_equal;
 
-/// Maximum number of substrings, elements or keys by which the cells of one input are split. A condition that would
-/// exceed the maximum is not decided by the cells of the input.
+/// Maximum number of parts (substrings, elements or keys) by which the values of one input are split into cells: each
+/// part can double the number of cells. A comparison with a further part becomes a predicate (`predicates.rs`).
 const MAX_PARTS: usize = 6;
 /// Separator of the substrings in an example value: a character that no condition compares with.
 pub const SEPARATOR: &str = "\u{1}";

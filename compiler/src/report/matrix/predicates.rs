@@ -62,8 +62,8 @@ pub fn path_text(path: &Path) -> String {
     text.strip_prefix("inputs.").map_or_else(|| text.clone(), str::to_owned)
 }
 
-/// A group of inputs that predicates connect, these predicates, and the states that inputs and predicates can have
-/// together.
+/// A group of inputs and of the predicates that read them, with the possible states of the group. All inputs that one
+/// predicate reads belong to the same group.
 #[derive(Debug, Clone)]
 pub struct Component {
     /// The inputs of the component, as indexes into [`SplitInputs::names`].
@@ -172,8 +172,8 @@ impl SplitInputs<'_> {
     }
 
     /// Restricts `into` to `state`, one state of a component: a cell for each input, and a result for each predicate.
-    /// If the cell of every input holds a single value, these values determine the results, so `into` keeps both
-    /// results of each predicate.
+    /// If every cell of the state holds a single value, these values already determine the results. The results then do
+    /// not restrict `into`.
     fn boxed(&self, component: &Component, state: &[usize], into: &mut CellBox) {
         let is_single = component
             .inputs

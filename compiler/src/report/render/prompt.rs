@@ -152,8 +152,8 @@ fn sent_tools(compilation: &Compilation) -> Vec<(SentTool, Option<SourcePlace>)>
     }
 }
 
-/// Appends a part. Each line of its text follows a margin; a line that is too long for the width continues in further
-/// lines, which are marked with `┊`.
+/// Appends a part. Each line of its text follows a margin. A line of more than `max_chars` characters continues in
+/// further lines, which are marked with `┊`; if `max_chars` is `None`, every line stays whole.
 fn push_part(out: &mut String, part: &Part, margin: usize, max_chars: Option<usize>) {
     let mut labels = part.labels.iter().peekable();
     let mut waiting: Vec<&str> = Vec::new();

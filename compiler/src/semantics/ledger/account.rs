@@ -14,7 +14,7 @@ pub struct Account {
     parent: Option<String>,
     /// The total that the thread and its descendants may spend.
     reserved: Nanos,
-    /// The amount that the thread itself and its released children have spent.
+    /// The amount that the thread itself and the children with a released account have spent.
     spent: Nanos,
     /// The worst cases that are reserved for the attempts in progress, by attempt.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -1,4 +1,4 @@
-//! Checks that the outputs of children that a body reads exist: `result.outputs.url`, `${outputs.url}`,
+//! Checks that each output that a body reads from its children exists: `result.outputs.url`, `${outputs.url}`,
 //! `outputs["url"]`. The outputs are checked only if the body names every child, because an unnamed child could return
 //! any output.
 

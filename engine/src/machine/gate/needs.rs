@@ -40,8 +40,8 @@ pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<St
     chain.iter().filter_map(bound).collect()
 }
 
-/// Returns the intersection of the bounds. If a folder of one bound contains a folder of another, the inner folder is
-/// kept.
+/// Returns the folders that lie inside every bound; a bound is a list of folders. If a folder of one bound contains a
+/// folder of another bound, the inner folder is in the result. Empty if there are no bounds.
 pub(super) fn common_folders(bounds: &[Vec<String>]) -> Vec<String> {
     let inside = |from: &[String], of: &[String]| -> Vec<String> {
         from.iter().filter(|folder| of.iter().any(|outer| is_folder_inside(folder, outer))).cloned().collect()

@@ -80,7 +80,7 @@ pub struct CurrentPrompt {
     pub cost_before: Cost,
     /// Seconds that the thread had used when the prompt started.
     pub seconds_before: u64,
-    /// True if the message is part of the conversation.
+    /// True if the user message of the prompt is part of the conversation.
     pub is_delivered: bool,
     /// True if the prompt has a `spend` limit of its own, which no hook or message can raise.
     pub is_capped: bool,

@@ -16,7 +16,8 @@ use crate::provider::sse::SseEvent;
 use crate::provider::wire::{ReplyDecoder, UnreadKinds, read_count};
 use crate::surrogates::parse_lenient;
 
-/// Names of the events that the decoder reads. The data of an event with an empty name contains the type.
+/// Names of the events that the decoder reads. Data that is not JSON is an error in these events only. The empty name
+/// is in the list, because some gateways drop the names of events.
 const KNOWN_EVENTS: [&str; 7] =
     ["", "message_start", "content_block_start", "content_block_delta", "message_delta", "message_stop", "error"];
 

@@ -291,7 +291,7 @@ struct ResponseHead<'e> {
     counts: Option<TokenCounts>,
 }
 
-/// Token counts of this wire. Thoughts are counted separately from the answer.
+/// Token counts as this wire format reports them. Thoughts are counted separately from the answer.
 #[derive(Default, Deserialize)]
 struct TokenCounts {
     #[serde(rename = "promptTokenCount")]

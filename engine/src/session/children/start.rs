@@ -28,7 +28,7 @@ pub(super) struct SpawningThread {
     pub sink: Arc<EventSink>,
     /// Permits for concurrent children.
     pub queue: Arc<Semaphore>,
-    /// Open settlements of the thread.
+    /// Settlements of the thread that are not in the ledger yet.
     pub settlements: Vec<Change>,
 }
 

@@ -20,7 +20,7 @@ pub struct SimulatedDisk {
     counters: DiskCounters,
 }
 
-/// A failure of the simulated disk, which starts at one operation.
+/// A failure of the simulated disk. The test chooses the operation at which the failure starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFault {
     /// Power fails just before the operation; everything fails until [`SimulatedDisk::restart`].

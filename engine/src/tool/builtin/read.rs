@@ -93,8 +93,9 @@ pub fn run(project: &ProjectFiles, parameters: &ReadParameters, stop: &StopCondi
     Ok(page.answer(first, more, total))
 }
 
-/// Reads one line, and keeps at most [`MAX_BUFFERED_LINE_BYTES`] of its bytes in `line`; none if `skip` is true.
-/// Returns the full length of the line in bytes; 0 at the end of the file.
+/// Reads one line into `line`. If `skip` is true, keeps none of its bytes. Otherwise keeps no further chunk of the line
+/// once `line` has [`MAX_BUFFERED_LINE_BYTES`] or more. Returns the full length of the line in bytes; 0 at the end of
+/// the file.
 fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::io::Result<u64> {
     line.clear();
     let mut length = 0;

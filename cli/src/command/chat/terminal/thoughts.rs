@@ -34,7 +34,7 @@ impl Thoughts {
         self.take_up_to(end)
     }
 
-    /// Ends the thoughts of a reply. Returns the rest to print.
+    /// Ends the thoughts of a reply. Returns the text that is not printed yet; empty while thoughts are hidden.
     fn complete(&mut self) -> String {
         self.is_complete = true;
         self.take_up_to(self.text.len())
