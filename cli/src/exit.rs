@@ -12,7 +12,7 @@ pub enum Exit {
     PermissionsWidened,
     /// A limit or the budget was exceeded.
     Limit,
-    /// Refused by a permission or a signature.
+    /// A refusal: a permission or a valid signature is missing, or a plan differs from the lock file.
     Refused,
     Cancelled,
 }

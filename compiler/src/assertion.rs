@@ -362,7 +362,7 @@ fn find_cycle(items: &Items<'_>, thread: &PossibleThread) -> Option<StartCycle> 
 }
 
 /// Adds to `spawns` each spawn of these threads that a source line declares, with the first capability of the child
-/// that the parent lacks. Skips the spawns in `recorded`, and adds the new ones there.
+/// that the parent lacks. Skips the spawns in `recorded`, and adds the new spawns to `recorded` too.
 fn record_spawns(
     items: &Items<'_>,
     threads: &[PossibleThread],

@@ -155,7 +155,7 @@ pub fn compile_with_default_inputs(
     (request, compiled)
 }
 
-/// Compiles a request with the item cache `items` of the world `recording`, which records the reads of `world`.
+/// Compiles a request. `recording` wraps `world` and records its reads; `items` is the item cache over `recording`.
 fn compile_items(
     world: &dyn World,
     recording: &RecordingWorld<&dyn World>,

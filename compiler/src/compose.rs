@@ -54,7 +54,7 @@ pub struct Composed {
     pub nudge: WithOrigin<NudgePolicy>,
     /// Every hook that could apply, in evaluation order within its event; removed hooks stay, with the reason.
     pub hooks: Vec<ComposedHook>,
-    /// Selection of the hooks from hook files that `hooks` contains.
+    /// States whether `hooks` contains all hooks of the hook files, or only the hooks that can fire for the directive.
     pub scope: HookScope,
 }
 

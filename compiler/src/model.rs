@@ -66,7 +66,8 @@ pub struct ModelOverride {
 /// The rule for a `provider/model` that the provider file does not list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnlistedModels {
-    /// Refuses the model. Models that a directive names, or that a model names in a call, must be listed.
+    /// Refuses the model. A provider file must list the models that directives name, and the models that a model names
+    /// in a call.
     #[default]
     Refuse,
     /// Accepts the model with an unknown price: the user may name any model of a provider.

@@ -23,7 +23,8 @@ use crate::tool_spec::{resolve_pointer, upgrade_schema};
 /// The part of JSON Schema that a wire format accepts for the properties of a parameter schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SchemaDialect {
-    /// All of JSON Schema; each array has `items` and each object has `properties`.
+    /// All of JSON Schema. Each schema of an array must have `items`, and each schema of an object must have
+    /// `properties`.
     Complete,
     /// Only the keywords that Gemini documents. References are replaced by their targets.
     Subset,

@@ -85,8 +85,9 @@ pub struct PromptDifference {
 /// Returns the reason if the item's file at the time of the message is not available.
 pub type ExpandAgain<'a> = dyn Fn(&AcceptedInput, &str) -> Result<String, String> + 'a;
 
-/// Compares the prompts of a session with the recorded ones, one thread after another. One checker serves all threads
-/// of the session, because a message can be accepted in one thread and sent to the model in the next thread.
+/// A check of the prompts of a session, one thread after another: the messages of each prompt are derived again and
+/// compared with the recorded messages. One checker serves all threads of the session, because a message can be
+/// accepted in one thread and sent to the model in the next thread.
 #[derive(Default)]
 pub struct PromptChecker {
     /// For each accepted message that is not yet sent to the model, by its id: the differences between the recorded

@@ -80,7 +80,8 @@ pub struct ControlSender {
     /// once.
     sender: mpsc::UnboundedSender<Box<Incoming>>,
     state: StateCell,
-    /// The sender of the thread that continues this one. Once set, this sender receives every input.
+    /// The sender of the thread that continues this thread. Once the field is set, every input is sent to the
+    /// continuing thread.
     next: Arc<RwLock<Option<ControlSender>>>,
     /// Name of this process. Message ids contain the name, so that the ids of two processes differ.
     owner: String,

@@ -54,7 +54,7 @@ pub struct EngineOptions {
     /// The user's keys, for `rye_sign` and for the signatures of threads. Without keys, threads are signed with a
     /// temporary key that ends with the process.
     pub keys: Option<KeyFolder>,
-    /// The disk; `None` for the real disk below the project.
+    /// The disk of the store; `None` for the real disk, with the folder of the project as its root.
     pub disk: Option<Arc<dyn Disk>>,
     pub tools: Tools,
     /// The user's trust in the project's files.

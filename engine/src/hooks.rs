@@ -57,7 +57,7 @@ pub struct UnreadableHook {
 /// Executes the fetch, execute and sign actions of hooks, subject to the gate.
 pub trait HookRunner: Send + Sync {
     /// Runs the action; returns its result or the reason of its failure. `started` counts the directives that earlier
-    /// hooks of this run have started.
+    /// hooks of `run` have started.
     fn run_action<'a>(
         &'a self,
         hook: &'a ReadyHook,

@@ -60,7 +60,7 @@ impl Tool for ThreadsTool {
     }
 }
 
-/// A call of the tool, with the thread that made it.
+/// A call of [`ThreadsTool`], with the data that the call needs.
 struct ThreadsToolCall {
     engine: Arc<EngineContext>,
     threads: Arc<Threads>,

@@ -19,7 +19,7 @@ const SECRET_FOLDERS: [&str; 2] = ["keys", "trust"];
 const ROOT_VARIABLES: [&str; 2] = ["RYE_USER_SPACE", "USER_SPACE"];
 /// The file that lists the accounts of this machine and their home folders.
 const ACCOUNTS: &str = "/etc/passwd";
-/// Length of [`project_folder_name`]: 128 bits of the hash.
+/// Number of hexadecimal digits in a [`project_folder_name`]: 128 bits of the hash.
 const PROJECT_NAME_CHARS: usize = 32;
 /// Maximum number of files read in one secret folder.
 const MAX_FILES: usize = 10_000;

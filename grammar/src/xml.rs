@@ -21,7 +21,7 @@ pub struct Element {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribute {
     pub name: Spanned<String>,
-    /// Entities are resolved; the span is the raw value between the quotes.
+    /// The value with its entities resolved. The span covers the raw value between the quotes.
     pub value: Spanned<String>,
 }
 

@@ -47,8 +47,8 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     /// The directives of the project and user spaces, each with its `execute` capability.
     directives: Vec<(ItemId, String)>,
     routes: BTreeMap<ItemId, Rc<[RouteSummary]>>,
-    /// The directives that a thread may start, by the thread's permission sets: the index of each directive in
-    /// `directives`, and the grant of the thread's own set that allows the start.
+    /// The directives that a thread may start, by the permission sets of the thread. Each directive is an index into
+    /// `directives`, together with the grant of the thread's own set that allows the start.
     allowed: BTreeMap<PermissionSets, Rc<[(usize, String)]>>,
     /// Number of threads that the search may still spawn, initially [`MAX_SPAWNED_THREADS`].
     remaining: usize,

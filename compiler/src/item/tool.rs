@@ -104,8 +104,9 @@ fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
     unused.map(|name| ItemError::UnusedParameter { name: name.node.clone(), span: name.span }).collect()
 }
 
-/// Returns the error for a built-in tool that the engine does not have, or that is reserved for another item. A program
-/// that embeds the engine may add built-in tools, so this error must not prevent a run.
+/// Returns the error for a built-in tool that the engine does not have, or that is reserved for another item; `None` if
+/// the item may use the tool. A program that embeds the engine may add built-in tools, so this error must not prevent a
+/// run.
 fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("builtin"))?;
     let named = tree.metadata.get("builtin")?;

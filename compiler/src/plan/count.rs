@@ -24,7 +24,7 @@ impl Tokenizer {
     /// Tokenizers that are exact for some model, by the names that provider files use.
     pub const EXACT: [&str; 2] = [Self::Cl100k.as_str(), Self::O200k.as_str()];
 
-    /// Returns the name used by plans, reports and provider files.
+    /// Returns the name of the tokenizer in plans, reports and provider files.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Characters => "characters / 4",

@@ -59,7 +59,8 @@ impl ValueParts {
         self.items.is_none() && self.fields.is_empty()
     }
 
-    /// Returns the first fault inside `value`; the caller has checked the type of `value` itself.
+    /// Returns the first fault inside `value`; `None` if there is no fault. The caller has already checked the type of
+    /// `value` itself.
     pub fn find_fault(&self, value: &Value) -> Option<PartFault> {
         self.find_fault_at(value, &mut String::new())
     }

@@ -31,7 +31,8 @@ pub fn compile_routes(world: &dyn World, request: &CompileRequest, shown: &mut S
     split_routes(world, request, compiled, shown)
 }
 
-/// Compiles like [`compile_routes`] the request that [`CompileRequest::with_default_inputs`] returns.
+/// Adds inputs to the request as [`CompileRequest::with_default_inputs`] does, and then compiles the request like
+/// [`compile_routes`].
 pub fn compile_routes_with_default_inputs(
     world: &dyn World,
     request: CompileRequest,

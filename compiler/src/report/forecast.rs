@@ -250,8 +250,7 @@ impl Plan {
 }
 
 /// Counts the tokens of the system prompt (`system` is true) or of the first message, up to the first part that can
-/// differ between threads: a placeholder, or a layer that only some runs send. The flag is true if there is no such
-/// part.
+/// differ between threads: a placeholder, or a layer that only some runs send. Also returns true if no part can differ.
 fn count_fixed_tokens(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
     let mut text = String::new();
     let layers = if system { &prompt.system } else { &prompt.first_message };

@@ -82,7 +82,7 @@ pub enum ThreadBoundOrigin {
     Depth,
     /// The limit `spawns`, which counts all descendants.
     Spawns,
-    /// A hook that may raise `spawns`, so that there is no bound.
+    /// A hook that may raise `spawns`, so that the number of threads has no bound.
     Raise,
 }
 

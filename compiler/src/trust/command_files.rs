@@ -240,9 +240,9 @@ pub fn files_of_value(value: &str) -> Vec<String> {
     words.finish()
 }
 
-/// Describes the folders in `words`, of which every file must be trusted. A folder stands for a file name that is
-/// complete only when the command runs, so that the command can name any file in the folder. `None` if `words` contains
-/// no folder.
+/// Describes the folders in `words`; `None` if `words` contains no folder. A folder stands for a file name that is
+/// complete only when the command runs. The command can name any file in the folder, so every file in the folder must
+/// be trusted.
 pub fn describe_folders(words: &[String]) -> Option<String> {
     if words.iter().any(|word| word == PROJECT_WORD) {
         return Some("every file of the project, because a parameter of the call is a part of a file name".to_owned());

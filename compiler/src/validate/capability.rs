@@ -250,8 +250,9 @@ impl PatternMatcher {
         (plain != pattern && self.matches(items, &plain)).then_some(plain)
     }
 
-    /// Suggests a correction of a pattern: with the nearest existing id or folder as its item, or, if the pattern
-    /// consists only of an id, with a primary and a type before the id. `None` if no correction is found.
+    /// Suggests a correction of a pattern; `None` if no correction is found. The correction contains the nearest
+    /// existing id or folder in place of the pattern's item. If the pattern is only an id, the correction is the id
+    /// with a primary and a type before it.
     fn suggest(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let mut segments = pattern.splitn(4, '.');
         let (rye, primary) = (segments.next()?, segments.next()?);

@@ -248,7 +248,7 @@ pub(super) fn is_unit(lists: &UnitLists, read: &Dependency) -> bool {
     list.is_some_and(|list| is_project_item(list, id)) && !is_export(*kind, id)
 }
 
-/// Returns true if the project has an item, according to the list of its kind.
+/// Returns true if `list`, the items of one kind sorted by id, contains the item `id` of the project.
 pub(super) fn is_project_item(list: &[Entry], id: &ItemId) -> bool {
     let at = list.partition_point(|entry| entry.id < *id);
     list.get(at).is_some_and(|entry| entry.id == *id && entry.space == Space::Project)

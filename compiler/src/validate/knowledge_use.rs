@@ -244,7 +244,7 @@ enum MentionPlace {
 }
 
 impl KnowledgeMentions {
-    /// Drops mentions that the changes invalidate.
+    /// Drops the mentions whose texts may have changed, and records the changed items.
     pub fn invalidate(&mut self, changes: &Invalidation) {
         let unit = |read: &Dependency| match read {
             Dependency::Item(kind @ (ItemKind::Directive | ItemKind::Knowledge), id) => Some((*kind, id.clone())),

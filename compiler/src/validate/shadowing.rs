@@ -1,8 +1,9 @@
-//! Project items that shadow items of the standard library on which other directives depend: its base directives (the
-//! directives made to be extended), and the knowledge that the base directives or the hooks of the standard library
-//! provide. A project item of this kind affects every directive that extends a base directive (`language.md` 1), so the
-//! difference in tokens is reported. Prompt templates and skills of the project that shadow another file are reported
-//! too, because a user calls them by name.
+//! Reports items of the project that shadow an item of the standard library on which other directives depend. The
+//! shadowed item is a directive of the library, or knowledge that a directive or a hook of the library provides. The
+//! shadowing item affects every directive that extends a directive of the library (`language.md` 1), so the report
+//! states the difference in tokens.
+//!
+//! Also reports prompt templates and skills of the project that shadow another file, because a user calls them by name.
 
 use std::collections::BTreeSet;
 

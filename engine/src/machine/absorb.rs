@@ -410,7 +410,7 @@ fn record_message(plan: &Plan, state: &ThreadState, id: String, message: Control
     [EventBody::Mail(ReceivedMessage { id, message })].into_iter().chain(answer).collect()
 }
 
-/// Returns the event of a command's end; none if the end was recorded before.
+/// Returns the event that records the end of a command of the user; empty if the end is already recorded.
 fn shell_ran(state: &ThreadState, id: &str, answer: CallAnswer, exit_code: i32, duration_ms: u64) -> Vec<EventBody> {
     let commands = state.chat.iter().flat_map(|chat| &chat.commands);
     let Some(command) = { commands }.find(|command| command.id == id) else { return Vec::new() };

@@ -152,8 +152,8 @@ fn limits(plan: &Plan, state: &ThreadState) -> Value {
     })
 }
 
-/// Returns the limit `duration_seconds` that hooks and the model see: the limit of the plan, or a raised one. Ignores
-/// the remaining time of the parent, which bounds the thread too, because the remaining time depends on the speed of
+/// Returns the limit `duration_seconds` that hooks and the model see: the limit of the plan, or a raised one. The
+/// remaining time of the parent also bounds the thread, but is ignored here, because this time depends on the speed of
 /// earlier steps.
 pub(super) fn stated_duration_seconds(plan: &Plan, state: &ThreadState) -> u64 {
     let (planned, current) = (plan.limits.duration_seconds, state.thread_limits.duration_seconds);

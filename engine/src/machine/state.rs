@@ -184,7 +184,7 @@ pub struct Conversation {
     /// The index in `messages` of the user message of the current prompt. The messages for the next turn follow this
     /// message.
     pub prompt_index: usize,
-    /// True if the `input` hooks of a resumed thread's message have run.
+    /// True if the `input` hooks have run for the message with which the thread was resumed.
     pub resume_screened: bool,
     /// Ids of hooks that fired and whose layers are part of the prompt. The compiler could not decide these hooks.
     pub fired: BTreeSet<String>,

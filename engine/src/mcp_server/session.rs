@@ -59,7 +59,7 @@ struct ProgressLine {
     line: String,
 }
 
-/// The client's side of a call in progress.
+/// The connection between a call in progress and the client that made the call.
 pub(super) trait CallObserver: Send + Sync {
     /// Completes once the client cancels the call.
     fn cancelled(&self) -> impl Future<Output = ()> + Send;

@@ -38,8 +38,9 @@ impl Drop for BlockingModeGuard {
     }
 }
 
-/// Opens the standard streams of this process. Must be called inside a runtime. The runtime polls streams that are
-/// pipes or sockets, because a blocking read by another thread costs several thread switches for every message.
+/// Opens the standard streams of this process. Must be called inside a tokio runtime: the runtime polls the streams
+/// that are pipes or sockets, because a blocking read by another thread costs several thread switches for every
+/// message.
 pub(super) fn open_standard_streams() -> (Input, Output, BlockingModeGuard) {
     let input = polled(&io::stdin(), |fd| Ok(Box::new(pipe::Receiver::from_owned_fd(fd)?) as Input), |s| Box::new(s));
     // If stdout and stderr are the same file, non-blocking mode would apply to both, and writes of diagnostics could

@@ -109,7 +109,7 @@ pub struct LongPromptPrices {
 }
 
 impl ProviderDefinition {
-    /// Reads a definition.
+    /// Reads the definition of a provider from the content of its file.
     ///
     /// # Errors
     /// [`FailedStage::Setup`] if `value` is not a provider file. `rye check` reports the details.

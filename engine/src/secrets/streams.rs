@@ -39,7 +39,8 @@ impl EscapeKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stream {
     pub bytes: Vec<u8>,
-    /// For each byte, the start and end of the range of the original text from which the byte was decoded.
+    /// For each byte in `bytes`, the start and the end of the range of the original text from which the byte was
+    /// decoded.
     places: Vec<(usize, usize)>,
 }
 

@@ -119,8 +119,8 @@ impl EngineContext {
         blocking(move || engine.write_message(&thread, &message)).await
     }
 
-    /// Returns the nearest ancestor that was killed or cancelled, with its status; `None` if no ancestor was. If an
-    /// ancestor was handed off, the last thread of its handoffs counts.
+    /// Returns the nearest ancestor that was killed or cancelled, with its status; `None` if there is none. For an
+    /// ancestor that was handed off, checks and returns the last thread of its handoffs instead.
     pub(super) async fn stopped_ancestor(&self, row: &ThreadRow) -> Result<Option<(ThreadId, Status)>, DriveError> {
         let mut above = row.parent.clone();
         self.read_registry(move |registry| {

@@ -87,8 +87,8 @@ impl EngineContext {
         }
     }
 
-    /// Returns the row of a thread. If a handoff continued the thread, returns the row of the last thread of the chain
-    /// instead.
+    /// Returns the row of a thread. If a handoff continued the thread, returns the row of the thread after the last
+    /// handoff instead.
     async fn last_row(&self, thread: &ThreadId) -> Result<ThreadRow, DriveError> {
         let mut next = thread.clone();
         for _ in 0..MAX_CHAIN_THREADS {

@@ -254,8 +254,9 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Checks the state of a thread whose transcript is not signed with a permanent key. Fails, unless the user has
-    /// accepted the transcript, if the state gives the thread more freedom than its plan:
+    /// Checks the state of a thread before the thread is recovered. The check passes if the user's own key signed
+    /// the transcript, or if the user has accepted the transcript. Otherwise, the check fails if the state gives the
+    /// thread more freedom than its plan:
     ///
     /// - a limit is higher than in the plan,
     /// - a call that has not run is approved,

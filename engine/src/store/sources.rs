@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::layout::SOURCES;
 use super::{Disk, StoreError};
 
-/// The stored copies of a plan's files; without the copies that are missing or altered.
+/// The stored copies of the files of a plan. Copies that are missing or altered are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourceCopies {
     pub files: Vec<SourceCopy>,

@@ -20,7 +20,7 @@ pub const SIGNATURE: &str = "_signature";
 /// Largest integer that readers with floating-point numbers represent exactly.
 const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 
-/// Signs canonical bytes. Returns the text that is written into the file.
+/// A function that signs canonical bytes. Returns the signature as text, in the form in which a file contains it.
 pub type SignFn<'a> = &'a dyn Fn(&[u8]) -> String;
 
 /// A function that returns true if a signature (the second argument) is valid for canonical bytes (the first argument).

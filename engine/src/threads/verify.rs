@@ -176,8 +176,8 @@ impl Verifier<'_> {
         self.check_artifacts(&view)
     }
 
-    /// Restores the events of the transcript, with their fields that are stored as objects. For each event that cannot
-    /// be restored, reports a fault of its line; the result lacks the event.
+    /// Restores the events of the transcript, including the fields whose values are stored as objects. Leaves out each
+    /// event that cannot be restored, and reports a fault of its line.
     fn events(&mut self, reading: &TranscriptContents) -> Vec<Event> {
         let path = layout::transcript(self.thread);
         let mut events = Vec::with_capacity(reading.records.len());

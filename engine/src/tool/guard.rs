@@ -10,7 +10,7 @@ use super::ToolOutcome;
 use crate::secrets::{mask_secrets, mask_value};
 use crate::store::{ObjectId, Objects, StoreError};
 
-/// Maximum bytes of `details` that are kept.
+/// Maximum bytes of the `details` of a tool result that are kept.
 const MAX_DETAILS_BYTES: usize = 8 * 1024;
 /// Minimum size in bytes of a repeated result that is replaced by a reference. Shorter results are cheaper to repeat.
 const MIN_REFERENCED_BYTES: usize = 512;

@@ -52,8 +52,8 @@ struct WaitingQuestions {
 }
 
 impl WaitingQuestions {
-    /// Records the question of an approval request. Returns the question if the `approval_asked` event of the same
-    /// request has already arrived; otherwise, the question waits for the event.
+    /// Handles the question of an approval request. Returns the question if the `approval_asked` event of the same
+    /// request has already arrived. Otherwise stores the question until the event arrives, and returns `None`.
     fn question(&mut self, question: Question) -> Option<Question> {
         let is_same = |(thread, what): &(ThreadId, String)| *thread == question.thread && *what == question.what;
         if let Some(at) = self.events.iter().position(is_same) {

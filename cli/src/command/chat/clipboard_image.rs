@@ -63,8 +63,8 @@ fn has_image_extension(path: &str) -> bool {
     EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str())
 }
 
-/// Returns `@PATH`, the word that attaches an image, if the pasted text is the path of an image file, as when the user
-/// drops a file on the terminal.
+/// Returns `@PATH`, the word that attaches an image, if the pasted text is the path of an image file; otherwise `None`.
+/// A terminal pastes such a path when the user drops a file on the terminal.
 pub fn dropped_image(pasted: &str) -> Option<String> {
     let path = pasted.trim().trim_matches(['\'', '"']);
     let path = path.strip_prefix("file://").unwrap_or(path);

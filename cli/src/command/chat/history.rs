@@ -17,7 +17,7 @@ const HISTORY: &str = "history.jsonl";
 const FOLDER_MODE: u32 = 0o700;
 /// Maximum number of prompts in the history.
 const MAX_PROMPTS: usize = 1000;
-/// Maximum size of a file, in bytes. A longer history loses its oldest prompts.
+/// Maximum size of a history file, in bytes. A longer history loses its oldest prompts.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// The folder with a user's files for the chats in one project.

@@ -391,7 +391,8 @@ struct TerminalLines {
     discard: fn(),
     sender: UnboundedSender<Option<String>>,
     receiver: UnboundedReceiver<Option<String>>,
-    /// True while a read is pending. Dropping a question leaves its read pending.
+    /// True while a read of a line is pending. If the question that started the read is dropped, the read stays pending
+    /// and serves the next question.
     reading: bool,
 }
 

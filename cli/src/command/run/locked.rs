@@ -8,8 +8,8 @@ use rye_engine::engine::EngineOptions;
 use crate::CommandError;
 use crate::lockfile;
 
-/// The error of the first thread of a run that differed from the lock; it determines the exit code. Clones share the
-/// error.
+/// The error of the first thread of a run whose plan differs from the lock file. The error determines the exit code.
+/// Clones share the error.
 #[derive(Debug, Clone, Default)]
 pub struct FirstRefusal(Arc<Mutex<Option<CommandError>>>);
 

@@ -20,7 +20,7 @@ const CROP_CONTEXT: usize = 60;
 pub struct SourceView {
     pub source: SourceId,
     name: String,
-    /// The source text with unprintable characters replaced. Its byte length equals that of the source.
+    /// The source text with unprintable characters replaced. The text has the same length in bytes as the source.
     text: Arc<str>,
     /// The source as it was read, from which columns and line numbers are computed.
     original: Source,

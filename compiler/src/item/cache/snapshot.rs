@@ -161,7 +161,7 @@ impl<'w> Items<'w> {
         self.log.is_some()
     }
 
-    /// Records a dependency on a value that is not read now, because the caller knows it already.
+    /// Records a dependency on a value that the caller already knows, without reading the value.
     pub fn record_read(&self, read: impl FnOnce() -> Dependency) {
         self.record(read);
     }

@@ -101,19 +101,7 @@ fn read_hook(
     };
     check_keys(entries, found);
     let enabled = node.get("enabled").and_then(|n| data::read_bool(found, "enabled", n)).unwrap_or(true);
-    let id = read_required(node, "id", "a hook", found).and_then(|n| data::read_string(found, "id", n));
-    let id = id.filter(|id| {
-        let empty = id.node.trim().is_empty();
-        if empty {
-            found.push(ItemError::InvalidValue {
-                what: "the `id` of a hook".into(),
-                found: "empty".into(),
-                expected: "a name that is unique in its file".into(),
-                span: id.span,
-            });
-        }
-        !empty
-    });
+    let id = read_id(node, found);
     // `{id: …, enabled: false}` is enough to disable a hook of another source.
     let event = match node.get("event") {
         None if !enabled => None,
@@ -193,6 +181,21 @@ fn read_hook(
         source: source.clone(),
         space,
     })
+}
+
+/// Reads the id of a hook; `None` if the id is missing, empty or not text.
+fn read_id(node: &Node, found: &mut Diagnostics) -> Option<Spanned<String>> {
+    let id = read_required(node, "id", "a hook", found).and_then(|n| data::read_string(found, "id", n))?;
+    if id.node.trim().is_empty() {
+        found.push(ItemError::InvalidValue {
+            what: "the `id` of a hook".into(),
+            found: "empty".into(),
+            expected: "a name that is unique in its file".into(),
+            span: id.span,
+        });
+        return None;
+    }
+    Some(id)
 }
 
 fn fetched_knowledge(action: &HookAction) -> Option<ItemId> {

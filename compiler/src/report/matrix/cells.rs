@@ -236,7 +236,7 @@ impl Partition {
         self.cells.len()
     }
 
-    /// Returns true if a cell has one value at most.
+    /// Returns true if the cell with this index contains at most one value of the input.
     pub fn is_single(&self, cell: usize) -> bool {
         matches!(self.cells.get(cell), Some((ValueSet::Point(_) | ValueSet::Absent, _)))
     }

@@ -18,9 +18,10 @@ use crate::semantics::facts::Facts;
 
 /// Maximum number of values that are tried for one input.
 const MAX_CANDIDATES: usize = 120;
-/// Maximum number of combinations of values that are tried for the inputs of one component.
+/// Maximum number of combinations of input values that are tried for one component (the inputs that predicates
+/// connect).
 const MAX_TRIES: usize = 20_000;
-/// Maximum number of predicates of one component.
+/// Maximum number of predicates that connect the inputs of one component.
 const MAX_PREDICATES: usize = 8;
 /// Greatest length of a text (in characters) or list (in elements) that is tried for an atom that compares a length.
 const MAX_LENGTH: u64 = 2_000;

@@ -129,7 +129,7 @@ fn reworded(diff: &PlanDiff, shown: impl Fn(&str) -> String) -> Vec<(&PartChange
     all.into_iter().map(|(part, places)| (part, format!("{} ({})", shown(&part.id), places.join(", ")))).collect()
 }
 
-/// Returns the example of a change, if the change has an example other than the pattern itself.
+/// Returns the example of a change; `None` if there is no example, or if it equals the pattern itself.
 fn example(change: &CapabilityChange) -> Option<&String> {
     change.example.as_ref().filter(|example| **example != change.what)
 }

@@ -50,7 +50,7 @@ for(const folder of folders){folder.hidden=!folder.querySelector('article:not([h
 found.textContent=words.length?shown+' of '+items.length:''});\
 window.addEventListener('hashchange',openTarget);openTarget();";
 
-/// Writes every item below its folder.
+/// Writes the items, grouped by folder and kind.
 fn write_items(out: &mut String, graph: &ItemGraph) {
     let place: BTreeMap<&str, usize> = graph.nodes.iter().enumerate().map(|(i, node)| (node.id.as_str(), i)).collect();
     let mut outgoing: BTreeMap<&str, Vec<&ItemEdge>> = BTreeMap::new();

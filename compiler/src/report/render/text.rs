@@ -187,7 +187,7 @@ fn write_continuation(out: &mut String, plan: &Plan) {
     push_table(out, &[Align::Left, Align::Left], &rows);
 }
 
-/// Lists the contribution of each tool to the layer `tools`.
+/// Writes a line for each tool that adds a text to the layer `tools`, with the source of the text.
 fn write_guidance(out: &mut String, origins: &Origins) {
     let contributions = origins.0.iter().filter(|(key, _)| key.starts_with(ORIGIN_PREFIX));
     for (_, origin) in contributions {

@@ -91,8 +91,8 @@ impl EmbeddedDriver {
         Ok(Fact::ShellRan { id, answer, exit_code, duration_ms })
     }
 
-    /// Performs an authorized call until it ends, is stopped, is cancelled by `halt`, or reaches the deadline. `hook`
-    /// is the hook that makes the call; `None` for a call of the model.
+    /// Performs an authorized call until the call ends, its caller cancels it, `halt` is cancelled, or `deadline`
+    /// passes. `hook` is the hook that makes the call; `None` for a call of the model or a command of the user.
     pub(super) async fn dispatch(
         &self,
         call: Allowed<Dispatch>,

@@ -110,7 +110,7 @@ pub(super) fn on_prompt_continued(state: &mut ThreadState) {
     }
 }
 
-/// Ends the current prompt: the thread is idle.
+/// Ends the current prompt and makes the thread idle.
 pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     let is_queued = state.is_prompt_queued();
     let Some(chat) = &mut state.chat else { return };
@@ -178,8 +178,8 @@ pub(super) fn request_compaction(state: &mut ThreadState, focus: Option<&String>
     }
 }
 
-/// Ends a compaction that the user requested between two prompts of a chat, and returns true. Otherwise, the current
-/// compaction belongs to a prompt or a run: changes nothing and returns false.
+/// Ends the compaction of a chat that is idle, and returns true. If a prompt or a run is in progress, the compaction is
+/// a part of the prompt or the run: changes nothing and returns false.
 pub(super) fn end_compaction(state: &mut ThreadState) -> bool {
     if !state.is_idle() {
         return false;

@@ -182,8 +182,8 @@ fn deny_replies(state: &mut ThreadState) {
     state.conversation.denied = state.conversation.messages.len();
 }
 
-/// Stops the thread if a hook terminated it. A `terminate` with neither status nor message changes nothing at a limit
-/// or an error, because the limit or the error determines the status and the message.
+/// Stops the thread if the hooks of the point answered `terminate`. At a limit or an error, an answer with neither
+/// status nor message changes nothing, because the limit or the error determines both.
 fn stop_at_point(state: &mut ThreadState, run: &HookPointRun) {
     let HookOutcome::Terminate { status, error } = &run.answer else { return };
     let silent = status.is_none() && error.is_none();

@@ -255,9 +255,9 @@ fn limits_and_cost(state: &ThreadState) -> (PlanLimits, limits::Cost) {
     (limits, cost)
 }
 
-/// Returns the limit that forbids another child in addition to the existing children and `more` others; `None` if no
-/// limit forbids the child. The limit `depth` does not apply to a child that runs a tool, because a tool starts no
-/// threads.
+/// Returns the event of the limit that forbids another child, and the text of the refusal; `None` if no limit forbids
+/// the child. `more` is the number of further children that count in addition to the existing children. The limit
+/// `depth` does not apply to a child that runs a tool, because a tool starts no threads.
 pub(super) fn spawn_refusal(state: &ThreadState, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
     let depth = if is_tool { 1 } else { state.limits.depth };
     let limits = PlanLimits { depth, ..state.limits };

@@ -2,7 +2,8 @@
 
 use super::{CALL_END, CALL_START};
 
-/// A filter that removes calls from streamed text: its state between two pieces of text.
+/// A filter that removes tool calls from streamed text. The value is the state of the filter between two pieces of the
+/// text.
 #[derive(Debug, Default)]
 pub(super) struct CallFilter {
     /// The current line, without the calls that ended in this line.

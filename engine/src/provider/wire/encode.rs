@@ -22,8 +22,9 @@ pub(in crate::provider) fn encode_items<T: Serialize>(items: &[T]) -> Vec<u8> {
     bytes
 }
 
-/// The items of a turn, and the JSON that encloses them. A request contains a list of the turns. If `front` and `back`
-/// are set, the group is one entry of this list; if they are empty, each item is an entry of its own.
+/// The items of a turn, as a part of the list of turns in a request. Either the whole group is one entry of the list,
+/// and `front` and `back` are the JSON around the items. Or each item is an entry of its own, and `front` and `back`
+/// are empty.
 pub(in crate::provider) struct EncodedGroup {
     /// JSON before the items, such as the start of the object that encloses them; empty if the items themselves are
     /// entries of the list of turns.

@@ -14,7 +14,7 @@ use crate::store::{Disk, StoreError, TranscriptContents, layout};
 use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
-/// The holder of the key that signed a record.
+/// The holder of the key that signed a transcript or `thread.json`, or the first line without a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SignatureHolder {
     /// A key whose signatures this user can verify, by its id.

@@ -78,7 +78,7 @@ impl McpToolDefinition {
     }
 }
 
-/// The tool items that represent the tools of a server in the project.
+/// The items of the project for the tools of one MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerItems {
     /// File names below `.ai/tools/mcp/<server>/`, with their text.

@@ -176,13 +176,13 @@ impl TaskCount {
         Self { first: table.all_tasks(), recent: VecDeque::new() }
     }
 
-    /// Returns true if the program has more than [`MAX_PROCESSES`] processes. If the machine has gained more than
-    /// [`MAX_PROCESSES`] tasks within the last half second, an eighth of this number is the limit, because processes
-    /// may then start faster than they can be listed.
+    /// Returns true if the program has more than [`MAX_PROCESSES`] processes. The limit is lower, an eighth of
+    /// [`MAX_PROCESSES`], if the machine has gained more than [`MAX_PROCESSES`] tasks within the last half second:
+    /// processes may then start faster than they can be listed.
     ///
-    /// Listing the processes is slow. Returns false without listing them if the machine has gained at most
-    /// [`MAX_PROCESSES`] tasks, both within the last half second and since the program started. The tasks of other
-    /// programs count too. If the tasks of the machine cannot be counted, the processes are always listed.
+    /// Listing the processes is slow, so the tasks of all programs on the machine are counted first. If the machine has
+    /// gained at most [`MAX_PROCESSES`] tasks since the program started, and no more within the last half second,
+    /// returns false without listing the processes. If the tasks cannot be counted, the processes are always listed.
     ///
     /// # Errors
     ///

@@ -32,7 +32,7 @@ pub struct LongLivedProgram {
     pub folder: PathBuf,
     /// The sandbox; `None` for the full access of the user.
     pub sandbox: Option<Sandbox>,
-    /// The whole environment, except for `TMPDIR`.
+    /// All environment variables of the program, except for `TMPDIR`.
     pub environment: Vec<(OsString, OsString)>,
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Scratch {
     pub(super) folder: PathBuf,
     /// Environment variables for git and cargo, each with the path of a settings file in the folder.
     settings: Vec<(&'static str, PathBuf)>,
-    /// The lock that marks the folder as in use. It ends with this process.
+    /// The lock that marks the folder as in use. The lock ends at the latest when this process ends.
     _lock: File,
 }
 

@@ -35,8 +35,8 @@ impl ChatTerminal {
         }
     }
 
-    /// Sends the message of a refusal if `body` records the refusal. An earlier message would close the approval
-    /// request without an answer. If the prompt ends without the refusal, returns the message to the editor.
+    /// Sends the message of a refusal once `body` records the refusal: a message that is sent before would close the
+    /// approval request without an answer. If the prompt ends without the refusal, returns the message to the editor.
     pub(super) fn send_refusal_message(&mut self, body: &EventBody) {
         let is_recorded = matches!(body, EventBody::ApprovalGiven(_));
         if !is_recorded && !matches!(body, EventBody::PromptEnded(_)) {

@@ -49,7 +49,7 @@ struct RegistryFold {
     row: ThreadRow,
     children: BTreeMap<u64, RecordedChild>,
     steps: Vec<LedgerStep>,
-    /// The spend limit in nano-dollars and the spawn limit, both with every raise that was requested. The ledger
+    /// The spend limit in nano-dollars and the spawn limit. Both limits include every requested raise, while the ledger
     /// applies a raise only when it reserves the next attempt.
     limits: (u64, u64),
     /// The highest values to which the spend limit (in nano-dollars) and the spawn limit can be raised.
