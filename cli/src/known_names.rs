@@ -14,8 +14,8 @@ use crate::workspace::Spaces;
 /// Id prefix of provider files.
 pub const PROVIDER_PREFIX: &str = "agent/providers/";
 
-/// Returns the tiers and models of all providers: first the tiers and the model ids alone, then both with their
-/// provider.
+/// Returns the names of the tiers and models of all providers: first the tiers and the model ids, then each model as
+/// `provider/model`.
 pub fn list_models(spaces: &Spaces) -> Vec<String> {
     let Ok(world) = spaces.open() else { return Vec::new() };
     let items = Items::new(&world);

@@ -46,8 +46,9 @@ fn path_in_project(requested: &Path, real: &Path, project: &Path) -> Result<Stri
     Ok(segments.collect::<Vec<_>>().join("/"))
 }
 
-/// Suggests an item of the project for a path that cannot be opened. Returns the id that the path spells, without the
-/// folder of the kind and the extension, if the project has it, else the most similar id. `None` if no id is similar.
+/// Suggests an item of the project for a path that cannot be opened. Compares the ids of the project with the path,
+/// without the folder of the kind and the extension. Returns the equal id if there is one, else the most similar id;
+/// `None` if no id is similar.
 fn nearest_item(path: &str, world: &dyn World) -> Option<String> {
     let inside = path.rsplit_once(".ai/").map_or(path, |(_, inside)| inside);
     let inside = ItemKind::ALL

@@ -29,12 +29,12 @@ pub struct Printer {
     verbose: u8,
     /// True if log lines are printed to stderr.
     has_log: bool,
-    /// The codes of the printed diagnostics, for the hint at the end of the command.
+    /// The codes of the printed diagnostics, for the hint about `rye explain` at the end of the command.
     explained: RefCell<ExplainHint>,
 }
 
-/// The hint at the end of a command: the codes of the printed diagnostics, in order of first appearance. `to_stdout` is
-/// true if the hint is printed to stdout instead of stderr.
+/// The hint about `rye explain` at the end of a command: the codes of the printed diagnostics, in order of first
+/// appearance. `to_stdout` is true if the hint is printed to stdout instead of stderr.
 #[derive(Debug, Clone, Default)]
 struct ExplainHint {
     codes: Vec<String>,

@@ -170,12 +170,12 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
     written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }
 
-/// Parses the inputs of a directive if a routing hook selects an extends parent that declares some of the inputs. The
-/// types of the inputs depend on the parent, and the parent may depend on the values of the inputs. So the function
-/// makes two attempts: it reads every input as a string, and then every input as JSON. In each attempt, these values
-/// select a parent, and the inputs are parsed with the types that the parent declares. An attempt succeeds if every
-/// input is declared, and if the parsed inputs lead to the same types again. If both attempts fail, the result of the
-/// first one is used.
+/// Parses the inputs of a directive if the directive itself does not declare all of them. An extends parent that a
+/// routing hook selects may declare the others. The types of the inputs depend on the selected parent, and the
+/// selection may depend on the values of the inputs. This function therefore makes two attempts: the first reads every
+/// input as a string, the second as JSON. The values of an attempt select a parent, and the types that this parent
+/// declares determine the parsed inputs. An attempt succeeds if every input is declared, and if the parsed inputs
+/// select a parent with equal types. If both attempts fail, returns the inputs of the first one.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,

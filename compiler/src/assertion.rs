@@ -36,7 +36,7 @@ pub const ASSERTIONS_ID: &str = "agent/assertions";
 pub struct AssertReport {
     pub assertions: usize,
     pub directives: usize,
-    /// Number of threads that the directives can lead to.
+    /// Number of possible threads on which the assertions were checked.
     pub threads: usize,
     pub violations: Vec<Violation>,
     /// Assertions without a witness. A witness is a thread in which the assertion has another result if one of its

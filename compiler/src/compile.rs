@@ -40,7 +40,7 @@ pub struct Compilation {
     pub hooks: Vec<HookTrace>,
     pub notes: Vec<Note>,
     /// The `spend` limit that the directive or its caller requests explicitly, in nano-dollars. A child that requests
-    /// more than the remaining amount is refused. `None` if only a default or an inherited limit applies.
+    /// more than its parent has left is refused. `None` if only a default or an inherited limit applies.
     pub requested_spend: Option<u64>,
     /// Parts of the plan that run only if the user trusts the project's files.
     pub trust_requirements: Vec<TrustRequirement>,
@@ -131,8 +131,9 @@ pub fn compile_with_sources(world: &dyn World, request: &CompileRequest, shown: 
     compile_items(world, &recording, Items::new(&recording), request, shown)
 }
 
-/// Compiles like [`compile_with_sources`] the request that [`CompileRequest::with_default_inputs`] returns, but parses
-/// each file once for both steps. Also returns that request.
+/// Sets the inputs of a request like [`CompileRequest::with_default_inputs`], and then compiles the request like
+/// [`compile_with_sources`]. If possible, parses each file only once for both steps. Also returns the request with the
+/// inputs.
 pub fn compile_with_default_inputs(
     world: &dyn World,
     mut request: CompileRequest,

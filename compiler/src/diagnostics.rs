@@ -359,9 +359,9 @@ fn did_you_mean(suggestion: Option<&String>, otherwise: impl FnOnce() -> Option<
     suggestion.map(|s| format!("did you mean `{s}`?")).or_else(otherwise)
 }
 
-/// Returns the help for a wrong value. `found` and `expected` are phrases with the words of a file in backticks. The
-/// help suggests the word in `expected` that is closest to the word in `found`; if no word is close, the help quotes
-/// `expected`.
+/// Returns the help for a wrong value: suggests the expected word that is closest to the word that was found, or quotes
+/// `expected` if no word is close. `found` and `expected` are phrases of an error message; the words are the parts in
+/// backticks.
 fn value_help(found: &str, expected: &str) -> Option<String> {
     let mut quoted = expected.split('`').skip(1).step_by(2);
     let near = found.split('`').nth(1).and_then(|word| closest(word, quoted.by_ref()));

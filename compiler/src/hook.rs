@@ -192,8 +192,8 @@ pub enum PlanVerdict {
     Never { because: String },
     /// The condition depends on facts that are known only in a run.
     Depends { on: Vec<String> },
-    /// Removed before its condition is evaluated. The hook is suppressed, replaced or disabled. Or only the first match
-    /// acts at its event, and an earlier hook always fires.
+    /// The hook is removed before its condition is evaluated, because it is suppressed, replaced or disabled. A hook is
+    /// also removed if only the first match acts at its event, and an earlier hook always fires.
     Removed { because: String },
 }
 

@@ -300,7 +300,7 @@ fn resolve_model(
 pub struct LowerSummary {
     pub limits: Limits,
     pub model: Rc<PlannedModel>,
-    /// Tokens of the parts of the first request that every run sends.
+    /// Tokens of the tools, the body and the knowledge that the first request of every run contains.
     pub opening: u64,
     /// True if the palette has a tool besides the one that returns outputs.
     pub offers_tools: bool,
@@ -328,8 +328,8 @@ fn lower_palette(
 }
 
 /// Reports a `spend` limit that does not pay for the smallest first request, and a `tokens` limit below the tokens of
-/// the prompt (`language.md` 11). Also checks the fallback model. `opening_of` returns the size of the tools in a
-/// request to a model.
+/// the prompt (`language.md` 11). Also checks the fallback model. `opening_of` returns the size of the tool definitions
+/// in a request to the given model.
 fn check_affordable(
     composed: &Composed,
     model: &PlannedModel,

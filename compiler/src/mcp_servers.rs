@@ -46,8 +46,8 @@ pub struct McpServer {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpTransport {
-    /// A program that speaks the protocol on its standard streams. The program runs in a sandbox with the openings in
-    /// `sandbox`; if `sandbox` is `None`, the program runs without a sandbox.
+    /// A program that speaks the protocol on its standard streams. The program runs in a sandbox; if `sandbox` is
+    /// `None`, the program runs without a sandbox.
     Stdio {
         command: Vec<String>,
         environment: BTreeMap<String, String>,
@@ -200,7 +200,7 @@ pub struct ServersError {
     pub place: Option<ServersErrorPlace>,
 }
 
-/// A faulty part of a settings file.
+/// The faulty part of a settings file, with the path and the text of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServersErrorPlace {
     pub path: String,

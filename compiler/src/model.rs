@@ -94,7 +94,7 @@ pub struct ProviderCatalog<'l> {
     load: ProviderLoader<'l>,
 }
 
-/// A model or tier to find in the provider files, and the provider to find it in, if one is named.
+/// A search in the provider files: the model or tier to find, and the only provider to search, if one is named.
 #[derive(Debug, Clone)]
 struct ModelQuery {
     name: Option<Spanned<String>>,

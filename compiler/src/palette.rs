@@ -97,8 +97,8 @@ pub struct Palette {
 pub struct OpeningSize {
     /// Tokens of the definitions, or of the instructions that replace them.
     pub tokens: u64,
-    /// Upper bound on the input tokens of a request that contains the tools and nothing else: no messages, and no
-    /// system prompt except the instructions that replace the definitions.
+    /// Upper bound on the input tokens of a request that contains only the definitions, or only the instructions that
+    /// replace the definitions.
     pub bound: u64,
 }
 

@@ -77,8 +77,8 @@ pub struct Plan {
     pub model: PlannedModel,
     pub nudge: NudgePolicy,
     pub continuation_directive: Option<ItemId>,
-    /// The settings a run reads, merged over the spaces and frozen here: `resilience`, `coordination`,
-    /// `error_classification`, `capability_risk`, by file name.
+    /// The settings that a run reads, by the name of their file: `resilience`, `coordination`, `error_classification`
+    /// and `capability_risk`. The values are merged over the spaces and fixed in the plan.
     pub settings: PlanSettings,
     /// Every file that was read, and every lookup that found nothing.
     pub manifest: Vec<ManifestEntry>,
@@ -340,7 +340,8 @@ pub struct PlannedModel {
     /// The tokenizer for estimates before the provider reports usage.
     #[serde(default, skip_serializing_if = "Tokenizer::is_estimate")]
     pub counted_by: Tokenizer,
-    /// The exact tokenizer according to the provider file. If this build lacks it, `counted_by` differs.
+    /// The exact tokenizer that the provider file names; `None` if the file names none. A build without this tokenizer
+    /// counts with the estimate in `counted_by` instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<Tokenizer>,
     pub tool_use: ToolUse,

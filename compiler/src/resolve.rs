@@ -306,8 +306,8 @@ impl<'l> KnownFacts<'l> {
         if reasons.is_empty() { "the condition is false in every run".into() } else { reasons.join(" and ") }
     }
 
-    /// Prepares the facts for a condition. Resolves the model if the condition reads it. For every other path in the
-    /// condition, declares the first segment unknown if these facts do not contain that segment.
+    /// Prepares the facts for a condition. Resolves the model if the condition reads the model. Declares the first
+    /// segment of a path of the condition unknown if the facts contain no value for this segment.
     fn declare_unknowns(&mut self, condition: &Condition) {
         for root in condition.roots() {
             if root == "model"

@@ -114,8 +114,8 @@ pub fn plan_sandboxes(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
     sandboxes
 }
 
-/// Returns the sandbox in which a thread of this plan runs a tool. `name` is the name of the tool in the result. `id`
-/// is `None` for a primary, because a primary is not an item.
+/// Returns the sandbox in which a thread of this plan runs a tool. The result contains `name` as the name of the tool.
+/// `id` is `None` for a primary, because a primary is not an item.
 pub fn tool_sandbox(items: &Items<'_>, plan: &Plan, name: &str, id: Option<&ItemId>) -> ToolSandbox {
     let found = id.and_then(|id| items.tool(id));
     let kind = found.as_ref().map_or(SandboxKind::Engine, |found| SandboxKind::of(&found.spec.kind));

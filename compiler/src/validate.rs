@@ -89,7 +89,7 @@ pub struct CheckReport {
     pub directives: usize,
     /// Severity overrides from `check.yaml`.
     pub levels: SeverityOverrides,
-    /// The work of this check.
+    /// Numbers of the files and directives that this check processed.
     pub work: CheckStats,
     _rest: DeferredDrop,
 }

@@ -50,7 +50,8 @@ impl RecordWaiter {
         (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
     }
 
-    /// Returns true if the tool call still waits for the record. A call that was stopped or dropped waits no longer.
+    /// Returns true if the file tool still waits for the record of its change. A stopped or dropped call of the tool
+    /// waits no longer.
     pub fn is_waiting(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|sender| !sender.is_closed())
     }

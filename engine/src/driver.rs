@@ -37,7 +37,8 @@ pub trait Driver: Send + Sync {
     fn perform(&self, step: EffectStep) -> BoxFuture<'_, Result<Signal, DriveError>>;
     /// Returns the time in milliseconds since 1970.
     fn now(&self) -> i64;
-    /// Returns a token that the next message to cancel or kill the thread cancels.
+    /// Returns a cancellation token. The token is cancelled as soon as a message arrives that cancels or kills the
+    /// thread.
     fn halt(&self) -> CancellationToken;
     /// Forwards a cancellation or a kill to children and to calls under way.
     fn forward(&self, children: &[String], message: &ControlMessage);
@@ -219,7 +220,7 @@ async fn flush_before(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, effec
 enum InterruptPolicy {
     /// The effect is a wait, which any control message ends.
     AnyMessage,
-    /// The effect is a call, which only a kill or an interruption ends.
+    /// The effect does work, such as a model call. Only a kill or an interruption ends the effect.
     Killed,
     /// No control message ends the effect. So either all children of a group are created, or none. After a kill, the
     /// children are still created, and then ended.

@@ -46,7 +46,7 @@ fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Res
     serializer.collect_seq(turns.iter().filter_map(SharedMessage::for_provider))
 }
 
-/// The position of a call in its thread. With the position, a script can be played from any point, also after a crash.
+/// The position of a call in its thread. A script selects the reply by the position, also after a crash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadPosition {
     /// Full id of the thread's directive, which selects the branch of the script.
@@ -129,17 +129,17 @@ impl Usage {
         self.whole_input() > 0 && (self.output > 0 || content.is_empty())
     }
 
-    /// Combines two usages of one call: takes the input counts of the usage whose whole input is larger, and the larger
-    /// output count.
+    /// Combines two usages of one call. The result has the input counts of the usage with the larger total input, and
+    /// the larger output count.
     #[must_use]
     pub fn at_least(self, other: Self) -> Self {
         let side = if self.whole_input() < other.whole_input() { other } else { self };
         Self { output: self.output.max(other.output), ..side }
     }
 
-    /// Returns the usage of a call after a later report. Counts are cumulative, so the output is the larger count. The
-    /// later input counts replace the earlier ones, because a provider can correct how many tokens were cached. If the
-    /// sum of the later input counts is lower, each input count is the larger one of both reports.
+    /// Combines an earlier and a later report of the usage of one call. The output is the larger count, because counts
+    /// are cumulative. The later input counts replace the earlier input counts, because a provider can correct how many
+    /// tokens were cached. If the later report has a lower total input, each input count is the larger of both counts.
     #[must_use]
     pub fn after(earlier: Option<Self>, later: Self) -> Self {
         let Some(earlier) = earlier else { return later };
@@ -249,7 +249,7 @@ pub struct CallError {
 pub struct CutStream {
     /// Bytes of the request's body; 0 if they are not known.
     pub sent: u64,
-    /// Bytes of the answer's body.
+    /// Bytes of the response's body.
     pub received: u64,
 }
 

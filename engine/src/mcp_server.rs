@@ -230,7 +230,8 @@ impl ServerHandler for ClientSide {
     }
 }
 
-/// The observer of a call that the client waits for.
+/// The observer of a call that runs within a request. It sends the progress of the call as notifications, if the client
+/// has provided a progress token.
 struct RequestObserver {
     context: RequestContext<RoleServer>,
     token: Option<ProgressToken>,

@@ -56,8 +56,8 @@ pub fn encode(settings: &ProviderSettings, request: &Request) -> Option<Vec<u8>>
 
 /// A model provider that answers requests.
 pub trait Provider: Send + Sync {
-    /// Returns true if a client answers the requests of this directive instead of a model. Such a reply costs nothing,
-    /// and the client needs only the end of the conversation.
+    /// Returns true if a client, instead of a model, answers the requests of this directive's threads. A reply of the
+    /// client costs nothing, and the requests contain only the messages since the last reply.
     fn serves_client(&self, _directive: &str) -> bool {
         false
     }

@@ -85,7 +85,8 @@ impl RootedDir {
         written
     }
 
-    /// Writes and syncs a file under a name that does not exist. Removes the file if that fails.
+    /// Creates, writes and syncs a file. Fails if the name already exists. If the write or the sync fails, removes the
+    /// new file.
     fn write_new(&self, path: &Path, bytes: &[u8], permissions: Option<Permissions>) -> io::Result<()> {
         let mut file = self.0.open_with(path, OpenOptions::new().write(true).create_new(true))?;
         let written = file

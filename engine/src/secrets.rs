@@ -108,7 +108,7 @@ pub fn add_secrets(variables: impl Iterator<Item = (String, String)>) {
     }
 }
 
-/// Returns the text with every secret replaced by its name.
+/// Returns the text with every secret value replaced by a mark with the name of its variable.
 pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     let own = Arc::clone(&KNOWN_SECRETS.read().unwrap_or_else(PoisonError::into_inner));
     mask_with(text, &own)

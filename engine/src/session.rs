@@ -41,7 +41,7 @@ mod succession;
 pub(crate) mod verified;
 mod verify_stored_plan;
 
-/// Maximum length of a continuation chain. A longer chain is a loop.
+/// Maximum number of threads of a continuation chain. A longer chain is a loop.
 pub(crate) const MAX_CHAIN_THREADS: usize = 1_000;
 
 /// The data with which a new thread is started.

@@ -206,9 +206,10 @@ fn read_thread(
     }
 }
 
-/// Sets the text, the images and the bounds of a prompt to those of the message as the user typed it. The message is
-/// the last one in `accepted` whose text ends `sent`, the text that was sent to the model; in the first prompt of a
-/// thread, layers precede the user's text in `sent`. Without such a message, the text of the prompt is `sent`.
+/// Sets the text, the images and the bounds of a prompt to those of the message that the user typed. `sent` is the text
+/// that was sent to the model; in the first prompt of a thread, layers precede the user's text in `sent`. So the typed
+/// message is the last message in `accepted` with whose text `sent` ends. If there is none, the text of the prompt is
+/// `sent`.
 fn set_text(prompt: &mut SessionPrompt, sent: &str, accepted: &[AcceptedInput]) {
     let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
     prompt.text = typed.map_or_else(|| sent.to_owned(), |input| input.raw.clone());

@@ -238,8 +238,8 @@ fn to_refusal(error: impl ToString) -> RefusalText {
     error.to_string()
 }
 
-/// Renders the outcome of a wait. `requested` is the thread id in the call, of which the outcome can be a continuation.
-/// `not_over` is the state to report for a thread that still runs.
+/// Renders the outcome of a wait. `requested` is the thread id in the call; the outcome may be that of a continuation
+/// of this thread. `not_over` is the state to report for a thread that still runs.
 fn render_outcome(requested: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
     let (mut answer, state) = match waited {
         WaitOutcome::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),

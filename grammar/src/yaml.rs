@@ -1,5 +1,5 @@
-//! Parses YAML to [`crate::data::Node`] with byte spans. Only this module uses the library serde-saphyr, within the
-//! limits of the library.
+//! Parses YAML to [`crate::data::Node`] with byte spans. Only this module uses the library serde-saphyr. The options of
+//! the library bound the nesting, the values and the aliases of a document.
 
 mod error;
 mod flat;

@@ -17,7 +17,7 @@ use crate::{Error, Project};
 /// The handling of calls that need an approval, and of limits that were reached.
 #[derive(Clone)]
 pub enum Approvals {
-    /// Each request becomes a [`Question`](crate::Question) of the live events, and waits for
+    /// Each approval request is sent as a [`Question`](crate::Question) of the live events, and waits for
     /// [`Session::answer`](crate::Session::answer).
     Ask,
     /// A handler of the embedding program answers each approval request.

@@ -408,7 +408,8 @@ impl Questions {
     }
 }
 
-/// A guard that removes a question once its call no longer waits.
+/// A guard that removes a question from the open questions as soon as the call that asked it no longer waits for an
+/// answer.
 struct OpenQuestion<'q> {
     questions: &'q Questions,
     id: QuestionId,

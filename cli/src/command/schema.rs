@@ -183,7 +183,7 @@ impl SchemaOutput {
     }
 }
 
-/// A line of `rye run --format json --events`, before the last.
+/// A line that `rye run --format json --events` prints before the last line, which is the result.
 #[derive(schemars::JsonSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "only the schema is used")]

@@ -1,5 +1,5 @@
-//! Folding of lines wider than the terminal, after a column or word. Nothing is cut off: a word longer than a line,
-//! such as a path, stays whole.
+//! Folding of lines that are wider than the terminal. A line is folded after a table column or after a word. Nothing is
+//! cut off: a word longer than a line, such as a path, stays whole.
 
 use std::io::{IsTerminal, stderr, stdout};
 
@@ -20,7 +20,8 @@ pub fn fold_width(stream: OutputStream) -> Option<usize> {
     terminal_columns(stream).filter(|width| *width >= MIN_WIDTH_COLUMNS)
 }
 
-/// Returns the width of a stream: `COLUMNS`, else the terminal's; `None` without a terminal.
+/// Returns the width of a stream, in columns: the variable `COLUMNS`, else the width of the terminal. `None` if the
+/// variable is not set and the stream is no terminal.
 pub fn terminal_columns(stream: OutputStream) -> Option<usize> {
     let columns_variable = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let seen = || match stream {

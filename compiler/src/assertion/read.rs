@@ -44,7 +44,8 @@ pub struct Assertion {
 pub enum AssertionFunction {
     /// The thread may use a capability that matches the pattern.
     Reaches(String),
-    /// The thread or a spawn parent has this gate: `ask` for an approval, else a hook with this id that can fire.
+    /// The thread or a spawn parent has the named gate. The name `ask` means that a call needs an approval; any other
+    /// name is the id of a hook that can fire.
     Passes(String),
     SpendsAtMost(Nanos),
     /// Text from a use of the first pattern in any thread can reach a use of the second pattern in this thread. A use

@@ -75,8 +75,8 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
     composed.hooks = hooks;
 }
 
-/// Returns every hook that could apply, in order. Without hooks in the chain, the order is the same for every directive
-/// and is shared.
+/// Returns every hook that could apply, with the evaluation order. If the chain has no hooks, the result is the same
+/// for every directive, so a shared value is borrowed.
 fn ordered_hooks<'i>(items: &'i Items<'_>, composed: &Composed) -> Cow<'i, OrderedHooks> {
     let files = items.hook_files();
     let of_chain: Vec<&Arc<HookDecl>> = composed
@@ -105,10 +105,10 @@ fn replacement_reason(by: &Arc<HookDecl>) -> String {
     }
 }
 
-/// Returns the reason why a suppression removes the hook; `None` if no suppression removes it. At events that collect
-/// text, a suppression names a hook or a knowledge item: it removes the hooks with this id and the hooks that fetch
-/// this knowledge. At other events, hooks guard or steer a run, so a suppression removes only hooks that the chain
-/// itself declares, by their id.
+/// Returns the reason to report if a suppression removes the hook; `None` if no suppression does. At events that
+/// collect text, a suppression removes the hooks with the suppressed id and the hooks that fetch the knowledge with
+/// this id. Hooks at other events guard or steer a run. There, a suppression removes a hook only by the hook's id, and
+/// only if a directive of the chain declares the hook.
 fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
     if suppressions.is_empty() {
         return None;
@@ -178,11 +178,9 @@ fn remove_shadowed(hooks: &mut [ComposedHook]) {
 /// Removes hooks whose knowledge item another part of the prompt is certain to provide. The chain and the hooks that
 /// always fire are certain to provide their items.
 ///
-/// - A hook that always fires is removed if an earlier part is certain to provide its item.
-/// - A hook that may fire is removed if any other part, earlier or later, is certain to provide its item.
-/// - Exception: a hook that may fire, and whose condition reads an input or the model, is removed only if an earlier
-///   part is certain to provide its item. Inputs and model are known before every run. With other values, the hook
-///   would always fire and could be the first part that provides the item.
+/// - A hook that always fires is removed if an earlier part is certain to provide its item. This rule also applies to a
+///   hook whose condition reads an input or the model, because in a run with certain values the hook always fires.
+/// - Any other hook that may fire is removed if an earlier or a later part is certain to provide its item.
 fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     let mut live: Vec<&mut ComposedHook> = hooks.iter_mut().filter(|h| h.is_live()).collect();
     for steps in [FRESH_PROMPT.as_slice(), CONTINUATION_PROMPT.as_slice()] {

@@ -374,9 +374,9 @@ fn repeated_costs_of_a_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_repeated(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of reports of unused inputs in files for which `$ARGUMENTS` is reported. The author of the file
-/// probably means `$ARGUMENTS` to stand for the inputs, so the report about `$ARGUMENTS` is enough. A file is left out
-/// if another text that looks like a placeholder is reported for it.
+/// Returns the indexes of the reports of unused inputs in those files in which `$ARGUMENTS` is the only reported text
+/// that looks like a placeholder. The author of such a file probably means `$ARGUMENTS` to stand for the inputs, so the
+/// report about `$ARGUMENTS` is enough.
 fn inputs_of_foreign_placeholders(all: &[Diagnostic]) -> BTreeSet<usize> {
     let lookalikes = || {
         all.iter().filter_map(|one| match one {

@@ -31,7 +31,8 @@ pub enum ContextError {
     /// get the grant either. `pattern` is the pattern of the grant.
     #[error("the grant `{pattern}` of `{continuation}` has no effect in a continuation of `{directive}`")]
     ContinuationGrants { directive: String, continuation: String, pattern: String, span: Span, granted: Span },
-    /// A placeholder in knowledge that is sent as text; `reason` names the texts in which placeholders are filled in.
+    /// A placeholder in knowledge that nothing fills in, so that the placeholder is sent unchanged. `reason` states
+    /// where placeholders are filled in.
     #[error("`{text}` in the knowledge `{item}` is sent unchanged: {reason}")]
     Unfilled { text: String, item: String, reason: &'static str, help: &'static str, span: Span },
     #[error("a `resume_ceiling_tokens` of {tokens} does not work for continuations")]

@@ -96,7 +96,8 @@ pub(super) fn help_for(place: WordPlace, word: &str) -> Option<&'static str> {
 }
 
 /// Returns the help for an unknown element, attribute or key that is a word of another system; `None` for other words.
-/// `what` is `element`, `attribute` or `key`, and `of` the parent, in the form that a message quotes.
+/// `what` is the kind of the word: `element`, `attribute` or `key`. `of` names the parent of the word as error messages
+/// do: `a hook`, or a tag or settings file in backticks.
 pub(super) fn help_for_key(what: &str, key: &str, of: &str) -> Option<String> {
     let place = match (what, of) {
         ("element", "`<metadata>`" | "`<directive>`") => P::Element,

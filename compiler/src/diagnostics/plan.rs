@@ -9,7 +9,7 @@ use super::{Label, Problem};
 /// prints.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlanError {
-    /// An outcome of a node whose edges are wrong. `problem` states the fault, such as "has no edge for the outcome".
+    /// A node with wrong edges for an outcome. `problem` states the fault, such as "has no edge for the outcome".
     #[error("the node `{node}` {problem} `{outcome}`")]
     NotTotal { node: String, problem: &'static str, outcome: String },
     /// A node without a connection that it must have. `lost` names the connection as a phrase that follows "cannot",

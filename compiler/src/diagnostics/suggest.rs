@@ -29,7 +29,8 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     best.map(|(_, _, c)| c.to_owned())
 }
 
-/// The number of bytes of a text in each of 16 classes. The low four bits of a byte are its class.
+/// Counts of the bytes of a text, from which a lower bound on the edits between two texts follows without a comparison
+/// of the texts. The bytes are counted in 16 classes; the low four bits of a byte are its class.
 struct LetterCounts {
     counts: [u32; 16],
     is_ascii: bool,

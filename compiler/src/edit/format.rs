@@ -190,8 +190,9 @@ fn joined_body(tree: &DirectiveTree) -> String {
     parts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// Returns every element of the metadata with its attributes and text, to compare two versions of a directive. Layout,
-/// old words and the places of sections make no difference to the list.
+/// Returns every element of the metadata with its attributes and text, to compare two versions of a directive. Two
+/// versions yield equal lists if they differ only in layout, in outdated words (`load` in place of `fetch`) or in the
+/// order of sections.
 fn comparable_meaning(root: &Element) -> Vec<String> {
     let mut meanings = Vec::new();
     let (mut first, mut second) = (Vec::new(), Vec::new());

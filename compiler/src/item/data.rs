@@ -1,5 +1,4 @@
-//! Functions that read YAML, or hooks converted from XML, where only certain keys and values are allowed. Each other
-//! key or value is reported.
+//! Functions that read YAML, or hooks that were converted from XML. Keys and values that are not allowed are reported.
 
 use rye_grammar::Spanned;
 use rye_grammar::data::{Entry, Kind, Node};

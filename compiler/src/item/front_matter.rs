@@ -14,7 +14,7 @@ use crate::diagnostics::{Diagnostics, ItemError};
 pub struct FrontMatter<'t> {
     text: &'t str,
     is_own: bool,
-    /// True if the front matter of a file in `.ai/` cannot be parsed, which is reported.
+    /// True if the file is in `.ai/` and its front matter cannot be parsed. The error is reported.
     pub is_broken: bool,
     /// True if the front matter cannot be parsed, which is reported.
     pub has_errors: bool,
@@ -58,9 +58,9 @@ impl<'t> FrontMatter<'t> {
         Self { text, is_own, is_broken, has_errors, metadata, lines, body: parsed.tree.body }
     }
 
-    /// Returns the value of a key as text; `None` if the key is missing or its value is empty. A value that is not a
-    /// string is reported and omitted in a file of `.ai/`. In any other file, the source text of this value is
-    /// returned.
+    /// Returns the value of a key as text; `None` if the key is missing or its value is empty. If the value is not a
+    /// string, the result depends on the file: in a file of `.ai/`, reports the value and returns `None`; in any other
+    /// file, returns the source text of the value.
     pub fn string(&self, key: &str, found: &mut Diagnostics) -> Option<Spanned<String>> {
         let value = match self.node(key) {
             Some(node) if self.is_own => data::read_string(found, key, node),

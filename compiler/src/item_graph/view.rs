@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{ItemEdge, ItemGraph, ItemNode, Relation};
 use crate::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeGroup, NodeShape};
 
-/// Largest number of boxes at the level [`DetailLevel::Items`].
+/// Largest number of boxes with which the level [`DetailLevel::Items`] is readable.
 const MAX_ITEM_BOXES: usize = 60;
-/// Largest number of boxes at the levels [`DetailLevel::Mixed`] and [`DetailLevel::Folders`].
+/// Largest number of boxes with which the levels [`DetailLevel::Mixed`] and [`DetailLevel::Folders`] are readable.
 const MAX_FOLDER_BOXES: usize = 90;
 /// Id and label of the box that stands for the standard library in a drawing.
 const LIBRARY: &str = "standard library";

@@ -392,8 +392,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
     }
 
-    /// Returns true if a cached palette was computed from `read` and is still in use. `is_in_use` returns true if a
-    /// current result depends on its argument.
+    /// Returns true if a cached palette that is still in use was computed from `read`. `is_in_use` returns true if a
+    /// current result depends on the given palette.
     pub fn is_in_palette(&self, read: &Dependency, is_in_use: impl Fn(&Dependency) -> bool) -> bool {
         let palettes = self.kept.palettes.borrow();
         palettes

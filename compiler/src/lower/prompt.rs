@@ -215,8 +215,8 @@ impl LayerCollector<'_, '_> {
     }
 }
 
-/// Returns the wrapping tag of a knowledge item: the declared name or the last segment of the id. If that text is no
-/// valid tag, returns the segment with its invalid characters replaced.
+/// Returns the tag that wraps a knowledge item: the declared name, else the last segment of the item's id. If the name
+/// or segment is no valid tag, returns the segment with its invalid characters replaced.
 fn wrapping_tag(knowledge: &Knowledge) -> String {
     let name = knowledge.tag();
     if fill::is_tag_name(name) { name.to_owned() } else { fill::to_tag_name(knowledge.file.id.name()) }

@@ -79,7 +79,7 @@ impl PlannedModel {
 }
 
 impl super::Plan {
-    /// Returns an upper bound on the input tokens of a request to `model` without its messages.
+    /// Returns an upper bound on the input tokens of a request to `model`, without the messages of the request.
     pub fn bound_head(&self, model: &PlannedModel, system: &str) -> u64 {
         model.bound_head(system, &self.palette)
     }

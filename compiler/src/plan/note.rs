@@ -12,8 +12,8 @@ pub enum Note {
     Suppressed { id: String, by: Origin, removed: Vec<Origin> },
     /// An item that several spaces have; the item of the highest space is used.
     Shadowed { kind: ItemKind, id: String, used: Space, hidden: Vec<Space> },
-    /// An item that was provided more than once. Only the first occurrence stays. `kept` is its origin; `None` if a
-    /// hook would have provided the dropped occurrence.
+    /// An item that was provided more than once. Only the first occurrence stays. `kept` is the origin of the first
+    /// occurrence; `None` if a hook would have provided the dropped occurrence.
     Deduplicated { id: String, kept: Option<Origin>, dropped: Origin },
     /// Knowledge whose text contains its own closing tag. The tag is sent as `&lt;/…`; `count` is the number of these
     /// tags.

@@ -114,8 +114,8 @@ enum Consumed {
     Call,
     /// A control message from another process or the user.
     Message,
-    /// Headroom of a limit that a hook raises, or the approval of a reached limit by a person. A raise that changes
-    /// nothing does not have the outcome `raise`, so it does not take this edge.
+    /// Headroom of a limit: a hook raises the limit, or a person approves a raise. A hook that leaves the limit
+    /// unchanged does not have the outcome `raise`, so it does not take this edge.
     Limit,
 }
 

@@ -1,5 +1,5 @@
-//! The plans of a directive whose route depends on inputs that are not known: one for each route that some call takes,
-//! with the conditions that select it.
+//! The plans of a directive whose route depends on unknown inputs: one plan for each route that a call can take, with
+//! the conditions that select the route.
 
 use rye_grammar::{ItemId, Sources};
 use serde_json::{Map, Value};

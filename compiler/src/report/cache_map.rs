@@ -17,8 +17,8 @@ pub struct CacheStep {
     pub shared: u64,
     /// Number of tokens of the whole opening: palette, system prompt and first message.
     pub of: u64,
-    /// The part that ends the shared prefix; `None` if the prefix is the whole opening (palette, system prompt and
-    /// first message).
+    /// The first part that differs between the two requests, before which the shared prefix ends; `None` if the prefix
+    /// is the whole opening (palette, system prompt and first message).
     pub ends_at: Option<PrefixEnd>,
     /// Cost of the opening (palette, system prompt and first message) if the shared prefix is read from the cache;
     /// `None` if the model has no price.
@@ -28,7 +28,7 @@ pub struct CacheStep {
     pub uncached: Option<Nanos>,
 }
 
-/// The second of two requests that follow each other.
+/// The kind of a request that follows another request and can read the shared prefix from the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextRequest {
     /// The request of the next turn of the thread.
@@ -59,7 +59,7 @@ impl NextRequest {
 /// The first part that differs between two requests. Their shared prefix ends before this part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixEnd {
-    /// The part, with its place: `${thread_id} in who-am-i`.
+    /// A phrase that names the part: `${thread_id} in who-am-i`, or `the hook lint`.
     pub what: String,
     pub place: Option<SourcePlace>,
 }

@@ -92,9 +92,9 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the tokens that the bound on the next prompt adds to the assumed size of a turn's reply and results. The
-    /// bound uses the maximum size of the reply and the results, because the provider has not yet reported the usage of
-    /// the turn.
+    /// Returns the tokens by which the worst case of a turn's reply and results exceeds their assumed size. The bound
+    /// on the next prompt counts the worst case (each byte is a token), because the provider has not yet reported the
+    /// usage of the turn.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)

@@ -18,7 +18,8 @@ use crate::world::{ContextFile, Entry, ItemKind, LocatedFile, Space, Unrecognize
 pub struct OmittedTokens(BTreeMap<(&'static str, String), u64>);
 
 impl OmittedTokens {
-    /// Estimates the tokens of every omitted item: reads the items that the plan does not contain.
+    /// Estimates the tokens of every omitted item. Reads the items from `world`, because the plan does not contain
+    /// them. Leaves out items whose tokens cannot be estimated.
     pub fn estimate(world: &dyn World, compilation: &Compilation) -> Self {
         let items = Items::new(world);
         let by = compilation.plan.model.counted_by;

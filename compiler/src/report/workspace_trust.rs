@@ -24,8 +24,8 @@ use crate::trust::{
 use crate::world::{Entry, ItemKind, RecordingWorld, Space, World};
 
 /// Lists the trust requirements of everything in the project that can need trust: tools, directives, hooks, provider
-/// files and other settings, items that shadow another space's, and appended knowledge. Skips unreadable files, which
-/// `rye check` reports.
+/// files and other settings, items that shadow an item of another space, and knowledge that is appended to the system
+/// prompt of chats. Skips unreadable files, which `rye check` reports.
 pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
     let recording = RecordingWorld::new(world);
     let items = Items::new(&recording);

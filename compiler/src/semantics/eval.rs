@@ -77,7 +77,7 @@ const REQUEST_KINDS: [(&str, &[&str]); 11] = [
 /// Answers a parsed request. The answer does not contain the `id` of the request.
 ///
 /// # Errors
-/// The request is invalid; `code` names the part of the language that rejects it.
+/// The request is invalid; `code` names the part of the language that rejects the request.
 pub fn answer_request(request: &Map<String, Value>) -> EvalResult {
     let mut requested = REQUEST_KINDS.iter().filter(|(kind, _)| request.contains_key(*kind));
     let (Some((kind, beside)), None) = (requested.next(), requested.next()) else {

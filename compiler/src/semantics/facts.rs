@@ -68,8 +68,8 @@ impl Facts {
         &self.known
     }
 
-    /// Looks up the value at a path. The path is unknown if the path itself, a part of its value, or a value that
-    /// contains it was declared unknown.
+    /// Looks up the value at a path. The result is unknown if [`Self::declare_unknown`] was called for this path, for a
+    /// path below this path, or for a path above this path.
     pub fn lookup(&self, path: &Path) -> Lookup<'_> {
         if !self.unknown.is_empty() {
             let hit: Vec<&str> = self

@@ -7,7 +7,7 @@ use rye_grammar::condition::{Path, Segment};
 use super::value::Type;
 use crate::hook::HookPoint;
 
-/// The rule that combines the answers of the hooks of a point.
+/// The rule that combines the answers of the hooks of a hook point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Stops at the first hook whose condition is true.

@@ -46,7 +46,7 @@ pub fn default_layer(source: &HookSource) -> f64 {
     }
 }
 
-/// The layer of the `infra_hooks`. They always run, and their results never decide at a hook point.
+/// The layer of the `infra_hooks`. The hooks of this layer always run, and their results never decide at a hook point.
 pub const INFRASTRUCTURE_LAYER: f64 = 4.0;
 
 /// Returns the position of each hook in `candidates`, sorted in evaluation order. Removed hooks are included, with the

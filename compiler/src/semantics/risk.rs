@@ -235,7 +235,8 @@ impl RiskTable {
         self.risk(self.matching(&normalize(capability).0))
     }
 
-    /// Classifies a grant. A grant with wildcards has the highest tier of its own text and of everything it reaches.
+    /// Classifies a grant. If the pattern of the grant has wildcards, the highest of these tiers decides: the tier of
+    /// the pattern as a text, and the tiers of all capabilities that the pattern matches.
     pub fn classify_grant(&self, pattern: &str) -> Risk {
         let pattern = normalize(pattern).0;
         let by_text = self.matching(&pattern);
@@ -334,8 +335,8 @@ struct PatternReach<'p> {
 const ALPHABET_SIZE: usize = 65;
 
 impl<'p> PatternReach<'p> {
-    /// Returns the capabilities that a grant such as `rye.execute.tool.x*` reaches, if its only wildcard stands at the
-    /// end and inside of the id; `None` for other grants.
+    /// Returns the capabilities that a grant such as `rye.execute.tool.x*` reaches. The grant must consist of the start
+    /// of an id and a `*` as its only wildcard; `None` for any other grant.
     fn of(pattern: &'p str) -> Option<Self> {
         let literal = pattern.strip_suffix('*')?;
         let inside_an_id = ItemType::ALL.iter().any(|kind| {

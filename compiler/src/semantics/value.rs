@@ -300,8 +300,8 @@ pub fn parse_json(text: &str) -> Result<Value, JsonError> {
     serde_json::from_str(&checked).map_err(|e| JsonError::Syntax(e.to_string()))
 }
 
-/// Rejects integers out of range, and replaces `-0` by ` 0`, outside of strings. The parser rejects a text that is not
-/// JSON later.
+/// Prepares a JSON text for the parser: rejects integers out of range, and replaces `-0` by ` 0`, so that the parser
+/// reads an integer. The contents of strings stay unchanged. A text that is not JSON is rejected later, by the parser.
 fn check_integers(text: &str) -> Result<Cow<'_, str>, JsonError> {
     let bytes = text.as_bytes();
     let mut negative_zeros = Vec::new();

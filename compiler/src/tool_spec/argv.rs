@@ -58,9 +58,9 @@ pub fn placeholders(template: &str) -> Result<Vec<ArgvPlaceholder<'_>>, ArgvErro
         .collect())
 }
 
-/// Fills the templates. If an argument is a single placeholder and its parameter is a list, each item becomes an
-/// argument. An argument with a missing or null parameter is left out. Strings are inserted unchanged, other values as
-/// JSON.
+/// Fills the templates. If a template is a single placeholder and its parameter is a list, each element of the list
+/// becomes an argument. A template with a missing or null parameter is left out. Strings are inserted unchanged, other
+/// values as JSON.
 pub fn fill_argv(argv: &[String], given: FillValues<'_>) -> Result<Vec<String>, ArgvError> {
     let mut out = Vec::with_capacity(argv.len());
     for argument in argv {

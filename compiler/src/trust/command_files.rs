@@ -462,8 +462,8 @@ impl FileWords {
         }
     }
 
-    /// Adds the words of a text as a shell would read them, because many programs pass such a text to a shell. Skips
-    /// words that a shell would expand.
+    /// Adds the words of an argument, split as a shell would split the argument, because many programs pass an argument
+    /// to a shell. Skips words with expansions, such as `$NAME`.
     fn add_unquoted(&mut self, text: &str) {
         for word in split_commands(text).into_iter().flat_map(|command| command.words) {
             if !word.contains([VALUE_START, EXPANSION]) {

@@ -195,7 +195,7 @@ fn is_in_palette(plan: &Plan, tool: &str) -> bool {
     plan.palette.iter().any(|one| one.item_id.as_ref().is_some_and(|id| id.as_str() == tool))
 }
 
-/// Returns the trust requirement for a tool of the project, because the model reads the description and the guidelines
+/// Returns the trust requirement for the texts of a project's tool: the model reads the description and the guidelines
 /// of the tool.
 pub(crate) fn described(id: &str, place: &str, subjects: Vec<Subject>) -> TrustRequirement {
     TrustRequirement {
@@ -362,9 +362,9 @@ pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
     is_of_user(items, kind, &id).then(|| one_line(&format!("fetches {} `{id}` of your user space", kind.as_str())))
 }
 
-/// Returns the trust requirement for items of the user space that a model gets: through a thread of this plan or, if
-/// `hook` is set, through this hook. `None` if no directive of the project is in the plan's chain, or if the hook is
-/// not from the project.
+/// Returns the trust requirement for items of the user space that a model gets through the plan or, if `hook` is set,
+/// through this hook. `None` if nothing of the project is the cause: the hook is not from the project or, without
+/// `hook`, no directive of the plan's chain is.
 pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustRequirement> {
     let what = "reaches items of your user space";
     let Some(hook) = hook else {

@@ -41,7 +41,7 @@ impl EmptyDirectives {
         *silent &= !is_told;
     }
 
-    /// Records a directive that could not be composed. `None` means that it could not even be read.
+    /// Records a directive that could not be composed; `None` stands for a directive that could not be read.
     pub fn add_uncomposed(&mut self, directive: Option<&Directive>) {
         match directive {
             Some(directive) => self.extended.extend(directive.extends.as_ref().map(|parent| parent.node.clone())),

@@ -1,6 +1,6 @@
-//! Checks of continuations (`language.md` 7 and 8; `engine.md` 3). They report knowledge that is lost when a thread
-//! continues in a new one: a `thread_started` hook adds the knowledge, and no `thread_continued` hook restores it. They
-//! also report token ceilings that are too small or too large.
+//! Checks of continuations (`language.md` 7 and 8; `engine.md` 3). Knowledge is reported that is lost when a thread
+//! continues in a new thread: a `thread_started` hook adds the knowledge, and no `thread_continued` hook restores it.
+//! Token ceilings that are too small or too large are also reported.
 
 use std::collections::BTreeMap;
 

@@ -184,9 +184,10 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         })
     }
 
-    /// Returns the possible values of a fact that holds the item id or the name of a call: the values of those granted
-    /// calls that the condition of the hook distinguishes, one text that stands for all other calls, and the absent
-    /// value. `None` if there are too many calls, or if the grants of the spawn parent apply.
+    /// Returns the possible values of a fact that holds the item id or the name of a call: the ids or names of the
+    /// granted calls that the condition of the hook distinguishes, one text that stands for all other calls, and the
+    /// absent value. `None` if the condition distinguishes too many granted calls, or if the chain declares no grants
+    /// and the grants of the spawn parent apply.
     fn calls(&self, hook: &HookDecl, path: &Path, fact: CallFact) -> Option<Domain> {
         self.grants()?;
         let condition = hook.compiled.as_ref()?;

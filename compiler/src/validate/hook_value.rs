@@ -18,8 +18,8 @@ use crate::world::ItemKind;
 
 use super::model::ModelIds;
 
-/// Reports the texts that a hook's condition compares with certain facts, such as `call.name`, `directive` and `model`,
-/// and that these facts can never have. Also reports patterns in a wrong form.
+/// Reports texts in a hook's condition that the compared fact can never have, such as the name of an unknown tool that
+/// is compared with `call.name`. Also reports patterns in a wrong form.
 pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
     let mut compared = Vec::new();
@@ -98,10 +98,10 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
 
 /// Returns the regular expression that an author probably meant by a pattern with wildcards: `^d.*$` for `d*`.
 ///
-/// Returns `None` if the text is probably a regular expression already, for one of these reasons:
-/// - The text contains no `*`, contains `.*`, or contains special characters that are not wildcards.
-/// - Each `*` can be meant as a repetition: no `*` follows `/` or another `*`, and as a regular expression the text
-///   does not match every text.
+/// Returns `None` in two cases:
+/// - The pattern contains no `*`, contains `.*`, or contains special characters that are not wildcards.
+/// - Each `*` can be meant as the repetition of a regular expression: no `*` follows `/` or another `*`, and the
+///   pattern, as a regular expression, does not match every text.
 fn pattern_of_wildcards(pattern: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | '*' | '?');
     if !pattern.contains('*') || pattern.contains(".*") || !pattern.chars().all(is_plain) {

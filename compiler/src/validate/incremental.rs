@@ -240,8 +240,8 @@ pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind,
     UNIT_KINDS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
 }
 
-/// Returns true if `read` is the content of a unit: an item of the project that is checked on its own. The content of a
-/// unit is always in use, because every check reads all units.
+/// Returns true if `read` is the content of a unit: an item of the project that is checked on its own. The caller keeps
+/// the content of units in its cache, because every check reads all units.
 pub(super) fn is_unit(lists: &UnitLists, read: &Dependency) -> bool {
     let Dependency::Item(kind, id) = read else { return false };
     let list = UNIT_KINDS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);
@@ -254,7 +254,7 @@ pub(super) fn is_project_item(list: &[Entry], id: &ItemId) -> bool {
     list.get(at).is_some_and(|entry| entry.id == *id && entry.space == Space::Project)
 }
 
-/// The kinds of items of which each item is one unit of an incremental check, in checking order.
+/// The kinds of items that an incremental check checks one by one, in checking order. Each item is one unit.
 pub(super) const UNIT_KINDS: [ItemKind; 5] =
     [ItemKind::Directive, ItemKind::Knowledge, ItemKind::Tool, ItemKind::Prompt, ItemKind::Skill];
 

@@ -316,7 +316,7 @@ pub fn check_placeholders(composed: &Composed, found: &mut Diagnostics) {
     }
 }
 
-/// A call in a hook or a body, whose arguments may be literal.
+/// A call in a hook or a body, with its arguments. Only literal arguments can be checked before the run.
 pub struct LiteralCall {
     pub arguments: Vec<LiteralArgument>,
     /// True if no other arguments can follow, so that a missing argument is an error.

@@ -351,8 +351,8 @@ struct MentionSearch {
 }
 
 impl MentionSearch {
-    /// Searches for the remaining ids in the text of each knowledge entry for which a mention was found. If the search
-    /// finds a mention of a further entry, the text of that entry is searched too.
+    /// Searches for the ids in `left`, which have no mention yet, in the texts of all mentioned knowledge entries.
+    /// These include the entries of which this search finds the first mention.
     fn search_mentioned_entries(&mut self, items: &Items<'_>) {
         let mut searched = BTreeSet::new();
         while !self.left.is_empty() {

@@ -20,9 +20,9 @@ use crate::world::Space;
 
 use super::incremental::Merge;
 
-/// Minimum number of constant tokens that must follow a changing part of the first message, so that the changing part
-/// is reported. Providers do not cache a shorter prefix. Also, only threads that start while the cache of an earlier
-/// thread lasts save these tokens, so that fewer tokens do not justify a report.
+/// Minimum number of constant tokens after a changing part of the first message. The changing part is not reported if
+/// fewer constant tokens follow. Providers do not cache a shorter prefix. Also, the tokens are saved only for threads
+/// that start while the cache of an earlier thread lasts.
 const MIN_STABLE_TOKENS: u64 = 1_024;
 
 /// A memo of the change frequency of the texts that hooks provide, by the span of the text and the hook point. The

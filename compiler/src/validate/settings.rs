@@ -47,8 +47,8 @@ const RUN_FILES: [&str; 6] = [
 pub struct ReportedPlaces {
     spans: BTreeSet<Span>,
     files: BTreeSet<String>,
-    /// Patterns of the risk tables, with their spans. Patterns of capability groups are not included: they may name
-    /// items that do not exist yet.
+    /// Patterns of the risk tables, with their spans. Patterns of capability groups are not included, because a group
+    /// may name items that do not exist yet.
     pub patterns: Vec<(Pattern, Span)>,
 }
 

@@ -72,7 +72,7 @@ pub struct BodySpawns {
 /// A directive on one route, reduced to the data that the spawn checks need.
 struct SpawnRoute {
     chain: Vec<Arc<Directive>>,
-    /// The limits; `None` if they are invalid, which is reported elsewhere.
+    /// The limits of the directive; `None` if they are invalid, which another check reports.
     limits: Option<Limits>,
     /// Spend that the thread always reserves for the output of its own last turn.
     keep: Nanos,
@@ -142,9 +142,8 @@ impl Merge for Spawns {
     }
 }
 
-/// Checks the permissions of the spawns in `several`, but not their other properties. Unlike for `check`, `several`
-/// may lack directives of the project. Each directive is in one element only, and the directives are in the order of
-/// their ids.
+/// Checks only the permissions of the spawns in `several`. Each directive is in one element of `several` only, and the
+/// directives are in the order of their ids. Directives of the project may be missing.
 pub fn check_permissions(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     let leaves = graph::leaf_routes(several, |id| routes_in_other_spaces(items, id));
     proof::check(&SpawnGraph::new(several, &leaves), found);

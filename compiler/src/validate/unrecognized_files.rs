@@ -15,7 +15,7 @@ const OTHER_FOLDERS: [&str; 2] = ["state", "data"];
 /// The lock file, the only file that may be directly in `.ai/`.
 const LOCKFILE: &str = "lock.json";
 
-/// The reason why a file of MCP servers elsewhere is not read.
+/// The reason why a file of MCP servers with any other path is not read.
 const MCP_PLACES: &str = "MCP servers are read from `.mcp.json` in the project's root and from `.ai/config/mcp.yaml`";
 
 /// Folders that package managers, interpreters and compilers create.
@@ -260,7 +260,8 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
     Some((reason.to_owned(), meant))
 }
 
-/// Returns the same as [`explain_unrecognized`] for a file or folder directly in `.ai/`.
+/// Returns the reason why nothing reads a file or folder directly in `.ai/`, and a suggestion of what its author meant,
+/// if there is one. `None` if the file or folder is allowed.
 fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<String>)> {
     let kinds = ItemKind::ALL.map(|kind| kind.folder().trim_start_matches(".ai/").trim_end_matches('/'));
     if !is_folder {

@@ -8,7 +8,7 @@ use super::merge::{closing_rule, merge_all, merge_any, without_constraints};
 
 /// Maximum nesting of references and combinations (`$ref`, `allOf`, `anyOf`, `oneOf`). Deeper schemas are ignored.
 const MAX_NESTING: usize = 16;
-/// Keywords that no wire accepts at the root and that cannot be merged.
+/// Keywords that no wire accepts at the root of a schema, and that cannot be merged into the schema of a plain object.
 const OTHER_COMBINATIONS: [&str; 9] =
     ["not", "if", "then", "else", "enum", "const", "dependentSchemas", "unevaluatedProperties", "unevaluatedItems"];
 

@@ -127,7 +127,7 @@ impl SubsetConverter<'_> {
     }
 
     /// Replaces references by their targets and merges `allOf`. Parts that the result cannot express become notes.
-    /// Returns `Cut` if a reference recurs or nests too often.
+    /// Returns `Cut` if a reference contains itself more often than `levels` allows, or is nested deeper than `depth`.
     fn flatten(&mut self, mut map: Map<String, Value>, nesting: usize) -> FlatSchema {
         let (mut notes, mut conflicts) = (Vec::new(), Vec::new());
         for key in ["$ref", "$dynamicRef"] {

@@ -20,8 +20,8 @@ pub struct ManifestEntry {
     pub id: String,
     pub space: Option<Space>,
     pub sha256: Option<String>,
-    /// The path of the file in its space, if the kind has several folders, such as skills. `None` for other kinds: the
-    /// id determines their folder. The text that is sent for a skill contains this path.
+    /// The path of the file in its space. `None` for a kind with a single folder, because the id determines the path.
+    /// Skills have several folders, and the text that is sent for a skill contains this path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
@@ -60,7 +60,8 @@ impl<W: World> RecordingWorld<W> {
         Self { world, reads: RefCell::default(), context: RefCell::default() }
     }
 
-    /// Returns everything read so far, sorted: one entry per file, and one without hash for an id that no space has.
+    /// Returns everything read so far, sorted: an entry for each file, and an entry without hash for each id that was
+    /// looked up and that no space has.
     pub fn manifest(&self) -> Vec<ManifestEntry> {
         let mut manifest = Vec::new();
         for ((kind, id), spaces) in self.reads.borrow().iter() {

@@ -30,8 +30,8 @@ pub struct ApprovalRequest<'a> {
 }
 
 impl ApprovalRequest<'_> {
-    /// Returns the sandbox in which the call runs: the sandbox of the plan, narrowed by the grants of every ancestor.
-    /// `None` if the request is about a limit.
+    /// Returns the sandbox in which the call runs: the sandbox of the plan, narrowed by the grants of the spawn chain.
+    /// The sandbox of an MCP tool is not narrowed. `None` if the request is about a limit.
     pub fn sandbox(&self, items: &Items<'_>) -> Option<ToolSandbox> {
         let call = self.call?;
         let name = call.tool.as_ref().map_or(call.capability.as_str(), ItemId::as_str);

@@ -165,7 +165,7 @@ impl EngineContext {
         live.threads.contains_key(thread) || live.taking.contains_key(thread)
     }
 
-    /// Writes a control message into the mailbox of a thread, unless the thread has no files. Blocks.
+    /// Writes a control message into the mailbox of a thread. Does nothing if the thread has no files. Blocks.
     pub fn write_message(&self, thread: &ThreadId, message: &ControlMessage) -> Result<(), DriveError> {
         let body = serde_json::to_value(message).map_err(|error| DriveError::Lost(error.to_string()))?;
         match mailbox::send(&*self.disk, thread, &body, self.clock.now()) {

@@ -298,7 +298,7 @@ pub enum HookVerdict {
     Failed,
 }
 
-/// The combined answer of a point's hooks.
+/// The combined answer of the hooks of a hook point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum HookOutcome {

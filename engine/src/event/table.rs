@@ -69,7 +69,7 @@ pub enum Durability {
 pub enum EventReader {
     /// The machine, which folds the event into the state with `apply`: resume and recovery depend on the event.
     Machine,
-    /// The conversation with the model, which a continuation, a handoff or an export builds from the events.
+    /// The conversation with the model, which exports and the threads that continue this thread build from the events.
     Conversation,
     /// The repair of the registry and the ledger from transcripts.
     Repair,

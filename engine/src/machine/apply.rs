@@ -295,7 +295,7 @@ fn summarized(state: &mut ThreadState, compacted: &Compacted) {
     }
 }
 
-/// Reopens a suspended thread, which then repeats its approval request, or the closed session of a chat.
+/// Reopens a suspended thread or the closed session of a chat. A suspended thread then repeats its approval request.
 fn resume_parked(state: &mut ThreadState) {
     if state.ended.as_ref().is_none_or(|ended| !ended.status.is_parked()) {
         return;

@@ -108,7 +108,7 @@ pub struct Reservation {
     pub raised: Option<PlanLimits>,
 }
 
-/// A request to evaluate the hooks of one point with these facts.
+/// A request to evaluate the hooks of the hook point `point`. Their conditions read `facts`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookRun {
     pub point: HookPoint,

@@ -205,8 +205,8 @@ pub(super) fn call_fact(call: &crate::message::ToolCall, item_id: Option<ItemId>
     json!({"id": call.id, "name": call.name, "item_id": item, "input": call.input})
 }
 
-/// Returns the item that a call acts on: the item of the palette entry, or a valid `item_id` in the arguments; `None`
-/// if there is neither.
+/// Returns the item that a call acts on: the item of the palette entry, or a valid `item_id` in the arguments. `None`
+/// if there is neither, or if the called tool is not in the palette.
 fn item_of(plan: &Plan, name: &str, input: &Value) -> Option<ItemId> {
     let tool = plan.palette.iter().find(|tool| *tool.name == *name)?;
     let named = || input.get("item_id").and_then(Value::as_str).and_then(|id| ItemId::parse(id).ok());

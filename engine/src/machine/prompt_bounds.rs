@@ -33,8 +33,8 @@ pub fn prompt_grants(plan: &Plan, state: &ThreadState, mode: ChatMode, bounds: &
     Some(narrow_grants(of_mode.as_deref().unwrap_or_else(own), with).grants)
 }
 
-/// Returns the grants whose capabilities have the tier `safe`, without their folders and hosts. Grants to sign are left
-/// out.
+/// Narrows grants to capabilities of the tier `safe`, and removes their folders and hosts. Grants to sign are left out.
+/// Empty if the risk table cannot be read.
 pub fn read_only_grants(plan: &Plan, grants: &[Grant]) -> Vec<Grant> {
     let built_in = RiskTable::default();
     let table = match plan.settings.risk() {

@@ -54,7 +54,7 @@ pub enum Fact {
         point: HookPoint,
         subject: Option<String>,
         considered: Vec<HookEvaluation>,
-        /// Child threads of directives that the hooks ran; all have ended.
+        /// Child threads in which the hooks ran directives. All of these threads have ended.
         children: Vec<HookChild>,
         answer: Box<HookOutcome>,
         /// Values that hooks wrote into the thread's store.

@@ -84,7 +84,7 @@ pub struct ThreadState {
     /// Hashes of the stored tool results and command outputs that this thread may read page by page.
     pub objects: BTreeSet<String>,
     pub nudges: u64,
-    /// Number of reminders of missing outputs that were sent after the first turn.
+    /// Number of nudges in the current prompt or run, except a nudge directly after the first turn of the thread.
     pub output_reminders: u64,
     /// Number of turns at the last compaction; `None` before the first one.
     pub compacted: Option<u64>,
@@ -148,7 +148,7 @@ impl OwnedTime {
         u64::try_from(self.before.saturating_add(until.saturating_sub(self.since).max(0))).unwrap_or(0)
     }
 
-    /// Starts or ends the wait for an approval at `now`.
+    /// Starts or ends a wait for an approval at `now`, in milliseconds since 1970. The wait is no owned time.
     pub fn set_paused(&mut self, paused: bool, now: i64) {
         match (self.paused, paused) {
             (None, true) => self.paused = Some(now),
@@ -508,8 +508,8 @@ impl ThreadState {
         (matches!(origin, ThreadOrigin::Resume | ThreadOrigin::Fork) && !message.is_empty()).then_some(message)
     }
 
-    /// Returns the next user message: a steering message, else the request for the rest of a reply, else a follow-up if
-    /// the model would stop. `None` if no message waits.
+    /// Returns the next user message: a steering message, else the message that asks for the rest of an incomplete
+    /// reply, else a follow-up if the model would stop. `None` if no message waits.
     pub fn waiting_message(&self) -> Option<WaitingMessage<'_>> {
         if let Some(message) = self.mailbox.steering.front() {
             return Some(WaitingMessage::of(MessageSource::Steer, message));

@@ -1,4 +1,5 @@
-//! Evaluation of the plan's steps: each step needs an effect, needs a write, or has an outcome.
+//! Evaluation of the steps at the nodes of a plan's graph. The result of a step is an effect to perform, events to
+//! write, or an outcome that selects the next node.
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{ApprovalOrigin, Node, NudgePolicy, Outcome, PalettePrimary, Plan};
@@ -91,9 +92,9 @@ pub(super) fn overdue_events(state: &ThreadState, now: i64, delay_ms: u64) -> Ve
     events
 }
 
-/// Returns the event of the duration limit. The caller has found that the thread reaches the limit at `now`, or would
-/// reach it during a wait of `delay_ms`. The event states the time used so far. The wait does not count, because a wait
-/// that exceeds the limit is never made.
+/// Returns the event that records that the thread reached its duration limit. The caller has found that the thread
+/// reaches the limit at `now`, or would reach it during a wait of `delay_ms`. The event states the time used so far,
+/// without the wait, because the thread stops in place of the wait.
 pub(super) fn duration_limit(state: &ThreadState, now: i64, delay_ms: u64) -> EventBody {
     let (_, before) = state.before_prompt();
     let most = state.limits.duration_seconds.saturating_sub(before);

@@ -117,7 +117,7 @@ pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult 
     end_without_edge(walk)
 }
 
-/// Returns true if the event announces an attempt, a call or a child.
+/// Returns true if the event announces an attempt, a call or a child: work that must not start after the deadline.
 fn starts_work(event: &EventBody) -> bool {
     matches!(event, EventBody::AttemptIntended(_) | EventBody::ToolStarted(_) | EventBody::ChildIntended(_))
 }

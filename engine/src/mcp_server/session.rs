@@ -67,7 +67,7 @@ pub(super) trait CallObserver: Send + Sync {
     fn progress(&mut self, line: String) -> impl Future<Output = ()> + Send;
 }
 
-/// The end of a client's call.
+/// The result of a client's call, or its cancellation by the client.
 pub(super) enum CallOutcome {
     Done(ServedResult),
     Cancelled,

@@ -188,7 +188,7 @@ pub struct ProviderSettings {
 }
 
 impl ProviderSettings {
-    /// Returns settings with only an id and a wire.
+    /// Returns settings with this id and wire. The base URL is empty, and every other field has its default.
     pub fn with_defaults(id: impl Into<String>, wire: Wire) -> Self {
         Self {
             id: id.into(),

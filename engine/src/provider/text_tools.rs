@@ -51,7 +51,7 @@ pub async fn call(
     Ok(reply)
 }
 
-/// Returns the request with calls and results as text. Deterministic.
+/// Returns the request with calls and results as text. Equal requests have equal results.
 pub fn request_as_text(request: &Request) -> Request {
     let mut turns: Vec<Message> = Vec::with_capacity(request.turns.len());
     for turn in request.turns.iter().filter_map(SharedMessage::for_provider) {

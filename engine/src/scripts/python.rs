@@ -20,8 +20,8 @@ const MAX_ERRORS: usize = 1;
 /// and real scripts nest less deeply.
 const MAX_ESTIMATED_DEPTH: usize = 1_000;
 
-/// Returns true if brackets or signs could nest too deeply. Counts them even in strings and comments, because
-/// recognizing strings would require a parser.
+/// Returns true if brackets or signs (`-`, `+`, `~` before an operand) could nest deeper than `MAX_ESTIMATED_DEPTH`.
+/// Counts the characters even in strings and comments, because recognizing strings would require a parser.
 pub(super) fn is_too_deep(text: &str) -> bool {
     let (mut brackets, mut signs) = (0_usize, 0_usize);
     text.bytes().any(|byte| {
@@ -171,7 +171,7 @@ struct KeyReads<'a> {
     /// Keys that the function tests, writes or deletes in addition to reading them. A read of one of these keys does
     /// not prove that the caller must set the key.
     handled: BTreeSet<&'a str>,
-    /// True if the function assigns the name of the object again, so that the name can mean another value.
+    /// True if the function assigns another value to the variable `object`, so that later reads may be from that value.
     is_reassigned: bool,
     /// Number of open `try` statements, inside of which a missing key may be expected.
     open_tries: usize,

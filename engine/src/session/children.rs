@@ -316,7 +316,8 @@ impl EngineContext {
         Ok(PlannedChildren { children, results, guards })
     }
 
-    /// Finds the children that these spawns created before a crash; `None` for each spawn that created none.
+    /// Returns, for each spawn number in `spawns`, the child that the spawn created before a crash; `None` if the spawn
+    /// created no child.
     async fn known_children(
         self: &Arc<Self>,
         parent: &ThreadId,

@@ -361,7 +361,8 @@ pub(super) fn mode_of(state: &ThreadState) -> ChatMode {
     state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default()
 }
 
-/// Returns the messages that wait in a thread and are delivered by the thread's continuation.
+/// Returns the messages that wait in a thread and are delivered by the thread's continuation: all queued messages
+/// except the message of the current prompt.
 pub(super) fn waiting_messages(state: &ThreadState) -> Vec<QueuedMessage> {
     let due = undelivered_prompt(state).map(|message| message.id.as_str());
     state.queued_messages().filter(|message| Some(message.id.as_str()) != due).cloned().collect()

@@ -40,10 +40,12 @@ impl Descendant {
 }
 
 impl EngineContext {
-    /// Ends the unfinished descendants of a thread before the end of the thread is committed, so that no reservation
-    /// below the thread remains. If the process dies in between, recovery of the thread repeats this step. Children
-    /// that run in this process are left to the driver. The driver does not end children that a hook or
-    /// `rye run --parent` started, so this function ends these children too.
+    /// Ends the unfinished children of a thread before the end of the thread is committed, so that they release their
+    /// reservations first. If the process dies in between, recovery of the thread repeats this step.
+    ///
+    /// Skips the children that tool calls of the thread started and that run in this process, because the driver ends
+    /// them. Also skips suspended and idle children, unless the thread has failed, was cancelled or was killed. If
+    /// `rye run --parent` started a skipped suspended or idle child, sends it a message to cancel.
     pub(crate) async fn end_descendants(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -140,7 +142,7 @@ impl EngineContext {
     }
 }
 
-/// Returns the control message that ends the descendants of a thread with this end status.
+/// Returns the control message that ends the descendants of a thread whose end status is `status`.
 fn end_message(status: Status) -> ControlMessage {
     if status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel }
 }

@@ -16,8 +16,8 @@ use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
 impl EngineContext {
-    /// Acquires the lease of a thread that has not ended, is suspended or is a closed session. Returns the status that
-    /// the thread had.
+    /// Acquires the lease of an unfinished thread, a suspended thread or a closed session. Returns the status that the
+    /// thread had before.
     ///
     /// # Errors
     /// [`StoreError::Owned`]: a live process holds the lease.

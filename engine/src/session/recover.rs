@@ -217,8 +217,8 @@ impl EngineContext {
         Ok(Some((DrivenThread { id: thread.clone(), plan, state, journal }, cut)))
     }
 
-    /// Returns the messages that a thread inherits from the thread that it continues. `most` is the number of continued
-    /// threads that may still be read; the chain is an error if it is longer.
+    /// Returns the messages that a thread inherits from the thread that it continues. `most` is the maximum number of
+    /// threads in the chain of continued threads; a longer chain is an error.
     fn history(&self, events: &[Event], most: usize) -> Result<Vec<SharedMessage>, DriveError> {
         let mut messages = Vec::new();
         // A loop instead of a recursion: a chain can have more threads than a stack has room for.

@@ -86,7 +86,7 @@ fn remove_unreferenced_objects(disk: &dyn Disk, mut named: BTreeSet<String>) -> 
     Ok(removed)
 }
 
-/// Collects the objects that a line refers to: a plan with its source files, a large result, the images of the first
+/// Collects the objects that a line refers to: a plan with its source files, a large result, the images of a user
 /// message, the parts of an event that did not fit into a line.
 fn collect_objects(disk: &dyn Disk, record: &transcript::TranscriptRecord, named: &mut BTreeSet<String>) {
     let is_object = |text: &&str| super::ObjectId::parse(text).is_ok();

@@ -16,7 +16,7 @@ use crate::thread_id::ThreadId;
 #[derive(Debug, Clone, PartialEq)]
 pub enum WaitOutcome {
     /// The thread has ended, is suspended, or is a closed session. If the thread was continued, this applies to its
-    /// last continuation, and the result is that of the last continuation.
+    /// last continuation. The result is that of the last continuation.
     Over(Box<RunResult>),
     /// The thread has no live owner, so that it would never end by itself.
     Orphaned(Box<ListedThread>),

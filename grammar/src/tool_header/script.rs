@@ -38,7 +38,7 @@ pub struct EntrySignature {
     pub required: usize,
     /// True if the function takes any number of positional arguments.
     pub is_variadic: bool,
-    /// True if a parameter without a default can be passed by its name only.
+    /// True if the function has a parameter without a default that a call can pass only by name.
     pub requires_names: bool,
     /// The keys that a caller must set in the object that is the first argument, because the function reads these keys
     /// and has no defaults for them.
@@ -96,8 +96,8 @@ pub fn declaring_names() -> impl Iterator<Item = &'static str> {
     DECLARING_CONSTANTS.iter().map(|(name, _)| *name)
 }
 
-/// Returns the names of constants that look like declarations but declare nothing: `__name__` or `CONFIG…`, without the
-/// names that `declaring_names` returns.
+/// Returns the names of constants that look like declarations (`__name__` or `CONFIG…`), but that `declaring_names`
+/// does not return.
 pub(super) fn unknown_constants(constants: &[Constant]) -> Vec<Spanned<String>> {
     let is_like = |name: &str| (name.starts_with("__") && name.ends_with("__")) || name.starts_with("CONFIG");
     let names = constants.iter().map(|constant| &constant.name);

@@ -76,7 +76,7 @@ struct TreeBuilder<'t> {
     unescaped: Option<(usize, usize)>,
     /// Elements that were reported as unclosed: the name of each, and the index of its error in `errors`.
     unclosed: Vec<(String, usize)>,
-    /// True if the rest of the text could not be parsed. Its end tags are not reported as missing.
+    /// True if the rest of the text could not be parsed. Open elements are then not reported as unclosed.
     is_cut: bool,
 }
 

@@ -162,7 +162,8 @@ impl SpanConverter<'_> {
         Span::new(self.source, self.base + start, self.base + end)
     }
 
-    /// Returns the byte range of a location. Locations from inside of the scanner only have line and column.
+    /// Returns the byte range of a location. Computes the offset for a location with only a line and a column, as the
+    /// scanner of the library reports.
     pub(super) fn byte_range(&self, place: Location) -> (usize, usize) {
         let as_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let start = match place.span().byte_offset() {

@@ -189,7 +189,7 @@ impl RyeAgent {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns an open session of the client.
+    /// Returns the open session with this id; an error if there is none.
     pub fn session(&self, id: &SessionId) -> Result<OpenSession, Error> {
         self.lock().get(&*id.0).cloned().ok_or_else(|| unknown_session(id))
     }

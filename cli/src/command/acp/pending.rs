@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use rye_engine::event::{CommandAction, Delivery, EventBody, MessageSource, PromptEnded, PromptStatus};
 
-/// The end of a prompt of the client.
+/// The way in which a prompt of the client ended, for the response to the client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PromptOutcome {
     /// No turn was needed: a hook or a command handled the message.

@@ -30,7 +30,7 @@ impl OpenRequest {
         (Self { keys, has_scopes, has_shape, is_answered: false }, lines)
     }
 
-    /// Returns true if a key lets the user write a message to the model for the refusal.
+    /// Returns true if a key refuses the call and lets the user write a message for the model.
     pub fn is_refusal_with_message(&self, key: KeyEvent) -> bool {
         let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
         is_plain && key.code == KeyCode::Char('N') && self.has_scopes && !self.is_answered
@@ -73,7 +73,8 @@ impl OpenRequest {
     }
 }
 
-/// Returns the sender of answers, and a function that waits for an answer.
+/// Returns a channel for the answers to approval requests: the sender, and a function that waits for the next answer.
+/// The function returns `None` once the sender is dropped.
 pub fn answer_channel() -> (Sender<String>, Arc<ReadLine>) {
     let (sender, receiver) = channel();
     let receiver: Mutex<Receiver<String>> = Mutex::new(receiver);

@@ -38,13 +38,14 @@ pub enum TypedText {
     Request(ChatVerb),
     /// A question about the session.
     Inquiry(Inquiry),
-    /// A command that opens another session, with the treatment of children that still run.
+    /// A command that opens another session. The second value is the treatment of children that still run, if the
+    /// command names one.
     Switch(ChatVerb, Option<LeftChildren>),
     /// A command with invalid arguments, and the reason.
     Invalid(String),
     /// A prompt, or the call of a skill, a template or a hook's command.
     Message(UserInput),
-    /// A message whose command names its delivery.
+    /// A message that is typed after `/steer` or `/follow-up`, with the delivery that the command names.
     Delivered(UserInput, Delivery),
 }
 

@@ -112,7 +112,8 @@ impl Editor {
         self.area.delete_line_by_head();
     }
 
-    /// Replaces a backslash before the cursor with a line break. Returns false if there is no backslash.
+    /// Replaces a backslash at the end of the line with a line break, if the cursor is behind it. Otherwise returns
+    /// false.
     pub fn break_at_backslash(&mut self) -> bool {
         let (line, column) = self.before_cursor();
         if !line.ends_with('\\') || column != self.current_line().chars().count() {

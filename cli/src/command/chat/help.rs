@@ -14,7 +14,7 @@ pub struct BuiltInCommand {
     /// The arguments; empty if there are none.
     pub arguments: &'static str,
     pub summary: &'static str,
-    /// A call of the command.
+    /// An example of the typed command: `/model fast`.
     pub example: &'static str,
 }
 

@@ -335,7 +335,7 @@ impl ChatVerb {
 }
 
 impl ChatVerb {
-    /// Sets the treatment of children that still run, if the request opens another session.
+    /// Sets the treatment of children that still run. Changes only requests that open another session.
     #[must_use]
     pub fn with_children(self, children: LeftChildren) -> Self {
         let children = Some(children);

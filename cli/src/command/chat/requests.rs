@@ -486,7 +486,7 @@ impl RequestHandler {
         Ok(tree)
     }
 
-    /// Returns the help of a topic, or the reason why the project cannot be read.
+    /// Returns the help of a topic, or an overview without a topic. If the project cannot be read, returns the reason.
     pub fn help(&self, topic: Option<&str>) -> String {
         self.spaces.open().map_or_else(|error| error.to_string(), |world| help(&world, topic))
     }

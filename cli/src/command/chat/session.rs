@@ -176,8 +176,8 @@ impl SessionInput {
         }
     }
 
-    /// Submits a message. The bounds of a message are checked first, by a request that runs in the background and then
-    /// submits the message.
+    /// Submits a message. If the message has bounds, a background request checks the bounds and then submits the
+    /// message.
     fn submit(&mut self, input: UserInput) {
         if !input.bounds.is_empty() {
             let handler = Arc::clone(&self.requests);

@@ -15,8 +15,8 @@ use crate::options::OutputFormat;
 use crate::report::Printer;
 use crate::workspace::Spaces;
 
-/// The time between two looks for changes: those that inotify reports, and those of the files beside the items. Without
-/// inotify, also the minimum interval between two scans of the items.
+/// The time between two checks for changes: for those that inotify reports, and for changes of the few files that scans
+/// leave out (`Fingerprints::of_other_files`). Without inotify, also the minimum time between two scans.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time to wait after a change, because an editor writes a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(30);

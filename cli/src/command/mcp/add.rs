@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::CommandError;
 use crate::workspace::Spaces;
 
-/// File of the servers, in the format of other programs.
+/// The project's file of MCP servers, in a format that other MCP clients use too.
 const SERVERS_FILE: &str = ".mcp.json";
 /// Maximum size of a `.mcp.json` to which a server is added, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;

@@ -134,21 +134,21 @@ struct OtherInputs<'a> {
 enum OtherComparison {
     /// Nothing has to be shown in addition to the comparison for the default inputs.
     Same,
-    /// The result of the comparison with other inputs than the default inputs. `inputs` are these inputs as JSON. With
-    /// them, the new plan is wider; if no inputs make the new plan wider, the plans differ in another way.
+    /// The plans of both sides differ with the inputs `inputs` (as JSON), which are not the default inputs. The new
+    /// plan is wider with `inputs`, unless no inputs make the new plan wider.
     Changed { inputs: String, diff: Box<PlanDiff> },
     /// For one of the two sides, the inputs that lead to different plans cannot be determined. Holds the reason.
     Unknown(String),
 }
 
 impl OtherInputs<'_> {
-    /// Compares the plans of both sides for the inputs of each context of the directive. `defaults` is the result for
-    /// the default inputs.
+    /// Compares the plans of both sides for further inputs: the example inputs of every context that the directive has
+    /// on a side. `defaults` is the result for the default inputs.
     ///
     /// - `Changed` contains the first inputs with which the new plan is wider. If there are none, and the plans for the
-    ///   default inputs are equal, it contains the first inputs with which the plans differ.
-    /// - `Same`: there are no such inputs. Also if the new plan is wider for the default inputs already, or if a side
-    ///   lacks the directive; then nothing is compared.
+    ///   default inputs are equal, `Changed` contains the first inputs with which the plans differ.
+    /// - `Same`: there are no such inputs. Nothing is compared, and the result is also `Same`, if the new plan is
+    ///   already wider for the default inputs, or if the directive does not exist on a side.
     /// - `Unknown`: the contexts of a side cannot be determined.
     fn compare(&self, defaults: &PlanDiff) -> Result<OtherComparison, CommandError> {
         if defaults.widened {
@@ -245,7 +245,8 @@ fn parse_sides(requested: &str) -> Result<(ComparedSide, ComparedSide), CommandE
     }
 }
 
-/// Opens the world of one side of the comparison; `None` if the side is a plan file, or if there are no spaces.
+/// Opens the world of one side of the comparison. `None` if the side is a plan file. The spaces are `None` only if both
+/// sides are plan files.
 fn open<'w>(
     side: &ComparedSide,
     spaces: Option<&Spaces>,

@@ -32,7 +32,7 @@ pub struct RoutesOutput {
 pub struct RouteOutput {
     /// Conditions on the inputs: a call has this plan if one of them holds.
     pub when: Vec<String>,
-    /// The plan of these calls. The inputs stay unknown in it.
+    /// The plan of the calls for which a condition of `when` holds. The inputs stay unknown in the plan.
     pub plan: PlanReport,
 }
 

@@ -1,6 +1,6 @@
-//! `--detach`: runs the same command again in a background process. The first stdout line of the background process is
-//! a [`DetachOutput`], written once the thread is recorded and that process holds its owner lock. The foreground
-//! process then exits.
+//! `--detach`: runs the same command again in a background process. The background process first prints a
+//! [`DetachOutput`] as one line, once the thread is recorded and the background process holds its owner lock. The
+//! foreground process then exits.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};

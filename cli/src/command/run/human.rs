@@ -69,7 +69,7 @@ pub struct HumanRenderer {
     reserved: BTreeMap<ThreadId, u64>,
     /// True if a call of the tree was settled at its worst case.
     worst_case: bool,
-    /// Cost of the prompt's calls without reported usage, in nano-dollars.
+    /// Assumed cost of the prompt's calls for which no final usage was reported, in nano-dollars.
     unreported: u64,
     /// True if the current prompt or run calls a model without a price.
     unpriced: bool,

@@ -29,8 +29,8 @@ pub fn bubblewrap_state(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
     find_program(spaces).map_or(BubblewrapState::Missing, BubblewrapState::At)
 }
 
-/// Applies the settings of a run. Refuses settings with errors, because an invalid value would otherwise count as an
-/// absent bound. Enables bubblewrap for the programs of tools if the settings request bubblewrap, and fails if
+/// Applies the settings of a run. Fails if a settings file has an error, because a limit with an invalid value would
+/// otherwise not apply. Enables bubblewrap for the programs of tools if the settings request bubblewrap, and fails if
 /// bubblewrap is missing.
 pub fn apply_run_settings(world: &dyn World, spaces: &Spaces) -> Result<(), CommandError> {
     require_valid_settings(world)?;

@@ -23,7 +23,7 @@ pub struct Stdout {
 pub enum CapturedOutput {
     /// Text of the model.
     Text(String),
-    /// The end of the model's text, or of a part of it that other output follows.
+    /// The end of the model's text, or a place at which other output interrupts the text.
     EndOfText,
     /// Lines with styles.
     Lines(String),

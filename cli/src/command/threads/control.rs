@@ -198,7 +198,8 @@ fn end_orphan(
     Ok(())
 }
 
-/// Prints the current status of the threads.
+/// Prints the current status of each thread. For a thread that was continued, prints the status of its last
+/// continuation.
 pub fn print_status(threads: &[ThreadId], reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let entries: Result<Vec<ListedThread>, CommandError> =
         threads.iter().map(|thread| reader.last_of_chain(thread.as_str())).collect();

@@ -121,7 +121,7 @@ fn has_ended(events: &[Event]) -> bool {
 struct TailPrinter {
     /// Number of printed events.
     shown: usize,
-    /// Number of printed pieces of the current attempt.
+    /// Number of printed pieces of the reply that the current attempt streams.
     live: usize,
     /// True if the last printed piece did not end its line.
     open: bool,

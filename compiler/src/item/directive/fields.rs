@@ -327,7 +327,8 @@ pub fn expected(kind: FieldType, choices: &[Value]) -> String {
     .to_owned()
 }
 
-/// Returns the error for a value that a field does not allow; `span` is the location of the value, if it has one.
+/// Returns the error for a value that a field does not allow; `None` if the field allows the value. `span` is the
+/// location of the value; `None` for a value that is in no file.
 pub fn check(field: &FieldDecl, value: &Value, span: Option<Span>) -> Option<InterfaceError> {
     let allowed = field.kind.fits(value) && is_choice(value, &field.choices);
     if allowed {

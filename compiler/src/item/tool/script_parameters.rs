@@ -109,8 +109,8 @@ fn signature_help(signature: &EntrySignature, is_python: bool) -> String {
     format!("write `function {function}({{ {names} }}, projectPath)`")
 }
 
-/// Returns the error for the first name that the function reads and the tool does not declare: the model does not know
-/// a parameter of this name.
+/// Returns the error for the first parameter that the function reads although the tool does not declare it, so that the
+/// model does not know of it. `None` if there is no such parameter.
 fn undeclared_read(
     signature: &EntrySignature,
     is_python: bool,

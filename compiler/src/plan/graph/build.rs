@@ -18,8 +18,8 @@ pub struct GraphNeeds {
 /// An optional part of the graph, with the condition for its presence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GraphPart {
-    /// The palette is not empty, so the model can call tools. Without this part, the gate still answers a call that the
-    /// model invents.
+    /// The palette is not empty, so the model can call tools. A graph without this part still has a gate, which answers
+    /// a call that the model invents.
     Tools,
     /// The directive declares outputs, so the model can return them.
     Return,

@@ -117,10 +117,9 @@ fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     }
 }
 
-/// Returns the direction in which the spend changes if a thread that uses the model `set` may also use `joining`.
-/// Compares the prices of `set` and of its fallback with the prices of `joining`, but only for models of the same
-/// provider, and returns the lowest of the directions. If neither model has the provider of `joining`, the direction is
-/// widened.
+/// Returns the direction in which the spend changes if a thread that uses the model `set` may also use `joining`. The
+/// prices of `joining` are compared with the prices of `set` and of its fallback. The direction is widened only if
+/// `joining` is more expensive than each of these models that has the same provider, or if none has the same provider.
 fn compare_with_set(joining: &PlannedModel, set: &PlannedModel) -> Direction {
     let known = [Some(set), set.fallback.as_deref()];
     let of_provider = known.into_iter().flatten().filter(|model| model.provider == joining.provider);
@@ -209,8 +208,8 @@ fn compare_inputs(was: &InterfaceField, is: &InterfaceField) -> Direction {
     found
 }
 
-/// Compares trust requirements, except those that are compared elsewhere: risk tables, connections, scripts, the grants
-/// of the directive, and new hooks that only change what a model reads.
+/// Compares trust requirements. Leaves out requirements whose causes are compared elsewhere: risk tables, provider
+/// files, scripts, the grants of the directive, and new hooks that only change the texts that a model reads.
 fn compare_trust(before: &Compilation, after: &Compilation) -> Vec<PlanChange> {
     let missing = |from: &Compilation, to: &Compilation, direction: Direction, word: &str| -> Vec<PlanChange> {
         let is_listed = |one: &&TrustRequirement| match one.kind {

@@ -54,7 +54,8 @@ pub fn compare_settings(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     changes
 }
 
-/// Returns the settings files that either plan reads.
+/// Returns the ids of the settings files to compare: those that every plan contains, those that either plan read, and
+/// `agent/agent`.
 fn settings_files(trees: &DiffSides<'_>) -> BTreeSet<String> {
     let frozen = FROZEN_SETTINGS.iter().map(|name| format!("agent/{name}"));
     let reads = [&trees.before, &trees.after].into_iter().flat_map(|tree| &tree.compilation.plan.manifest);

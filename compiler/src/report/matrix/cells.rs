@@ -288,10 +288,9 @@ impl Partition {
         })
     }
 
-    /// Returns a condition for the chosen cells, disregarding the cell of an absent input. The second value is true if
-    /// the condition also holds for an absent input. If the values of the input are a closed list, the condition can
-    /// name the values that are not chosen instead of the chosen ones. It does so if `may_exclude` is true and those
-    /// values are fewer.
+    /// Returns a condition for the chosen cells, without the cell of an absent input. The second value is true if the
+    /// condition also holds for an absent input. If the values of the input are a closed list and `may_exclude` is
+    /// true, the condition excludes the values that are not chosen if these are fewer than the chosen ones.
     fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
         let points = |is_in: bool| -> Vec<&Value> {
             let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {

@@ -88,8 +88,8 @@ pub struct SplitInputs<'f> {
 }
 
 impl SplitInputs<'_> {
-    /// Finds the components and their states. If a component has too many states, the error is the number of its
-    /// states.
+    /// Finds the components, which are groups of inputs and of the predicates that read them, and the states of each
+    /// component. If a component has too many states, the error is the number of its states.
     pub fn components(&self) -> Result<Vec<Component>, usize> {
         let mut groups: Vec<BTreeSet<usize>> = (0..self.names.len()).map(|at| BTreeSet::from([at])).collect();
         for predicate in &self.predicates {
@@ -249,8 +249,8 @@ impl Component {
         self.states.len()
     }
 
-    /// Adds to `into`, for each input of the component, the values of the input in all states, without repeats. Null
-    /// stands for an absent input.
+    /// For each input of the component, adds to `into` the values that the input has in the examples of all known
+    /// states, without repeats. Null stands for an absent input.
     pub fn list_values(&self, split: &SplitInputs<'_>, into: &mut BTreeMap<String, Vec<Value>>) {
         for input in &self.inputs {
             let Some(name) = split.names.get(*input) else { continue };
@@ -267,7 +267,7 @@ impl Component {
 
 impl Predicate {
     /// Returns values of the input at which the result of the predicate may change. The caller tries each value, so a
-    /// value at which the result does not change is harmless. `cells` are the values that represent the input's cells.
+    /// value at which the result does not change is harmless. `cells` has one value of each cell of the input.
     fn candidates(&self, input: &str, kind: FieldType, cells: &[Value]) -> Vec<Value> {
         let literals: Vec<&Value> = self.atom.literals();
         let mut values: Vec<Value> = literals.iter().map(|value| (*value).clone()).collect();
@@ -331,8 +331,9 @@ impl Predicate {
     }
 }
 
-/// Returns numbers at which a condition with arithmetic over these literals may change its result: the sums,
-/// differences, products and quotients of two literals, the values in `cells`, and the neighbors of all these numbers.
+/// Returns numbers at which a condition with arithmetic over these literals may change its result. These are the
+/// numbers in `cells`, and the sums, differences, products and quotients of two of the literals, 0 and 1. Each number
+/// is returned with its neighbors: one less, one more, rounded down and rounded up.
 fn numbers_near(literals: &[&Value], cells: &[Value]) -> Vec<Value> {
     let mut own: Vec<f64> = literals.iter().filter_map(|value| value.as_f64()).collect();
     own.extend([0.0, 1.0]);

@@ -14,7 +14,7 @@ pub struct MessageView {
     pub pending: Vec<PlaceholderView>,
 }
 
-/// A layer and its byte range in the message.
+/// A layer of a [`MessageView`], with its byte range in the message's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayerView {
     pub layer: Layer,

@@ -159,7 +159,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Folds a list to a literal if all its items are literals; otherwise returns the list unchanged.
+/// Folds a list to a literal if all elements of the list are literals; otherwise returns the list unchanged.
 fn fold_list(items: Vec<CompiledNode>) -> CompiledNode {
     if items.iter().all(|item| matches!(item, CompiledNode::Literal(_))) {
         let values =

@@ -14,9 +14,9 @@ use crate::semantics::facts::{Facts, Lookup};
 pub enum Domain {
     /// Any of these values; `None` is an absent fact.
     Values(Vec<Option<Value>>),
-    /// Any number from `least` to `most`; `None` is no bound. If `whole` is true, only integers; if `optional` is true,
-    /// also an absent fact. Between two neighboring numbers that the condition compares with, one number stands for all
-    /// others.
+    /// Any number from `least` to `most`, where `None` means no bound. Contains only integers if `whole` is true, and
+    /// also an absent fact if `optional` is true. To evaluate a condition for the domain, one number between two
+    /// neighboring numbers of the condition stands for all numbers between them.
     Number { whole: bool, least: Option<i32>, most: Option<f64>, optional: bool },
 }
 

@@ -37,7 +37,7 @@ const MAX_ASSIGNMENTS: usize = 1 << 16;
 /// Maximum number of substrings that the comparisons of one path may search for. If there are more, no values of the
 /// path are tried: each of its comparisons counts as true or false independently of the others.
 const MAX_PARTS: usize = 8;
-/// The largest magnitude up to which every number type distinguishes integers.
+/// The magnitude below which `f64` represents every integer exactly: 2⁵³.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 /// A character that occurs in none of the substrings with which a condition compares. In an example value, it separates
 /// the substrings.
@@ -186,8 +186,8 @@ fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom
     }))
 }
 
-/// Returns the path of a comparison with a literal. `None` if the values for which the comparison is true cannot be
-/// listed: if texts are compared by order, or if the comparison tests for a part of the literal text.
+/// Returns the path of a comparison with a literal, if finitely many sample values of the path decide the comparison.
+/// `None` for an order comparison of texts, for a search in a text, and for a comparison without a path or literal.
 fn compared_path(node: &CompiledNode) -> Option<&Path> {
     let (op, path, first, value) = parts_of(node)?;
     let has_text = matches!(value, Value::String(_));
@@ -212,9 +212,9 @@ fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
     }
 }
 
-/// Returns test values for one path; an inner `None` stands for an absent value. For every possible result of every
-/// comparison, a test value leads to it. Returns `None` if too many values would be needed, or if a number is too large
-/// to be exact.
+/// Returns test values for one path; an inner `None` stands for an absent value. Every possible result of every
+/// comparison occurs for at least one of the test values. Returns `None` if too many values would be needed, or if a
+/// number is too large to be exact.
 fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues) -> Option<Vec<Option<Value>>> {
     let (mut values, mut parts): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
     for (op, _, first, value) in atoms.filter_map(|atom| parts_of(atom.node)) {

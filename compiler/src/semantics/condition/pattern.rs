@@ -36,7 +36,7 @@ impl Default for PatternBudget {
 #[derive(Debug)]
 pub(super) enum PatternError {
     Invalid(Error),
-    /// The patterns of the file are too large together.
+    /// The patterns of one file together exceed the `PatternBudget`.
     BudgetExceeded,
 }
 

@@ -226,8 +226,8 @@ impl SedScript {
         Ok(false)
     }
 
-    /// Reads the addresses and the letter of the next command of the script, and returns the letter. `None` at the end
-    /// of the script.
+    /// Reads the next command of the `sed` script: skips the addresses and returns the letter of the command. `None` at
+    /// the end of the script.
     fn command(&mut self) -> Result<Option<char>, UnknownSyntax> {
         while let Some(c) = self.rest.pop_front() {
             match c {

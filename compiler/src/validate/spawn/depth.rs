@@ -58,8 +58,8 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the largest `depth` that the extends chains of a directive set, over all routes; `None` if a chain keeps the
-/// default.
+/// Returns the largest value of the limit `depth` in the extends chains of a directive, over all routes; `None` if one
+/// of these chains does not set the limit.
 fn explicit_depth(node: &SpawnNode<'_>) -> Option<u64> {
     let depths: Option<Vec<u64>> =
         node.links.iter().map(|link| link.limit_span("depth").and(link.limits).map(|limits| limits.depth)).collect();

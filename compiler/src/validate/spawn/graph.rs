@@ -31,9 +31,9 @@ pub struct SpawnGraphEdge<'n> {
     pub child: Option<usize>,
 }
 
-/// Returns the routes of the leaves of the spawn graph: spawned directives that spawn no directives themselves. Each
-/// element of `several` holds the directives of one range of ids, and the ranges are in ascending order. `elsewhere`
-/// looks up a directive that no element holds.
+/// Returns the routes of the spawned directives that spawn no directives themselves. Each element of `several` holds
+/// the directives of one range of ids, and the ranges are in ascending order. A directive that no element holds is
+/// looked up by `elsewhere`; the result omits the directive if `elsewhere` returns `None`.
 pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<SpawnRoute>>>) -> SpawnRoutes {
     let starting: HashSet<&ItemId> = several.iter().flat_map(|s| s.starting.keys()).collect();
     let others: Vec<(&ItemId, &SpawnRoutes)> =

@@ -20,8 +20,8 @@ type PermissionsKey<'n> = (Span, Span, &'n [String]);
 /// a capability that the parent lacks. `None` if there is no such grant.
 type Excess = Option<(Span, String)>;
 
-/// Checks that the child of every edge can be spawned and that its grants lie within those of the parent. Reports each
-/// spawn at most once, even if several routes violate the rule.
+/// Checks that the child of every edge can be spawned, and that the grants of the child lie within those of the parent.
+/// Reports each spawn at most once, even if it is refused on several routes.
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     let mut proved: BTreeMap<PermissionsKey<'_>, Excess> = BTreeMap::new();
     let mut reported: BTreeSet<Span> = BTreeSet::new();

@@ -55,7 +55,7 @@ impl<'a> EmbeddedHookRunner<'a> {
         self.remaining_ms.saturating_sub(used)
     }
 
-    /// Returns true if the duration of the thread has ended while the hooks ran.
+    /// Returns true if the hooks of this hook point have used up the rest of the thread's duration limit.
     pub fn is_overdue(&self) -> bool {
         self.remaining_ms() == 0
     }

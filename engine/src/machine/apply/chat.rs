@@ -103,7 +103,7 @@ pub(super) fn on_prompt_delivered(state: &mut ThreadState) {
     }
 }
 
-/// Marks the prompt of a continuation as delivered: its message is already part of the conversation.
+/// Marks the current prompt of a continuation as delivered, because the conversation already contains its message.
 pub(super) fn on_prompt_continued(state: &mut ThreadState) {
     if let Some(current) = state.chat.as_mut().and_then(|chat| chat.current.as_mut()) {
         current.is_delivered = true;
@@ -208,8 +208,8 @@ pub(super) fn abandon_compaction(state: &mut ThreadState) {
     }
 }
 
-/// Changes the plan or the position with which the session continues in a new thread at the next idle step. Requests
-/// the continuation if none is requested yet.
+/// Changes the successor of a session: the new thread in which the session continues at the next idle step, with
+/// another plan or with only the start of the conversation. If no successor is requested yet, requests one.
 pub(super) fn set_successor(state: &mut ThreadState, change: impl FnOnce(&mut Successor)) {
     if let Some(chat) = &mut state.chat {
         change(chat.successor.get_or_insert_default());

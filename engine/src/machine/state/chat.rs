@@ -186,7 +186,8 @@ impl ThreadState {
     }
 
     /// Returns true if the message of the current prompt is still in the queue, as its first message. False for a
-    /// prompt that started in the continued thread, because its message is never in the queue of this thread.
+    /// prompt that started in the thread that this thread continues: the message of such a prompt is never in the queue
+    /// of this thread.
     pub fn is_prompt_queued(&self) -> bool {
         let current = self.chat.as_ref().and_then(|chat| chat.current);
         current.is_some_and(|current| !current.is_delivered) && !self.is_prompt_continued()

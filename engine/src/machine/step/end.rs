@@ -1,4 +1,4 @@
-//! The steps at the end of a thread: determines the end status, runs the hooks of the end and returns the last event.
+//! The steps at the end of a thread: they determine the end status, run the hooks of the end and return the last event.
 
 use std::sync::Arc;
 

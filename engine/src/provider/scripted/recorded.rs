@@ -52,8 +52,8 @@ impl RecordedRequest {
         }
     }
 
-    /// Removes the fields that a script need not repeat: empty `user` and `results`, and every other field whose value
-    /// is the same in `before`, the request of the last reply.
+    /// Removes the fields that a script need not contain: `user` and `results` if they are empty, and every other field
+    /// that has the same value in `before`, the recorded request before this one.
     #[must_use]
     pub fn without_unchanged(self, before: Option<&Self>) -> Self {
         let same = |now: &Option<_>, before: Option<&Option<_>>| before == Some(now);
@@ -72,7 +72,7 @@ impl RecordedRequest {
         *self == Self::default()
     }
 
-    /// Compares with `request`.
+    /// Compares the recorded texts with the texts of `request`.
     ///
     /// # Errors
     /// The first difference: the location, the recorded line, and the current line.

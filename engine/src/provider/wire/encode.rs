@@ -34,7 +34,7 @@ pub(in crate::provider) struct EncodedGroup {
 }
 
 impl EncodedGroup {
-    /// Creates a group whose items are entries of the request's list themselves, without enclosing JSON.
+    /// Creates a group without enclosing JSON: each item is an entry of its own in the request's list of turns.
     pub fn of_entries(items: Vec<EncodedItems>) -> Self {
         Self { front: "", items, back: "" }
     }

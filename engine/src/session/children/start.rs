@@ -23,7 +23,7 @@ use crate::thread_id::ThreadId;
 /// start, so this data is owned, not borrowed.
 pub(super) struct SpawningThread {
     pub id: ThreadId,
-    /// The data of the event `opened`, with the grant sets of the current prompt.
+    /// The data of the thread's event `opened`, but with the grant sets of the thread's current prompt.
     pub launch: Arc<Opened>,
     pub sink: Arc<EventSink>,
     /// Permits for concurrent children.
@@ -35,8 +35,8 @@ pub(super) struct SpawningThread {
 impl EngineContext {
     /// Reserves the money of the children and starts them. Returns the results by spawn number, in ascending order.
     ///
-    /// The start is a task of its own, because a kill drops the effect that requests the start. Without the task,
-    /// nothing would end a child whose money is already reserved.
+    /// The children are started in a separate task, which continues if a kill of the thread drops this future. Without
+    /// the task, nothing would end a child whose money is already reserved.
     pub(super) async fn start_children(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,

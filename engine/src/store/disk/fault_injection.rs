@@ -40,7 +40,7 @@ type StepHook = dyn Fn(DiskStep<'_>) -> StepDecision + Send + Sync;
 pub enum SyncKind {
     /// Lines of a transcript.
     Transcript,
-    /// Names in a thread's folder: its transcript and its inbox.
+    /// The names that a thread's folder contains: the names of the transcript and of the inbox.
     RecordNames,
     /// Names of threads' folders.
     ThreadNames,
@@ -92,7 +92,7 @@ impl SyncKind {
 }
 
 impl SyncSkippingDisk {
-    /// Creates a disk that calls `before` for each operation.
+    /// Creates a disk that calls `before` before each change and each sync.
     pub fn new(inner: Arc<dyn Disk>, before: impl Fn(DiskStep<'_>) -> StepDecision + Send + Sync + 'static) -> Self {
         Self { inner, before: Box::new(before) }
     }

@@ -48,7 +48,7 @@ struct OpenFile {
 }
 
 impl RealDisk {
-    /// Opens the disk below `root`, which must be an existing folder.
+    /// Opens an existing folder, `root`, as the root of all paths of the disk.
     pub fn open(root: &Path) -> io::Result<Self> {
         let root = Dir::open_ambient_dir(root, ambient_authority())?;
         Ok(Self { root, counters: DiskCounters::default(), written: Mutex::default() })

@@ -235,9 +235,8 @@ fn spawn_refusal(row: &ThreadRow) -> Option<ChangeResult> {
     Some(ChangeResult::TooMany { thread: row.id.clone(), limit })
 }
 
-/// Returns the rows of a thread and its ancestors, nearest first. In place of a thread that was continued, the list
-/// contains its last continuation: the continuation has the spawns that the thread did not use, and the children that
-/// survived the handoff count as children of the continuation.
+/// Returns the rows of a thread and its ancestors, nearest first. A continued thread is represented by its last
+/// continuation, which takes over the unused spawns and the living children of the thread.
 fn ancestors(transaction: &WriteTransaction, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
     let (mut rows, mut seen, mut next) = (Vec::new(), BTreeSet::new(), Some(thread.clone()));
     // A damaged registry may contain a cycle.

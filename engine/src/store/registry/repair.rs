@@ -201,9 +201,10 @@ fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>,
     Ok(folded)
 }
 
-/// Sets `continued_by` of each thread, by the `continues` fields of the other threads. A fork does not count. If
-/// several threads continue a thread, the latest resume is used, and a handoff only if there is no resume. A resume is
-/// later than a handoff even if the recorded times disagree, because only an ended thread is resumed.
+/// Sets `continued_by` of each thread, by the `continues` fields of the other threads. A fork or new plan that a
+/// command started does not count. If several threads continue a thread, the latest resume is used or, without a
+/// resume, the latest other thread. A resume is later than a handoff even if the recorded times disagree, because only
+/// an ended thread is resumed.
 fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let is_linked = |folded: &&FoldedThread| folded.can_take_over || folded.origin == ThreadOrigin::Resume;
     let mut links: Vec<(bool, i64, ThreadId, ThreadId)> = folds

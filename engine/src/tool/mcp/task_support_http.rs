@@ -42,8 +42,9 @@ impl TaskSupportClient {
         Self(client)
     }
 
-    /// Requests a list of tools. `None` if the response is anything but a list; `rmcp` then repeats the request, which
-    /// changes nothing on the server, and explains the response.
+    /// Requests a list of tools. `None` if the request fails or the response is not a list. The caller then lets `rmcp`
+    /// repeat the request and report the error. The repetition is safe, because a list request changes nothing on the
+    /// server.
     async fn list_tools(&self, head: &RequestHead, message: &Value) -> Option<StreamableHttpPostResponse> {
         let headers: HeaderMap = head.headers.clone().into_iter().collect();
         let accepted = [EVENT_STREAM, JSON].join(", ");

@@ -234,8 +234,8 @@ mod linux {
 
     use super::living_parent;
 
-    /// Maximum bytes that one read of the file `children` returns. A process beyond this size appears in a later read,
-    /// after earlier children have ended.
+    /// Maximum bytes that one read of the file `children` returns. A child that does not fit appears in a later read,
+    /// after other children have ended.
     const MAX_CHILDREN_BYTES: usize = 64 * 1024;
 
     /// Files of `/proc` that are opened before the program starts and stay open.
@@ -290,9 +290,8 @@ mod linux {
             Ok(found)
         }
 
-        /// Returns the children of the main thread of the process. The file that lists the children is already open.
-        /// The result is empty if the kernel has no such file. It also contains processes that `hidepid` hides from
-        /// [`super::ProcessTable::living`].
+        /// Returns the children of the main thread of the process; empty if the kernel does not list children. The
+        /// result also contains processes that `hidepid` hides from [`super::ProcessTable::living`].
         pub(super) fn children(&self) -> Vec<Pid> {
             let Some(file) = &self.children else { return Vec::new() };
             let mut text = vec![0_u8; MAX_CHILDREN_BYTES];

@@ -40,7 +40,7 @@ impl Drop for LiveGroup {
 }
 
 /// Waits until the programs of all calls have ended, at most for `PROGRAMS_END_TIMEOUT`. Returns false if programs
-/// still run. A long-lived program counts only after its handle was dropped.
+/// still run. Ignores long-lived programs whose handle still exists.
 pub async fn wait_programs_ended() -> bool {
     let mut live = LIVE_GROUPS.subscribe();
     timeout(PROGRAMS_END_TIMEOUT, live.wait_for(|count| *count == 0)).await.is_ok()

@@ -212,8 +212,8 @@ fn set(state: &mut [u8], at: usize, value: u8) {
     }
 }
 
-/// Returns the layer of each of the `count` boxes: the length of the longest path that leads to the box. `forward` are
-/// the edges without those that would close a cycle.
+/// Returns the layer of each of the `count` boxes: the length of the longest path that leads to the box. `forward` is
+/// the result of `acyclic_edges`.
 fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
     let mut into = vec![0usize; count];
     let mut out: Vec<Vec<usize>> = vec![Vec::new(); count];

@@ -18,17 +18,19 @@ pub struct FoldedThread {
     pub children: BTreeMap<u64, RecordedChild>,
     /// Ledger steps of the thread, without those that open and close its account.
     pub steps: Vec<LedgerStep>,
-    /// Nano-dollars that are reserved for the thread, after all accepted raises. `spent` is the settled amount, and
-    /// `issued` holds the worst case of each attempt without a settlement, both in nano-dollars.
+    /// Nano-dollars that are reserved for the thread, after all accepted raises.
     pub reserved: u64,
+    /// Nano-dollars that are settled.
     pub spent: u64,
+    /// Worst case of each attempt without a settlement, in nano-dollars, by turn and attempt.
     pub issued: BTreeMap<(u64, u32), u64>,
     /// True if the account of the thread was closed. False for a suspended thread and a closed session, which keep
     /// their accounts.
     pub has_ended: bool,
     pub origin: ThreadOrigin,
-    /// True if the thread can have taken over the account of the thread that it continues: a handoff, or a fork or new
-    /// plan that no command started. A fork or new plan that a command starts has an account of its own.
+    /// True if the thread can have taken over the account of the thread that it continues. This applies to handoffs,
+    /// and to forks and new plans that no command started. A fork or new plan that a command starts has an account of
+    /// its own.
     pub can_take_over: bool,
     /// Time of the first line in milliseconds since 1970, and the spend limit in nano-dollars at that time.
     pub opened: (i64, u64),

@@ -114,7 +114,7 @@ fn refuse_in(folder: &OwnedFd, segments: &[OsString], depth: usize, found: &mut 
 }
 
 /// Opens a folder; `None` for a file or a link, and on errors. If a program has removed permissions of the folder's
-/// owner, restores these permissions first: an unreadable folder can still contain names that other programs use.
+/// owner, restores these permissions first: an unreadable folder can still contain protected paths.
 fn open_folder(parent: &OwnedFd, name: &OsStr) -> Option<OwnedFd> {
     let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {

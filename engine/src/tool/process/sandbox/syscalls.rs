@@ -118,8 +118,8 @@ fn number(arch: TargetArch, x86_64: i64, generic: i64) -> Option<i64> {
     }
 }
 
-/// Returns, by the name of the system call, the rules that match the arguments to refuse with `EPERM`. The kernel reads
-/// each of these arguments as 32 bits.
+/// Returns the rules for the system calls that are refused only with certain arguments, by the name of the call. A call
+/// that matches a rule is refused with `EPERM`. The kernel reads each argument that a rule compares as 32 bits.
 fn restrictions() -> Result<NamedRules, BackendError> {
     // The id 0 is the calling thread. A call with another id is refused.
     let of_another = |index| rule(&[(index, Ne, 0)]);
