@@ -210,7 +210,7 @@ impl<'l> KnownFacts<'l> {
         known
     }
 
-    /// Returns an empty set of facts. A condition that is decided without facts has the same result in every run.
+    /// Returns an empty set of facts. A condition with a known result for this set has the same result in every run.
     pub fn empty() -> Self {
         Self { facts: Facts::new(), roots: Vec::new(), model: None, directive: None }
     }

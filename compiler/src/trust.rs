@@ -412,8 +412,8 @@ pub(crate) fn risk_table_requirement(subjects: Vec<Subject>) -> TrustRequirement
     settings_file(RISK_FILE, "sets the risk tiers of the project's capabilities", subjects)
 }
 
-/// Returns the trust requirement of a project that changes what a model call without a reported usage costs: its
-/// settings charge an estimate instead of the worst case.
+/// Returns the trust requirement for project settings that charge an estimate, instead of the worst case, for a model
+/// call without a reported usage.
 pub(crate) fn estimated_spend(subjects: Vec<Subject>) -> TrustRequirement {
     let what =
         "charges model calls without a reported usage at an estimate, so that a run can cost more than its spend limit";

@@ -46,7 +46,7 @@ fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Res
     serializer.collect_seq(turns.iter().filter_map(SharedMessage::for_provider))
 }
 
-/// The position of a call in its thread. A script selects the reply by the position, also after a crash.
+/// The position of a call in its thread. A scripted provider selects the reply by the position, also after a crash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadPosition {
     /// Full id of the thread's directive, which selects the branch of the script.

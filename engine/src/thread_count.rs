@@ -1,6 +1,5 @@
-//! The number of threads that this process runs, which determines how they do blocking I/O: a single thread blocks
-//! inline, which is faster than passing the work on; several threads use the blocking pool, so that none delays the
-//! others.
+//! The number of threads that this process runs. A single thread does blocking I/O inline, because this is faster than
+//! passing the work to another task. Several threads use the blocking pool, so that no thread delays the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -245,7 +245,7 @@ fn is_volatile(text: &str) -> bool {
     ChangeFrequency::of_template(text) == ChangeFrequency::PerTurn
 }
 
-/// Counts the tokens of a message before an offset.
+/// Counts the tokens of a message before `offset`, a byte offset in the text of the message.
 fn count_before(view: &MessageView, offset: usize, by: Tokenizer) -> u64 {
     by.count(view.text.get(..offset).unwrap_or(&view.text))
 }

@@ -153,7 +153,7 @@ fn derive_tool(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep
     steps
 }
 
-/// Lists the items and hooks that files declare and the plan omits, each with the reason.
+/// Lists the knowledge items, hooks and tools that files declare and the plan omits, each with the reason.
 pub fn list_omissions(compilation: &Compilation) -> Vec<Omission> {
     let mut all = Vec::new();
     for note in &compilation.notes {

@@ -199,8 +199,8 @@ impl LockComparison {
 }
 
 impl PlanAccess {
-    /// Returns the lists of folders to write, tools to run, hosts to reach and directives to start. Each list has its
-    /// verb and the plural noun for its entries.
+    /// Returns the four lists of the access: folders to write, tools to run, hosts to reach and directives to start.
+    /// Each list follows its verb (`write`) and the plural noun for its entries (`places`).
     pub fn lists(&self) -> [(&'static str, &'static str, &[String]); 4] {
         [
             ("write", "places", &self.write),

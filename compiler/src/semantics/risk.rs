@@ -255,10 +255,10 @@ impl RiskTable {
         self.risk(by_text.into_iter().chain(reached).max_by_key(|rule| rule.tier))
     }
 
-    /// Returns true if a grant `prefix*` can be classified by comparing prefixes, without an automaton. First, the
-    /// pattern of every rule must be a prefix with `*` or a single capability. Second, there must be fewer rules than
-    /// characters that can follow a prefix. Otherwise several rules, one for each next character, could together cover
-    /// a prefix that no single rule covers.
+    /// Returns true if a grant `prefix*` can be classified by comparing prefixes, without an automaton. This requires
+    /// that the pattern of every rule is a prefix with `*` or a single capability. It also requires that there are
+    /// fewer rules than characters that can follow a prefix. With more rules, a rule for each next character could
+    /// exist, and these rules together could cover a prefix that no single rule covers.
     fn has_only_prefix_rules(&self) -> bool {
         self.rules.len() < ALPHABET_SIZE
             && self.rules.iter().all(|rule| PatternReach::from_rule(&rule.normal).is_some())

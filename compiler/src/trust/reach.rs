@@ -320,9 +320,9 @@ pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Ve
     found
 }
 
-/// Returns the trust requirement for the items of the user space that the project's directives in the extends chain
-/// reach, by grants or by `<context>`. `None` if they reach no item. [`of_user_space`] adds the requirements for the
-/// items that hooks reach.
+/// Returns the trust requirement for items of the user space that the project's directives in the extends chain reach,
+/// either by a grant or by `<context>`; `None` if there are no such items. [`of_user_space`] adds the requirements for
+/// the items that hooks reach.
 pub(crate) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     if links.is_empty() {

@@ -351,8 +351,8 @@ struct MentionSearch {
 }
 
 impl MentionSearch {
-    /// Searches for the ids in `left`, which have no mention yet, in the texts of all mentioned knowledge entries.
-    /// These include the entries of which this search finds the first mention.
+    /// Searches for the ids in `left`, which have no mention yet, in the texts of all mentioned knowledge entries. An
+    /// entry whose first mention this search finds is then searched too.
     fn search_mentioned_entries(&mut self, items: &Items<'_>) {
         let mut searched = BTreeSet::new();
         while !self.left.is_empty() {

@@ -232,8 +232,8 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
 /// The tool that runs the commands of a user.
 const USER_COMMAND_TOOL: &str = "rye/bash/bash";
 
-/// Authorizes a command that the user typed. The command needs neither a grant nor an approval. It may access only the
-/// folders and hosts that the thread's grants of [`USER_COMMAND_TOOL`] name.
+/// Authorizes a command that the user typed. The command needs neither a grant nor an approval. The command may access
+/// only the folders and hosts that the thread's grants of `USER_COMMAND_TOOL` name.
 pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &str) -> Allowed<Dispatch> {
     let grants = launch_grants(state);
     let item_id = ItemId::parse(USER_COMMAND_TOOL).ok();

@@ -148,7 +148,7 @@ impl OwnedTime {
         u64::try_from(self.before.saturating_add(until.saturating_sub(self.since).max(0))).unwrap_or(0)
     }
 
-    /// Starts or ends a wait for an approval at `now`, in milliseconds since 1970. The wait is no owned time.
+    /// Starts or ends a wait for an approval at `now` (milliseconds since 1970). The owned time excludes the wait.
     pub fn set_paused(&mut self, paused: bool, now: i64) {
         match (self.paused, paused) {
             (None, true) => self.paused = Some(now),

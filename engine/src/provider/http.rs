@@ -321,9 +321,9 @@ pub struct ProviderErrorBody {
 }
 
 impl ProviderErrorBody {
-    /// Reads the error in a JSON value that a provider sent, or in the first element of a list. Accepts `{"error":
-    /// {type, code, message}}`, `{"error": {status, message}}`, `{"error": "text"}`, `{"message": "text"}` and similar
-    /// forms.
+    /// Reads the error in a JSON value that a provider sent, or in the first element of a list. Accepts
+    /// `{"error": {type, code, message}}`, `{"error": {status, message}}`, `{"error": "text"}`, `{"message": "text"}`
+    /// and similar forms.
     pub fn read(value: &Value) -> Self {
         let value = value.get(0).unwrap_or(value);
         let nested = value.get("error").filter(|error| !error.is_null());

@@ -504,8 +504,8 @@ fn check_child(
     }
 }
 
-/// Returns the error for a transcript that claims more than its plan and its spawn chain grant. The first line of the
-/// message states the claim.
+/// Returns the error for a transcript with a false, excessive or missing statement about its thread. The error names
+/// line 1 of the transcript, because the transcript starts with these statements.
 fn invalid_claim(thread: &ThreadId, reason: &str) -> DriveError {
     StoreError::Damaged { path: layout::transcript(thread), line: 1, reason: reason.to_owned() }.into()
 }

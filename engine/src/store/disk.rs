@@ -96,8 +96,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// Takes the exclusive lock of an existing file; `None` if the file is missing or any process holds a lock of it.
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>>;
 
-    /// Returns the id of the system's current boot; `None` if the system has no such id. Unsynced changes that earlier
-    /// processes made in the same boot are intact.
+    /// Returns the id of the system's current boot; `None` if the system has no such id. Changes that an earlier
+    /// process did not sync are intact if the process ran in the same boot.
     fn boot_id(&self) -> Option<String>;
 
     /// Opens a file for a library that does its own I/O and that shares the file with other processes by locks. Creates

@@ -1,6 +1,6 @@
 //! The item cache between two compilations: items that were read, and the dependencies of every result computed from
-//! them. To restore a snapshot, the current lists of the world and the current content of every file in the snapshot
-//! are compared with the snapshot, except for files that the world reports as unchanged.
+//! them. A restore compares the snapshot with the current lists and files of the world. Files that the world reports as
+//! unchanged are not compared.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};

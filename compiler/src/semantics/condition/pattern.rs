@@ -115,8 +115,8 @@ fn samples(hir: &Hir) -> Vec<String> {
     texts
 }
 
-/// Estimates an upper bound of the size of the built pattern in bytes. The estimate holds for character classes of
-/// ordinary size.
+/// Estimates the size of the compiled pattern in bytes. The estimate is an upper bound unless a character class of the
+/// pattern is extraordinarily large.
 fn estimate_bytes(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => STATE_BYTES,

@@ -43,7 +43,7 @@ impl<'e> OutputTextDelta<'e> {
     }
 }
 
-/// Stream events that are ignored: they repeat the content of other events, or report the progress of a call.
+/// Stream events that are ignored, because they only repeat the content of other events or report progress.
 const KNOWN_EVENTS: [&str; 21] = [
     "response.queued",
     "response.content_part.added",

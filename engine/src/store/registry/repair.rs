@@ -70,7 +70,8 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
     Ok(report)
 }
 
-/// Replaces a registry that a power failure may have torn. The caller guarantees that no process uses it.
+/// Rebuilds the registry from the transcripts, because a power failure may have damaged the registry. The caller
+/// guarantees that no process uses the registry.
 ///
 /// # Errors
 ///

@@ -34,7 +34,7 @@ use crate::tool::process::{LongLivedProgram as Program, ProgramHandle, RunningPr
 const MAX_TOOLS: usize = 2_000;
 /// Maximum number of pages in the tool list of a server.
 const MAX_PAGES: usize = 200;
-/// Maximum total size of a server's definitions, in bytes. A single line may already hold 16 MiB.
+/// Maximum total size, in bytes, of the tool definitions of a server. The transport alone permits 16 MiB in each line.
 const MAX_DEFINITIONS_BYTES: usize = 32 << 20;
 /// Maximum characters of a server's message in an error.
 const MAX_MESSAGE_CHARS: usize = 500;
