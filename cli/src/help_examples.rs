@@ -15,7 +15,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("new", &["rye new directive deploy/staging", "rye new tool greet"]),
     ("fetch", &["rye fetch directive hello", "rye fetch knowledge --query budget"]),
     ("mcp list", &["rye mcp list"]),
-    ("mcp add", &["rye mcp add files -- npx -y @modelcontextprotocol/server-filesystem ."]),
+    ("mcp add", &["rye mcp add files -- mcp-server-filesystem ."]),
     ("mcp refresh", &["rye mcp refresh files"]),
     ("mcp serve", &["rye mcp serve", "rye mcp serve --http 127.0.0.1:8330"]),
     ("acp", &["rye acp", "rye acp my/directive --model fast"]),

@@ -181,7 +181,7 @@ fn plan_opens_with_a_summary_of_five_lines() {
     let labels: Vec<&str> = opening[1..6].iter().map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!((labels, opening[6]), (vec!["model", "cost", "turns", "may", "lock"], ""), "{narrow}");
     assert!(opening.iter().all(|line| line.chars().count() <= 60), "{narrow}");
-    assert!(opening[2].contains("first $") && opening[2].contains("worst $"), "{narrow}");
+    assert!(opening[2].contains("first ≤ $") && opening[2].contains("worst $"), "{narrow}");
     let html = place.run_ok(&[&call[..], &["--format", "html"]].concat());
     for line in &opening[1..6] {
         let text = line.trim_start().split_once(' ').unwrap().1.trim();

@@ -53,8 +53,8 @@ pub trait Driver: Send + Sync {
 /// The artifacts to write for a thread that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Artifact {
-    /// The export of the thread: a knowledge item that `rye fetch` can read. Written before the hooks at the end of the
-    /// thread run.
+    /// The export of the thread: a knowledge item that `rye fetch` can read. If the thread has hooks that run at its
+    /// end, the export is written before they run.
     Export,
     /// `thread.json` with the result, written after the last event.
     Snapshot,

@@ -26,7 +26,7 @@ pub struct EvalArgs {
     /// A text with `{input:…}`
     #[arg(long, group = "request", value_name = "TEXT")]
     inputs_text: Option<String>,
-    /// A pattern and a text
+    /// A capability pattern, and a text that is matched against it as a whole
     #[arg(long, group = "request", num_args = 2, value_names = ["PATTERN", "TEXT"])]
     glob: Option<Vec<String>>,
     /// The risk of one capability
@@ -47,7 +47,7 @@ pub struct EvalArgs {
     /// `[["register", "root", 3.0], …]`
     #[arg(long, group = "request", value_name = "JSON")]
     ledger: Option<String>,
-    /// `{"status": 429, "headers": {…}, "error": {…}, "attempt": 1}`
+    /// A failed model call to classify: `{"status": 429, "headers": {…}, "error": {…}, "attempt": 1}`
     #[arg(long, group = "request", value_name = "JSON")]
     classify: Option<String>,
     /// Facts for a condition or template, as a JSON object

@@ -274,8 +274,8 @@ fn effects_of_invalid_hosts(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the reports of limits that have no effect beside a `spend`, or a maximum of it, that does not pay for one
-/// turn.
+/// Returns the indexes of the diagnostics that follow from a `spend` limit too low for one turn: reports of a `turns`
+/// limit that is never reached, and of a `spend` limit above a maximum that is too low itself.
 fn turns_beside_an_unaffordable_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     let unaffordable: BTreeSet<SourceId> = all
         .iter()

@@ -19,8 +19,8 @@ pub struct Fix {
     pub edits: Vec<Edit>,
 }
 
-/// Returns the fix of a diagnostic; `None` if the diagnostic has no fix that is safe. Except for a syntax error, the
-/// span of the diagnostic must cover exactly the replaced word.
+/// Returns the fix of a diagnostic; `None` if no fix is safe. A word is only replaced if the text at the span of the
+/// diagnostic is exactly this word; the fix of a syntax error is used as the parser suggests it.
 pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     if let Diagnostic::Syntax(error) = diagnostic {
         let source = error.replacements.first()?.0.source;

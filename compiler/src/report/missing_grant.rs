@@ -126,7 +126,7 @@ fn grant_fixes(
     };
     let mut steps = vec![add];
     if line.contains(" net=\"host\"") {
-        let text = "in place of `host`, write the hosts that its calls may reach: without `net`, every call is refused";
+        let text = "replace `host` in `net` with the hosts that calls may reach: without `net`, every call is refused";
         steps.push(DerivationStep::new_fix(text.to_owned(), None));
     }
     let risk = LowerContext::new(items).risk_of(&action.capability());

@@ -144,7 +144,7 @@ impl PlanSummary {
         let dollars = |amount: &Value| Nanos::from_json(amount).map(round_up).unwrap_or_default();
         let worst = cost.worst.as_ref().map_or_else(|| "unlimited".to_owned(), dollars);
         let own = match cost.first.as_ref().zip(cost.typical.as_ref()) {
-            Some((first, typical)) => format!("first at most {} · typical {}", dollars(first), dollars(typical)),
+            Some((first, typical)) => format!("first ≤ {} · typical {}", dollars(first), dollars(typical)),
             None => "model without prices".to_owned(),
         };
         let whole = format!("{own} · worst {worst}");

@@ -40,7 +40,7 @@ impl ToolSpecReader {
         } else {
             return Some(text.to_owned());
         };
-        self.report_bad_value(span, format!("a text of `{key}` {reason}"), "cannot be a line of the prompt", None);
+        self.report_bad_value(span, format!("a text of `{key}` {reason}"), "the prompt needs a short line here", None);
         None
     }
 }

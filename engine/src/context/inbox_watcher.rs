@@ -17,8 +17,8 @@ use crate::store::disk::{Disk, NameWatch};
 use crate::store::{layout, mailbox};
 use crate::thread_id::ThreadId;
 
-/// Time from a change of the running threads to the change of the watched folders. A thread that ends earlier costs no
-/// watch.
+/// Delay between the start or end of a thread and the update of the watched folders. A thread that ends within this
+/// delay is never watched.
 const UPDATE_DELAY: Duration = Duration::from_millis(500);
 /// Interval between two reads of the inboxes, if the disk reports no changes.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -55,7 +55,8 @@ pub enum ControlMessage {
     },
     /// Continues a chat with another plan of the store, at the next idle step. Accepted only from this process.
     Replan { plan: String },
-    /// Continues a chat from the end of the prompt before `prompt`, at the next idle step.
+    /// Continues a chat in a new thread, at the next idle step. The new thread starts with the conversation that
+    /// precedes the prompt with the number `prompt`.
     Fork { prompt: u64 },
     /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt shows its output to the model, unless
     /// `excluded` is true.

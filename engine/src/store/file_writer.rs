@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::disk::{Disk, temporary_beside};
 
-/// Maximum bytes of one write. A file up to this size is written at once.
+/// Maximum bytes of one write. A file of at most this size is written with a single write.
 const BUFFER_BYTES: usize = 1024 * 1024;
 
 /// A writer that creates a file and buffers at most [`BUFFER_BYTES`]. Call [`FileWriter::finish`] after the last write.

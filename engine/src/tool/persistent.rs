@@ -36,7 +36,7 @@ const MAX_RESTARTS: u64 = 1;
 pub enum PersistentProgram {
     /// A command that implements the line protocol of persistent tools.
     Command { argv: Vec<String> },
-    /// A script whose function `execute` is called for each line.
+    /// A script whose function `execute` runs once for each call of the tool.
     Script { language: ScriptLanguage },
 }
 

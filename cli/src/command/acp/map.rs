@@ -48,7 +48,7 @@ pub struct UpdateMapper {
     session_cost: u64,
     /// Inputs of the calls that have no result yet, by id.
     open_calls: BTreeMap<String, String>,
-    /// Files that calls without a result have changed so far, by the id of the call.
+    /// Changes of files by the calls that have no result yet, by the id of the call.
     changes: BTreeMap<String, Vec<FileChanged>>,
     /// The folder of the project, and the objects that hold the texts of changed files; `None` if the updates leave out
     /// changed files.

@@ -35,8 +35,8 @@ const BUDGETS: [u64; 9] = [
 fn describe_mode(mode: ChatMode) -> (&'static str, &'static str) {
     match mode {
         ChatMode::ReadOnly => ("Read only", "Only safe calls; nothing is written"),
-        ChatMode::Ask => ("Ask", "The calls that the directive grants, with permission requests"),
-        ChatMode::Auto => ("Auto", "The calls that the directive grants, without permission requests"),
+        ChatMode::Ask => ("Ask", "All calls that the directive grants; risky calls ask for permission first"),
+        ChatMode::Auto => ("Auto", "All calls that the directive grants, without asking for permission"),
     }
 }
 

@@ -61,8 +61,8 @@ impl EffectiveSettings {
     }
 
     /// Reads the script that simulates the models: the script that the command names, else the recorded script of the
-    /// thread. `None` if there is no script, or if a silent run cannot read the recorded script. A silent run only ends
-    /// the thread and calls no model.
+    /// thread. `None` if there is neither. An unreadable recorded script is an error, except in a silent run (`None`),
+    /// which only ends the thread and calls no model.
     pub fn script_providers(&self, how: RunOptions<'_>) -> Result<Option<ScriptedProviders>, CommandError> {
         if let Some(file) = how.script {
             return read_script(file).map(Some);

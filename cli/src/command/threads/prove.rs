@@ -53,7 +53,8 @@ pub struct ProveOutput {
     pub proved: bool,
     /// Bytes of system prompt and first message, if the first request matches the stored plan.
     pub first_request: Option<usize>,
-    /// First difference from the plan, in `system prompt`, `contributors` or `message`; null if the request matches.
+    /// Sentence that names the first part of the first request that differs from the plan (`system prompt`,
+    /// `contributors` or `message`), or says that no request was sent; null if the request matches.
     pub differs: Option<String>,
     /// Manifest entries of the plan that have changed, missing files included.
     pub changed: Vec<String>,

@@ -115,7 +115,8 @@ fn list_of<'m>(map: &'m Map<String, Value>, key: &str) -> &'m [Value] {
     map.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A proof of inclusion, with a bounded number of steps.
+/// A proof that one schema accepts every value that another schema accepts. `steps` is the number of steps that are
+/// left; without a step left, nothing further is proved.
 struct Comparison {
     steps: Cell<u32>,
 }

@@ -121,7 +121,7 @@ pub struct FirstMessageReport {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerReport {
-    /// Id of the knowledge item, of the hook for a hook's text, or of the directive for its body.
+    /// Id of the knowledge item that is the layer, of the hook that returned its text, or of the directive (the body).
     pub id: String,
     pub tokens: u64,
     pub bytes: usize,

@@ -76,8 +76,8 @@ const HEADS: [&str; 9] = [
 /// A position in the text of a well-formed capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CapabilityPosition {
-    /// Inside an entry of [`HEADS`]. The number is the node of [`TRIE`] to which the characters before the position
-    /// lead.
+    /// Inside an entry of [`HEADS`] or at its end. The number is the index in [`TRIE`] of the node that is reached from
+    /// the root with the characters before the position.
     Head(u32),
     /// After a dot: a segment character must follow.
     SegmentStart,
