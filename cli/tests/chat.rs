@@ -226,7 +226,7 @@ fn killed_session_stops_at_idle_and_calls_no_model() {
     assert_eq!(opened.stdout, "", "{}", opened.stderr);
     assert!(opened.stderr.contains("prompt 1 interrupted: 0 turns"), "{}", opened.stderr);
     assert!(!opened.stderr.contains("0 out, $0\n"), "the call counts at its worst case: {}", opened.stderr);
-    assert!(opened.stderr.contains("not sent when the session ended: waiting"), "{}", opened.stderr);
+    assert!(opened.stderr.contains("not sent before the session ended: waiting"), "{}", opened.stderr);
     assert_eq!(count(&transcript(&place), "attempt_intended"), before);
     let done = chat(&place, &["-c"], b"again\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Late.\n"), "{}", done.stderr);

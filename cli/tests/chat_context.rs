@@ -51,7 +51,7 @@ fn part_is_left_out_and_added_again_and_its_price_is_shown_first() {
         "first\n/context {part}\n/context {part} confirm\nsecond\n/context\n/context {part} confirm\nthird\n"
     ));
     assert!(shown.contains(&format!("without `{part}`: ")) && shown.contains(" tokens less"), "{shown}");
-    assert!(shown.contains(&format!("nothing is changed yet: `/context {part} confirm` applies it")), "{shown}");
+    assert!(shown.contains(&format!("nothing is changed yet: `/context {part} confirm` applies")), "{shown}");
     assert!(shown.contains("applied: the session continues with the new plan"), "{shown}");
     assert!(shown.contains(&format!("with `{part}`: ")) && shown.contains(" tokens more"), "{shown}");
     let prompts = system_prompts(&place);

@@ -127,7 +127,7 @@ fn kill_during_an_input_hook_loses_no_text_and_calls_no_model() {
     drop(writer);
     let opened = chat(&place, &["-c"], b"");
     assert_eq!((opened.code, opened.stdout.as_str()), (Some(0), ""), "{}", opened.stderr);
-    assert!(opened.stderr.contains("not sent when the session ended: typed words"), "{}", opened.stderr);
+    assert!(opened.stderr.contains("not sent before the session ended: typed words"), "{}", opened.stderr);
     let done = chat(&place, &["-c"], b"again\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "Two.\n"), "{}", done.stderr);
     let events = place.transcript(threads(&place)[0]["thread_id"].as_str().unwrap());

@@ -203,7 +203,7 @@ fn resume_prints_recorded_grants_first() {
         let stderr = place.rye(args).stderr;
         for part in [
             "resumes with its recorded grants: `rye.execute.tool.rye.bash.*` (write out/)",
-            "rye_bash_bash: a process; reads the project, writes out/ of it; no network",
+            "rye_bash_bash: a process; reads the project, writes out/ in it; no network",
             "no terminal for approvals",
         ] {
             assert!(stderr.contains(part), "{args:?}: {stderr}");

@@ -144,7 +144,7 @@ fn plan_diff_ends_with_three_where_a_guard_falls_and_with_zero_where_it_rises() 
     let weaker = place.rye(&["plan", "a", "--diff", "HEAD"]);
     assert_eq!(weaker.code, Some(3), "{}{}", weaker.stdout, weaker.stderr);
     assert!(
-        weaker.stdout.contains("+ widened tool_call no_rm: depends: a guard that stops fewer cases"),
+        weaker.stdout.contains("+ widened tool_call no_rm: depends: it stops a call or thread in fewer cases"),
         "{}",
         weaker.stdout
     );
@@ -281,7 +281,7 @@ fn change_that_widens_the_plan_for_other_inputs_exits_with_3() {
         let place = repository_with_input(write);
         let done = place.rye(&["plan", "a", "--diff", "HEAD"]);
         assert_eq!(done.code, Some(3), "{what}: {}{}", done.stdout, done.stderr);
-        assert!(done.stderr.contains(r#"inputs compared here: {"m":"x"}"#), "{what}: {}", done.stderr);
+        assert!(done.stderr.contains(r#"compared with the inputs {"m":"x"}"#), "{what}: {}", done.stderr);
         assert!(done.stdout.contains("widened"), "{what}: {}", done.stdout);
         git(&place, &["commit", "-qam", "two"]);
         let back = place.rye(&["plan", "a", "--diff", "HEAD..HEAD~1"]);

@@ -221,7 +221,7 @@ fn mistakes_in_settings_and_hooks_have_a_help_that_works() {
         found.iter().filter_map(|one| one["help"].as_str()).collect::<Vec<_>>().join("\n")
     };
     let table = "classifications: [{ risk: safe, patterns: [\"rye.execute.tool.rye.bash.*\"] }]\n";
-    let says = r#""] }` with the risk that fits to `classifications`: the list replaces the standard list, and unlisted capabilities are `unrestricted`"#;
+    let says = r#""] }`: the list replaces the standard list, and unlisted capabilities are `unrestricted`"#;
     assert!(helps(".ai/config/agent/capability_risk.yaml", table).contains(says));
     let hook = "hooks: [{ id: h, event: after_step, condition: usage_ratio > 0.8, action: continue }]\n";
     assert!(helps(".ai/config/agent/hooks.yaml", hook).contains("`usage_ratio` is a fact of `context`"));

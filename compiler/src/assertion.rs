@@ -319,9 +319,7 @@ fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {
             None => "`for` selects no directive",
-            Some(false) => {
-                "in every thread, the assertion has the same result if any one of its functions returns the opposite"
-            }
+            Some(false) => "no function of the assertion makes a difference to the result in any thread",
             Some(true) => return None,
         };
         Some(WithoutWitness { assertion: one.id.clone(), why: why.to_owned() })

@@ -486,7 +486,7 @@ fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
             let fault_of_url = |message: String| ServerFault { message, span: node.get("url").map(|url| url.span) };
             if node.get("type").and_then(Node::as_str) == Some("sse") {
                 return Err(
-                    "uses the HTTP+SSE transport, which the protocol no longer has; use its streamable HTTP URL".into(),
+                    "uses the HTTP+SSE transport, which MCP no longer has; use the server's streamable HTTP URL".into(),
                 );
             }
             if !url.starts_with("https://") && !url.starts_with("http://") {

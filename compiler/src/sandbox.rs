@@ -172,7 +172,7 @@ impl std::fmt::Display for ToolSandbox {
                     format!("the WHOLE network, because {} is granted", self.net.join(", "))
                 };
                 let lives = if self.persistent { "one process for all calls" } else { "a process" };
-                write!(f, "{lives}; reads the project, writes {write} of it; {net}")
+                write!(f, "{lives}; reads the project, writes {write} in it; {net}")
             }
             SandboxKind::Requests if self.net.is_empty() => {
                 f.write_str("the engine sends the requests of the tool; no host is granted")
@@ -236,9 +236,9 @@ mod tests {
             lines,
             [
                 "asks: the engine sends the requests of the tool, only to a.test",
-                "mcp_s_a: a process; reads the project, writes notes/ of it; no network",
+                "mcp_s_a: a process; reads the project, writes notes/ in it; no network",
                 "mcp_t_b: NO SANDBOX: a server's program with all of your rights",
-                "mine: a process; reads the project, writes existing files of it; no network",
+                "mine: a process; reads the project, writes existing files in it; no network",
                 "rye_bash_bash: a process; reads the project, writes out/, src of it; the WHOLE network, because example.test is granted",
                 "rye_execute: the engine itself",
                 "rye_file_system_read: project files only",

@@ -245,7 +245,7 @@ fn print_errors(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) 
 fn parent_of_new_thread(id: &str, spaces: &Spaces) -> Result<Box<ParentThread>, CommandError> {
     let row = ThreadReader::open(&spaces.project)?.find(id)?.row;
     if row.status.has_ended() {
-        return Err(CommandError::usage(format!("the thread `{id}` has ended and cannot get children")));
+        return Err(CommandError::usage(format!("the thread `{id}` has ended and cannot have children")));
     }
     if !spaces.project.join(layout::snapshot(&row.id)).exists() {
         return Err(CommandError::usage(format!("the thread `{id}` has no `thread.json`: it never started")));

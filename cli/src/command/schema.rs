@@ -54,7 +54,7 @@ pub struct SchemaArgs {
     /// Print the JSON Schemas of input files instead: tools, knowledge metadata, settings
     #[arg(long, conflicts_with = "output")]
     inputs: bool,
-    /// Write each schema of an input file to this folder, as `NAME.json`
+    /// Write the schema of each kind of input file to this folder, as `NAME.json`
     #[arg(long, value_name = "DIR", requires = "inputs")]
     to: Option<PathBuf>,
 }

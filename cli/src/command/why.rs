@@ -107,7 +107,8 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         let failure = CommandError::failed(format!("no part of {place} is named `{}`", args.thing));
         return Err(match nearest_name(&args.thing, suggestion, &world) {
             None if args.of.is_none() && args.thing.starts_with("rye.") => failure.with_help(
-                "no directive grants it; `rye why CAPABILITY --of ID` shows the grant that a directive lacks",
+                "no directive grants this capability; `rye why CAPABILITY --of ID` shows the grant that a \
+                 directive lacks",
             ),
             Some(near) => failure.with_help(format!("did you mean `{near}`?")),
             None => failure,

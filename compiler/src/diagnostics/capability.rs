@@ -121,7 +121,7 @@ impl Problem for CapabilityError {
             Self::MatchesNothing { suggestion, pattern, .. } => foreign_words::help_for_tool(pattern).or_else(|| {
                 did_you_mean(suggestion.as_ref(), || {
                 if let Some(server) = mcp_server_of(pattern) {
-                    return Some(format!("write the items of a configured server with `rye mcp refresh {server}`, or add the server with `rye mcp add`"));
+                    return Some(format!("if the server is configured, create its items with `rye mcp refresh {server}`; otherwise add the server with `rye mcp add`"));
                 }
                 Some("remove the pattern, or correct it to the dotted id of an item that exists".into())
                 })
@@ -156,7 +156,7 @@ impl Problem for CapabilityError {
             ),
             Self::TooComplex { .. } => Some("use fewer wildcards in this pattern and in the base's grants".into()),
             Self::Blocked { pattern, table: Some(_), .. } => Some(format!(
-                "add `- {{ risk: safe, patterns: [\"{pattern}\"] }}` with the risk that fits to `classifications`: the list replaces the standard list, and unlisted capabilities are `unrestricted`"
+                "add an entry with the right risk to `classifications`, such as `- {{ risk: safe, patterns: [\"{pattern}\"] }}`: the list replaces the standard list, and unlisted capabilities are `unrestricted`"
             )),
             Self::Unacknowledged { tier, .. } | Self::Blocked { tier, table: None, .. } => Some(format!(
                 "grant less, or acknowledge the risk: `<acknowledge risk=\"{tier}\">why</acknowledge>` in \
@@ -194,9 +194,9 @@ impl Problem for CapabilityError {
                 ]
             }
             Self::Unacknowledged { tier, span, .. } => vec![new_label(*span, format!("risk `{tier}`"))],
-            Self::Blocked { tier, span, table, .. } => {
+            Self::Blocked { pattern, tier, span, table, .. } => {
                 let label = new_label(*span, format!("risk `{tier}` is blocked by the risk table"));
-                let table = table.iter().map(|table| new_label(*table, "no entry for it here"));
+                let table = table.iter().map(|table| new_label(*table, format!("no entry for `{pattern}`")));
                 std::iter::once(label).chain(table).collect()
             }
         }

@@ -111,7 +111,7 @@ impl Problem for ConfigError {
             Self::NeverMatches { .. } => Some("correct the condition, or remove the rule".to_owned()),
             Self::AssertsNothing { .. } => Some("correct the assertion, or remove it".to_owned()),
             Self::UnknownGate { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some("no thread passes a hook with this id; name a hook of a hook file or of a directive, or `ask` for an approval request".into())
+                Some("write the id of a hook of a hook file or directive, or `ask` for an approval request".into())
             }),
             Self::Servers { .. } => {
                 Some("correct this error: until then, no MCP server can be used; check with `rye mcp list`".into())

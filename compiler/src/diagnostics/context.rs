@@ -103,7 +103,7 @@ impl Problem for ContextError {
                 Some(format!("the knowledge is sent once, in `<{kept}>`: remove the other line"))
             }
             Self::SuppressesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some("remove the line; a suppression names a hook by its id, or the id of knowledge that the chain or a hook injects".into())
+                Some("remove the line, or name a hook, or knowledge that the chain or a hook injects".into())
             }),
             Self::SuppressedAndDeclared { .. } => Some("the suppression wins: remove one of the two lines".into()),
             Self::Unreached { id, .. } => Some(format!(
@@ -123,10 +123,10 @@ impl Problem for ContextError {
             ),
             Self::VolatilePrefix { per, price, .. } => Some(match price {
                 Some((price, model)) => format!(
-                    "move the changing part behind the stable tokens, so that they can be read from the cache: without the cache, they cost {price} dollars more per 100 {per} of `{model}`"
+                    "move the changing part behind the stable tokens, so that the cache can hold these tokens: without the cache, the tokens cost {price} dollars more per 100 {per} of `{model}`"
                 ),
                 None => {
-                    "move the changing part behind the stable tokens, so that they can be read from the cache".into()
+                    "move the changing part behind the stable tokens, so that the cache can hold these tokens".into()
                 }
             }),
         }

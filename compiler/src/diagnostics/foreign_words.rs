@@ -207,7 +207,7 @@ pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
     if let Some((tool, _)) = name.split_once('(') {
         let known = help_for(P::Tool, tool).unwrap_or("name only the tool;");
         return Some(format!(
-            "{known} a grant has no rule for arguments, but a hook on `tool_call` can block calls by their arguments"
+            "{known} a grant cannot restrict arguments, but a hook on `tool_call` can block calls by their arguments"
         ));
     }
     // An id with folders is an id of this system, not a tool name of another one.
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn grants_of_other_systems_are_translated() {
         assert_eq!(help_for_tool("rye.execute.tool.Bash").unwrap(), "did you mean `rye.bash.bash`?");
-        assert!(help_for_tool("Bash(git *)").unwrap().starts_with("did you mean `rye.bash.bash`? a grant has no rule"));
+        assert!(help_for_tool("Bash(git *)").unwrap().starts_with("did you mean `rye.bash.bash`? a grant cannot"));
         assert!(help_for_tool("mcp__github__create_issue").unwrap().contains("`mcp.github.create_issue`"));
         assert_eq!(help_for_tool("rye.execute.tool.rye.bash.bsh"), None);
     }

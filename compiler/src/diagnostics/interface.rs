@@ -164,7 +164,7 @@ impl Problem for InterfaceError {
                 })
             }),
             Self::MarkedPlaceholder { name, .. } => Some(format!(
-                "write `{{input:{name}}}`; for an amount, put a space or the currency's name before it, or declare the input as a number"
+                "write `{{input:{name}}}`; for dollars, write `$ {{input:{name}}}` or declare the input as a number"
             )),
             Self::MarkedDefault { name, plain, .. } => Some(format!("write `{{input:{name}|{plain}}}`")),
             Self::UnnamedArgument { .. } => Some("write the name before each argument: `(name=\"value\")`".into()),

@@ -76,9 +76,9 @@ impl Problem for LimitError {
                 ("spend", "cannot be negative") => "write an amount of dollars, such as `0.10`".to_owned(),
                 (_, "cannot be negative") => "write a whole number, such as `10`".to_owned(),
                 _ if why.starts_with("has to be a number") || why.starts_with("has to be an amount") => {
-                    number_help(name, found).unwrap_or_else(|| format!("it {why}"))
+                    number_help(name, found).unwrap_or_else(|| help_from_phrase(name, why))
                 }
-                _ => format!("it {why}"),
+                _ => help_from_phrase(name, why),
             }),
             Self::NeverBinds { .. } => Some("lower the limit, or leave it out".into()),
             Self::AboveCeiling { name, most, .. } => {
@@ -117,6 +117,15 @@ impl Problem for LimitError {
             | Self::PromptAboveTokens { span, .. }
             | Self::Unpriced { span, .. } => span.iter().map(|s| new_label(*s, "set here")).collect(),
         }
+    }
+}
+
+/// Returns the help for the phrase `why` about the limit `name`: "write a number" for "has to be a number".
+fn help_from_phrase(name: &str, why: &str) -> String {
+    let wanted = why.strip_prefix("has to be ").or_else(|| why.strip_prefix("can have "));
+    match wanted.filter(|wanted| !wanted.starts_with("above")) {
+        Some(wanted) => format!("write {wanted}"),
+        None => format!("`{name}` {why}"),
     }
 }
 

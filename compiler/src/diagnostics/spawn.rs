@@ -25,7 +25,7 @@ pub enum SpawnError {
     },
     /// The limit `limit` (`depth` or `spawns`) of the parent is 0, so the parent can have no children. `limit_span` is
     /// the declaration of the limit, if a file declares it.
-    #[error("`{parent}` starts `{child}`, but the limit `{limit}` of `{parent}` is 0, so it can have no children")]
+    #[error("`{parent}` starts `{child}`, but the limit `{limit}` of `{parent}` is 0: no child is allowed")]
     NoChildren { parent: String, child: String, limit: &'static str, span: Span, limit_span: Option<Span> },
     /// A child that requests more money than its spawn parent can give. Amounts are decimal dollars. If the parent's
     /// own limit would be enough, `above` is the directive that starts the parent with too little money.

@@ -36,7 +36,7 @@ pub fn write_path_error(path: &str) -> Option<&'static str> {
     } else if parts.iter().enumerate().any(law) {
         Some("it is a protected path, which no tool may write")
     } else if matches!(path.trim(), "true" | "false" | "yes" | "no" | "on" | "off") {
-        Some("a folder is expected, not a switch; write a folder with this name with a slash at its end")
+        Some("a folder is expected, not a boolean; if a folder has this name, write a `/` after the name")
     } else if path.contains(['*', '?', '[']) {
         Some("a path cannot be a pattern")
     } else {

@@ -287,7 +287,7 @@ pub fn inline_text(value: &Value) -> Cow<'_, str> {
 pub enum JsonError {
     #[error("{0}")]
     Syntax(String),
-    #[error("`{0}` is outside the integers that are exact, −2⁶³ to 2⁶⁴−1")]
+    #[error("`{0}` is outside the range of exact integers, −2⁶³ to 2⁶⁴−1")]
     IntegerTooLarge(String),
 }
 

@@ -19,9 +19,10 @@ impl ToolSpecReader {
             ToolKind::Script { entry: ScriptEntry::Main, .. } => {
                 Some(("a persistent script needs the function `execute`, which runs once for each call", "only `main`"))
             }
-            ToolKind::Script { entry: ScriptEntry::Whole, .. } => {
-                Some(("a shell script cannot be persistent: it runs once a call", "the script ends after each call"))
-            }
+            ToolKind::Script { entry: ScriptEntry::Whole, .. } => Some((
+                "a shell script cannot be persistent: it runs once for each call",
+                "the script ends after each call",
+            )),
             ToolKind::Command { argv } => {
                 let depends = argv.iter().any(|text| {
                     argv::placeholders(text).is_ok_and(|found| {

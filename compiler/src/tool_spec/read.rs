@@ -419,7 +419,7 @@ impl ToolSpecReader {
                 let help = Some("write `deep_merge` or `first_match`".into());
                 self.report_bad_value(
                     config.span,
-                    format!("`{other}` is not a mode of resolving settings"),
+                    format!("`{other}` is not a `mode` of `config`"),
                     "unknown mode",
                     help,
                 );

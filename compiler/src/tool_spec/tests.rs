@@ -201,7 +201,7 @@ fn config_and_environment_are_validated() {
         ("environment", json!(["TOKEN", "A=B"]), "`A=B` names no variable"),
         ("environment", json!([]), "`${TOKEN}` is not a variable that this tool declares"),
         ("config", json!({"path": "../x"}), "`../x` names no settings: "),
-        ("config", json!({"path": "a", "mode": "merge"}), "`merge` is not a mode of resolving settings"),
+        ("config", json!({"path": "a", "mode": "merge"}), "`merge` is not a `mode` of `config`"),
     ] {
         let mut bad = base.clone();
         bad[key] = value;
@@ -233,7 +233,7 @@ fn persistent_tools_without_a_program_that_reads_lines_are_refused() {
     );
     assert_eq!(
         refused(&persistent, Some(script(ToolLanguage::Shell, &[]))),
-        ["a shell script cannot be persistent: it runs once a call"]
+        ["a shell script cannot be persistent: it runs once for each call"]
     );
     let http = json!({"description": "d", "kind": "http", "url": "https://a.test/", "persistent": true});
     assert_eq!(refused(&http, None), ["only commands and scripts can be persistent"]);

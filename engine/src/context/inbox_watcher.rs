@@ -103,7 +103,7 @@ impl InboxWatcher {
     /// Creates a watcher without threads. Needs a runtime.
     fn new(disk: Arc<dyn Disk>) -> Self {
         let watch = disk.name_watch().unwrap_or_else(|error| {
-            tracing::info!(%error, "new messages are not reported: the mailboxes are polled");
+            tracing::info!(%error, "the disk does not report new messages: the mailboxes are polled");
             None
         });
         Self { disk, watch, threads: BTreeMap::new() }
@@ -170,7 +170,7 @@ impl InboxWatcher {
 
     /// Polls every inbox from now on, because the disk cannot report changes.
     fn poll(&mut self, error: &io::Error) {
-        tracing::info!(%error, "new messages are not reported: the mailboxes are polled");
+        tracing::info!(%error, "the disk does not report new messages: the mailboxes are polled");
         self.watch = None;
     }
 

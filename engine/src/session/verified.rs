@@ -212,7 +212,7 @@ impl EngineContext {
             };
             (thread, now) = (id, next);
         }
-        Err(invalid_claim(&thread, "the chain of its parents and of the threads that it continues is too long"))
+        Err(invalid_claim(&thread, "the chain of parents and continued threads of this thread is too long"))
     }
 
     /// Reads the start and the plan of another thread of this project.
@@ -290,7 +290,7 @@ impl EngineContext {
         }
         let attended = state.launch.as_ref().is_none_or(|launch| launch.attended);
         if !attended && self.approvals.has_approver() {
-            let reason = "it was started without a terminal, so it would not ask you for approvals".to_owned();
+            let reason = "the thread was started without a terminal, so it would not ask you for approvals".to_owned();
             return self.require_acceptance(thread, reason);
         }
         // The author of the project may have added the waiting messages. Messages that arrive from now on come from the
@@ -299,7 +299,7 @@ impl EngineContext {
         if let Some(mail) =
             waiting.into_iter().find(|mail| needs_signed_transcript(&ControlMessage::from_file(mail.body.clone())))
         {
-            let reason = format!("the control message `{}` waits in its mailbox: no key proves its sender", mail.id);
+            let reason = format!("no key proves the sender of the control message `{}` in the mailbox", mail.id);
             return self.require_acceptance(thread, reason);
         }
         Ok(())

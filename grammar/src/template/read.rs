@@ -317,7 +317,7 @@ fn placeholder_error(source: SourceId, base: usize, text: &str, open: usize, at:
         ("empty placeholder".to_owned(), "empty".to_owned(), "name a fact: `${cost.spend}`; `$${` is a literal `${`")
     } else if inside.contains("||") {
         (
-            "a fallback is a string in double quotes".to_owned(),
+            "the fallback of a placeholder must be a string in double quotes".to_owned(),
             "no such string here".to_owned(),
             "write `${path || \"text\"}`, with `\\\"` for a quote inside",
         )

@@ -133,7 +133,7 @@ pub fn format_context_change(data: &Value) -> String {
     lines.push(if *applied {
         "applied: the session continues with the new plan".to_owned()
     } else {
-        format!("nothing is changed yet: `/context {part} confirm` applies it")
+        format!("nothing is changed yet: `/context {part} confirm` applies the change")
     });
     lines.join("\n")
 }

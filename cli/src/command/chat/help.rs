@@ -58,7 +58,7 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command(
                 "follow-up",
                 "TEXT",
-                "send a text that the model reads when it would finish",
+                "send a text that the model reads when it would otherwise end the prompt",
                 "/follow-up then run the tests",
             ),
             command("queue", "", "list the queued messages", "/queue"),
@@ -95,7 +95,7 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command(
                 "context",
                 "[PART [confirm]]",
-                "list the parts of the next request, or show the price without a part and leave that part out",
+                "list the parts of the next request, or show the price without PART; `confirm` leaves PART out",
                 "/context context/AGENTS.md",
             ),
             command("preview", "TEXT", "show the price of a message", "/preview now in French"),

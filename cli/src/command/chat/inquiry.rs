@@ -128,7 +128,7 @@ impl RequestHandler {
         let mut text = render::text::render(&compilation, &summary).trim_end().to_owned();
         if !is_current {
             text.push_str(
-                "\nthe session still uses its previous plan, because the files have changed: \
+                "\nthe files have changed, and the session still uses its previous plan: \
                  /reload switches to the plan above",
             );
         }

@@ -45,7 +45,7 @@ pub enum KeyAction {
 /// The keys with their meaning, for `/help` and the guide.
 pub const KEY_HELP: [(&str, &str); 21] = [
     ("Enter", "send; while the model works, steer it"),
-    ("Alt+Enter", "send as a follow-up, delivered when the model would finish"),
+    ("Alt+Enter", "send as a follow-up, delivered when the model would otherwise end the prompt"),
     ("Shift+Enter, Ctrl+J, \\ Enter", "new line"),
     ("Alt+Up", "take unsent messages back"),
     ("Esc", "interrupt the prompt"),

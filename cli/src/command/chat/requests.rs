@@ -270,7 +270,7 @@ impl RequestHandler {
         if is_on_its_way || live.as_ref().is_some_and(waits) {
             return self.send(ControlMessage::Retract { input: Some(input) });
         }
-        Err(format!("no message `{input}` waits for its delivery"))
+        Err(format!("no queued message has the id `{input}`"))
     }
 
     async fn raise(&self, limit: String, value: &Value) -> Result<Option<Value>, String> {

@@ -110,7 +110,9 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
         match compared {
             OtherComparison::Same => {}
             OtherComparison::Changed { inputs, diff } => {
-                report.note(&format!("the default inputs show fewer changes; inputs compared here: {inputs}"));
+                report.note(&format!(
+                    "compared with the inputs {inputs}, which show more changes than the default inputs"
+                ));
                 found = *diff;
             }
             OtherComparison::Unknown(reason) => {

@@ -51,7 +51,7 @@ pub fn print(
     let is_text = matches!(global.format, OutputFormat::Human | OutputFormat::Plain);
     if !is_json && !is_text || is_json && args.prompt {
         let conditions: Vec<String> = plans.iter().map(|plan| describe_when(&plan.when)).collect();
-        return Err(CommandError::usage("this format holds one plan, and the inputs decide the route")
+        return Err(CommandError::usage("this format prints a single plan, but the route depends on the inputs")
             .with_help(format!("select a route with `--input`: {}", printable(&conditions.join(", or ")))));
     }
     let mut routes = Vec::new();
@@ -114,7 +114,7 @@ fn print_graphs(
         GraphLanguage::Mermaid => "%%",
         GraphLanguage::Dot => "//",
         GraphLanguage::Svg if !is_same => {
-            return Err(CommandError::usage("an SVG file holds one graph, and the inputs decide the route")
+            return Err(CommandError::usage("an SVG file shows a single graph, but the route depends on the inputs")
                 .with_help(printable(&format!("select a route with `--input`: {}", describe_when(&first.when)))));
         }
         GraphLanguage::Svg => "",

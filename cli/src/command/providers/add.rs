@@ -39,10 +39,10 @@ pub struct AddModelArgs {
     /// The model costs nothing, or its cost does not matter
     #[arg(long, conflicts_with = "input_price")]
     free: bool,
-    /// Day of the prices, as YYYY-MM-DD (default: today)
+    /// Date of the prices, as YYYY-MM-DD (default: today)
     #[arg(long, value_name = "DATE", requires = "input_price")]
     priced_at: Option<jiff::civil::Date>,
-    /// Page of the prices
+    /// Page where the provider lists the prices
     #[arg(long, value_name = "URL", requires = "input_price")]
     source: Option<String>,
     /// The model does not support tool calls: calls are read from the text of its replies

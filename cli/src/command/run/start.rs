@@ -321,7 +321,7 @@ fn print_past_session(past: &PastSession, how: RunOptions<'_>, report: &Printer)
         report.note(&printable(&format!("prompt {}: {}\n{}", recap.number, recap.prompt, recap.reply)));
     }
     for text in &past.unsent {
-        report.note(&printable(&format!("not sent when the session ended: {text}")));
+        report.note(&printable(&format!("not sent before the session ended: {text}")));
     }
 }
 

@@ -37,7 +37,7 @@ pub struct SteerArgs {
     /// Text of the message
     #[arg(value_name = "TEXT")]
     text: String,
-    /// Deliver the message when the thread would finish, instead of immediately
+    /// Deliver the message when the thread would otherwise finish, instead of immediately
     #[arg(long)]
     follow_up: bool,
     /// Rejected: messages to running threads are text only

@@ -212,9 +212,9 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
     let when = format_example(answer);
     Some(match hook_role(&hook.action) {
         HookRole::Guard if needs_new_trust => {
-            (Direction::Narrowed, format!("it stops more cases{when}; its file has to be trusted"))
+            (Direction::Narrowed, format!("it stops a call or thread in more cases{when}; its file has to be trusted"))
         }
-        HookRole::Guard => (Direction::Narrowed, format!("it stops more cases{when}")),
+        HookRole::Guard => (Direction::Narrowed, format!("it stops a call or thread in more cases{when}")),
         HookRole::Filter | HookRole::Text if needs_new_trust => {
             let how = describe_steering(&hook.action).unwrap_or("changes what the model reads");
             (
@@ -242,9 +242,11 @@ fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option
     };
     let when = format_example(answer);
     Some(match hook_role(&hook.action) {
-        HookRole::Guard if unproved => (Direction::Unknown, "a guard that may stop fewer cases than before".to_owned()),
-        HookRole::Guard if kept => (Direction::Widened, format!("a guard that stops fewer cases{when}")),
-        HookRole::Guard => (Direction::Widened, "a removed guard".to_owned()),
+        HookRole::Guard if unproved => {
+            (Direction::Unknown, "it may stop a call or thread in fewer cases than before".to_owned())
+        }
+        HookRole::Guard if kept => (Direction::Widened, format!("it stops a call or thread in fewer cases{when}")),
+        HookRole::Guard => (Direction::Widened, "the removed hook could stop a call or thread".to_owned()),
         // The result of the item may have blocked a call or ended the thread.
         HookRole::Act if may_answer(hook.event) => (Direction::Unknown, "its result may have stopped calls".to_owned()),
         HookRole::Act => (Direction::Narrowed, "it starts an item in fewer cases".to_owned()),

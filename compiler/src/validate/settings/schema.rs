@@ -90,7 +90,7 @@ const RETRY: &[SettingField] = &[
     key(
         "base_seconds",
         SettingShape::Seconds,
-        "base of the random wait: at most `base_seconds` × 2^N after failure N, and at least 1 after 10 failures",
+        "base of the random wait: after failure N at most `base_seconds` × 2^N s, after 10 failures at least 1 s",
     ),
     key(
         "max_seconds",
@@ -290,7 +290,7 @@ pub const FILES: &[SettingsFile] = &[
             key(
                 "append_system",
                 SettingShape::Text,
-                "id of knowledge appended to the system prompt of each chat; the user's precedes the project's",
+                "id of knowledge appended to the system prompt of each chat, the user's item before the project's",
             ),
             key(
                 "commands",

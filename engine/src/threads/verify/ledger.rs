@@ -168,7 +168,7 @@ fn describe(cost: Cost) -> String {
     let spend = crate::thread::dollars(spend);
     let outstanding = match outstanding {
         0 => String::new(),
-        held => format!(", ${} held by living descendants", crate::thread::dollars(held)),
+        held => format!(", ${} reserved by descendants that have not ended", crate::thread::dollars(held)),
     };
     let approvals = if approval_ms == 0 { String::new() } else { format!(", {approval_ms} ms of approvals") };
     let unknown = if unpriced { " and unknown costs" } else { "" };

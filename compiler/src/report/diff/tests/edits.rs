@@ -126,7 +126,7 @@ const EDITS: &[Edit] = &[
         HOOKS,
         "contains \"rm\"",
         "contains \"rm -rf /\"",
-        "widened tool_call no_rm: depends: a guard that stops fewer cases",
+        "widened tool_call no_rm: depends: it stops a call or thread in fewer cases",
         Back::Clean,
     ),
     (
@@ -336,7 +336,7 @@ fn diff_trees_widens_where_a_guard_is_deleted() {
     let found = compare(&before, &after);
     let shown = text("deleted", &found);
     assert!(found.widened && shown.contains("+ widened tool_call no_rm"), "{shown}");
-    assert!(shown.contains("a removed guard  .ai/config/agent/hooks.yaml:2:"), "{shown}");
+    assert!(shown.contains("the removed hook could stop a call or thread  .ai/config/agent/hooks.yaml:2:"), "{shown}");
     assert!(!compare(&after, &before).hooks.iter().any(|h| h.id == "no_rm" && h.direction.may_widen()));
 }
 
@@ -369,7 +369,7 @@ fn diff_trees_widens_for_a_steering_hook_only_where_it_needs_trust() {
         edited(&base(), HOOKS, "", "  - { id: too, event: tool_call, condition: turn > 6, action: { block: late } }\n");
     let shown = text("guarded", &compare(&base(), &guarded));
     assert!(
-        shown.contains("narrowed tool_call too: not there → depends, newly reachable: it stops more cases")
+        shown.contains("narrowed tool_call too: not there → depends, newly reachable: it stops a call or thread")
             && shown.contains("its file has to be trusted"),
         "{shown}"
     );

@@ -98,7 +98,7 @@ fn format_threads(bound: &ThreadBound) -> String {
 
 fn format_turns(TurnBounds { at_least, at_most }: &TurnBounds) -> String {
     let least = match at_least.turns {
-        turns @ (0 | 1) => format!("at least {turns} allowed by the limit `{}`", at_least.set_by),
+        turns @ (0 | 1) => format!("{turns} in the worst case, set by the limit `{}`", at_least.set_by),
         _ => "at least 1, because a run may end after any turn".to_owned(),
     };
     match at_most {
