@@ -43,7 +43,7 @@ fn client_answers_approvals() {
         for (request, error) in [
             (json!({"type": "answer", "question": 100_000, "approve": no}), "request 100000"),
             (json!({"type": "answer", "question": seq, "approve": no, "thread": "talk-1"}), "`talk-1`"),
-            (json!({"type": "retract", "input": "x"}), "no message `x`"),
+            (json!({"type": "retract", "input": "x"}), "the id `x`"),
             (json!({"type": "raise", "limit": "depth", "value": 9}), "not `depth`"),
             (json!({"type": "raise", "limit": "nosuch", "value": 9}), "not `nosuch`"),
             (json!({"type": "raise", "limit": "turns", "value": 1}), "does not raise `turns`"),
