@@ -153,7 +153,10 @@ fn depth_used_up_by_an_ancestor_is_reported() {
     let two = "<limits depth=\"2\"/><permissions><execute><directive>*</directive></execute></permissions>";
     let chain = |top| [("a", top, "", START_B), ("b", ALL, "", start_c), ("c", "", "", "x")];
     let messages = spawn_messages(&chain(one), "");
-    assert!(messages.len() == 1 && messages[0].starts_with("spawn::no-children: `b` starts `c`"), "{messages:?}");
+    assert!(
+        messages.len() == 1 && messages[0].starts_with("spawn::no-children: `a` starts `b`, which starts `c`:"),
+        "{messages:?}"
+    );
     assert_eq!(spawn_codes(&chain(two), ""), NOTHING);
     // Recursion with a limit ends on purpose.
     assert_eq!(spawn_codes(&[("a", one, "", START_A)], ""), NOTHING);
