@@ -221,8 +221,9 @@ fn mistakes_in_settings_and_hooks_have_a_help_that_works() {
         found.iter().filter_map(|one| one["help"].as_str()).collect::<Vec<_>>().join("\n")
     };
     let table = "classifications: [{ risk: safe, patterns: [\"rye.execute.tool.rye.bash.*\"] }]\n";
-    let says = r#""] }`: the list replaces the standard list, and unlisted capabilities are `unrestricted`"#;
-    assert!(helps(".ai/config/agent/capability_risk.yaml", table).contains(says));
+    let says = r#"add an entry with the right risk to `classifications`, such as `- { risk: safe, patterns: [""#;
+    let shown = helps(".ai/config/agent/capability_risk.yaml", table);
+    assert!(shown.contains(says) && shown.contains("the list replaces the standard list"), "{shown}");
     let hook = "hooks: [{ id: h, event: after_step, condition: usage_ratio > 0.8, action: continue }]\n";
     assert!(helps(".ai/config/agent/hooks.yaml", hook).contains("`usage_ratio` is a fact of `context`"));
     let maximum = "limits: { max: { turns: 10 } }\n";

@@ -27,7 +27,6 @@ use crate::image::ValidatedImage;
 use crate::keys::KeyFolder;
 use crate::live::EventStream;
 use crate::provider::Provider;
-use crate::session::verified::InspectedTranscript;
 use crate::signer::Signer;
 use crate::store::{Disk, Objects, OwnerLock, RegistryWriter, ThreadIds};
 use crate::thread::RunResult;
@@ -43,6 +42,7 @@ mod inbox_watcher;
 mod live_threads;
 mod plans;
 mod providers;
+pub(crate) mod verified_transcript;
 
 pub use approvals::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use capabilities::CapabilitiesCache;
@@ -149,7 +149,7 @@ pub(crate) struct EngineContext {
     pub settings: CommandSettings,
     pub live: Mutex<RunningThreads>,
     /// The transcript that was verified for the next recovery.
-    pub inspected: Mutex<Option<InspectedTranscript>>,
+    pub inspected: Mutex<Option<verified_transcript::InspectedTranscript>>,
     /// Notified when a thread of this process ends.
     pub thread_ended: Notify,
     /// Notifies the inbox watcher that a thread of this process started or ended.

@@ -11,6 +11,8 @@ use std::sync::{MutexGuard, PoisonError};
 
 use super::{MAX_CHAIN_THREADS, stored_plan};
 use crate::context::EngineContext;
+use crate::context::verified_transcript::InspectedTranscript;
+pub(crate) use crate::context::verified_transcript::{TranscriptTrust, VerifiedTranscript};
 use crate::error::DriveError;
 use crate::event::{Approval, Continues, ControlMessage, Event, Opened, ThreadHead, ThreadOrigin};
 use crate::keys::{KeyFolder, TrustStore};
@@ -20,39 +22,6 @@ use crate::store::{StoreError, TranscriptContents, layout, mailbox, transcript};
 use crate::thread::FIRST_HOOK_SPAWN;
 use crate::thread_id::ThreadId;
 use crate::threads::verify::resume::{SignatureHolder, list_signers};
-
-/// A transcript whose signatures were verified.
-#[derive(Debug)]
-pub(crate) struct VerifiedTranscript {
-    /// The contents of the transcript, without the lines that an interrupted write has left after the last seal. The
-    /// bodies of the records are empty: their fields are in `events`.
-    pub reading: TranscriptContents,
-    pub events: Vec<Event>,
-    /// Number of events that are known to be on the disk.
-    pub synced: u64,
-    pub transcript_trust: TranscriptTrust,
-}
-
-/// A verified transcript that the next recovery of its thread uses if the file has not changed.
-#[derive(Debug)]
-pub(crate) struct InspectedTranscript {
-    thread: ThreadId,
-    /// Length of the file in bytes when it was read.
-    length: u64,
-    verified: VerifiedTranscript,
-}
-
-/// The reason why a transcript may be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TranscriptTrust {
-    /// The user's own key signed the whole transcript.
-    Signed,
-    /// The user accepted the transcript, although no key of the user signed it.
-    Accepted,
-    /// The user has no key, and a temporary key signed the transcript, so that anyone could have written it. The thread
-    /// may continue only if its plan grants no more than its directive currently declares.
-    Bounded,
-}
 
 /// The statements of a transcript about the start of its thread. They are checked against the plan of the thread and
 /// against other threads.

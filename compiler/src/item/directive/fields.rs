@@ -275,13 +275,6 @@ fn report_odd_choices(text: &Spanned<String>, kind: FieldType, of: &str, values:
         return;
     }
     let [Value::String(only)] = values else { return };
-    let words: Vec<&str> = only.split_whitespace().collect();
-    if words.len() > 1 && kind == FieldType::String {
-        let why = format!("has only the choice `{}`", shorten(only));
-        let help = format!("separate choices by commas: `{}`", words.join(","));
-        found.push(InterfaceError::Choices { of: of.to_owned(), why, help, span });
-        return;
-    }
     let separator = ['|', ';', '/'].into_iter().find(|sign| {
         let parts: Vec<&str> = only.split(*sign).map(str::trim).collect();
         parts.len() > 1 && parts.iter().all(|part| !part.is_empty() && !part.contains(char::is_whitespace))
@@ -291,6 +284,13 @@ fn report_odd_choices(text: &Spanned<String>, kind: FieldType, of: &str, values:
     {
         let help = format!("separate choices by commas: `{}`", only.replace(sign, ","));
         found.push(InterfaceError::Choices { of: of.to_owned(), why: format!("has one choice, `{only}`"), help, span });
+        return;
+    }
+    let words: Vec<&str> = only.split_whitespace().collect();
+    if words.len() > 1 && kind == FieldType::String {
+        let why = format!("has only the choice `{}`", shorten(only));
+        let help = format!("separate choices by commas: `{}`", words.join(","));
+        found.push(InterfaceError::Choices { of: of.to_owned(), why, help, span });
     }
 }
 
