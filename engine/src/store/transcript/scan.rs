@@ -78,7 +78,7 @@ pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<Transcrip
     scan(&path, &bytes, ScanStart { count: 0, hash: ChainHash::start(thread), length: 0 }, synced)
 }
 
-/// Reads the first [`HEAD_LINES`] lines of a transcript, which contain the start of the thread.
+/// Reads the first `HEAD_LINES` lines of a transcript, which contain the start of the thread.
 pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<TranscriptContents, StoreError> {
     let path = layout::transcript(thread);
     let length = match disk.length(&path) {
