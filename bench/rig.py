@@ -17,36 +17,12 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from reading_project import DIRECTIVE, PROVIDER
+
 RYE = str(Path(sys.argv[1]).resolve())
 RUNS = int(sys.argv[2]) if len(sys.argv) > 2 else 15
 TOOL_TURNS = 50
 HERE = Path(__file__).resolve().parent
-
-DIRECTIVE = """# {name}
-
-```xml
-<directive name="{name}" version="1.0.0">
-  <metadata>
-    <description>Read a note many times.</description>
-    <model provider="local"/>
-    <limits turns="100" tokens="1000000" spend="5"/>
-    <permissions><execute><tool>rye.file-system.read</tool></execute></permissions>
-    <nudge>never</nudge>
-  </metadata>
-</directive>
-```
-
-Read the note again and again.
-"""
-
-PROVIDER = """id: local
-wire: openai-chat
-base_url: http://127.0.0.1:{port}/v1
-default_tier: general
-tiers: {{ general: model }}
-models:
-  - {{ id: model, context_window: 1000000, max_output: 4096, prices: none }}
-"""
 
 
 class Server(BaseHTTPRequestHandler):
@@ -106,7 +82,7 @@ def main():
     for path in (".ai/directives", ".ai/config/agent/providers", "user/.ai"):
         (folder / path).mkdir(parents=True)
     (folder / "note.txt").write_text("a note\n")
-    (folder / ".ai/directives/loop.md").write_text(DIRECTIVE.format(name="loop"))
+    (folder / ".ai/directives/loop.md").write_text(DIRECTIVE.format(name="loop", turns=100))
     (folder / ".ai/config/agent/providers/local.yaml").write_text(PROVIDER.format(port=server.server_port))
     env = {**os.environ, "RYE_USER_SPACE": str(folder / "user"), "NO_COLOR": "1"}
     subprocess.run([RYE, "trust", "--project", folder], env=env, check=True, capture_output=True)

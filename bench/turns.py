@@ -16,37 +16,13 @@ import threading
 import time
 from pathlib import Path
 
+from reading_project import DIRECTIVE, PROVIDER
+
 RYE = str(Path(sys.argv[1]).resolve())
 TURNS = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
 # Turns whose CPU time is read: each window has 50 turns, so that ticks of 10 ms are small beside it.
 WINDOW = 50
 MARKS = sorted({15, 15 + WINDOW, TURNS - WINDOW - 1, TURNS - 1})
-
-DIRECTIVE = f"""# Long
-
-```xml
-<directive name="long" version="1.0.0">
-  <metadata>
-    <description>Read a note many times.</description>
-    <model provider="local"/>
-    <limits turns="{TURNS + 10}" tokens="1000000000" spend="1000"/>
-    <permissions><execute><tool>rye.file-system.read</tool></execute></permissions>
-    <nudge>never</nudge>
-  </metadata>
-</directive>
-```
-
-Read the note again and again.
-"""
-
-PROVIDER = """id: local
-wire: openai-chat
-base_url: http://127.0.0.1:{port}/v1
-default_tier: general
-tiers: {{ general: model }}
-models:
-  - {{ id: model, context_window: 100000000, max_output: 4096, prices: none }}
-"""
 
 
 class Server(socketserver.ThreadingTCPServer):
@@ -107,7 +83,7 @@ def main():
         project, user = Path(folder, "project"), Path(folder, "user")
         for path in (project / ".ai/directives", project / ".ai/config/agent/providers", user / ".ai"):
             path.mkdir(parents=True)
-        (project / ".ai/directives/long.md").write_text(DIRECTIVE)
+        (project / ".ai/directives/long.md").write_text(DIRECTIVE.format(name="long", turns=TURNS + 10))
         for turn in range(TURNS + 1):
             (project / f"note{turn}.txt").write_text(f"note {turn}: " + "a line of the note\n" * 10)
         server = Server(("127.0.0.1", 0), Handler)
