@@ -13,6 +13,7 @@ mod input_schemas;
 mod known_names;
 mod lockfile;
 mod log;
+mod node_version;
 mod options;
 mod path_filter;
 mod present;
@@ -32,13 +33,14 @@ use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
 use clap::builder::Resettable;
+use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
 
 use args::Args;
 use exit::Exit;
 use report::Printer;
-use rye_compiler::world::WorldError;
-use usage_tips::slip_tip;
+use rye_compiler::world::{ItemKind, Space, World as _, WorldError};
+use usage_tips::{meant_command, slip_tip};
 
 /// The allocator of the program: parsing and compiling allocate many small, short-lived values
 /// (`docs/decisions/0005-allocator.md`).
@@ -94,13 +96,51 @@ fn with_tip(mut error: clap::Error, command: &Command) -> clap::Error {
     let Some(unexpected) = unexpected.into_iter().find_map(|kind| error.get(kind)).map(ToString::to_string) else {
         return error;
     };
-    let Some(tip) = slip_tip(error.kind(), &words, &unexpected, &|path| std::path::Path::new(path).is_file()) else {
-        return error;
+    let tip = if error.kind() == ErrorKind::MissingRequiredArgument {
+        tip_of_directives(&words)
+    } else {
+        slip_tip(error.kind(), &words, &unexpected, &|path| std::path::Path::new(path).is_file())
     };
+    // The parser itself suggests a command only if it is very similar.
+    let has_suggestion = error.get(ContextKind::SuggestedSubcommand).is_some();
+    let meant = || {
+        let names = subcommands_before(command, &words, &unexpected);
+        let meant = (error.kind() == ErrorKind::InvalidSubcommand && !has_suggestion)
+            .then(|| meant_command(&unexpected, names))?;
+        meant.map(|meant| format!("a similar subcommand exists: '{meant}'"))
+    };
+    let Some(tip) = tip.or_else(meant) else { return error };
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error.remove(ContextKind::SuggestedArg);
     error.remove(ContextKind::SuggestedSubcommand);
     error.with_cmd(command)
+}
+
+/// Returns the names of the subcommands of the last command before the word `unexpected`.
+fn subcommands_before<'c>(command: &'c Command, words: &[String], unexpected: &str) -> impl Iterator<Item = &'c str> {
+    let mut last = command;
+    for word in words.iter().take_while(|word| *word != unexpected) {
+        last = last.find_subcommand(word).unwrap_or(last);
+    }
+    last.get_subcommands().map(Command::get_name)
+}
+
+/// Maximum number of directives that the error of a missing id lists.
+const MAX_LISTED_DIRECTIVES: usize = 8;
+
+/// Lists the project's directives for `rye run` or `rye plan` without an id; `None` for other commands, and if the
+/// project has no directive.
+fn tip_of_directives(words: &[String]) -> Option<String> {
+    words.first().filter(|word| matches!(word.as_str(), "run" | "plan"))?;
+    let world = workspace::Spaces::find(None).ok()?.open().ok()?;
+    let listed = world.list(ItemKind::Directive).ok()?;
+    let mut ids: Vec<String> =
+        listed.into_iter().filter(|entry| entry.space == Space::Project).map(|entry| entry.id.to_string()).collect();
+    ids.dedup();
+    let rest = ids.len().saturating_sub(MAX_LISTED_DIRECTIVES);
+    ids.truncate(MAX_LISTED_DIRECTIVES);
+    let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
+    (!ids.is_empty()).then(|| format!("directives of this project: {}{more}", ids.join(", ")))
 }
 
 fn without_empty_variables(command: Command) -> Command {

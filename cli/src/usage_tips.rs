@@ -2,6 +2,7 @@
 //! other programs, inputs that are not passed with `--input`.
 
 use clap::error::ErrorKind;
+use rye_compiler::diagnostics::closest;
 
 /// Options that other programs have, each with the option of rye.
 const OTHER_OPTIONS: [(&str, &str); 12] = [
@@ -21,6 +22,11 @@ const OTHER_OPTIONS: [(&str, &str); 12] = [
 
 /// Options whose value has the form `NAME=VALUE`.
 const ASSIGNMENTS: [&str; 2] = ["--limit", "--input"];
+
+/// Returns the command that a mistyped command probably means: `run` for `rn`. `commands` are the names of all commands.
+pub fn meant_command<'c>(typed: &str, commands: impl Iterator<Item = &'c str>) -> Option<String> {
+    closest(typed, commands)
+}
 
 /// Returns the tip for an error of the kind `kind` at the word `unexpected` of a command line; `None` if the word is no
 /// known slip. `words` are the words after the program's name, and `is_file` tells if a path is a file.
@@ -80,6 +86,8 @@ mod tests {
             let found = slip_tip(ErrorKind::UnknownArgument, &words, unexpected, &|_| false);
             assert_eq!(found.as_deref(), tip, "{line}");
         }
+        assert_eq!(meant_command("rn", ["run", "plan", "man"].into_iter()).as_deref(), Some("run"));
+        assert_eq!(meant_command("deploy", ["run", "plan"].into_iter()), None);
         let words = ["first".to_owned()];
         let found = slip_tip(ErrorKind::InvalidSubcommand, &words, "first", &|path| path == ".ai/directives/first.md");
         assert_eq!(found.as_deref(), Some("`rye run first` runs the directive `first`"));

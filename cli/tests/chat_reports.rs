@@ -26,14 +26,19 @@ fn project(steps: &str) -> TestProject {
 
 const ARGS: [&str; 4] = ["chat", "talk", "--script", "script.yaml"];
 
-/// Runs `rye chat` with these lines as the whole input.
+/// Runs `rye chat` with these lines as the whole input, whose last prompt is done.
 fn chat(place: &TestProject, lines: &str) -> ProcessResult {
+    let done = chat_any(place, lines);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    done
+}
+
+/// Runs `rye chat` with these lines as the whole input, and returns the result for any end of the last prompt.
+fn chat_any(place: &TestProject, lines: &str) -> ProcessResult {
     let mut command = place.command(&ARGS);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-    let done = ProcessResult::from(child.wait_with_output().unwrap());
-    assert_eq!(done.code, Some(0), "{}", done.stderr);
-    done
+    ProcessResult::from(child.wait_with_output().unwrap())
 }
 
 #[test]
@@ -170,4 +175,188 @@ fn chat_in_a_removed_folder_states_the_cause_and_the_fix() {
     assert_eq!(done.code, Some(2), "{}", done.stderr);
     assert!(done.stderr.contains("the working directory no longer exists"), "{}", done.stderr);
     assert!(done.stderr.contains("--project DIR"), "{}", done.stderr);
+}
+
+#[test]
+fn mode_auto_first_lists_the_calls_that_run_without_an_approval() {
+    let place = project("{ text: One. }");
+    let tools = "<tool>rye.file-system.read</tool><tool>rye.git.*</tool>";
+    place.write(".ai/directives/talk.md", &talk_directive(9, tools));
+    let done = chat(&place, "/mode read-only\n/mode auto\n");
+    let lines: Vec<&str> = done.stderr.lines().collect();
+    let refusal = lines.iter().position(|line| line.contains("the mode `auto` allows more")).unwrap();
+    let unasked = "  + widened calls of the risk `elevated` run without an approval: `rye.execute.tool.rye.git.*`";
+    assert_eq!(lines[refusal + 1], unasked, "{}", done.stderr);
+    assert!(!done.stderr.contains("neutral"), "{}", done.stderr);
+    // The example is a tool that exists.
+    let example = done.stderr.split("for example ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let tool = example.strip_prefix("rye.execute.tool.").unwrap().replace('.', "/");
+    place.run_ok(&["fetch", "tool", &tool]);
+}
+
+#[test]
+fn clear_without_a_queued_message_names_the_command_for_a_new_conversation() {
+    let done = chat(&project("{ text: One. }"), "/clear\n");
+    assert!(done.stderr.contains("no message is queued; /new starts a new conversation"), "{}", done.stderr);
+}
+
+#[test]
+fn context_lists_messages_with_the_start_of_their_text() {
+    let done = chat(&project("{ text: The reply. }"), "a question\n/context\n");
+    let row = |words: [&str; 2]| done.stderr.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(row(["user ", "a question"]) && row(["assistant ", "The reply."]), "{}", done.stderr);
+}
+
+#[test]
+fn fork_to_a_thread_goes_back_to_the_branch_that_a_fork_has_left() {
+    let place = project("{ text: One. }, { text: Two. }, { text: Three. }");
+    let done = chat(&place, "first\nold second\n/fork 2\nnew second\n/tree\n");
+    let offered = done.stderr.split("`/fork ").nth(1).and_then(|rest| rest.split('`').next()).unwrap().to_owned();
+    assert!(done.stderr.contains("  2  old second  (another branch)"), "{}", done.stderr);
+    let mut command = place.command(&["chat", "--resume", &offered, "--script", "script.yaml"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = format!("/fork {offered} 9\n/resume {offered}\n/fork {offered}\nthird\n/tree\n/fork 2\n/context\n");
+    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    for note in [
+        format!("`{offered}` is an earlier thread of the session, which continues in `"),
+        format!("no prompt 9 in `{offered}`: the number of its last prompt is 2"),
+        format!("`{offered}` is a thread of this session, which continues in `"),
+        format!("the session continues in `{offered}` after prompt 2"),
+    ] {
+        assert!(done.stderr.contains(&note), "{note}\n{}", done.stderr);
+    }
+    assert!(done.stderr.contains("  2  new second  (another branch)\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("  2  old second\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("prompt 3 done"), "{}", done.stderr);
+    let context = done.stderr.split("tokens  the next request").nth(1).unwrap();
+    assert!(context.contains("first") && !context.contains("second"), "{context}");
+    for thread in place.json(&["threads", "list"]).1["threads"].as_array().unwrap() {
+        place.run_ok(&["threads", "verify", thread["thread_id"].as_str().unwrap()]);
+    }
+}
+
+#[test]
+fn status_after_a_fork_has_the_tokens_of_the_new_branch() {
+    let place = project("{ text: One. }, { text: Two. }");
+    let mut terminal = PtyTerminal::start(&place, (100, 24), &ARGS, &[]);
+    terminal.wait_for("Enter sends");
+    let used = |rows: &[String]| {
+        let status = rows.iter().rev().find(|row| row.contains(" · prompt $"))?.clone();
+        let field = status.split(" · ").find(|field| field.ends_with('%'))?.to_owned();
+        let (used, _) = field.split_once('/')?;
+        let (number, unit) = used.strip_suffix('k').map_or((used, 1.0), |number| (number, 1000.0));
+        Some(number.parse::<f64>().ok()? * unit)
+    };
+    terminal.press("short\r");
+    terminal.wait_for("prompt 1 done");
+    let before = used(&terminal.rows()).unwrap();
+    terminal.press(&format!("{}\r", "many words ".repeat(150)));
+    terminal.wait_for("prompt 2 done");
+    let long = used(&terminal.rows()).unwrap();
+    assert!(long > before + 200.0, "{before} {long}");
+    terminal.press("/fork 2\r");
+    terminal.wait_until("the tokens of the first prompt", |rows| used(rows).is_some_and(|now| now < long - 200.0));
+    // The way back to the other branch shows its tokens again.
+    let thread = place.json(&["threads", "list"]).1["threads"].as_array().unwrap().last().unwrap()["thread_id"].clone();
+    terminal.press(&format!("\x03/fork {}\r", thread.as_str().unwrap()));
+    terminal.wait_until("the tokens of both prompts", |rows| used(rows).is_some_and(|now| now > long - 100.0));
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn template_without_its_argument_is_sent_and_the_sent_text_is_shown() {
+    let place = project("{ text: One. }");
+    place.write(".ai/prompts/review.md", "Review $1 for errors.\n");
+    let done = chat(&place, "/review\n/why last\n");
+    let missing = "`/review` uses argument 1, which is missing: sent with an empty text in its place";
+    assert!(done.stderr.lines().any(|line| line == missing), "{}", done.stderr);
+    assert!(done.stderr.lines().any(|line| line == "sent: Review  for errors."), "{}", done.stderr);
+    assert!(done.stderr.contains(&format!("input: expansion: {missing}")), "{}", done.stderr);
+    assert!(!done.stderr.contains("failed"), "{}", done.stderr);
+}
+
+#[test]
+fn verdicts_of_hooks_are_grouped_and_a_failed_hook_states_that_the_text_was_sent() {
+    let place = project("{ text: One. }");
+    let hooks = "hooks:\n  - { id: shout, event: input, condition: 'text matches \"x\"', action: { transform: { text: LOUD } } }\n  \
+                 - { id: soft, event: input, condition: 'text matches \"x\"', action: { transform: { text: soft } } }\n  \
+                 - { id: broken, event: input, action: { primary: execute, item_type: tool, item_id: team/broken, params: {} } }\n";
+    place.write(".ai/config/agent/hooks.yaml", hooks);
+    place.write(".ai/tools/team/broken.sh", "#!/bin/sh\n# rye: {description: Fails.}\nexit 3\n");
+    let done = chat(&place, "hello\n/why last\n");
+    assert!(
+        done.stderr
+            .lines()
+            .any(|line| line.starts_with("hook broken: ") && line.ends_with("; the text was sent unchanged")),
+        "{}",
+        done.stderr
+    );
+    assert!(done.stderr.contains("  input: shout, soft: condition false; broken failed: "), "{}", done.stderr);
+}
+
+#[test]
+fn end_of_a_script_states_its_replies_and_the_request() {
+    let done = chat_any(&project("{ text: One. }"), "first\nsecond\n");
+    assert!(done.stderr.contains("the script is at its end: it has 1 reply for a thread of `talk`"), "{}", done.stderr);
+}
+
+#[test]
+fn session_without_a_prompt_is_a_success_in_json() {
+    let place = project("{ text: One. }");
+    let done = place.rye(&["chat", "talk", "--script", "script.yaml", "--format", "json"]);
+    let last: serde_json::Value = serde_json::from_str(done.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!((done.code, &last["success"], &last["status"]), (Some(0), &true.into(), &"idle".into()), "{last}");
+}
+
+#[test]
+fn withdrawn_text_is_explained_as_not_sent() {
+    let place = project("{ text: One., delay_ms: 30000 }");
+    let mut terminal = PtyTerminal::start(&place, (100, 24), &ARGS, &[]);
+    terminal.wait_for("Enter sends");
+    terminal.press("hello\r");
+    terminal.wait_for("Esc to interrupt");
+    terminal.press("also this\r");
+    terminal.wait_for("queued: also this");
+    terminal.press("\x1b");
+    terminal.wait_for("> also this");
+    terminal.wait_for("prompt 1 interrupted");
+    terminal.press("\x03/why last\r");
+    terminal.wait_for("typed: also this");
+    terminal.wait_for("sent: nothing, because the text was withdrawn");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn typed_command_has_no_price_and_a_text_has_one() {
+    let place = project("{ text: One. }");
+    let mut terminal = PtyTerminal::start(&place, (120, 24), &ARGS, &[]);
+    terminal.wait_for("Enter sends");
+    terminal.press("hello");
+    terminal.wait_for("next ≈ $");
+    terminal.press("\x03/tre");
+    terminal.wait_until("no price", |rows| {
+        rows.iter().any(|row| row == "> /tre") && !rows.iter().any(|row| row.contains("next ≈"))
+    });
+    terminal.press("\x03\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn limits_of_a_session_are_shown_with_unlimited_spawns() {
+    let place = project("{ text: One. }");
+    chat(&place, "first\n");
+    let shown = place.rye(&["threads", "show", "--last"]);
+    assert!(shown.stdout.contains("spawns unlimited, depth"), "{}", shown.stdout);
+}
+
+#[test]
+fn prompt_that_reaches_its_own_limit_has_another_help_than_one_that_reaches_the_budget() {
+    let done = chat_any(&project("{ text: One. }"), "$0.0001 first\n");
+    assert!(done.stderr.contains("help: type a higher amount before the text"), "{}", done.stderr);
+    let done = chat_any(&project("{ text: One. }"), "/budget 0.0001\nfirst\n");
+    assert!(done.stderr.contains("help: `/budget DOLLARS confirm` sets a higher limit"), "{}", done.stderr);
 }

@@ -64,7 +64,10 @@ fn session_that_is_opened_again_shows_its_last_prompt_and_reply() {
     let rows = terminal.all_rows();
     assert!(position(&rows, "1 prompt before this one") < position(&rows, "> second"), "{rows:#?}");
     assert!(position(&rows, "> second") < position(&rows, "The second reply."), "{rows:#?}");
-    assert!(rows.iter().any(|row| row.contains("continues with the 2 grants of its transcript")), "{rows:#?}");
+    assert!(
+        rows.iter().any(|row| row.contains("continues with the same permissions as before (2 grants)")),
+        "{rows:#?}"
+    );
     terminal.press("\x04");
     assert_eq!(terminal.end().0, 0);
 }
@@ -104,7 +107,7 @@ fn commands_report_on_the_session_and_end_within_it() {
     for (command, answer) in [
         ("/why last", "sent: the same text"),
         ("/why limit.turns", "in the plan of `talk`"),
-        ("/hooks", "ctx_environment fired"),
+        ("/hooks", "thread_started: ctx_environment"),
         ("/skills", "no skills found"),
         ("/approvals", "no approval was given in this session"),
         ("/export", ".md`"),

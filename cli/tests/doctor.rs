@@ -31,6 +31,11 @@ fn valid_project_has_no_problems_and_lists_sandboxes() {
     assert_eq!(kind("project/deploy/rollout (project)"), "process");
     let report = place.run_ok(&["doctor"]);
     assert!(report.contains("rye/bash/bash") && report.contains("your key is"), "{report}");
+    // Each sandbox is described once, followed by its tools.
+    let mut texts: Vec<&str> = sandboxes.iter().map(|sandbox| sandbox["text"].as_str().unwrap()).collect();
+    texts.sort_unstable();
+    texts.dedup();
+    assert!(texts.len() < sandboxes.len() && texts.iter().all(|text| report.matches(text).count() == 1), "{report}");
     std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
     let report = place.run_ok(&["doctor"]);
     assert!(report.contains("fix: create one with `rye keys generate`"), "{report}");
@@ -146,4 +151,25 @@ fn commands_without_a_project_use_the_user_space() {
     assert_eq!(code, Some(0));
     assert!(listed["providers"].as_array().unwrap().iter().any(|one| one["id"] == "anthropic"), "{listed}");
     assert!(!place.project().join(".ai").exists(), "nothing is written");
+}
+
+#[test]
+fn typescript_tools_are_reported_before_their_first_call_if_node_is_too_old() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &rye::talk_directive(1, ""));
+    let programs = tempfile::tempdir().unwrap();
+    let node = programs.path().join("node");
+    std::fs::write(&node, "#!/bin/sh\necho v20.20.2\n").unwrap();
+    std::fs::set_permissions(&node, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let rye = |args: &[&str]| {
+        let mut path = vec![programs.path().to_owned()];
+        path.extend(std::env::split_paths(&std::env::var_os("PATH").unwrap()));
+        let mut command = place.command(args);
+        let done = command.env("PATH", std::env::join_paths(path).unwrap()).output().unwrap();
+        format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
+    };
+    let problem = "TypeScript tools need node 22.13 or newer; `node` is v20.20.2";
+    assert!(!rye(&["check"]).contains("TypeScript"));
+    assert!(rye(&["new", "tool", "team/t", "--language", "typescript"]).contains(problem));
+    assert!(rye(&["check"]).contains(&format!("{problem}: `team/t` cannot run here")));
 }

@@ -103,3 +103,44 @@ fn log_is_printed_on_request() {
     assert_eq!(wrong.code, Some(2), "{}", wrong.stderr);
     assert!(wrong.stderr.contains("`RYE_LOG` is not a valid filter"), "{}", wrong.stderr);
 }
+
+#[test]
+fn missing_id_lists_the_directives_and_a_mistyped_command_has_a_suggestion() {
+    let place = TestProject::own();
+    for name in ["first", "second"] {
+        place.write(&format!(".ai/directives/{name}.md"), &rye::talk_directive(1, ""));
+    }
+    for command in ["run", "plan"] {
+        let refused = place.rye(&[command]);
+        assert_eq!(refused.code, Some(2));
+        assert!(refused.stderr.contains("directives of this project: first, second"), "{}", refused.stderr);
+    }
+    let refused = place.rye(&["rn"]);
+    assert!(refused.stderr.contains("a similar subcommand exists: 'run'"), "{}", refused.stderr);
+    let refused = place.rye(&["threads", "lit"]);
+    assert!(refused.stderr.contains("'list'"), "{}", refused.stderr);
+}
+
+#[test]
+fn narrow_terminal_leaves_out_the_directive_of_threads_and_folds_requirements() {
+    let place = TestProject::own();
+    let name = "a/directive/with/a/long/name";
+    let text = rye::talk_directive(2, "<tool>team.*</tool>").replace("name=\"talk\"", "name=\"name\"");
+    place.write(&format!(".ai/directives/{name}.md"), &text);
+    place.write(".ai/tools/team/t.sh", "#!/bin/sh\n# rye: {description: Does nothing.}\n");
+    place.write("script.yaml", "steps: [{ text: One. }]");
+    place.rye(&["run", name, "--script", "script.yaml"]);
+    let wide = place.run_ok(&["threads", "list"]);
+    assert!(wide.contains("DIRECTIVE"), "{wide}");
+    let width = wide.lines().map(|line| line.chars().count()).max().unwrap_or(0) - 1;
+    let list = |width: usize, args: &[&str]| {
+        let mut command = place.command(args);
+        let done = command.env("COLUMNS", width.to_string()).output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let narrow = list(width, &["threads", "list"]);
+    assert!(!narrow.contains("DIRECTIVE") && narrow.contains("STARTED"), "{narrow}");
+    assert!(narrow.contains(name) && narrow.lines().all(|line| line.chars().count() <= width), "{narrow}");
+    let trusted = list(60, &["trust", "--list"]);
+    assert!(trusted.lines().count() > 1 && trusted.lines().all(|line| line.chars().count() <= 60), "{trusted}");
+}

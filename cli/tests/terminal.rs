@@ -188,3 +188,16 @@ fn keys_typed_before_a_question_do_not_answer_it() {
     let (code, shown) = run.end();
     assert_eq!((code, place.read("out/log").as_str()), (Some(0), "one\n"), "{shown}");
 }
+
+#[test]
+fn enter_while_a_call_runs_leaves_no_progress_line() {
+    let place = place("steps: [{ text: Done., delay_ms: 2500 }]");
+    let mut terminal = PtyTerminal::start(&place, (80, 24), &["run", "shell"], &[]);
+    terminal.wait_for("Ctrl+C to cancel");
+    terminal.press("\r");
+    terminal.wait_for("Done.");
+    let (code, rows, _) = terminal.end();
+    assert_eq!(code, 0, "{rows:?}");
+    assert!(!rows.iter().any(|row| row.contains("Ctrl+C to cancel")), "{rows:?}");
+    assert!(rows.iter().any(|row| row.starts_with("completed  ")), "{rows:?}");
+}

@@ -447,9 +447,13 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
         }
     };
     // Another process could name a plan with wider grants, or a mode without approval requests.
-    let is_foreign_change = on_disk && matches!(message, ControlMessage::Replan { .. } | ControlMessage::Mode { .. });
+    let is_foreign_change = on_disk
+        && matches!(
+            message,
+            ControlMessage::Replan { .. } | ControlMessage::Mode { .. } | ControlMessage::Fork { thread: Some(_), .. }
+        );
     let message = if is_foreign_change {
-        let reason = "only the process that runs the thread may change its plan or mode".into();
+        let reason = "only the process that runs the thread may change its plan, mode or branch".into();
         ControlMessage::Unreadable { reason }
     } else {
         message

@@ -13,7 +13,7 @@ use crate::event::{ControlMessage, LimitHit};
 use crate::exchange::{Request, RequestTurns, Usage, cost};
 use crate::live_state::LiveState;
 use crate::machine::{self, Effect, Fact, ModelCall, Signal, ThreadState};
-use crate::message::Message;
+use crate::message::{ContentBlock, Message, calls_in, text_of};
 
 /// Estimated output tokens of the next reply in a session that has no reply yet.
 const DEFAULT_REPLY_TOKENS: u64 = 500;
@@ -55,6 +55,9 @@ pub struct ContextPart {
     /// Id of the item or the tool, or the number of the message.
     pub id: String,
     pub tokens: u64,
+    /// The start of the text of a message; absent for other parts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub excerpt: Option<String>,
 }
 
 /// The tokens and the costs of a session's requests before and after a change of its plan.
@@ -247,6 +250,7 @@ pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
         kind: kind.to_owned(),
         id: layer.id.clone(),
         tokens: by.count(&render_layer(layer, &mut fill)),
+        excerpt: None,
     };
     let mut parts: Vec<ContextPart> = plan.prompt.system.iter().map(|layer| of_layer("system", layer)).collect();
     if !state.conversation.prompted {
@@ -262,13 +266,48 @@ pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
         kind: "tool".to_owned(),
         id: tool.name.to_string(),
         tokens: tool.tokens,
+        excerpt: None,
     }));
     parts.extend(state.conversation.messages.iter().enumerate().map(|(index, message)| ContextPart {
         kind: message.kind().to_owned(),
         id: (index + 1).to_string(),
         tokens: machine::message_tokens(by, message),
+        excerpt: Some(excerpt(message)),
     }));
-    let omitted = |id: &String| ContextPart { kind: "omitted".to_owned(), id: id.clone(), tokens: 0 };
+    let omitted = |id: &String| ContextPart { kind: "omitted".to_owned(), id: id.clone(), tokens: 0, excerpt: None };
     parts.extend(plan.omitted.iter().map(omitted));
     parts
+}
+
+/// Maximum characters of the excerpt of a message.
+const MAX_EXCERPT_CHARS: usize = 48;
+
+/// Returns the start of the text of a message. If layers precede the text of the user, the excerpt is the start of the
+/// last line and says so.
+fn excerpt(message: &Message) -> String {
+    let cut = |text: &str| -> String {
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        let short: String = line.chars().take(MAX_EXCERPT_CHARS).collect();
+        if short.len() < line.len() { format!("{short}…") } else { short }
+    };
+    let of_blocks = |content: &[ContentBlock]| {
+        let text = text_of(content);
+        let calls: Vec<&str> = calls_in(content).map(|call| call.name.as_str()).collect();
+        if text.trim().is_empty() && !calls.is_empty() { format!("calls {}", calls.join(", ")) } else { cut(&text) }
+    };
+    match message {
+        Message::User { content } => {
+            let text = text_of(content);
+            let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+            match lines.as_slice() {
+                [first, .., last] if first.starts_with('<') => format!("(with layers of the plan) {}", cut(last)),
+                _ => cut(&text),
+            }
+        }
+        Message::Assistant { content } => of_blocks(content),
+        Message::ToolResult { name, content, .. } => format!("{name}: {}", cut(content)),
+        Message::Custom { content, .. } => cut(content),
+        Message::Bash { command, .. } => format!("!{}", cut(command)),
+        Message::CompactionSummary { text } | Message::BranchSummary { text } => cut(text),
+    }
 }

@@ -31,6 +31,9 @@ pub struct SessionThread {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     pub model: String,
+    /// Number of prompts in the conversation before this thread.
+    #[serde(default)]
+    pub prompts_before: u64,
     pub prompts: Vec<SessionPrompt>,
 }
 
@@ -202,8 +205,48 @@ fn read_thread(
         continues: head.continues.map(|continues| continues.thread.clone()),
         after,
         model,
+        prompts_before: head.continues.map_or(0, |continues| continues.prompts),
         prompts,
     }
+}
+
+/// Returns the prompts of the current conversation of a session, the last one first, each with its thread. `tree` is the
+/// session's tree. Prompts of other branches are left out.
+pub fn current_prompts(tree: &[SessionThread]) -> Vec<(&SessionThread, &SessionPrompt)> {
+    let mut found = Vec::new();
+    let (mut next, mut most) = (tree.last(), u64::MAX);
+    // A thread continues one that is before it in the list, so the walk ends.
+    for _ in tree {
+        let Some(thread) = next else { break };
+        // A handoff within a prompt lists the prompt in both threads.
+        let first = if thread.continues.is_some() { thread.prompts_before } else { 0 };
+        let own = thread.prompts.iter().rev().filter(|prompt| prompt.number > first && prompt.number <= most);
+        found.extend(own.map(|prompt| (thread, prompt)));
+        most = most.min(thread.prompts_before);
+        next = tree.iter().find(|one| Some(&one.thread_id) == thread.continues.as_ref());
+    }
+    found
+}
+
+/// Returns the threads at whose end a branch of the session ends that is not the current one, oldest first.
+pub fn other_branches(tree: &[SessionThread]) -> Vec<&SessionThread> {
+    let current = current_prompts(tree);
+    let is_current = |thread: &SessionThread, last: &SessionPrompt| {
+        current.iter().any(|(of, one)| of.thread_id == thread.thread_id && one.number == last.number)
+    };
+    let is_continued = |thread: &SessionThread, last: &SessionPrompt| {
+        tree.iter().any(|one| {
+            one.continues.as_ref() == Some(&thread.thread_id)
+                && one.prompts_before >= last.number
+                && !one.prompts.is_empty()
+        })
+    };
+    tree.iter()
+        .filter(|thread| {
+            let last = thread.prompts.last();
+            last.is_some_and(|last| !is_current(thread, last) && !is_continued(thread, last))
+        })
+        .collect()
 }
 
 /// Sets the text, the images and the bounds of a prompt to those of the message that the user typed. `sent` is the text

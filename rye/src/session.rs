@@ -306,7 +306,7 @@ impl Session {
     /// Continues a chat from the end of the prompt before `prompt`, at the next idle step. The threads with later
     /// prompts remain stored.
     pub fn fork(&self, prompt: u64) {
-        self.handle.send(ControlMessage::Fork { prompt });
+        self.handle.send(ControlMessage::Fork { prompt, thread: None });
     }
 
     /// Replaces the conversation of a chat with a summary, at the next idle step. `focus` is a subject that the summary

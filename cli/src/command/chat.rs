@@ -8,6 +8,7 @@ use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::plan::PlanMode;
 use rye_engine::session_tree::stored_sessions;
 use rye_engine::store::registry::Liveness;
+use rye_engine::thread_id::ThreadId;
 
 use crate::CommandError;
 use crate::command::providers::usable::require_usable_model;
@@ -24,6 +25,7 @@ use crate::workspace::Spaces;
 pub mod approvals;
 mod attach;
 pub mod bounds;
+mod branches;
 pub mod client_approver;
 mod clipboard_image;
 pub mod commands;
@@ -154,7 +156,7 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     if let Some(thread) = &args.attach {
         return attach::attach(thread.as_deref(), &ThreadReader::open(&spaces.project)?, report);
     }
-    let start = if let Some(start) = session_to_open(args, &spaces)? {
+    let start = if let Some(start) = session_to_open(args, &spaces, report)? {
         start
     } else {
         let id = args.directive.as_deref().unwrap_or(DEFAULT_DIRECTIVE);
@@ -196,7 +198,7 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
 
 /// Returns the session that `--resume` names, or, with `--continue`, the last session that no process runs. `None`
 /// without these options.
-fn session_to_open(args: &ChatArgs, spaces: &Spaces) -> Result<Option<ThreadStart>, CommandError> {
+fn session_to_open(args: &ChatArgs, spaces: &Spaces, report: &Printer) -> Result<Option<ThreadStart>, CommandError> {
     if args.resume.is_none() && !args.r#continue {
         return Ok(None);
     }
@@ -209,6 +211,9 @@ fn session_to_open(args: &ChatArgs, spaces: &Spaces) -> Result<Option<ThreadStar
             let help = format!("watch it and send it lines: `rye chat --attach {}`", last.row.id);
             return Err(CommandError::failed(running).with_help(help));
         }
+        if let Some(note) = note_on_earlier_thread(reference, &last.row.id, &reader)? {
+            report.note(&note);
+        }
         last.row
     } else {
         let closed = stored_sessions(&reader)?.into_iter().find(|session| session.last.liveness != Liveness::Alive);
@@ -220,4 +225,19 @@ fn session_to_open(args: &ChatArgs, spaces: &Spaces) -> Result<Option<ThreadStar
         return Err(CommandError::usage(over).with_help("start a new session: `rye chat`"));
     }
     Ok(Some(ThreadStart::Recover { thread: row.id, messages: Vec::new() }))
+}
+
+/// Returns a note for a reference to a thread that is not the last one of its session; `None` for the last thread.
+fn note_on_earlier_thread(
+    reference: &str,
+    last: &ThreadId,
+    reader: &ThreadReader,
+) -> Result<Option<String>, CommandError> {
+    let named = reader.find(reference)?.row.id;
+    Ok((named != *last).then(|| {
+        format!(
+            "`{named}` is an earlier thread of the session, which continues in `{last}`; `/fork {named}` goes back to \
+             its end"
+        )
+    }))
 }

@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::node_version::problem_of_tools;
 use crate::options::{Global, OutputFormat, format_option};
 use crate::path_filter::{PathFilter, resolve_path_filter};
 use crate::report::bounded::{self, BoundedDiagnostics, OmittedDiagnostics};
@@ -85,6 +86,11 @@ pub fn run(args: &CheckArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let world = spaces.open()?;
     let found = run_check(args, &spaces, &world, check)?;
     let exit = print_result(&found, global.format, report);
+    if global.format == OutputFormat::Human
+        && let Some(problem) = problem_of_tools(&world)
+    {
+        report.note(&problem);
+    }
     // The process ends next, so leave the memory to the system.
     std::mem::forget(found);
     exit

@@ -1,5 +1,7 @@
 //! `rye doctor`: diagnoses the environment: machine, user and project, with a fix for each problem. Changes nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::diagnostics::Diagnostics;
@@ -22,7 +24,9 @@ use super::run::sandbox::{BubblewrapState, bubblewrap_state};
 use super::trust::trust_requirements;
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::node_version::typescript_problem;
 use crate::options::{Format, Global};
+use crate::present::wrap::{OutputStream, fold, fold_width};
 use crate::present::{format_count, join_names};
 use crate::report::{Printer, printable};
 use crate::workspace::{self, Spaces};
@@ -187,7 +191,9 @@ impl Findings {
             Err(error) => return self.wrong("provider", format!("your `.env` cannot be read: {error}"), None),
         };
         let items = Items::new(world);
-        for id in item_ids(world, ItemKind::Config).iter().filter(|id| id.as_str().starts_with("agent/providers/")) {
+        let mut without_key: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        let ids = item_ids(world, ItemKind::Config);
+        for id in ids.iter().filter(|id| id.as_str().starts_with("agent/providers/")) {
             let name = id.as_str().trim_start_matches("agent/providers/");
             let Some(node) = items.config(id) else { continue };
             let read = model::read_provider(name, &node, &items.sources(), &mut Diagnostics::new());
@@ -206,9 +212,13 @@ impl Findings {
             if environment.get(variable).is_some() {
                 self.add_success("provider", format!("{name}: `{variable}` is set"));
             } else {
-                let fix = format!("export {variable}=…, or put it into `.env` of your user space");
-                self.add("provider", FindingState::Note, format!("{name}: `{variable}` is not set"), Some(&fix));
+                without_key.entry(variable.to_owned()).or_default().push(name);
             }
+        }
+        for (variable, names) in without_key {
+            let fix = format!("export {variable}=…, or put it into `.env` of your user space");
+            let text = format!("{}: `{variable}` is not set", names.join(", "));
+            self.add("provider", FindingState::Note, text, Some(&fix));
         }
     }
 
@@ -320,6 +330,12 @@ impl Findings {
             match probe {
                 Probe::Works { program, printed } => {
                     self.add_success("runtime", format!("`{program}` runs in the sandbox: {printed}"));
+                    if program == "node"
+                        && let Some(problem) = typescript_problem(&printed)
+                    {
+                        let fix = Some("install a newer Node.js if you have such tools");
+                        self.add("runtime", FindingState::Note, problem, fix);
+                    }
                 }
                 Probe::Missing { program, needed_by } => {
                     let text = format!("`{program}` is not in `PATH`: {needed_by} cannot run");
@@ -453,14 +469,19 @@ fn show(findings: Vec<Finding>, sandboxes: Vec<SandboxOutput>, report: &Printer)
     if !plain {
         report.line("\nTool sandboxes")?;
     }
-    let width = sandboxes.iter().map(|sandbox| sandbox.tool.chars().count()).max().unwrap_or_default();
-    for sandbox in &sandboxes {
-        let text = if plain {
-            format!("sandbox\t{}\t{}\t{}", sandbox.tool, sandbox.kind, sandbox.text)
-        } else {
-            format!("  {:<width$}  {}", sandbox.tool, sandbox.text)
-        };
-        report.line(&printable(&text))?;
+    if plain {
+        for sandbox in &sandboxes {
+            report.line(&printable(&format!("sandbox\t{}\t{}\t{}", sandbox.tool, sandbox.kind, sandbox.text)))?;
+        }
+        return Ok(());
+    }
+    // Many tools have the same sandbox, so its description is printed once.
+    let mut seen = BTreeSet::new();
+    for SandboxOutput { text, .. } in sandboxes.iter().filter(|sandbox| seen.insert(sandbox.text.as_str())) {
+        let tools: Vec<&str> = sandboxes.iter().filter(|one| one.text == *text).map(|one| one.tool.as_str()).collect();
+        report.line(&printable(&format!("  {text}:")))?;
+        let tools = printable(&format!("    {}", tools.join(", ")));
+        report.line(&fold_width(OutputStream::Out).map_or_else(|| tools.clone(), |width| fold(&tools, width)))?;
     }
     Ok(())
 }

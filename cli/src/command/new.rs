@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::input_schemas;
+use crate::node_version::installed_typescript_problem;
 use crate::options::{Format, Global};
 use crate::report::Printer;
 use crate::run_request::parse_item_id;
@@ -103,6 +104,11 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     trust(kind, &id, &spaces)?;
     if let Some(below) = found.first() {
         report.note(&format!("the new item shadows `{id}` of the {} space", below.space.as_str()));
+    }
+    if args.language == Some(ToolLanguageArg::Typescript)
+        && let Some(problem) = installed_typescript_problem()
+    {
+        report.note(&format!("{problem}: the tool cannot run here"));
     }
     let output = NewOutput { item_type: kind.as_str().to_owned(), item_id: id.to_string(), path };
     match report.format() {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::{Format, Global};
-use crate::present::wrap::fold_for_stderr;
+use crate::present::wrap::{OutputStream, fold, fold_for_stderr, fold_width};
 use crate::report::{Printer, mask_controls, printable};
 use crate::workspace::{Spaces, user_root};
 
@@ -203,7 +203,10 @@ fn show(
                 let place = one.place.as_ref().map(ToString::to_string).unwrap_or_default();
                 report.line(&printable(&format!("{state}\t{}\t{}\t{}\t{place}", shown.kind, one.name, one.what)))?;
             }
-            Format::Human | Format::Json => report.line(&format!("{state:<11}  {}", format_requirement(one)))?,
+            Format::Human | Format::Json => {
+                let text = format!("{state:<11}  {}", format_requirement(one));
+                report.line(&fold_width(OutputStream::Out).map_or_else(|| text.clone(), |width| fold(&text, width)))?;
+            }
         }
     }
     let commands = now.commands().iter().map(format_commands);
@@ -285,7 +288,10 @@ pub fn require_trust(
     let list = format!("this project has untrusted requirements:\n{}", shown.join("\n"));
     let refused = |message: String| {
         let error = CommandError { exit: Exit::Refused, ..CommandError::failed(message) };
-        error.with_help(format!("inspect them, then trust them with `rye trust{}`", project_option(spaces)))
+        error.with_help(format!(
+            "inspect these requirements, then trust them with `rye trust{}`",
+            project_option(spaces)
+        ))
     };
     if can_ask(report) && trust.path().is_some() {
         writeln!(anstream::stderr().lock(), "{}", mask_controls(&fold_for_stderr(&list)))?;

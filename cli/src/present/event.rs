@@ -301,7 +301,10 @@ fn control_message_view(message: &ControlMessage) -> EventView {
         }
         ControlMessage::Compact { focus } => ("compact".to_owned(), focus.clone()),
         ControlMessage::Replan { plan } => (format!("continue with the plan {plan}"), None),
-        ControlMessage::Fork { prompt } => (format!("continue before prompt {prompt}"), None),
+        ControlMessage::Fork { prompt, thread: None } => (format!("continue before prompt {prompt}"), None),
+        ControlMessage::Fork { prompt, thread: Some(thread) } => {
+            (format!("continue before prompt {prompt} of {thread}"), None)
+        }
         ControlMessage::Shell { command, .. } => ("run a command".to_owned(), Some(command.clone())),
         ControlMessage::Name { name } => (format!("name {name}"), None),
         ControlMessage::Mode { mode } => (format!("mode {}", mode.as_str()), None),
@@ -352,7 +355,7 @@ fn format_value(value: &Value) -> String {
 }
 
 /// Returns the serialized name of an enum value.
-fn serialized_name(of: &impl Serialize) -> String {
+pub fn serialized_name(of: &impl Serialize) -> String {
     match serde_json::to_value(of) {
         Ok(Value::String(word)) => word,
         Ok(other) => other.to_string(),

@@ -67,6 +67,22 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Returns the width of the aligned table, in characters.
+    pub fn width(&self) -> usize {
+        let widths = self.widths();
+        widths.iter().sum::<usize>() + widths.len().saturating_sub(1) * 2
+    }
+
+    /// Removes a column.
+    pub fn remove_column(&mut self, column: usize) {
+        for cells in &mut self.rows {
+            cells.remove(column);
+        }
+        self.head.remove(column);
+        self.right.retain(|right| *right != column);
+        self.right.iter_mut().filter(|right| **right > column).for_each(|right| *right -= 1);
+    }
+
     /// Returns the lines of the table. Only human format has a header.
     pub fn lines(&self, format: Format) -> Vec<String> {
         match format {

@@ -56,8 +56,14 @@ pub enum ControlMessage {
     /// Continues a chat with another plan of the store, at the next idle step. Accepted only from this process.
     Replan { plan: String },
     /// Continues a chat in a new thread, at the next idle step. The new thread starts with the conversation that
-    /// precedes the prompt with the number `prompt`.
-    Fork { prompt: u64 },
+    /// precedes the prompt with the number `prompt`. `thread` is a thread of the session whose prompts are meant, which
+    /// can belong to another branch; `None` for the current branch. In `thread`, the number after the last prompt selects
+    /// the whole conversation of that thread. Only this process may name a thread.
+    Fork {
+        prompt: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread: Option<String>,
+    },
     /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt shows its output to the model, unless
     /// `excluded` is true.
     Shell {

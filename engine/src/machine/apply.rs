@@ -493,11 +493,8 @@ fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessag
         ControlMessage::Shell { command, excluded } => chat::queue_command(state, id, command, *excluded),
         ControlMessage::Compact { focus } => chat::request_compaction(state, focus.as_ref()),
         ControlMessage::Replan { plan } => chat::set_successor(state, |next| next.plan = Some(plan.clone())),
-        ControlMessage::Fork { prompt } => {
-            let exists = state.chat.as_ref().is_some_and(|chat| (1..=chat.prompts).contains(prompt));
-            if exists {
-                chat::set_successor(state, |next| next.before_prompt = Some(*prompt));
-            }
+        ControlMessage::Fork { prompt, thread } => {
+            chat::request_fork(state, *prompt, thread.as_deref());
         }
         // These messages themselves change no state. If they withdraw a message, set the title or answer a request,
         // later events change the state.

@@ -80,6 +80,10 @@ pub fn read_script(path: &Path) -> Result<Script, String> {
     Script::parse(&text).map_err(|error| error.to_string())
 }
 
+fn count_replies(replies: usize) -> String {
+    if replies == 1 { "1 reply".to_owned() } else { format!("{replies} replies") }
+}
+
 impl Provider for Scripted {
     fn call<'a>(
         &'a self,
@@ -91,7 +95,9 @@ impl Provider for Scripted {
             let directive = &request.cue.directive;
             let Some(step) = self.script.step_for(&request.cue, turn) else {
                 let message = format!(
-                    "the script has no step for attempt {} of turn {} of `{directive}`",
+                    "the script is at its end: it has {} for a thread of `{directive}`, and this is attempt {} of request \
+                     {} of the thread; add a step to the script",
+                    count_replies(self.script.replies_for(&request.cue)),
                     request.cue.attempt + 1,
                     turn + 1
                 );

@@ -13,6 +13,7 @@ use crate::event::{Continues, Event, EventBody, ThreadHead, ThreadOrigin};
 use crate::live::EventSink;
 use crate::machine::state::Successor;
 use crate::message::SharedMessage;
+use crate::session_tree::session_rows;
 use crate::store::{Change, RowUpdate};
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
@@ -50,7 +51,12 @@ impl EngineContext {
             None => whole(),
             Some(prompt) => {
                 let (engine, last) = (Arc::clone(self), thread.clone());
-                blocking(move || engine.branch_point_before_prompt(last, prompt)).await?
+                let branch = successor.branch.clone();
+                blocking(move || match branch {
+                    None => engine.branch_point_before_prompt(last, prompt),
+                    Some(branch) => engine.branch_point_in(&last, &branch, prompt),
+                })
+                .await?
             }
         };
         let plan_id = successor.plan.unwrap_or(old_id);
@@ -103,6 +109,24 @@ impl EngineContext {
         })
     }
 
+    /// Finds the position before a prompt of another branch of the session to which `last` belongs. The number after the
+    /// last prompt of the thread `branch` selects the end of that thread. Fails if the session has no such thread or the
+    /// branch no such prompt. Blocks.
+    fn branch_point_in(&self, last: &ThreadId, branch: &str, prompt: u64) -> Result<BranchPoint, DriveError> {
+        let thread = ThreadId::parse(branch).map_err(|invalid| DriveError::Plan(invalid.reason))?;
+        if !session_rows(&self.threads(), last)?.iter().any(|row| row.id == thread) {
+            return Err(DriveError::Plan(format!("the session has no thread `{thread}`")));
+        }
+        let events = self.threads().transcript(&thread)?;
+        if prompt != last_prompt(&events).saturating_add(1) {
+            return self.branch_point_before_prompt(thread, prompt);
+        }
+        let plan_id = ThreadHead::of(&events).plan_id.unwrap_or_default().to_owned();
+        let at = events.last().map_or(0, |event| event.seq);
+        let (state, hash) = self.state_at(&thread, at, MAX_CHAIN_THREADS)?;
+        Ok(BranchPoint { thread, at, hash, plan_id, messages: state.conversation.messages })
+    }
+
     /// Finds the position before a prompt, in the thread `last` or in a thread that `last` continues. Fails if none of
     /// these threads has the prompt. Blocks.
     fn branch_point_before_prompt(&self, last: ThreadId, prompt: u64) -> Result<BranchPoint, DriveError> {
@@ -120,6 +144,14 @@ impl EngineContext {
         }
         Err(DriveError::Plan(format!("the session has no prompt {prompt}")))
     }
+}
+
+/// Returns the number of the last prompt of a conversation up to the end of a thread; 0 if there is none.
+fn last_prompt(events: &[Event]) -> u64 {
+    let started = events.iter().rev().find_map(|event| {
+        if let EventBody::PromptStarted(started) = &event.body { Some(started.prompt) } else { None }
+    });
+    started.or_else(|| Some(ThreadHead::of(events).continues?.prompts)).unwrap_or(0)
 }
 
 /// Returns the number of the last event before a prompt: the end of the previous prompt or, for the first prompt, the

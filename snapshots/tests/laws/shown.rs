@@ -167,6 +167,17 @@ fn unnamed_tests(page: &str, source: &str) -> Vec<String> {
 }
 
 #[test]
+fn firsts_table_has_every_point_and_names_existing_tests() {
+    let page = "snapshots/promises/interactive-firsts.md";
+    let missing = missing(page, "# What only", 8);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let numbers: Vec<usize> =
+        rows(&text, "# What only").into_iter().filter_map(acceptance_row).map(|row| row.0).collect();
+    assert_eq!(numbers, (1..=9).collect::<Vec<_>>());
+}
+
+#[test]
 fn acceptance_table_has_every_line_and_names_existing_tests() {
     let page = "snapshots/promises/interactive.md";
     let missing = missing(page, "# Acceptance", ACCEPTANCE_LINES - 1);

@@ -7,7 +7,7 @@ use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::event::{ChatMode, Delivery, UserInput};
 use rye_engine::session::rewind::{FileRewind, RewindState};
-use rye_engine::session_tree::SessionThread;
+use rye_engine::session_tree::{SessionThread, current_prompts, other_branches};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -143,10 +143,7 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
         },
         "resume" => Ok(ChatVerb::Resume { thread: None, children: None }),
         "reload" => Ok(ChatVerb::Reload { confirm }),
-        "fork" => match rest.parse() {
-            Ok(prompt) => Ok(ChatVerb::Fork { prompt }),
-            Err(_) => Err("/fork needs the number of a prompt: `/fork 2`; /tree lists them".to_owned()),
-        },
+        "fork" => parse_fork(rest),
         "rewind" => parse_rewind(rest),
         "retry" => Ok(ChatVerb::Retry {}),
         "compact" => Ok(ChatVerb::Compact { focus: text }),
@@ -171,6 +168,25 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
     })
 }
 
+/// Parses the arguments of `/fork`: the number of a prompt, a thread, or both. The error is a message for the user.
+fn parse_fork(rest: &str) -> Result<ChatVerb, String> {
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    let number = |word: &str| word.parse::<u64>().ok();
+    let (prompt, thread) = match words.as_slice() {
+        [one] => number(one).map_or((None, Some(*one)), |prompt| (Some(prompt), None)),
+        [one, other] if number(one).is_some() => (number(one), Some(*other)),
+        [other, one] if number(one).is_some() => (number(one), Some(*other)),
+        _ => (None, None),
+    };
+    // The id of a thread ends with a number.
+    let is_thread = |id: &str| id.contains('-') && !id.starts_with('-');
+    if prompt.is_none() && thread.is_none() || thread.is_some_and(|id| !is_thread(id)) {
+        let reason = "/fork needs the number of a prompt or the id of a thread: `/fork 2`; /tree lists both";
+        return Err(reason.to_owned());
+    }
+    Ok(ChatVerb::Fork { prompt, thread: thread.map(str::to_owned) })
+}
+
 /// Parses the arguments of `/rewind`: the number of a prompt, and optionally `conversation`, `files` or `both`. With
 /// the number alone, the request only lists the files. The error is a message for the user.
 fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
@@ -180,7 +196,7 @@ fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
     let prompt = number.parse().map_err(|_| invalid.to_owned())?;
     match part.trim() {
         "" => Ok(ChatVerb::Rewind { prompt, files: RewindFiles::Preview }),
-        "conversation" => Ok(ChatVerb::Fork { prompt }),
+        "conversation" => Ok(ChatVerb::Fork { prompt: Some(prompt), thread: None }),
         "files" => Ok(ChatVerb::Rewind { prompt, files: RewindFiles::Only }),
         "both" => Ok(ChatVerb::Rewind { prompt, files: RewindFiles::Restore }),
         _ => Err(invalid.to_owned()),
@@ -293,8 +309,20 @@ fn format_answer(command: &str, data: &Value) -> String {
             })
             .collect(),
         "rewind" => return format_rewind(data),
+        "clear_queue" if data.get("queued") == Some(&Value::from(0)) => {
+            vec!["no message is queued; /new starts a new conversation".to_owned()]
+        }
+        "fork" if data.get("thread").is_some() => vec![format!(
+            "the session continues in `{}` after prompt {}",
+            text(data, "thread"),
+            text(data, "after_prompt")
+        )],
         "model" | "mode" | "budget" | "reload" => {
-            list(data.get("changes").unwrap_or(&Value::Null)).iter().map(plain).collect()
+            let effect = data.get("effect").and_then(Value::as_str).map(str::to_owned);
+            // The refusal before the confirmation has listed the changes.
+            let is_known = data.get("confirmed") == Some(&Value::Bool(true));
+            let changes = if is_known { Vec::new() } else { list(data.get("changes").unwrap_or(&Value::Null)) };
+            effect.into_iter().chain(changes.iter().map(plain)).collect()
         }
         // An inquiry is answered with a text.
         _ => data.as_str().map(str::to_owned).into_iter().collect(),
@@ -335,7 +363,11 @@ fn format_context(parts: &[Value]) -> Vec<String> {
     let tokens = |part: &Value| part.get("tokens").and_then(Value::as_u64).unwrap_or(0);
     let text = |part: &Value, key: &str| part.get(key).map_or_else(String::new, plain);
     let kind_width = parts.iter().map(|part| text(part, "kind").len()).max().unwrap_or(0);
-    let row = |part: &Value| format!("{:>7}  {:kind_width$}  {}", tokens(part), text(part, "kind"), text(part, "id"));
+    let row = |part: &Value| {
+        let excerpt = text(part, "excerpt");
+        let excerpt = if excerpt.is_empty() { excerpt } else { format!("  {excerpt}") };
+        format!("{:>7}  {:kind_width$}  {}{excerpt}", tokens(part), text(part, "kind"), text(part, "id"))
+    };
     let sum: u64 = parts.iter().map(tokens).sum();
     std::iter::once(format!("{:>7}  the next request, without your text", "tokens"))
         .chain(parts.iter().map(row))
@@ -350,10 +382,18 @@ fn plain(value: &Value) -> String {
 fn format_tree(data: &Value) -> String {
     let threads: Vec<SessionThread> = serde_json::from_value(data.clone()).unwrap_or_default();
     let mut lines = Vec::new();
-    for thread in threads {
+    let current: Vec<(&str, u64)> =
+        current_prompts(&threads).iter().map(|(thread, prompt)| (thread.thread_id.as_str(), prompt.number)).collect();
+    let others = other_branches(&threads);
+    for thread in &threads {
         lines.push(format!("{} {} {}", thread.thread_id, thread.status.as_str(), thread.model).trim_end().to_owned());
-        for prompt in thread.prompts {
-            lines.push(format!("  {}  {}", prompt.number, truncate_line(&prompt.text, MAX_TEXT_CHARS)));
+        for prompt in &thread.prompts {
+            let is_current = current.contains(&(thread.thread_id.as_str(), prompt.number));
+            let branch = if is_current { "" } else { "  (another branch)" };
+            lines.push(format!("  {}  {}{branch}", prompt.number, truncate_line(&prompt.text, MAX_TEXT_CHARS)));
+        }
+        if others.iter().any(|other| other.thread_id == thread.thread_id) {
+            lines.push(format!("  `/fork {}` goes back to the end of this branch", thread.thread_id));
         }
     }
     lines.join("\n")
@@ -378,6 +418,8 @@ mod tests {
             ("/budget $1 confirm", "budget"),
             ("/resume", "resume"),
             ("/fork 2", "fork"),
+            ("/fork rye/agent/chat-17", "fork"),
+            ("/fork 2 rye/agent/chat-17", "fork"),
             ("/rewind 1", "rewind"),
             ("/rewind 1 both", "rewind"),
             ("/rewind 1 conversation", "fork"),

@@ -32,7 +32,12 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
     (
         "conversation",
         &[
-            command("fork", "N", "continue from the state before prompt N", "/fork 2"),
+            command(
+                "fork",
+                "N|THREAD",
+                "continue from the state before prompt N, or from the end of another branch of the session",
+                "/fork 2",
+            ),
             command(
                 "rewind",
                 "N [conversation|files|both]",
@@ -62,7 +67,7 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
                 "/follow-up then run the tests",
             ),
             command("queue", "", "list the queued messages", "/queue"),
-            command("clear", "", "withdraw the queued messages", "/clear"),
+            command("clear", "", "withdraw the queued messages (/new starts a new conversation)", "/clear"),
         ],
     ),
     (

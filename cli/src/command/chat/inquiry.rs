@@ -7,7 +7,7 @@ use rye_compiler::item::Items;
 use rye_compiler::report::render;
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::world::ItemKind;
-use rye_engine::event::{Event, EventBody};
+use rye_engine::event::{AcceptedInput, Event, EventBody, HookPointRun, HookVerdict};
 use rye_engine::message::ContentBlock;
 use rye_engine::secrets::mask_secrets;
 use rye_engine::session_tree::session_rows;
@@ -21,7 +21,7 @@ use super::replan::compile_current;
 use super::requests::RequestHandler;
 use crate::command::trust::format_commands;
 use crate::command::why;
-use crate::present::event::event_view;
+use crate::present::event::{event_view, serialized_name};
 use crate::present::table::two_columns;
 use crate::present::{format_count, truncate_line};
 
@@ -272,8 +272,10 @@ fn explain_last_message(events: &[Event]) -> String {
         });
     let Some((at, input)) = found else { return "the session has no message yet".to_owned() };
     let mut lines = vec![format!("typed: {}", input.raw)];
-    lines.push(match (input.handled, input.raw == input.text) {
-        (true, _) => "sent: nothing".to_owned(),
+    let after = events.get(at..).unwrap_or_default();
+    lines.push(match (input.handled || is_returned(after, input), input.raw == input.text) {
+        (true, _) if input.handled => "sent: nothing".to_owned(),
+        (true, _) => "sent: nothing, because the text was withdrawn or returned to the editor".to_owned(),
         (false, true) => "sent: the same text".to_owned(),
         (false, false) => format!("sent: {}", input.text),
     });
@@ -289,10 +291,50 @@ fn explain_last_message(events: &[Event]) -> String {
         if let EventBody::HookPoint(run) = &event.body
             && run.subject.as_deref() == Some(input.id.as_str())
         {
-            lines.push(format!("  {}", event_view(event).line));
+            lines.push(format!("  {}", format_verdicts(run)));
         }
     }
     lines.join("\n")
+}
+
+/// Returns true if a message was not sent, because the user withdrew it or its prompt ended before its delivery. `after`
+/// are the events from its acceptance on.
+fn is_returned(after: &[Event], input: &AcceptedInput) -> bool {
+    after.iter().any(|event| {
+        if let EventBody::Retracted(retracted) = &event.body {
+            retracted.input == input.id
+        } else if let EventBody::PromptEnded(ended) = &event.body {
+            ended.unsent.contains(&input.text) || ended.unsent.contains(&input.raw)
+        } else {
+            false
+        }
+    })
+}
+
+/// Formats the verdicts of the hooks of a hook point, grouped: `input: shout fired; soft, whisper: condition false`.
+/// Problems of the expansion of a message come last.
+fn format_verdicts(run: &HookPointRun) -> String {
+    let of = |verdict: HookVerdict| {
+        let hooks = run.considered.iter().filter(move |one| one.hook != "expansion" && one.verdict == verdict);
+        hooks.map(|one| one.hook.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let mut groups = Vec::new();
+    for (verdict, text) in [
+        (HookVerdict::Fired, " fired"),
+        (HookVerdict::False, ": condition false"),
+        (HookVerdict::Passed, ": not reached"),
+    ] {
+        let hooks = of(verdict);
+        if !hooks.is_empty() {
+            groups.push(format!("{hooks}{text}"));
+        }
+    }
+    for failed in run.considered.iter().filter(|one| one.verdict == HookVerdict::Failed) {
+        let because = failed.because.as_deref().unwrap_or("no reason is recorded");
+        let name = if failed.hook == "expansion" { "expansion" } else { &*format!("{} failed", failed.hook) };
+        groups.push(format!("{name}: {because}"));
+    }
+    format!("{}: {}", serialized_name(&run.point), groups.join("; "))
 }
 
 /// Lists the hook points of the last prompt and its intake at which hooks were evaluated.
@@ -300,8 +342,20 @@ fn list_hooks(events: &[Event]) -> String {
     let started = events.iter().rposition(|event| matches!(event.body, EventBody::PromptStarted(_))).unwrap_or(0);
     let before = events.get(..started).unwrap_or_default();
     let first = before.iter().rposition(|event| matches!(event.body, EventBody::PromptEnded(_))).map_or(0, |at| at + 1);
-    let runs = events.get(first..).unwrap_or_default().iter();
-    let considered = |event: &&Event| matches!(&event.body, EventBody::HookPoint(run) if !run.considered.is_empty());
-    let lines: Vec<String> = runs.filter(considered).map(|event| event_view(event).line).collect();
+    let mut lines = Vec::new();
+    for event in events.get(first..).unwrap_or_default() {
+        if let EventBody::Opened(opened) = &event.body
+            && event.seq == 0
+            && first > 0
+        {
+            // The session has continued in a new thread since the last prompt.
+            lines.push(format!("thread {}", opened.thread_id));
+        }
+        if let EventBody::HookPoint(run) = &event.body
+            && !run.considered.is_empty()
+        {
+            lines.push(format_verdicts(run));
+        }
+    }
     if lines.is_empty() { "no hook was evaluated in the last prompt".to_owned() } else { lines.join("\n") }
 }

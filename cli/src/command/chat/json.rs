@@ -158,10 +158,15 @@ pub enum ChatVerb {
         #[serde(default)]
         confirm: bool,
     },
-    /// Continues from the end of the prompt before `prompt`, at the next idle step.
+    /// Continues from the end of the prompt before `prompt`, at the next idle step. With `thread`, also in another
+    /// branch of the session.
     Fork {
-        /// Number of the prompt, from 1.
-        prompt: u64,
+        /// Number of the prompt, from 1. If absent, the session continues from the end of `thread`.
+        #[serde(default)]
+        prompt: Option<u64>,
+        /// Id of a thread of the session whose branch contains the prompt; if absent, the current branch.
+        #[serde(default)]
+        thread: Option<String>,
     },
     /// Continues from the state before a prompt, and restores the files that file tools changed since.
     Rewind {

@@ -56,6 +56,10 @@ impl Overlay {
         self.entries.get(self.selected)
     }
 
+    pub fn select_last(&mut self) {
+        self.selected = self.entries.len() - 1;
+    }
+
     /// Returns true if there is only one entry, which is then the selection.
     pub fn is_single(&self) -> bool {
         self.entries.len() == 1

@@ -1,6 +1,7 @@
 //! New plans for a running session: the directive is compiled again, perhaps with another model, and compared with the
 //! plan of the session.
 
+use rye_compiler::approvals::ApprovalRequired;
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::model::ModelOverride;
@@ -9,7 +10,6 @@ use rye_compiler::report::diff::{ChangeArea, DiffSide, Direction, diff_trees};
 use rye_compiler::report::render::diff::lines;
 use rye_compiler::semantics::limits::{LimitName, Limits};
 use rye_compiler::semantics::money::Nanos;
-use rye_compiler::semantics::risk::{Policy, Tier};
 use rye_compiler::world::{MapWorld, World};
 use rye_engine::event::ChatMode;
 use rye_engine::live_state::LiveState;
@@ -41,8 +41,9 @@ pub const CONFIRM_HINT: &str = "repeat the request with `confirm` set to true";
 /// The difference that a user requests between a session's plan and its next plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRequest {
-    /// The user requests no change: the plan changes only because its files have changed.
-    Reload,
+    /// The user requests no change: the plan changes only because its files have changed. The model is that of the
+    /// user, if the user has chosen one.
+    Reload(ModelOverride),
     /// Another model: a tier or the id of a model.
     Model(String),
     /// Another `spend` limit of each prompt.
@@ -59,7 +60,7 @@ pub enum PlanRequest {
 /// the session's provider first.
 pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<Compilation, String> {
     match request {
-        PlanRequest::Reload => compile_again(spaces, plan, ModelOverride::of_user(None), None, &plan.omitted)
+        PlanRequest::Reload(model) => compile_again(spaces, plan, model.clone(), None, &plan.omitted)
             .map_err(|reason| not_compiled(plan, &reason)),
         PlanRequest::Model(model) => {
             let of = |model| compile_again(spaces, plan, model, Some(plan.limits), &plan.omitted);
@@ -76,6 +77,25 @@ pub fn recompile(spaces: &Spaces, plan: &Plan, request: &PlanRequest) -> Result<
         PlanRequest::Omit(parts) => compile_with_model(spaces, plan, plan.limits, parts),
         PlanRequest::Same => compile_with_model(spaces, plan, plan.limits, &plan.omitted),
     }
+}
+
+impl PlanRequest {
+    /// Describes the effect of the request on the session.
+    pub fn describe_effect(&self, after: &Plan) -> String {
+        match self {
+            Self::Model(_) => format!("the next prompts use the model {}", after.model.id),
+            Self::Budget(spend) => format!("each further prompt may cost at most ${spend}"),
+            Self::Reload(_) => format!("the session continues with the new plan and the model {}", after.model.id),
+            Self::Omit(_) | Self::Same => "the session continues with the new plan".to_owned(),
+        }
+    }
+}
+
+/// Returns the model that the user has chosen for a session, on the command line or with `/model`. If the user has
+/// chosen none, the result is the override without a model.
+pub fn chosen_model(spaces: &Spaces, disk: &dyn Disk, live: &LiveState) -> ModelOverride {
+    let found = spaces.open().ok().and_then(|now| find_session_plan(&stored_files(&now, disk, &live.plan), live));
+    found.map_or_else(|| ModelOverride::of_user(None), |(model, _)| model)
 }
 
 /// Compiles the plan of a session from the current files. The second value is true if the result is the plan that the
@@ -167,7 +187,7 @@ pub fn compare_with_session(spaces: &Spaces, disk: &dyn Disk, live: &LiveState, 
 }
 
 /// Compares two modes of a session as `rye plan --diff` compares plans: each mode is treated as a plan that has the
-/// grants and the acknowledged risks of the mode.
+/// grants of the mode. For the mode `auto`, the calls that run without an approval come first.
 ///
 /// # Errors
 /// The files of the session cannot be compiled.
@@ -181,10 +201,24 @@ pub fn compare_modes(
     let stored = stored_files(&now, disk, &live.plan);
     let failed = || "the plan of the session cannot be compiled again: run /reload, then repeat the command".to_owned();
     let plan = compile_session(&stored, live).ok_or_else(failed)?;
+    let unasked = if after == ChatMode::Auto { &*plan.approvals_required } else { &[] };
     let (before, after) = (in_mode(&plan, before), in_mode(&plan, after));
     let changes = compare_sides((&stored, &before), (&stored, &after)).ok_or_else(failed)?;
     // A wider mode needs an approval, even if the plan has no call that the mode concerns.
-    Ok(PlanChanges { widens: true, ..changes })
+    Ok(PlanChanges { widens: true, lines: describe_unasked(unasked).into_iter().chain(changes.lines).collect() })
+}
+
+/// Describes the calls that no longer need an approval, a line for each tier.
+fn describe_unasked(calls: &[ApprovalRequired]) -> Vec<String> {
+    let mut tiers: Vec<&str> = calls.iter().map(|call| call.tier.as_str()).collect();
+    tiers.sort_unstable();
+    tiers.dedup();
+    let line = |tier: &str| {
+        let patterns = calls.iter().filter(|call| call.tier == tier).map(|call| format!("`{}`", call.pattern));
+        let patterns: Vec<String> = patterns.collect();
+        format!("  + widened calls of the risk `{tier}` run without an approval: {}", patterns.join(", "))
+    };
+    tiers.into_iter().map(line).collect()
 }
 
 /// Returns the current files, with the stored copies in place of the files that the plan read. The other files are
@@ -198,6 +232,11 @@ fn stored_files<'w>(now: &'w dyn World, disk: &dyn Disk, plan: &Plan) -> MapWorl
 
 /// Compiles the plan of a session again; `None` if the files do not compile, or compile to a plan with another id.
 fn compile_session(world: &dyn World, live: &LiveState) -> Option<Compilation> {
+    find_session_plan(world, live).map(|(_, compilation)| compilation)
+}
+
+/// Compiles the plan of a session again, and returns it with the model that was requested for it.
+fn find_session_plan(world: &dyn World, live: &LiveState) -> Option<(ModelOverride, Compilation)> {
     let plan = &*live.plan;
     let requested = |provider| ModelOverride { provider, ..ModelOverride::of_user(Some(plan.model.requested.clone())) };
     // The transcript records the resulting plan, but not the model that the user requested. So each request that may
@@ -206,14 +245,14 @@ fn compile_session(world: &dyn World, live: &LiveState) -> Option<Compilation> {
         [ModelOverride::default(), requested(None), requested(Some(plan.model.provider.clone())), same_model(plan)];
     models.into_iter().find_map(|model| {
         let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
-        (request.mode, request.model) = (PlanMode::Chat, model);
+        (request.mode, request.model) = (PlanMode::Chat, model.clone());
         request.omitted.clone_from(&plan.omitted);
         let mut compilation = compile(world, &request).value?;
         compilation.plan.limits = plan.limits;
         compilation.plan.session_limits = plan.session_limits;
         compilation.plan.model.requested.clone_from(&plan.model.requested);
         compilation.plan_id = compilation.plan.id().ok()?;
-        (compilation.plan_id == live.state.plan_id).then_some(compilation)
+        (compilation.plan_id == live.state.plan_id).then_some((model, compilation))
     })
 }
 
@@ -245,23 +284,14 @@ fn compare_sides(
     Some(found)
 }
 
-/// Returns the plan with the grants and the acknowledged risks of a mode.
+/// Returns the plan with the grants of a mode.
 fn in_mode(compilation: &Compilation, mode: ChatMode) -> Compilation {
     let mut changed = compilation.clone();
     let plan = &mut changed.plan;
     match mode {
         ChatMode::ReadOnly => plan.capabilities.grants = read_only_grants(plan, &plan.capabilities.grants),
-        ChatMode::Ask => {}
-        ChatMode::Auto => {
-            let needs_approval = |tier: &Tier| {
-                let table = plan.settings.risk().ok().flatten();
-                table.is_some_and(|table| table.policy(*tier) == Policy::AcknowledgeRequired)
-            };
-            let tiers: Vec<Tier> = Tier::ALL.into_iter().filter(needs_approval).collect();
-            let reason = "the user, with the mode `auto`";
-            plan.capabilities.acknowledged.extend(tiers.iter().map(|tier| (tier.as_str().into(), reason.into())));
-            changed.approvals_required.clear();
-        }
+        // Both modes have the grants of the plan.
+        ChatMode::Ask | ChatMode::Auto => {}
     }
     // The comparison uses the id only to distinguish the two sides.
     changed.plan_id = changed.plan.id().unwrap_or_default();

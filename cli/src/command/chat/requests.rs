@@ -17,7 +17,7 @@ use rye_engine::image::{ValidatedImage, check_accepted};
 use rye_engine::live_state::LiveState;
 use rye_engine::machine::raised_limit;
 use rye_engine::preview::{context_parts, preview, preview_request};
-use rye_engine::session_tree::{SessionPrompt, SessionThread, session_rows, session_title, session_tree};
+use rye_engine::session_tree::{session_rows, session_title};
 use rye_engine::store::StoreError;
 use rye_engine::thread::{Cost, Status};
 use rye_engine::thread_id::ThreadId;
@@ -30,7 +30,7 @@ use super::help::help;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::leaving::{BackgroundChoice, CHILDREN_HINT, LeftChildren, children_question};
 use super::next_session::{NextSession, NextStart};
-use super::replan::{PlanRequest, compare_modes, compare_with_session, recompile};
+use super::replan::{PlanRequest, chosen_model, compare_modes, compare_with_session, recompile};
 use crate::command::run::images::read_images;
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
@@ -78,7 +78,7 @@ impl RequestHandler {
             ChatVerb::NextTurn { message } => self.submit(UserInput::text(message), Delivery::NextTurn),
             ChatVerb::Interrupt {} => self.send(ControlMessage::Interrupt),
             ChatVerb::Retract { input } => self.retract(input),
-            ChatVerb::ClearQueue {} => self.send(ControlMessage::Retract { input: None }),
+            ChatVerb::ClearQueue {} => self.clear_queue(),
             ChatVerb::Answer { question, approve, thread } => self.approve(question, approve, thread).await,
             ChatVerb::Raise { limit, value } => self.raise(limit, &value).await,
             ChatVerb::State {} => Ok(Some(state(&self.control.started_state().await))),
@@ -111,8 +111,12 @@ impl RequestHandler {
                 let spend = read_dollars("spend", &spend)?;
                 self.replan(&PlanRequest::Budget(spend), confirm).await
             }
-            ChatVerb::Reload { confirm } => self.replan(&PlanRequest::Reload, confirm).await,
-            ChatVerb::Fork { prompt } => self.fork(prompt).await,
+            ChatVerb::Reload { confirm } => {
+                let live = self.control.started_state().await;
+                let model = chosen_model(&self.spaces, &**self.engine.disk(), &live);
+                self.replan(&PlanRequest::Reload(model), confirm).await
+            }
+            ChatVerb::Fork { prompt, thread } => self.fork(prompt, thread).await,
             ChatVerb::Rewind { prompt, files } => self.rewind(prompt, files).await,
             ChatVerb::Retry {} => self.retry().await,
             ChatVerb::Compact { focus } => self.compact(focus).await,
@@ -135,6 +139,13 @@ impl RequestHandler {
         let Some(live) = self.control.live_state() else { return Vec::new() };
         let children = live.state.living_children().filter(|(_, child)| child.detached);
         children.filter_map(|(_, child)| ThreadId::parse(child.thread_id.as_deref()?).ok()).collect()
+    }
+
+    /// Withdraws the queued messages. The data of the response has their number.
+    fn clear_queue(&self) -> Result<Option<Value>, String> {
+        let queued = self.control.live_state().map_or(0, |live| live.state.queued_messages().count());
+        let id = self.control.send_with_id(ControlMessage::Retract { input: None }).ok_or(ENDED)?;
+        Ok(Some(json!({"message": id, "queued": queued})))
     }
 
     async fn close(&self, children: LeftChildren) -> Result<Option<Value>, String> {
@@ -350,6 +361,14 @@ impl RequestHandler {
     async fn resume(&self, reference: &str, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let reader = ThreadReader::open(&self.spaces.project).map_err(|error| error.to_string())?;
         let row = reader.last_of_chain(reference).map_err(|error| error.to_string())?.row;
+        let live = self.control.started_state().await;
+        if live.thread_id() == Some(row.id.as_str()) {
+            return Err(format!(
+                "`{reference}` is a thread of this session, which continues in `{}`; /tree lists the branches, and \
+                 `/fork THREAD` goes back to the end of one",
+                row.id
+            ));
+        }
         if row.status != Status::Idle {
             return Err(format!(
                 "`{}` cannot be opened: its status is `{}`, and only a closed session (`idle`) can be opened; \
@@ -396,7 +415,15 @@ impl RequestHandler {
         }
         let plan = self.store(&compilation).await?;
         let id = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
-        Ok(Some(json!({"message": id, "model": compilation.plan.model.id, "changes": changes.lines})))
+        let effect = request.describe_effect(&compilation.plan);
+        let model = &compilation.plan.model.id;
+        Ok(Some(json!({
+            "message": id,
+            "model": model,
+            "effect": effect,
+            "changes": changes.lines,
+            "confirmed": changes.widens,
+        })))
     }
 
     /// Sets the mode of the next prompts, and returns the data of the response. Without `confirm`, refuses a mode that
@@ -407,7 +434,9 @@ impl RequestHandler {
         if mode == current {
             return Ok(Some(json!({"mode": mode, "changes": [format!("the mode is `{}`", mode.as_str())]})));
         }
-        let mut lines = vec![format!("mode {} instead of {}", mode.as_str(), current.as_str())];
+        let effect = format!("mode {} instead of {}", mode.as_str(), current.as_str());
+        let is_confirmed = mode > current;
+        let mut lines = vec![effect.clone()];
         if mode > current {
             let changes = compare_modes(&self.spaces, &**self.engine.disk(), &live, (current, mode))?;
             if !confirm {
@@ -416,7 +445,14 @@ impl RequestHandler {
             lines.extend(changes.lines);
         }
         let id = self.control.send_with_id(ControlMessage::Mode { mode }).ok_or(ENDED)?;
-        Ok(Some(json!({"message": id, "mode": mode, "changes": lines})))
+        let effect = is_confirmed.then_some(effect);
+        Ok(Some(json!({
+            "message": id,
+            "mode": mode,
+            "effect": effect,
+            "changes": lines,
+            "confirmed": is_confirmed,
+        })))
     }
 
     pub(super) async fn store(&self, compilation: &Compilation) -> Result<String, String> {
@@ -432,58 +468,11 @@ impl RequestHandler {
         Ok(cost(&live, before))
     }
 
-    pub(super) async fn fork(&self, prompt: u64) -> Result<Option<Value>, String> {
-        let prompts = self.control.started_state().await.state.chat.as_ref().map_or(0, |chat| chat.prompts);
-        if !(1..=prompts).contains(&prompt) {
-            return Err(format!("no prompt {prompt}: the number of the last prompt is {prompts}"));
-        }
-        let text = self.prompt_of_session(prompt).await?.map(|prompt| prompt.text);
-        let id = self.control.send_with_id(ControlMessage::Fork { prompt }).ok_or(ENDED)?;
-        Ok(Some(json!({"message": id, "text": text})))
-    }
-
-    /// Sends the last prompt again: resets the conversation to its state before that prompt, and submits the prompt as
-    /// a new message. Returns the id of the new message as the data of the response.
-    async fn retry(&self) -> Result<Option<Value>, String> {
-        let live = self.control.started_state().await;
-        let chat = live.state.chat.as_ref().filter(|chat| chat.current.is_none());
-        let last = chat.ok_or("a prompt runs: interrupt it first")?.prompts;
-        let Some(prompt) = self.prompt_of_session(last).await? else {
-            return Err("the session has no prompt yet".to_owned());
-        };
-        self.control.send_with_id(ControlMessage::Fork { prompt: last }).ok_or(ENDED)?;
-        let SessionPrompt { text, images, bounds, .. } = prompt;
-        let input = UserInput { images, bounds, source: InputSource::Rpc, ..UserInput::text(text) };
-        let id = self.control.submit(input, Delivery::Prompt).ok_or(ENDED)?;
-        Ok(Some(json!({"input": id})))
-    }
-
-    /// Returns the prompt with this number from the newest thread of the session that contains such a prompt; `None` if
-    /// no thread contains one.
-    async fn prompt_of_session(&self, number: u64) -> Result<Option<SessionPrompt>, String> {
-        let threads = self.tree_of_session().await?;
-        Ok(threads.into_iter().rev().flat_map(|thread| thread.prompts).find(|prompt| prompt.number == number))
-    }
-
     async fn compact(&self, focus: Option<String>) -> Result<Option<Value>, String> {
         if self.control.started_state().await.state.conversation.messages.is_empty() {
             return Err("the session has no conversation yet".to_owned());
         }
         self.send(ControlMessage::Compact { focus })
-    }
-
-    async fn tree(&self) -> Result<Option<Value>, String> {
-        serde_json::to_value(self.tree_of_session().await?).map(Some).map_err(|error| error.to_string())
-    }
-
-    async fn tree_of_session(&self) -> Result<Vec<SessionThread>, String> {
-        let live = self.control.started_state().await;
-        let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
-        let mut tree = session_tree(&self.engine.threads(), &thread).map_err(|error| error.to_string())?;
-        if let Some(current) = tree.iter_mut().find(|one| one.thread_id == thread.as_str() && live.state.is_idle()) {
-            current.status = Status::Idle;
-        }
-        Ok(tree)
     }
 
     /// Returns the help of a topic, or an overview without a topic. If the project cannot be read, returns the reason.

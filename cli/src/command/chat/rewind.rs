@@ -31,7 +31,7 @@ impl RequestHandler {
     /// the data contains the files and their states.
     pub(super) async fn rewind(&self, prompt: u64, files: RewindFiles) -> Result<Option<Value>, String> {
         if files == RewindFiles::Keep {
-            return self.fork(prompt).await;
+            return self.fork(Some(prompt), None).await;
         }
         let live = self.control.started_state().await;
         if live.state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) {
@@ -51,7 +51,7 @@ impl RequestHandler {
             tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?;
         let rewind = rewind?;
         let mut data = if files == RewindFiles::Restore {
-            self.fork(prompt).await?.unwrap_or_else(|| json!({}))
+            self.fork(Some(prompt), None).await?.unwrap_or_else(|| json!({}))
         } else {
             json!({})
         };

@@ -2,9 +2,10 @@
 
 use rye_compiler::model::SCRIPTED_WIRE;
 use rye_compiler::plan::Plan;
-use rye_engine::event::{ChatMode, ControlMessage, Event, EventBody};
+use rye_engine::event::{ChatMode, ControlMessage, Event, EventBody, ThreadOrigin};
 use rye_engine::exchange::Usage;
 use rye_engine::live_state::LiveState;
+use rye_engine::preview::context_parts;
 use rye_engine::thread::Cost;
 use unicode_width::UnicodeWidthStr;
 
@@ -20,8 +21,10 @@ pub struct SessionStatus {
     is_scripted: bool,
     /// Size of the context window, in tokens.
     context_window: u64,
-    /// Tokens of the last request and its reply.
+    /// Tokens of the last request and its reply, or the estimate for the next request of a thread without a request.
     context: u64,
+    /// The current thread, as long as `context` has no value for its next request.
+    unestimated: Option<String>,
     /// Tokens of the last request, and the number of them that came from the provider's cache.
     input: (u64, u64),
     /// Cost of the current prompt, in nano-dollars.
@@ -71,6 +74,7 @@ impl SessionStatus {
             // A failed attempt may have no usage.
             let has_usage = settled.usage != Usage::default();
             if is_main && !settled.unknown_outcome && has_usage {
+                self.unestimated = None;
                 self.context = settled.usage.whole_input().saturating_add(settled.usage.output);
                 self.input = (settled.usage.whole_input(), settled.usage.cache_read);
             }
@@ -82,6 +86,12 @@ impl SessionStatus {
             // A thread that continues the session has the rest of the session's budget as its limit.
             self.cost_before_thread = self.session_cost;
             self.session_limit = self.session_cost.saturating_add(opened.limits.spend);
+            // The conversation of the thread can be another one than that of the thread before.
+            (self.context, self.input) = (0, (0, 0));
+            self.unestimated = Some(opened.thread_id.clone());
+            if opened.origin == ThreadOrigin::Fork {
+                self.prompt_cost = 0;
+            }
         }
         if let EventBody::PromptStarted(started) = event {
             self.prompt_cost = 0;
@@ -118,6 +128,14 @@ impl SessionStatus {
         self.model = printable(&model.id);
         self.context_window = model.context_window;
         self.prompt_limit = live.plan.limits.spend;
+        if self.unestimated.as_deref().is_some_and(|thread| live.thread_id() == Some(thread)) {
+            self.unestimated = None;
+            // A first thread has no conversation yet.
+            if live.state.continues.is_none() {
+                return;
+            }
+            self.context = context_parts(live).iter().map(|part| part.tokens).sum();
+        }
     }
 
     /// Sets the expected and the highest price of the next request, in nano-dollars.
@@ -145,7 +163,7 @@ impl SessionStatus {
             format!("{used}/{all} {}%", percent(self.context, self.context_window))
         });
         let money = |name: &str, cost: u64, limit: u64| {
-            let limit = if limit > 0 { format!("/{}", trim_dollars(limit)) } else { String::new() };
+            let limit = if limit > 0 { format!(" of ${}", trim_dollars(limit)) } else { String::new() };
             format!("{name} ${}{limit}", trim_dollars(cost))
         };
         let (input, cached) = self.input;
@@ -171,10 +189,15 @@ impl SessionStatus {
         } else {
             self.model.clone()
         };
-        if self.is_scripted {
-            costs.push("costs simulated".to_owned());
-        }
-        std::iter::once(model).chain(mode).chain(context).chain(next).chain(costs).chain(cache).collect()
+        let simulated = self.is_scripted.then(|| "costs simulated".to_owned());
+        std::iter::once(model)
+            .chain(mode)
+            .chain(simulated)
+            .chain(context)
+            .chain(next)
+            .chain(costs)
+            .chain(cache)
+            .collect()
     }
 }
 
@@ -209,6 +232,7 @@ mod tests {
             is_scripted: false,
             context_window: 200_000,
             context: 18_240,
+            unestimated: None,
             input: (100, 96),
             prompt_cost: 41_230_000,
             session_cost: 310_000_000,
@@ -222,20 +246,22 @@ mod tests {
         let plain = |status: &SessionStatus, columns| {
             status.row(columns).text().replace("\u{1b}[2m", "").replace("\u{1b}[0m", "")
         };
-        assert_eq!(plain(&status, 100), "sonnet · 18.2k/200k 9% · prompt $0.0413/0.5 · session $0.31/5 · cache 96%");
+        assert_eq!(
+            plain(&status, 100),
+            "sonnet · 18.2k/200k 9% · prompt $0.0413 of $0.5 · session $0.31 of $5 · cache 96%"
+        );
         assert_eq!(plain(&status, 30), "sonnet · 18.2k/200k 9%");
         assert_eq!(plain(&status, 10), "sonnet");
         assert_eq!(plain(&status, 3), "");
         let scripted = status.scripted(true);
-        let shown =
-            "script for sonnet · 18.2k/200k 9% · prompt $0.0413/0.5 · session $0.31/5 · costs simulated · cache 96%";
+        let shown = "script for sonnet · costs simulated · 18.2k/200k 9% · prompt $0.0413 of $0.5 · session $0.31 of $5 · cache 96%";
         assert_eq!(plain(&scripted, 120), shown);
         let read_only = SessionStatus { mode: ChatMode::ReadOnly, is_scripted: false, ..scripted };
         assert_eq!(plain(&read_only, 40), "sonnet · read-only · 18.2k/200k 9%");
         let unpriced = SessionStatus { unpriced: true, session_cost: 0, next: Some((1, 2)), ..read_only };
         assert_eq!(plain(&unpriced, 80), "sonnet · read-only · 18.2k/200k 9% · cost unknown · cache 96%");
         let mixed = SessionStatus { session_cost: 310_000_000, ..unpriced };
-        assert!(plain(&mixed, 100).contains("session $0.31/5 · unknown costs"), "{}", plain(&mixed, 100));
+        assert!(plain(&mixed, 100).contains("session $0.31 of $5 · unknown costs"), "{}", plain(&mixed, 100));
     }
 
     #[test]

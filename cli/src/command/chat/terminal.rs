@@ -199,7 +199,7 @@ impl ChatTerminal {
             may_leave: false,
             question: None,
             may_widen: false,
-            hint: Some("Enter sends, /help lists commands and keys"),
+            hint: Some("Enter sends, /help lists commands and keys, Tab completes /… and @…"),
             is_dirty: true,
             draft_due: None,
             suspended_until: None,
@@ -493,6 +493,8 @@ impl ChatTerminal {
             return;
         }
         let message = match TypedText::parse(&text) {
+            // The text may still become the name of a command, which costs nothing.
+            TypedText::Message(_) if is_slash_word(&text) => None,
             TypedText::Message(input) | TypedText::Delivered(input, _) => Some(input),
             TypedText::Help(_)
             | TypedText::Leave(_)
@@ -516,7 +518,9 @@ impl ChatTerminal {
         let status = self.session.status.row(columns);
         let mut below = Vec::new();
         if let Some(overlay) = &self.overlay {
-            below.extend(overlay.rows(columns, max_rows.saturating_sub(2)));
+            below.extend(overlay.rows(columns, max_rows.saturating_sub(3).max(1)));
+            let keys = "Up, Down: select · Enter: take · Esc: close the list";
+            below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(keys, width))));
         } else if let Some(hint) = self.hint {
             below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(hint, width))));
         }
@@ -545,6 +549,11 @@ impl ChatTerminal {
         rows.append(&mut below);
         Viewport { rows, cursor: Some(cursor) }
     }
+}
+
+/// Returns true if a text consists of a `/` and at most one word.
+fn is_slash_word(text: &str) -> bool {
+    text.strip_prefix('/').is_some_and(|rest| !rest.starts_with('/') && !rest.contains(char::is_whitespace))
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use rye_compiler::plan::Node;
 use rye_engine::event::{
-    AttemptFailed, ChildEnded, CognitionOut, ControlMessage, Event, EventBody, HookPointRun, HookVerdict, LimitHit,
-    Opened, PromptEnded, ResultKind, Settled, ThreadOrigin, ToolCallResult,
+    AttemptFailed, ChildEnded, CognitionOut, ControlMessage, Event, EventBody, LimitHit, Opened, PromptEnded,
+    ResultKind, Settled, ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
@@ -26,9 +26,7 @@ use super::renderer::Render;
 pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
-use crate::present::event::{
-    EventView, event_view, format_call, format_limit_hit, result_reason, settlement_note, shown_messages,
-};
+use crate::present::event::{EventView, event_view, format_call, format_limit_hit, result_reason, settlement_note};
 use crate::present::{BOLD, DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::{Printer, mask_controls, printable};
 
@@ -71,6 +69,8 @@ pub struct HumanRenderer {
     worst_case: bool,
     /// Assumed cost of the prompt's calls for which no final usage was reported, in nano-dollars.
     unreported: u64,
+    /// True if the prompt has a `spend` limit of its own.
+    is_capped: bool,
     /// True if the current prompt or run calls a model without a price.
     unpriced: bool,
     compactions: compaction::Compactions,
@@ -104,6 +104,9 @@ const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a
 
 /// Help for a prompt of a chat that reached its `spend` limit.
 const BUDGET_HELP: &str = "  help: `/budget DOLLARS confirm` sets a higher limit for the next prompts";
+/// Help for a prompt of a chat that reached the `spend` limit that was typed before its text.
+const CAP_HELP: &str =
+    "  help: type a higher amount before the text; `/preview TEXT` shows the highest price of a request";
 
 /// Help that is printed if a limit was reached and the cost of a call is not known.
 const WORST_CASE_HELP: &str = "help: a call had no reported usage, so its maximum tokens and cost were charged; \
@@ -135,6 +138,7 @@ impl HumanRenderer {
             reserved: BTreeMap::new(),
             worst_case: false,
             unreported: 0,
+            is_capped: false,
             unpriced: false,
             compactions: compaction::Compactions::default(),
             errors: BTreeMap::new(),
@@ -241,6 +245,8 @@ impl HumanRenderer {
                     self.streamed = PrintedText::default();
                 }
             }
+            EventBody::PromptStarted(started) => self.is_capped = started.capped,
+            EventBody::UserInput(input) => self.user_input(thread, input),
             EventBody::Reserved(reserved) => {
                 self.reserved.insert(thread.clone(), reserved.amount);
             }
@@ -307,10 +313,8 @@ impl HumanRenderer {
             | EventBody::ChildIntended(_)
             | EventBody::StateSet(_)
             | EventBody::ArtifactStored(_)
-            | EventBody::UserInput(_)
             | EventBody::Retracted(_)
             | EventBody::Named(_)
-            | EventBody::PromptStarted(_)
             | EventBody::Checkpoint(_) => {}
         }
     }
@@ -327,13 +331,15 @@ impl HumanRenderer {
         let unreported = std::mem::take(&mut self.unreported);
         if unreported > 0 {
             let amount = format_spend(unreported, self.unpriced);
-            let line = format!("  {amount} of the cost is assumed: a call ended before the provider reported usage");
+            let line = format!(
+                "  {amount} of the cost is assumed: the worst case of a call that ended before the provider reported usage"
+            );
             self.thread_line(thread, DIM, &line);
         }
         if let Some(error) = &view.text {
             self.thread_line(thread, color_style(AnsiColor::Red), &format!("  {error}"));
             if ended.code.as_deref() == Some("spend_exceeded") && !error.ends_with("of the session") {
-                self.thread_line(thread, Style::new(), BUDGET_HELP);
+                self.thread_line(thread, Style::new(), if self.is_capped { CAP_HELP } else { BUDGET_HELP });
             }
         }
     }
@@ -413,19 +419,6 @@ impl HumanRenderer {
                 self.thread_line(thread, red, &format!("error {what}{time}:"));
                 self.thread_line(thread, red, &format!("  {}", truncate_line(&problem, MAX_ERROR_CHARS)));
             }
-        }
-    }
-
-    fn hooks(&mut self, thread: &ThreadId, run: &HookPointRun) {
-        for hook in run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed) {
-            let because = hook.because.as_deref().unwrap_or("it failed");
-            let because = truncate_line(because, MAX_DETAIL_CHARS);
-            // The expansion of a message is recorded in the list of hooks, but is no hook.
-            let line = if hook.hook == "expansion" { because } else { format!("hook {}: {because}", hook.hook) };
-            self.thread_line(thread, color_style(AnsiColor::Yellow), &line);
-        }
-        for line in shown_messages(run).filter(|_| self.is_chat).flat_map(str::lines).collect::<Vec<_>>() {
-            self.thread_line(thread, DIM, line);
         }
     }
 }

@@ -77,7 +77,7 @@ pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended
 pub fn format_session(recorded: &ParentThread) -> String {
     let grants = recorded.grants().first().map_or(0, Vec::len);
     let grants = format_count(grants as u64, "grant");
-    format!("`{}` continues with the {grants} of its transcript; /plan lists them", recorded.id)
+    format!("`{}` continues with the same permissions as before ({grants}); /plan lists them", recorded.id)
 }
 
 fn format_granted(grant: &Grant) -> String {

@@ -75,6 +75,9 @@ pub async fn wait_until_end(
     } else {
         exit_of_run(&result, open_request(engine, &result))
     };
+    // A session that is closed without a prompt, or after a prompt that was done, is no failure.
+    let success = if result.status == Status::Idle { exit == Exit::Success } else { result.success };
+    let result = RunResult { success, ..result };
     let limit = stopping_limit(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
     let session_cost = input.as_ref().and_then(|_| {
         let read = cost_of_session(engine, &result);

@@ -20,6 +20,7 @@ use crate::exit::Exit;
 use crate::options::Format;
 use crate::present::step::Step;
 use crate::present::table::{Cell, Table};
+use crate::present::wrap::{OutputStream, fold_width};
 use crate::present::{color_style, format_count, format_date, format_elapsed, format_money, now, status_style};
 use crate::report::Printer;
 use crate::thread_reader::ThreadReader;
@@ -215,7 +216,12 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
         }
         Format::Human if rows.is_empty() => report.note("no threads"),
         format @ (Format::Human | Format::Plain) => {
-            report.lines(build_table(&rows, format).lines(format))?;
+            let mut table = build_table(&rows, format);
+            // The id of a thread begins with its directive.
+            if format == Format::Human && fold_width(OutputStream::Out).is_some_and(|width| table.width() > width) {
+                table.remove_column(DIRECTIVE_COLUMN);
+            }
+            report.lines(table.lines(format))?;
         }
     }
     Ok(Exit::Success)
@@ -272,6 +278,9 @@ fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<String> {
     }
     Some(step.to_string())
 }
+
+/// Index of the column with the directive.
+const DIRECTIVE_COLUMN: usize = 1;
 
 fn build_table(rows: &[ListRow], format: Format) -> Table {
     let mut head = vec!["THREAD", "DIRECTIVE", "STATUS", "TURNS", "TOKENS", "COST", "STARTED"];

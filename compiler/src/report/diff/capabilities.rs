@@ -16,7 +16,8 @@ pub struct CapabilityChange {
     pub direction: Direction,
     /// A capability pattern such as `rye.execute.tool.…`, `net HOST for PATTERN`, or `write FOLDER for PATTERN`.
     pub what: String,
-    /// The shortest capability that only one side allows; null if the search takes too long.
+    /// A capability that only one side allows: of a tool in its palette, else the shortest one; null if the search takes
+    /// too long.
     pub example: Option<String>,
     /// `<permissions>`, or the hook whose grants contain the capability.
     pub by: String,
@@ -54,7 +55,8 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
             source: grant.source.clone(),
         };
         if let Some(how) = find_uncovered(&patterns, &grant.pattern) {
-            changes.push(change(grant.pattern.clone(), example(how)));
+            let known = find_added_tool(to, &patterns, &grant.pattern);
+            changes.push(change(grant.pattern.clone(), known.or_else(|| example(how))));
         }
         // A host or folder is covered only if a grant with this host or folder covers the pattern.
         let wider = |own: &[String], of: fn(&CapabilityReport) -> &Vec<String>, inside: fn(&str, &str) -> bool| {
@@ -133,6 +135,12 @@ fn compare_hook_grants(
 /// Returns the reason why the patterns do not cover `wanted`; `None` if they cover it.
 fn find_uncovered(patterns: &[&str], wanted: &str) -> Option<Coverage> {
     Some(covers(patterns, wanted)).filter(|coverage| *coverage != Coverage::Covered)
+}
+
+/// Returns the capability of the first tool in the palette that `pattern` matches and none of `held` covers.
+fn find_added_tool(plan: &PlanReport, held: &[&str], pattern: &str) -> Option<String> {
+    let tools = plan.palette.iter().map(capability_of);
+    { tools }.find(|one| covers(&[pattern], one) == Coverage::Covered && find_uncovered(held, one).is_some())
 }
 
 fn example(coverage: Coverage) -> Option<String> {

@@ -15,7 +15,7 @@ use crate::lower::origin;
 use crate::plan::Plan;
 use crate::plan::source::SourceReport;
 use crate::semantics::capability::CapabilitySet;
-use crate::semantics::risk::{Policy, RiskTable};
+use crate::semantics::risk::{Policy, RiskTable, Tier};
 use crate::world::ItemKind;
 
 const RISKS: &str = "agent/capability_risk";
@@ -157,13 +157,14 @@ fn compare_approvals(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         changes.push(PlanChange { area: ChangeArea::Approval, what, direction, source });
     };
     let table = |plan: &Plan| plan.settings.get("capability_risk").cloned();
-    let direction = compare_strictness(&before.plan, &after.plan);
+    let strictness = compare_strictness(&before.plan, &after.plan);
     if table(&before.plan) != table(&after.plan) {
         let source = ItemId::parse(RISKS).ok().and_then(|id| trees.file(ItemKind::Config, &id));
-        add("the risk table changed".into(), direction, first_difference(trees).or(source));
+        add("the risk table changed".into(), strictness.overall(), first_difference(trees).or(source));
     }
     let (was, is) = (&before.plan.capabilities.acknowledged, &after.plan.capabilities.acknowledged);
     for tier in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
+        let direction = strictness.of_tier(tier);
         let (what, direction) = match (was.get(tier), is.get(tier)) {
             (Some(old), Some(new)) if old == new => continue,
             (Some(_), Some(_)) => (format!("the reason for acknowledging `{tier}` changed"), Direction::Neutral),
@@ -212,13 +213,39 @@ fn find_acknowledgment(items: &Items<'_>, compilation: &Compilation, tier: &str)
     origin::plan_place(&items.sources(), found.risk.span).as_ref().map(SourceReport::from)
 }
 
-/// Returns the direction of the change of the approval rules, for calls that both plans allow. The patterns of both
-/// risk tables and of all grants divide the capabilities into regions. Within a region, the approval rules are the same
-/// for every capability, so the rules of both plans are compared for one capability of each region.
-fn compare_strictness<'p>(before: &'p Plan, after: &'p Plan) -> Direction {
+/// The directions of the changes of the approval rules.
+struct Strictness {
+    /// The direction of the change for each compared capability, with the tiers of the capability before and after.
+    /// `None` if the rules cannot be compared.
+    changes: Option<Vec<(Direction, [Tier; 2])>>,
+}
+
+impl Strictness {
+    fn overall(&self) -> Direction {
+        self.max(|_| true)
+    }
+
+    /// Returns the direction for the calls of one tier.
+    fn of_tier(&self, tier: &str) -> Direction {
+        self.max(|tiers| tiers.iter().any(|one| one.as_str() == tier))
+    }
+
+    fn max(&self, concerns: impl Fn(&[Tier; 2]) -> bool) -> Direction {
+        let Some(changes) = &self.changes else { return Direction::Unknown };
+        let concerned = changes.iter().filter(|(_, tiers)| concerns(tiers));
+        concerned.map(|(direction, _)| *direction).max().unwrap_or(Direction::Neutral)
+    }
+}
+
+/// Compares the approval rules of two plans. The patterns of both risk tables and of all grants divide the capabilities
+/// into regions. Within a region, the approval rules are the same for every capability, so the rules of both plans are
+/// compared for one capability of each region. For calls that only the new plan allows, only rules that ask less than
+/// the old ones count as a change.
+fn compare_strictness<'p>(before: &'p Plan, after: &'p Plan) -> Strictness {
     let built_in = RiskTable::default();
+    let unknown = Strictness { changes: None };
     let read = |plan: &'p Plan| plan.settings.risk().map(|table| table.unwrap_or(&built_in));
-    let (Ok(old), Ok(new)) = (read(before), read(after)) else { return Direction::Unknown };
+    let (Ok(old), Ok(new)) = (read(before), read(after)) else { return unknown };
     let grants = |plan: &Plan| -> Vec<String> {
         let hooks = plan.hooks.iter().filter(|hook| hook.is_live()).flat_map(|hook| hook.grants.iter().cloned());
         plan.capabilities.grants.iter().map(|grant| grant.pattern.clone()).chain(hooks).collect()
@@ -230,15 +257,15 @@ fn compare_strictness<'p>(before: &'p Plan, after: &'p Plan) -> Direction {
     for pattern in patterns {
         let (literal, is_prefix) = pattern.strip_suffix('*').map_or((pattern, false), |literal| (literal, true));
         if literal.contains(['*', '?', '[']) {
-            return Direction::Unknown;
+            return unknown;
         }
         // No pattern continues the literal with a tilde, so no more specific pattern matches this capability.
         capabilities.push(if is_prefix { format!("{literal}~") } else { literal.to_owned() });
     }
     let (held, holds) = (CapabilitySet::new(held), CapabilitySet::new(holds));
-    let mut found = Direction::Neutral;
+    let mut changes = Vec::new();
     for one in capabilities {
-        if held.first_match(&one).is_none() || holds.first_match(&one).is_none() {
+        if holds.first_match(&one).is_none() {
             continue;
         }
         let rank = |table: &RiskTable, plan: &Plan| {
@@ -251,9 +278,12 @@ fn compare_strictness<'p>(before: &'p Plan, after: &'p Plan) -> Direction {
             }
         };
         let (was, is) = (rank(old, before), rank(new, after));
-        if is != was {
-            found = found.max(if is < was { Direction::Widened } else { Direction::Narrowed });
+        let tiers = [old.classify(&one).tier, new.classify(&one).tier];
+        if is < was {
+            changes.push((Direction::Widened, tiers));
+        } else if is > was && held.first_match(&one).is_some() {
+            changes.push((Direction::Narrowed, tiers));
         }
     }
-    found
+    Strictness { changes: Some(changes) }
 }

@@ -43,9 +43,38 @@ fn a_wider_pattern_widens_with_an_example_and_the_other_way_narrows() {
     let [change] = found.capabilities.as_slice() else { panic!("{:?}", found.capabilities) };
     assert_eq!((change.direction, change.what.as_str()), (Direction::Widened, "rye.execute.tool.rye.*"));
     assert!(change.example.as_ref().unwrap().starts_with("rye.execute.tool.rye."));
+    // The example is a tool of the palette, if there is one.
+    let found = compared(&narrow, &permissions("<tool>rye.look</tool><tool>p.*</tool>"));
+    assert_eq!(found.capabilities[0].example.as_deref(), Some("rye.execute.tool.p.write"));
     let back = compared(&wide, &narrow);
     assert!(!back.widened);
     assert_eq!(back.capabilities[0].direction, Direction::Narrowed);
+}
+
+#[test]
+fn acknowledgement_of_the_risk_of_a_new_grant_widens_and_of_a_risk_without_calls_does_not() {
+    let world = |tools: &str, risk: &str| {
+        let permissions = format!("<metadata><permissions><execute>{tools}</execute>{risk}</permissions></metadata>");
+        with_directives(stdlib_world(), &[("leaf", "", &permissions, "Do it.")])
+    };
+    let acknowledged = |risk: &str| format!("<acknowledge risk=\"{risk}\">w</acknowledge>");
+    let read = "<tool>rye.file-system.read</tool>";
+    let direction = |tools: &str, risk: &str| {
+        let (old, new) = (world(read, ""), world(tools, &acknowledged(risk)));
+        let compiled = [&old, &new].map(|world| {
+            let compiled = compile(world, &CompileRequest::new(ItemId::parse("leaf").unwrap()));
+            compiled.value.unwrap_or_else(|| panic!("{:?}", compiled.diagnostics))
+        });
+        let before = DiffSide { world: &old, compilation: &compiled[0] };
+        let after = DiffSide { world: &new, compilation: &compiled[1] };
+        let changes = diff_trees(Some(before), Some(after)).unwrap().changes;
+        let change = changes.into_iter().find(|change| change.what.contains("is acknowledged")).unwrap();
+        change.direction
+    };
+    let git = format!("{read}<tool>rye.git.*</tool>");
+    assert_eq!(direction(&git, "elevated"), Direction::Widened);
+    assert_eq!(direction(&git, "unrestricted"), Direction::Neutral);
+    assert_eq!(direction(read, "elevated"), Direction::Neutral);
 }
 
 #[test]

@@ -96,7 +96,8 @@ fn describe(problem: &ExpansionProblem) -> String {
         ExpansionProblem::Unreadable { .. } | ExpansionProblem::TooLong { .. } => {
             format!("{problem}: nothing was sent")
         }
-        ExpansionProblem::MissingArgument { .. } | ExpansionProblem::UnusedArgument { .. } => problem.to_string(),
+        ExpansionProblem::MissingArgument { .. } => format!("{problem}: sent with an empty text in its place"),
+        ExpansionProblem::UnusedArgument { .. } => problem.to_string(),
     }
 }
 

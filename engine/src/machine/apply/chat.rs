@@ -216,6 +216,19 @@ pub(super) fn set_successor(state: &mut ThreadState, change: impl FnOnce(&mut Su
     }
 }
 
+/// Requests a fork: a successor whose conversation ends before a prompt, of the current branch or of the branch of
+/// `thread`. Ignores a prompt that the current branch does not have; the state does not contain the prompts of other
+/// branches.
+pub(super) fn request_fork(state: &mut ThreadState, prompt: u64, thread: Option<&str>) {
+    let exists = state.chat.as_ref().is_some_and(|chat| (1..=chat.prompts).contains(&prompt));
+    if exists || thread.is_some() {
+        set_successor(state, |next| {
+            next.before_prompt = Some(prompt);
+            next.branch = thread.map(str::to_owned);
+        });
+    }
+}
+
 /// Bounds the wait before the next attempt, after another process has taken over the thread at the time `now`. The clock
 /// of that process may be behind, so the wait gets at most its rest at the time of the last event before.
 pub(super) fn bound_wait(state: &mut ThreadState, now: i64, last_event: i64) {

@@ -70,6 +70,8 @@ pub struct Successor {
     pub plan: Option<String>,
     /// The prompt before which the conversation ends; `None` for the whole conversation.
     pub before_prompt: Option<u64>,
+    /// The thread of the session to whose prompts `before_prompt` refers; `None` for the current branch.
+    pub branch: Option<String>,
 }
 
 /// The current prompt of a chat.

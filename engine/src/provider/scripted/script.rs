@@ -306,9 +306,20 @@ impl Script {
     /// no step left. The step comes from the script's branch for this child thread (`project/review#2` is the second
     /// child that its parent started), else from the branch for the directive, else from the common steps.
     pub fn step_for(&self, cue: &ThreadPosition, turn: u32) -> Option<&ScriptStep> {
+        self.step(&self.branch_of(cue), turn, cue.attempt)
+    }
+
+    /// Returns the number of replies for a thread.
+    pub fn replies_for(&self, cue: &ThreadPosition) -> usize {
+        let steps = self.threads.get(&self.branch_of(cue)).unwrap_or(&self.steps);
+        steps.iter().filter(|step| matches!(step, ScriptStep::Reply(_))).count()
+    }
+
+    /// Returns the key of the steps for a thread: the directive, or the directive with the number of the spawn if the
+    /// script has steps for this spawn.
+    fn branch_of(&self, cue: &ThreadPosition) -> String {
         let own = cue.spawn.map(|spawn| format!("{}#{spawn}", cue.directive));
-        let branch = own.filter(|own| self.threads.contains_key(own)).unwrap_or_else(|| cue.directive.clone());
-        self.step(&branch, turn, cue.attempt)
+        own.filter(|own| self.threads.contains_key(own)).unwrap_or_else(|| cue.directive.clone())
     }
 
     /// Returns the step for attempt `attempt` (from 0) of the reply that follows `turn` replies. The faults that

@@ -74,7 +74,11 @@ async fn step_depends_only_on_the_request() {
     assert_eq!(answer(1, 0).await.unwrap_err().status, Some(429));
     let over = answer(3, 0).await.unwrap_err();
     assert_eq!((over.stage, over.code.as_deref()), (FailedStage::Setup, Some(SCRIPT_ERROR)));
-    assert_eq!(over.message, "the script has no step for attempt 1 of turn 4 of `project/main`");
+    assert_eq!(
+        over.message,
+        "the script is at its end: it has 3 replies for a thread of `project/main`, and this is attempt 1 of request 4 of \
+         the thread; add a step to the script"
+    );
 }
 
 #[tokio::test]

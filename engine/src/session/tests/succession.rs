@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus, ThreadOrigin};
 use crate::exchange::Request;
 use crate::message::{Message, ProviderMessage, text_of};
-use crate::session_tree::session_tree;
+use crate::session_tree::{current_prompts, other_branches, session_tree};
 use crate::store::Disk;
 use crate::store::disk::SimulatedDisk;
 use crate::thread::Status;
@@ -83,17 +83,56 @@ async fn close(engine: &Engine, handle: &ThreadHandle) -> Vec<Event> {
 }
 
 #[tokio::test]
+async fn fork_to_a_thread_of_another_branch_continues_its_whole_conversation() {
+    let lab = lab();
+    let engine = engine(&lab);
+    let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+    prompt(&handle, "one", 1).await;
+    prompt(&handle, "two", 2).await;
+    handle.send(ControlMessage::Fork { prompt: 2, thread: None });
+    wait_idle(&handle, 1).await;
+    prompt(&handle, "another two", 2).await;
+    let tree = session_tree(&engine.threads(), &handle.thread_id).unwrap();
+    let left: Vec<&str> = other_branches(&tree).iter().map(|thread| thread.thread_id.as_str()).collect();
+    assert_eq!(left, [tree[0].thread_id.as_str()]);
+    let thread = Some(tree[0].thread_id.clone());
+    handle.send(ControlMessage::Fork { prompt: 3, thread });
+    wait_idle(&handle, 2).await;
+    prompt(&handle, "three", 3).await;
+    let tree = session_tree(&engine.threads(), &handle.thread_id).unwrap();
+    let texts: Vec<&str> = current_prompts(&tree).iter().map(|(_, prompt)| prompt.text.as_str()).collect();
+    assert_eq!(texts, ["three", "two", "one"]);
+    let left: Vec<&str> = other_branches(&tree).iter().map(|thread| thread.thread_id.as_str()).collect();
+    assert_eq!(left, [tree[1].thread_id.as_str()]);
+    // A prompt number now refers to the old branch, and a thread and a number to the other one.
+    let thread = Some(tree[1].thread_id.clone());
+    handle.send(ControlMessage::Fork { prompt: 2, thread });
+    wait_idle(&handle, 1).await;
+    prompt(&handle, "a third two", 2).await;
+    close(&engine, &handle).await;
+    let requests = lab.model.requests.lock().unwrap().clone();
+    assert_eq!(requests.len(), 5);
+    // The request after the return has the last request of the old branch as its prefix.
+    assert_eq!(requests[3].turns[..requests[1].turns.len()], requests[1].turns[..]);
+    assert_eq!(user_texts(&requests[3])[1..], ["two", "three"]);
+    assert_eq!(user_texts(&requests[4])[1..], ["a third two"]);
+    let again = engine.recover(&handle.thread_id).await.unwrap();
+    wait_idle(&again, 2).await;
+    close(&engine, &again).await;
+}
+
+#[tokio::test]
 async fn fork_continues_from_the_end_of_an_earlier_prompt_within_the_budget_of_the_session() {
     let lab = lab();
     let engine = engine(&lab);
     let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
     prompt(&handle, "one", 1).await;
     prompt(&handle, "two", 2).await;
-    handle.send(ControlMessage::Fork { prompt: 9 });
-    handle.send(ControlMessage::Fork { prompt: 2 });
+    handle.send(ControlMessage::Fork { prompt: 9, thread: None });
+    handle.send(ControlMessage::Fork { prompt: 2, thread: None });
     wait_idle(&handle, 1).await;
     prompt(&handle, "another two", 2).await;
-    handle.send(ControlMessage::Fork { prompt: 1 });
+    handle.send(ControlMessage::Fork { prompt: 1, thread: None });
     wait_idle(&handle, 0).await;
     prompt(&handle, "another one", 1).await;
     let last = close(&engine, &handle).await;
@@ -210,7 +249,7 @@ async fn fork_without_a_prompt_of_its_own_can_be_summarized() {
     let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
     prompt(&handle, "one", 1).await;
     prompt(&handle, "two", 2).await;
-    handle.send(ControlMessage::Fork { prompt: 2 });
+    handle.send(ControlMessage::Fork { prompt: 2, thread: None });
     wait_idle(&handle, 1).await;
     let thread = handle.control().live_state().unwrap().thread_id().map(str::to_owned);
     let id = handle.control().send_with_id(ControlMessage::Compact { focus: None }).unwrap();

@@ -88,7 +88,9 @@ impl ChatTerminal {
                 }
             }
             (KeyQuestion::Rewind { prompt }, pressed) => match (action, pressed) {
-                (KeyAction::Send, _) | (_, Some('c')) => self.commands.perform(ChatVerb::Fork { prompt }),
+                (KeyAction::Send, _) | (_, Some('c')) => {
+                    self.commands.perform(ChatVerb::Fork { prompt: Some(prompt), thread: None });
+                }
                 (_, Some('f')) => self.commands.perform(ChatVerb::Rewind { prompt, files: RewindFiles::Only }),
                 (_, Some('b')) => self.commands.perform(ChatVerb::Rewind { prompt, files: RewindFiles::Restore }),
                 _ => self.question = Some(KeyQuestion::Rewind { prompt }),

@@ -1,10 +1,9 @@
 //! Submission of the text in the editor: as a command, or as a message with the images that it names.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use rye_engine::event::{Delivery, UserInput};
-use rye_engine::session_tree::SessionThread;
+use rye_engine::session_tree::{SessionThread, current_prompts, other_branches};
 use serde_json::Value;
 
 use super::{ChatTerminal, QueuedMessage};
@@ -33,13 +32,20 @@ fn session_entries(data: &Value) -> Vec<Entry> {
     data.as_array().into_iter().flatten().filter_map(entry).collect()
 }
 
-/// Returns an entry for each prompt number, the highest first: the command `/fork NUMBER`, with the text of the prompt
-/// as a note. If several prompts have one number, the entry shows the last of them, which `/fork` selects.
-fn prompt_entries(data: &Value) -> Vec<Entry> {
+/// Returns the entries of `/tree`, in the order of the tree: the command `/fork NUMBER` for each prompt of the current
+/// conversation, with the text of the prompt as a note, and before them `/fork THREAD` for each other branch.
+fn branch_entries(data: &Value) -> Vec<Entry> {
     let threads: Vec<SessionThread> = serde_json::from_value(data.clone()).unwrap_or_default();
-    let prompts = threads.into_iter().flat_map(|thread| thread.prompts);
-    let last: BTreeMap<u64, String> = prompts.map(|prompt| (prompt.number, prompt.text)).collect();
-    last.into_iter().rev().map(|(number, note)| Entry { text: format!("/fork {number} "), note }).collect()
+    let branch = |thread: &SessionThread| {
+        let last = thread.prompts.last().map_or("", |prompt| prompt.text.as_str());
+        Entry { text: format!("/fork {} ", thread.thread_id), note: format!("back to the end of the branch: {last}") }
+    };
+    let mut entries: Vec<Entry> = other_branches(&threads).into_iter().map(branch).collect();
+    let current = current_prompts(&threads).into_iter().rev();
+    entries.extend(
+        current.map(|(_, prompt)| Entry { text: format!("/fork {} ", prompt.number), note: prompt.text.clone() }),
+    );
+    entries
 }
 
 impl ChatTerminal {
@@ -138,10 +144,13 @@ impl ChatTerminal {
         let Some(data) = response.data.as_ref().filter(|_| self.editor.is_empty()) else { return false };
         let entries = match response.command {
             Some("resume") => session_entries(data),
-            Some("tree") => prompt_entries(data),
+            Some("tree") => branch_entries(data),
             Some(_) | None => return false,
         };
         self.overlay = Overlay::open(entries, Replaced::Text);
+        if let (Some(overlay), Some("tree")) = (&mut self.overlay, response.command) {
+            overlay.select_last();
+        }
         self.overlay.is_some() && response.command == Some("resume")
     }
 
@@ -159,7 +168,7 @@ impl ChatTerminal {
         } else if let (Some(data), Some(prompt)) = (data, preview) {
             self.ask_rewind(data, prompt);
         } else if self.offer_list(response) {
-            self.hint = Some("Enter takes the selected command, Esc closes the list");
+            // The list makes the printed response unnecessary.
         } else if let Some(note) = response_note(response) {
             self.note(&note);
         }

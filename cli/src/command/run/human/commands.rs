@@ -1,11 +1,14 @@
-//! Prints the answers of chat commands, and the outputs of the shell commands that the user runs in a chat.
+//! Prints the answers of chat commands, the outputs of the shell commands that the user runs in a chat, and the effects
+//! of hooks.
 
 use anstyle::{AnsiColor, Style};
-use rye_engine::event::{CommandAction, CommandRan, ShellRan};
+use rye_compiler::hook::HookPoint;
+use rye_engine::event::{AcceptedInput, CommandAction, CommandRan, HookOutcome, HookPointRun, HookVerdict, ShellRan};
 use rye_engine::thread_id::ThreadId;
 
-use super::HumanRenderer;
-use crate::present::{DIM, color_style};
+use super::{HumanRenderer, MAX_DETAIL_CHARS};
+use crate::present::event::shown_messages;
+use crate::present::{DIM, color_style, truncate_line};
 
 impl HumanRenderer {
     /// Prints the answer of a command, if the answer is for the user and not for the model.
@@ -26,5 +29,37 @@ impl HumanRenderer {
             self.thread_line(thread, Style::new(), line);
         }
         self.thread_line(thread, if ran.exit_code == 0 { DIM } else { color_style(AnsiColor::Red) }, end);
+    }
+
+    /// Prints the text that is sent in place of the typed one.
+    pub(super) fn user_input(&mut self, thread: &ThreadId, input: &AcceptedInput) {
+        if self.is_chat && self.main.as_ref() == Some(thread) && !input.handled && input.raw != input.text {
+            let text = truncate_line(&input.text, MAX_DETAIL_CHARS);
+            self.thread_line(thread, DIM, &format!("sent: {text}"));
+        }
+    }
+
+    /// Prints the failures of hooks, and the messages that hooks show.
+    pub(super) fn hooks(&mut self, thread: &ThreadId, run: &HookPointRun) {
+        for hook in run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed) {
+            let because = hook.because.as_deref().unwrap_or("it failed");
+            let because = truncate_line(because, MAX_DETAIL_CHARS);
+            let effect = if run.point != HookPoint::Input {
+                ""
+            } else if run.answer == HookOutcome::None {
+                "; the text was sent unchanged"
+            } else if matches!(run.answer, HookOutcome::Transformed { .. }) {
+                "; the hook did not change the text"
+            } else {
+                ""
+            };
+            // The expansion of a message is recorded in the list of hooks, but is no hook.
+            let line =
+                if hook.hook == "expansion" { because } else { format!("hook {}: {because}{effect}", hook.hook) };
+            self.thread_line(thread, color_style(AnsiColor::Yellow), &line);
+        }
+        for line in shown_messages(run).filter(|_| self.is_chat).flat_map(str::lines).collect::<Vec<_>>() {
+            self.thread_line(thread, DIM, line);
+        }
     }
 }
