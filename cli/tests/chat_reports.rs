@@ -327,7 +327,7 @@ fn withdrawn_text_is_explained_as_not_sent() {
     terminal.wait_for("typed: also this");
     terminal.wait_for("sent: nothing, because the text was withdrawn");
     terminal.press("\x04");
-    assert_eq!(terminal.end().0, 0);
+    assert_eq!(terminal.end().0, 130);
 }
 
 #[test]

@@ -16,7 +16,7 @@ impl RequestHandler {
         if let Some(thread) = thread {
             return self.fork_in_branch(&thread, prompt).await;
         }
-        let prompt = prompt.ok_or("`prompt` or `thread` is missing")?;
+        let prompt = prompt.ok_or("missing field `prompt` or `thread`")?;
         let prompts = self.control.started_state().await.state.chat.as_ref().map_or(0, |chat| chat.prompts);
         if !(1..=prompts).contains(&prompt) {
             return Err(format!("no prompt {prompt}: the number of the last prompt is {prompts}"));

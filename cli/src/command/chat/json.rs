@@ -317,6 +317,7 @@ impl ChatVerb {
     /// The field that does not fit, and the accepted form.
     fn read(fields: &serde_json::Map<String, Value>) -> Result<Self, String> {
         let error = match serde_json::from_value::<Self>(Value::Object(fields.clone())) {
+            Ok(Self::Fork { prompt: None, thread: None }) => "missing field `prompt` or `thread`".to_owned(),
             Ok(verb) => return Ok(verb),
             Err(error) => error.to_string(),
         };
@@ -532,6 +533,7 @@ mod tests {
             ),
             (r#"{"type":"close","x":1}"#, "unknown field `x`"),
             (r#"{"type":"prompt"}"#, "missing field `message`"),
+            (r#"{"type":"fork"}"#, "missing field `prompt` or `thread`"),
         ] {
             let response = ChatRequest::parse(line).unwrap_err();
             assert!(response.error.as_deref().unwrap().starts_with(error), "{line}: {response:?}");

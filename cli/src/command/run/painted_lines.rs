@@ -14,7 +14,7 @@ pub const ECHO_COLUMNS: usize = 3;
 pub struct PaintedLines {
     /// The width of each line, in columns.
     widths: Vec<usize>,
-    /// Bytes of the lines that the user had entered, and that nobody had read, when the lines were painted.
+    /// Bytes of the entered and still unread lines of the user when the lines were painted.
     entered: u64,
 }
 
@@ -57,7 +57,7 @@ impl PaintedLines {
     }
 }
 
-/// Returns the number of bytes in the lines that the user has entered at the terminal and that nobody has read; 0 if
+/// Returns the number of bytes in the entered and still unread lines of the terminal; 0 if
 /// stdin is no terminal.
 fn entered_bytes() -> u64 {
     let stdin = io::stdin();
