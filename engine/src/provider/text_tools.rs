@@ -1,6 +1,7 @@
 //! Tools for models without native tool use (`tool_use: text_parsed`): the plan's system prompt describes the palette,
 //! calls are parsed from the text, results are sent as text. This is a layer over any wire, and sends nothing itself.
 
+mod code_blocks;
 mod parse;
 mod shown;
 
@@ -10,7 +11,7 @@ use rye_compiler::wire_tool::instructions::{CALL_END, CALL_START, RESULT_START};
 use serde_json::json;
 
 use super::Provider;
-use super::wire::{NO_OUTPUT, is_blank};
+use super::wire::{NO_OUTPUT, UnreadKinds, is_blank};
 use crate::exchange::{CallError, Delta, Reply, Request, StopReason};
 use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall};
 
@@ -138,6 +139,7 @@ fn with_calls(request: &Request, reply: Reply) -> Reply {
     });
     let mut content = Vec::with_capacity(reply.content.len());
     let mut calls = 0;
+    let mut unread = UnreadKinds::default();
     for block in reply.content {
         match block {
             ContentBlock::Text { text } => {
@@ -146,6 +148,9 @@ fn with_calls(request: &Request, reply: Reply) -> Reply {
                         parse::ReplyPiece::Text(text) => ContentBlock::Text { text: text.into() },
                         parse::ReplyPiece::Call(body) => {
                             calls += 1;
+                            for key in parse::unread_keys(&body) {
+                                unread.add(&key);
+                            }
                             ContentBlock::ToolCall(parse::parse_call(
                                 format!("call_{}_{calls}", u64::from(turn) + 1),
                                 &body,
@@ -163,7 +168,8 @@ fn with_calls(request: &Request, reply: Reply) -> Reply {
         }
     }
     let stop = if calls > 0 && reply.stop == StopReason::EndTurn { StopReason::ToolUse } else { reply.stop };
-    Reply { content, stop, ..reply }
+    let unread = [reply.unread, unread.into_vec()].concat();
+    Reply { content, stop, unread, ..reply }
 }
 
 #[cfg(test)]

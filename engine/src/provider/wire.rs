@@ -236,13 +236,23 @@ impl UnreadKinds {
         }
     }
 
+    /// Adds the names of the fields in `names` whose value in `object` is neither a string nor empty, each in the form
+    /// `place.field`: the decoder reads these fields as strings.
+    pub fn add_unless_strings(&mut self, place: &str, object: &Value, names: &[&str]) {
+        for name in names {
+            if object.get(*name).is_some_and(|value| !value.is_string() && !is_empty_value(value)) {
+                self.add(&format!("{place}.{name}"));
+            }
+        }
+    }
+
     pub fn into_vec(self) -> Vec<String> {
         self.0
     }
 }
 
 /// Returns true for null, `false`, and an empty string, list or object.
-fn is_empty_value(value: &Value) -> bool {
+pub(super) fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(value) => !value,
@@ -277,6 +287,8 @@ pub(crate) mod fake;
 mod faults;
 #[cfg(test)]
 mod known;
+#[cfg(test)]
+mod marked;
 #[cfg(test)]
 mod stops;
 #[cfg(test)]

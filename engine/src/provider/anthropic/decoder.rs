@@ -13,7 +13,7 @@ use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
-use crate::provider::wire::{ReplyDecoder, UnreadKinds, read_count};
+use crate::provider::wire::{ReplyDecoder, UnreadKinds, is_empty_value, read_count};
 use crate::surrogates::parse_lenient;
 
 /// Names of the events that the decoder reads. Data that is not JSON is an error in these events only. The empty name
@@ -64,9 +64,8 @@ impl ReplyDecoder for AnthropicDecoder {
             }
             return Vec::new();
         }
-        if let Some(DeltaEvent { index, delta, .. }) = DeltaEvent::read(&event.data) {
-            let text = delta.text.or(delta.thinking).or(delta.partial_json);
-            return text.and_then(|text| self.apply_delta(Some(index), delta.kind, text)).into_iter().collect();
+        if let Some((index, kind, text)) = DeltaEvent::read(&event.data) {
+            return self.apply_delta(Some(index), kind, text).into_iter().collect();
         }
         let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
             let known = KNOWN_EVENTS.contains(&event.name.as_str());
@@ -86,6 +85,7 @@ impl ReplyDecoder for AnthropicDecoder {
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
         }
+        self.name_unread_fields(kind, &value);
         match kind {
             "message_start" => self.start(value.get("message").unwrap_or(&Value::Null)),
             "content_block_start" => return self.open_block(&value).into_iter().collect(),
@@ -124,6 +124,10 @@ impl ReplyDecoder for AnthropicDecoder {
             let message = "the stream ended without `message_stop`";
             return Err(CallError { usage: self.usage, ..CallError::new(FailedStage::Truncated, message) });
         }
+        let mut unread = self.unread;
+        if self.blocks.values().any(OpenBlock::loses_input) {
+            unread.add("tool_use.input");
+        }
         let content: Vec<ContentBlock> = self.blocks.into_values().filter_map(OpenBlock::close).collect();
         let calls = content.iter().any(|block| matches!(block, ContentBlock::ToolCall(_)));
         let Some(stop) = self.stop else {
@@ -137,7 +141,7 @@ impl ReplyDecoder for AnthropicDecoder {
             stop,
             model: self.model,
             uncounted: None,
-            unread: self.unread.into_vec(),
+            unread: unread.into_vec(),
         })
     }
 }
@@ -146,8 +150,32 @@ impl ReplyDecoder for AnthropicDecoder {
 /// reply. All other fields are reported as unknown.
 const MESSAGE_FIELDS: [&str; 8] = ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"];
 
+/// Fields of events, by the kind of the event. All other fields are reported as unknown.
+const EVENT_FIELDS: [(&str, &[&str]); 6] = [
+    ("message_start", &["type", "message"]),
+    ("content_block_start", &["type", "index", "content_block"]),
+    ("content_block_delta", &["type", "index", "delta"]),
+    ("content_block_stop", &["type", "index"]),
+    ("message_delta", &["type", "delta", "usage"]),
+    ("message_stop", &["type", "usage"]),
+];
+
 impl AnthropicDecoder {
+    /// Records the names of fields of an event that the decoder does not read, and of an index that is no number.
+    fn name_unread_fields(&mut self, kind: &str, value: &Value) {
+        let Some((kind, known)) = EVENT_FIELDS.iter().find(|(known, _)| *known == kind) else { return };
+        self.unread.add_fields(kind, value, known);
+        if value.get("index").is_some_and(|index| !index.is_u64() && !index.is_null()) {
+            self.unread.add(&format!("{kind}.index"));
+        }
+    }
+
     fn start(&mut self, message: &Value) {
+        // The blocks follow in events of their own.
+        if message.get("content").is_some_and(|content| !is_empty_value(content)) {
+            self.unread.add("message.content");
+        }
+        self.unread.add_unless_strings("message", message, &["model"]);
         if let Some(model) = message.get("model").and_then(Value::as_str) {
             self.model = Some(model.to_owned());
         }
@@ -160,6 +188,7 @@ impl AnthropicDecoder {
             self.stop = Some(StopReason::later(self.stop.take(), stop_reason(reason)));
         }
         if let Some(delta) = value.get("delta") {
+            self.unread.add_unless_strings("delta", delta, &["stop_reason"]);
             self.unread.add_fields("delta", delta, &["stop_reason", "stop_sequence"]);
         }
         self.update_usage(value.get("usage"));
@@ -213,6 +242,9 @@ impl AnthropicDecoder {
             // The whole block is stored.
             Some(_) | None => {}
         }
+        if let Some(kind @ ("text" | "thinking" | "tool_use")) = block.get("type").and_then(Value::as_str) {
+            self.unread.add_unless_strings(kind, &block, &["text", "thinking", "signature", "id", "name"]);
+        }
         let open = OpenBlock::start(block);
         let index = value.get("index").and_then(Value::as_u64);
         // Without an index, every start is a new block behind the others.
@@ -245,12 +277,16 @@ impl AnthropicDecoder {
     fn apply_generic_delta(&mut self, value: &Value) -> Option<Delta> {
         let index = value.get("index").and_then(Value::as_u64);
         let delta = value.get("delta")?;
-        let kind = delta.get("type").and_then(Value::as_str)?;
-        let text = ["text", "thinking", "signature", "partial_json"].iter().find_map(|key| delta.get(*key)?.as_str());
-        let Some(text) = text else {
+        let Some(kind) = delta.get("type").and_then(Value::as_str) else {
+            self.unread.add("delta");
+            return None;
+        };
+        let text = |key: &'static str| Some((key, delta.get(key)?.as_str()?));
+        let Some((key, text)) = DELTA_TEXTS.into_iter().find_map(text) else {
             self.unread.add(kind);
             return None;
         };
+        self.unread.add_fields("delta", delta, &["type", key]);
         self.apply_delta(index, kind, text.to_owned())
     }
 
@@ -310,8 +346,12 @@ impl AnthropicDecoder {
     }
 }
 
+/// Fields of a delta that can hold its text. A delta has one of them.
+const DELTA_TEXTS: [&str; 4] = ["text", "thinking", "signature", "partial_json"];
+
 /// The event `content_block_delta` in its usual form. It is the most frequent event and has a fast parser of its own.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct DeltaEvent<'e> {
     #[serde(rename = "type")]
     kind: &'e str,
@@ -331,8 +371,16 @@ struct DeltaEventBody<'e> {
 }
 
 impl<'e> DeltaEvent<'e> {
-    fn read(data: &'e str) -> Option<Self> {
-        serde_json::from_str::<Self>(data).ok().filter(|piece| piece.kind == "content_block_delta")
+    /// Returns the index of the block, the kind of the delta and its text; `None` if the event contains anything else.
+    fn read(data: &'e str) -> Option<(u64, &'e str, String)> {
+        let Self { kind: "content_block_delta", index, delta } = serde_json::from_str::<Self>(data).ok()? else {
+            return None;
+        };
+        let texts = (delta.text, delta.thinking, delta.partial_json);
+        let ((Some(text), None, None) | (None, Some(text), None) | (None, None, Some(text))) = texts else {
+            return None;
+        };
+        Some((index, delta.kind, text))
     }
 }
 
@@ -363,6 +411,12 @@ impl OpenBlock {
             (Self::Other { value, .. }, Self::Other { value: other, .. }) => value.get("type") == other.get("type"),
             (Self::Text(_) | Self::Thinking { .. } | Self::Call { .. } | Self::Other { .. }, _) => false,
         }
+    }
+
+    /// Returns true if the start of a call has an input that the pieces of the arguments replace, or that is no object.
+    fn loses_input(&self) -> bool {
+        let Self::Call { input, arguments, .. } = self else { return false };
+        !is_empty_value(input) && (!arguments.is_empty() || !input.is_object())
     }
 
     /// Returns the finished block; `None` if it is empty.

@@ -12,7 +12,7 @@ use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::http::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
-use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, read_count};
+use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, is_empty_value, read_count};
 
 /// The decoder of a Chat Completions stream: its state between two chunks.
 #[derive(Debug, Default)]
@@ -174,7 +174,7 @@ impl ReplyDecoder for ChatDecoder {
         self.set_model(value.get("model").and_then(Value::as_str).unwrap_or_default());
         let choices = value.get("choices").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let first = |choice: &&Value| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0;
-        if choices.iter().any(|choice| !first(&choice)) {
+        if choices.len() > 1 || choices.iter().any(|choice| !first(&choice)) {
             self.unread.add("choices[1]");
         }
         let deltas = choices.iter().find(first).map(|choice| self.read_choice(choice)).unwrap_or_default();
@@ -271,6 +271,11 @@ impl ChatDecoder {
             if text("role").is_some_and(|role| role != "assistant") {
                 self.unread.add("delta.role");
             }
+            let texts = ["role", "name", "refusal", "reasoning", "reasoning_content"];
+            self.unread.add_unless_strings("delta", delta, &texts);
+            if delta.get("function_call").is_some_and(|function| !function.is_object() && !is_empty_value(function)) {
+                self.unread.add("delta.function_call");
+            }
             let calls = delta.get("tool_calls").filter(|calls| !calls.is_null());
             if calls.is_some_and(|calls| !calls.is_array()) {
                 self.unread.add("delta.tool_calls");
@@ -337,6 +342,8 @@ impl ChatDecoder {
             self.unread.add_fields("tool_calls", piece, &["index", "id", "type", "function"]);
             self.unread.add_fields("function", piece.get("function").unwrap_or(&Value::Null), &["name", "arguments"]);
         }
+        self.unread.add_unless_strings("tool_calls", piece, &["id", "type"]);
+        self.unread.add_unless_strings("function", piece.get("function").unwrap_or(&Value::Null), &["name"]);
         let index = piece.get("index").and_then(Value::as_u64);
         let id = piece.get("id").and_then(Value::as_str).unwrap_or_default();
         let name = piece.pointer("/function/name").and_then(Value::as_str).unwrap_or_default();
@@ -357,6 +364,14 @@ impl ChatDecoder {
             self.calls.len() - 1
         });
         let Some(call) = self.calls.get_mut(position) else { return };
+        // The first chunk of a call of another kind is stored whole; later chunks are not part of the stored one.
+        if call.other.as_ref().is_some_and(|first| first != piece) {
+            self.unread.add("tool_calls");
+        } else if call.other.is_none()
+            && piece.get("type").and_then(Value::as_str).is_some_and(|kind| kind != "function" && !kind.is_empty())
+        {
+            self.unread.add("tool_calls.type");
+        }
         if call.name.is_empty() {
             name.clone_into(&mut call.name);
         }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use super::{REASONING, WIRE};
@@ -29,12 +30,19 @@ pub struct ResponsesDecoder {
 
 /// An event that contains only a piece of text. It is the most frequent event and has its own fast parser.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct OutputTextDelta<'e> {
     #[serde(rename = "type")]
     kind: &'e str,
     output_index: u64,
     content_index: u64,
     delta: String,
+    #[serde(rename = "item_id")]
+    _item_id: Option<IgnoredAny>,
+    #[serde(rename = "sequence_number")]
+    _sequence_number: Option<IgnoredAny>,
+    #[serde(rename = "obfuscation")]
+    _obfuscation: Option<IgnoredAny>,
 }
 
 impl<'e> OutputTextDelta<'e> {
@@ -66,6 +74,72 @@ const KNOWN_EVENTS: [&str; 21] = [
     "response.custom_tool_call_input.delta",
     "response.custom_tool_call_input.done",
     "keepalive",
+];
+
+/// Fields of events that the decoder reads, or that repeat what other events contain. Other fields are reported as
+/// unread.
+const EVENT_FIELDS: [&str; 20] = [
+    "type",
+    "sequence_number",
+    "event_id",
+    "response_id",
+    "item_id",
+    "output_index",
+    "content_index",
+    "summary_index",
+    "annotation_index",
+    "obfuscation",
+    "delta",
+    "text",
+    "refusal",
+    "name",
+    "arguments",
+    "input",
+    "item",
+    "part",
+    "response",
+    "error",
+];
+/// Fields of a response that the decoder reads, or that describe the request. Other fields are reported as unread.
+const RESPONSE_FIELDS: [&str; 38] = [
+    "id",
+    "object",
+    "created_at",
+    "completed_at",
+    "status",
+    "background",
+    "billing",
+    "conversation",
+    "error",
+    "frequency_penalty",
+    "incomplete_details",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "model",
+    "moderation",
+    "output",
+    "output_text",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "reasoning",
+    "safety_identifier",
+    "service_tier",
+    "store",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "usage",
+    "user",
 ];
 
 /// An output item whose end has not arrived yet.
@@ -117,6 +191,13 @@ impl ReplyDecoder for ResponsesDecoder {
         if event.name == "error" || value.get("error").is_some_and(|error| !error.is_null()) {
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
+        }
+        if kind.starts_with("response.") {
+            let place = kind.strip_prefix("response.").unwrap_or(kind);
+            self.unread.add_fields(place, &value, &EVENT_FIELDS);
+            if let Some(part) = value.get("part") {
+                self.name_unread_part(part);
+            }
         }
         match kind {
             "response.output_text.delta" => return self.append_delta_text(&value, false).into_iter().collect(),
@@ -181,6 +262,7 @@ impl ResponsesDecoder {
     /// Reads the fields that every response object has. `is_complete` is true if the reply has ended.
     fn read_head(&mut self, response: Option<&Value>, is_complete: bool) {
         let Some(response) = response else { return };
+        self.unread.add_fields("response", response, &RESPONSE_FIELDS);
         if let Some(model) = response.get("model").and_then(Value::as_str) {
             self.model = Some(model.to_owned());
         }
@@ -231,12 +313,7 @@ impl ResponsesDecoder {
             Some("message") => {
                 self.unread.add_fields("message", item, &["type", "id", "role", "status", "content"]);
                 for part in item.get("content").and_then(Value::as_array).into_iter().flatten() {
-                    match part.get("type").and_then(Value::as_str) {
-                        None | Some("output_text" | "text" | "refusal") => {
-                            self.unread.add_fields("content", part, &["type", "text", "refusal"]);
-                        }
-                        Some(kind) => self.unread.add(&format!("content.{kind}")),
-                    }
+                    self.name_unread_part(part);
                 }
             }
             Some("function_call") => {
@@ -244,6 +321,16 @@ impl ResponsesDecoder {
                 self.unread.add_fields("function_call", item, &known);
             }
             Some(_) | None => {}
+        }
+    }
+
+    /// Records the names of fields of a part that the decoder does not read, or the kind of a part of an unknown kind.
+    fn name_unread_part(&mut self, part: &Value) {
+        match part.get("type").and_then(Value::as_str) {
+            None | Some("output_text" | "text" | "refusal" | "summary_text" | "reasoning_text") => {
+                self.unread.add_fields("content", part, &["type", "text", "refusal"]);
+            }
+            Some(kind) => self.unread.add(&format!("content.{kind}")),
         }
     }
 

@@ -1,8 +1,13 @@
 //! Parser of the tool calls in the text of a reply, for models without native tools. A call in a code block does not
 //! count. If the model invents the result of a call, the text after this result is ignored.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
+use super::code_blocks::CodeBlocks;
 use super::{CALL_END, CALL_START, RESULT_START};
 use crate::message::{MALFORMED_KEY, ToolCall};
 
@@ -19,19 +24,15 @@ pub(super) fn split_reply(text: &str) -> Vec<ReplyPiece> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = text;
-    let mut fenced = false;
+    let mut blocks = CodeBlocks::default();
     while !rest.is_empty() {
         let line_end = rest.find('\n').map_or(rest.len(), |end| end + 1);
         let (line, after_line) = rest.split_at(line_end);
         let line_start = line.trim_start();
-        if line_start.starts_with("```") {
-            fenced = !fenced;
-        } else if !fenced
-            && line_start.starts_with(RESULT_START)
-            && pieces.iter().any(|p| matches!(p, ReplyPiece::Call(_)))
-        {
+        let is_code = blocks.contains(line);
+        if !is_code && line_start.starts_with(RESULT_START) && pieces.iter().any(|p| matches!(p, ReplyPiece::Call(_))) {
             break;
-        } else if !fenced && line_start.starts_with(CALL_START) {
+        } else if !is_code && line_start.starts_with(CALL_START) {
             flush_text(&mut pieces, &mut plain);
             let start = rest.find(CALL_START).map_or(0, |at| at + CALL_START.len());
             let body = rest.get(start..).unwrap_or_default();
@@ -40,6 +41,7 @@ pub(super) fn split_reply(text: &str) -> Vec<ReplyPiece> {
             rest = after;
             continue;
         }
+        blocks.end_line(line);
         plain.push_str(line);
         rest = after_line;
     }
@@ -79,12 +81,51 @@ pub(super) fn parse_call(id: String, body: &str) -> ToolCall {
     };
     let Ok(Value::Object(map)) = serde_json::from_str::<Value>(text) else { return broken() };
     let Some(name) = map.get("name").and_then(Value::as_str) else { return broken() };
-    let arguments = ["arguments", "parameters", "input"].iter().find_map(|key| map.get(*key));
+    let arguments = ARGUMENT_KEYS.iter().find_map(|key| map.get(*key));
     match arguments {
         None | Some(Value::Null) => ToolCall::parse(id, name, ""),
         // Some models write the arguments as a string that contains JSON.
         Some(Value::String(text)) => ToolCall::parse(id, name, text),
         Some(other) => ToolCall::parse(id, name, &other.to_string()),
+    }
+}
+
+/// Keys that can hold the arguments of a call. The first one is read.
+const ARGUMENT_KEYS: [&str; 3] = ["arguments", "parameters", "input"];
+
+/// Returns the names of the values of a call that [`parse_call`] does not read: other keys, and the earlier values of a
+/// repeated key. Empty for a call that is kept whole because it is malformed.
+pub(super) fn unread_keys(body: &str) -> Vec<String> {
+    let Ok(Keys(keys)) = serde_json::from_str::<Keys>(unfenced(body.trim())) else { return Vec::new() };
+    let read = ARGUMENT_KEYS.iter().find(|key| keys.iter().any(|known| known == *key));
+    let mut seen = BTreeSet::new();
+    let mut is_unread =
+        |key: &String| !seen.insert(key.clone()) || key != "name" && read.is_none_or(|read| key != read);
+    keys.iter().filter(|key| is_unread(key)).map(|key| format!("tool_call.{key}")).collect()
+}
+
+/// The keys of a JSON object, repeated ones included.
+struct Keys(Vec<String>);
+
+impl<'de> Deserialize<'de> for Keys {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct KeysVisitor;
+        impl<'de> Visitor<'de> for KeysVisitor {
+            type Value = Keys;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
+                let mut keys = Vec::new();
+                while let Some((key, _)) = map.next_entry::<String, IgnoredAny>()? {
+                    keys.push(key);
+                }
+                Ok(Keys(keys))
+            }
+        }
+        deserializer.deserialize_map(KeysVisitor)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A filter for streamed replies that removes the calls from the text.
 
+use super::code_blocks::CodeBlocks;
 use super::{CALL_END, CALL_START};
 
 /// A filter that removes tool calls from streamed text. The value is the state of the filter between two pieces of the
@@ -11,13 +12,13 @@ pub(super) struct CallFilter {
     /// Number of bytes of `line` that were already returned for display.
     done: usize,
     place: LinePlace,
+    blocks: CodeBlocks,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum LinePlace {
     #[default]
     Plain,
-    CodeBlock,
     Call,
     /// After a call that ended in this line. White space that follows belongs to the call.
     BehindCall,
@@ -36,13 +37,10 @@ impl CallFilter {
                 self.done = self.line.len();
             }
             if self.line.ends_with('\n') {
-                let fence = self.line.trim_start().starts_with("```");
-                self.place = match self.place {
-                    LinePlace::Call => LinePlace::Call,
-                    LinePlace::CodeBlock if !fence => LinePlace::CodeBlock,
-                    LinePlace::Plain | LinePlace::BehindCall if fence => LinePlace::CodeBlock,
-                    LinePlace::Plain | LinePlace::BehindCall | LinePlace::CodeBlock => LinePlace::Plain,
-                };
+                if self.place != LinePlace::Call {
+                    self.blocks.end_line(&self.line);
+                    self.place = LinePlace::Plain;
+                }
                 self.line.clear();
                 self.done = 0;
             }
@@ -54,8 +52,9 @@ impl CallFilter {
     /// that case; the line then starts after the tag.
     fn enter_or_leave_call(&mut self) -> bool {
         let (mark, then) = match self.place {
-            LinePlace::CodeBlock => return false,
-            LinePlace::Plain | LinePlace::BehindCall if !self.line.trim_start().starts_with(CALL_START) => {
+            LinePlace::Plain | LinePlace::BehindCall
+                if self.blocks.contains(&self.line) || !self.line.trim_start().starts_with(CALL_START) =>
+            {
                 return false;
             }
             LinePlace::Plain | LinePlace::BehindCall => (CALL_START, LinePlace::Call),
@@ -71,10 +70,10 @@ impl CallFilter {
     /// is white space after a call.
     fn may_belong_to_call(&self) -> bool {
         let line_start = self.line.trim_start();
-        let may_begin = !self.line.ends_with('\n') && CALL_START.starts_with(line_start);
+        let may_begin =
+            !self.line.ends_with('\n') && !self.blocks.contains(&self.line) && CALL_START.starts_with(line_start);
         match self.place {
             LinePlace::Call => true,
-            LinePlace::CodeBlock => false,
             LinePlace::Plain => may_begin,
             LinePlace::BehindCall => may_begin || line_start.is_empty(),
         }
@@ -85,7 +84,7 @@ impl CallFilter {
         let hidden = match self.place {
             LinePlace::Call => true,
             LinePlace::BehindCall => self.line.trim().is_empty(),
-            LinePlace::Plain | LinePlace::CodeBlock => false,
+            LinePlace::Plain => false,
         };
         let rest = if hidden { "" } else { self.line.get(self.done..).unwrap_or_default() };
         let rest = rest.to_owned();

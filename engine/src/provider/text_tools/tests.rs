@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::parse::{ReplyPiece, parse_call, split_reply};
+use super::parse::{ReplyPiece, parse_call, split_reply, unread_keys};
 use super::shown::CallFilter;
 use super::*;
 use crate::exchange::ThreadPosition;
@@ -58,6 +58,10 @@ fn calls_are_found_in_text() {
         ("<tool_call>1</tool_call> then\n<tool_call>2", vec![body("1"), plain("then"), body("2")]),
         ("<tool_call>\n1\n<tool_call>\n2\n</tool_call>", vec![body("\n1"), body("\n2\n")]),
         ("```xml\n<tool_call>1</tool_call>\n```\nso", vec![plain("```xml\n<tool_call>1</tool_call>\n```\nso")]),
+        ("~~~\n<tool_call>1</tool_call>\n```\n~~~\nso", vec![plain("~~~\n<tool_call>1</tool_call>\n```\n~~~\nso")]),
+        ("````\n```\n<tool_call>1</tool_call>\n````", vec![plain("````\n```\n<tool_call>1</tool_call>\n````")]),
+        ("So:\n\n    <tool_call>1</tool_call>\n", vec![plain("So:\n\n    <tool_call>1</tool_call>")]),
+        ("So:\n    <tool_call>1</tool_call>\n", vec![plain("So:"), body("1")]),
         ("<tool_call>1</tool_call>\n<tool_result>made up</tool_result>\nDone!", vec![body("1")]),
         ("<tool_result>quoted</tool_result>", vec![plain("<tool_result>quoted</tool_result>")]),
     ];
@@ -107,6 +111,15 @@ async fn text_tool_round_trip() {
 }
 
 #[test]
+fn keys_of_a_call_that_are_not_read_are_named() {
+    let none: [&str; 0] = [];
+    assert_eq!(unread_keys(r#"{"name": "x", "arguments": {"a": 1}}"#), none);
+    let more = r#"{"name": "x", "arguments": {}, "zzk": "M", "input": {"b": 1}, "name": "y"}"#;
+    assert_eq!(unread_keys(more), ["tool_call.zzk", "tool_call.input", "tool_call.name"]);
+    assert_eq!(unread_keys("not JSON"), none);
+}
+
+#[test]
 fn call_serialization_round_trips() {
     let block = call_block("i", "read", json!({"path": "a", "n": [1, {"b": "</x>"}]}));
     let ContentBlock::ToolCall(made) = &block else { panic!("a call") };
@@ -123,8 +136,9 @@ fn show(pieces: &[&str]) -> String {
 
 #[test]
 fn streamed_calls_are_hidden_in_any_chunking() {
-    let whole = "One.\n<tool_call>\n{\"a\": 1}\n</tool_call>\n < two\n<tool\n```\n<tool_call>x\n```\nend <";
-    let expected = "One.\n < two\n<tool\n```\n<tool_call>x\n```\nend <";
+    let whole = "One.\n<tool_call>\n{\"a\": 1}\n</tool_call>\n < two\n<tool\n```\n<tool_call>x\n```\n~~~\n<tool_call>y\n```\n~~~\n\n    <tool_call>z\nend <";
+    let expected =
+        "One.\n < two\n<tool\n```\n<tool_call>x\n```\n~~~\n<tool_call>y\n```\n~~~\n\n    <tool_call>z\nend <";
     assert_eq!(show(&[whole]), expected);
     for cut in (0..whole.len()).filter(|cut| whole.is_char_boundary(*cut)) {
         let (front, back) = whole.split_at(cut);
