@@ -63,6 +63,27 @@ fn client_answers_approvals() {
     }
 }
 
+/// A kill right behind the response loses no message.
+#[test]
+fn response_to_a_message_follows_its_record() {
+    let place = TestProject::own();
+    let mut client = start(&place, "steps: [{ delay_ms: 120000, text: One. }]");
+    let folder = place.project().join(".ai/state/threads/talk-");
+    let records = || {
+        let threads = std::fs::read_dir(folder.parent().unwrap()).unwrap();
+        let transcripts = threads.map(|entry| entry.unwrap().path().join("transcript.jsonl"));
+        transcripts.filter_map(|path| std::fs::read_to_string(path).ok()).collect::<String>()
+    };
+    for n in 0..20 {
+        let kind = ["prompt", "steer", "follow_up", "next_turn"][n % 4];
+        let response = client.ask(json!({"type": kind, "message": format!("message-{n}.")}));
+        assert_eq!(response["success"], true, "{response}");
+        assert!(records().contains(&format!("message-{n}.")), "{n}: {response}");
+    }
+    client.child.kill().unwrap();
+    client.child.wait().unwrap();
+}
+
 #[test]
 fn empty_list_of_capabilities_offers_no_tool() {
     let place = TestProject::own();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use rye_compiler::compile::{Compilation, CompileRequest};
 use rye_compiler::diagnostics::Checked;
 use rye_compiler::hook::PlannedHook;
-use rye_compiler::plan::{Grant, Plan, PlannedModel};
+use rye_compiler::plan::{Grant, Plan, PlanLimits, PlannedModel};
 use rye_compiler::trust::{
     TrustRequirement, TrustRequirementKind, of_replaced_hook_items, requirements_of_granted_plan, user_space_of,
 };
@@ -116,6 +116,9 @@ pub struct UserMessage {
     pub images: Vec<ValidatedImage>,
     /// The model of the new thread and its continuations; `None` for the model of the old thread.
     pub model: Option<PlannedModel>,
+    /// The limits of the new thread and its continuations, or of each prompt of a chat; `None` for the limits of the
+    /// old thread. A thread that starts as a child stays within the limits of its parent.
+    pub limits: Option<PlanLimits>,
 }
 
 impl<T: Into<String>> From<T> for UserMessage {

@@ -22,6 +22,8 @@ pub enum Incoming {
         message: ControlMessage,
         /// True if the message has a file in the mailbox, which stays there until the message is recorded.
         on_disk: bool,
+        /// Notifies the sender once the record of the message is on disk; `None` if the sender does not wait.
+        recorded: Option<RecordWaiter>,
     },
     /// Stops a call that the calling MCP client has cancelled. The transcript records the error of the call, but not
     /// the stop.
@@ -32,8 +34,8 @@ pub enum Incoming {
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },
 }
 
-/// The sender that notifies a file tool that its change is recorded. The tool writes the file only after the record is
-/// on disk.
+/// The sender that notifies a file tool that its change is recorded, or a client that its message is recorded. The tool
+/// writes the file, and the client gets its response, only after the record is on disk.
 #[derive(Debug, Clone)]
 pub struct RecordWaiter(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 
@@ -147,10 +149,19 @@ impl ControlSender {
         self.send_with_id(ControlMessage::Submit { input, delivery })
     }
 
+    /// Submits a message to a chat, and waits until the record of the message is on disk. Returns the id of the message;
+    /// `None` if the thread has ended, or cannot write the record.
+    pub async fn submit_recorded(&self, input: UserInput, delivery: Delivery) -> Option<String> {
+        let (id, (recorded, is_recorded)) = (self.next_id(), RecordWaiter::new());
+        let message = ControlMessage::Submit { input, delivery };
+        let post = Incoming::Message { id: id.clone(), message, on_disk: false, recorded: Some(recorded) };
+        (self.forward(post) && is_recorded.await.is_ok()).then_some(id)
+    }
+
     /// Sends a control message from this process. Returns its id; `None` if the thread has ended.
     pub fn send_with_id(&self, message: ControlMessage) -> Option<String> {
         let id = self.next_id();
-        self.forward(Incoming::Message { id: id.clone(), message, on_disk: false }).then_some(id)
+        self.forward(Incoming::Message { id: id.clone(), message, on_disk: false, recorded: None }).then_some(id)
     }
 
     /// Returns the latest state of a chat that the driver has published. If there is no state yet, waits for the first
@@ -201,7 +212,7 @@ impl ControlSender {
 
     /// Delivers a control message found in the mailbox; returns false if the thread has ended.
     pub fn deliver(&self, id: String, message: ControlMessage) -> bool {
-        self.forward(Incoming::Message { id, message, on_disk: true })
+        self.forward(Incoming::Message { id, message, on_disk: true, recorded: None })
     }
 
     /// Stops one call; returns false if the thread has ended.

@@ -4,8 +4,7 @@
 pub mod embedded;
 mod stream;
 
-use crate::control::ControlReceiver;
-use crate::control::Incoming;
+use crate::control::{ControlReceiver, Incoming, RecordWaiter};
 use crate::error::DriveError;
 use crate::journal::Journal;
 use std::collections::VecDeque;
@@ -103,6 +102,8 @@ pub struct DrivenThread {
     pub plan: Arc<Plan>,
     pub state: ThreadState,
     pub journal: Journal,
+    /// Senders of recorded messages that wait until the records are on disk.
+    pub unconfirmed: Vec<RecordWaiter>,
 }
 
 impl DrivenThread {
@@ -120,7 +121,11 @@ impl DrivenThread {
 
     fn step(&self, effect: Effect, halt: CancellationToken, driver: &dyn Driver) -> EffectStep {
         let now = self.state.clock.now;
-        let deadline = self.state.remaining_ms_at(now).map(|remaining_ms| Deadline {
+        let remaining_ms = self
+            .state
+            .remaining_ms_at(now)
+            .or_else(|| self.state.idle_compaction_ms(now, self.plan.limits.duration_seconds));
+        let deadline = remaining_ms.map(|remaining_ms| Deadline {
             remaining_ms,
             at: now.saturating_add(i64::try_from(remaining_ms).unwrap_or(i64::MAX)),
         });
@@ -157,8 +162,9 @@ pub async fn drive(
         while thread.state.ended.is_none()
             && let Some(post) = control.try_next()
         {
-            settled.extend(record_incoming(thread, driver, post));
+            settled.extend(record_incoming(thread, driver, post)?);
         }
+        confirm_messages(thread).await?;
         match machine::next(&thread.plan, &thread.state) {
             Effect::Record => record_decision(thread, driver)?,
             Effect::Done { settle, ended, cancel, leaves } => {
@@ -293,7 +299,7 @@ async fn perform(
             done = resolve(&mut single), if single.is_some() => {
                 single = None;
                 let done = done?;
-                if matches!(done.fact, Fact::Answered(_)) {
+                if matches!(done.fact, Fact::Answered(_) | Fact::CannotRun(_)) {
                     record_answer(thread, driver, control, done, settled)?;
                 } else {
                     thread.record_signal(done);
@@ -376,8 +382,9 @@ async fn record_and_check_interrupt(
         }
         return Ok(false);
     }
-    settled.extend(record_incoming(thread, driver, post));
+    settled.extend(record_incoming(thread, driver, post)?);
     thread.journal.flush(true).await?;
+    confirm_messages(thread).await?;
     discard_messages(driver, settled).await;
     Ok(match until {
         InterruptPolicy::AnyMessage => message.is_some(),
@@ -400,15 +407,20 @@ fn record_answer(
     let is_answer = |post: &Incoming| matches!(post, Incoming::Message { message: ControlMessage::Approve { .. }, .. });
     let behind = waiting.split_off(waiting.iter().rposition(is_answer).map_or(0, |last| last + 1));
     for post in waiting {
-        settled.extend(record_incoming(thread, driver, post));
+        settled.extend(record_incoming(thread, driver, post)?);
     }
     thread.record_signal(answer);
-    // A refused call gets its result before an interruption could end it as skipped.
+    record_refused_call(thread, driver)?;
+    for post in behind {
+        settled.extend(record_incoming(thread, driver, post)?);
+    }
+    Ok(())
+}
+
+/// Records the result of a call whose approval was refused, before an interruption could end the call as skipped.
+fn record_refused_call(thread: &mut DrivenThread, driver: &Arc<dyn Driver>) -> Result<(), DriveError> {
     while has_refused_call(&thread.state) && machine::next(&thread.plan, &thread.state) == Effect::Record {
         record_decision(thread, driver)?;
-    }
-    for post in behind {
-        settled.extend(record_incoming(thread, driver, post));
     }
     Ok(())
 }
@@ -431,19 +443,26 @@ fn record_decision(thread: &mut DrivenThread, driver: &Arc<dyn Driver>) -> Resul
 /// Handles an input of the thread: records a control message or the end of a child. If a control message ends the
 /// thread or interrupts its prompt, also ends the living children. Returns the id of a control message that the mailbox
 /// holds as a file; `None` for other inputs. The caller removes the file once the record is durable.
-fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: Incoming) -> Option<String> {
+fn record_incoming(
+    thread: &mut DrivenThread,
+    driver: &Arc<dyn Driver>,
+    post: Incoming,
+) -> Result<Option<String>, DriveError> {
     let (id, message, on_disk) = match post {
-        Incoming::Message { id, message, on_disk } => (id, message, on_disk),
+        Incoming::Message { id, message, on_disk, recorded } => {
+            thread.unconfirmed.extend(recorded);
+            (id, message, on_disk)
+        }
         Incoming::ChildEnded { spawn, thread_id, status, cost } => {
             let fact = Fact::ChildEnded { spawn, thread_id, status, cost, answer: None };
             thread.record_signal(Signal { at: driver.now(), fact });
-            return None;
+            return Ok(None);
         }
         // The call that requested the record has ended.
-        Incoming::FileChanged { .. } => return None,
+        Incoming::FileChanged { .. } => return Ok(None),
         Incoming::StopCall { call_id } => {
             driver.stop_call(&call_id);
-            return None;
+            return Ok(None);
         }
     };
     // Another process could name a plan with wider grants, or a mode without approval requests.
@@ -465,8 +484,24 @@ fn record_incoming(thread: &mut DrivenThread, driver: &Arc<dyn Driver>, post: In
         let children: Vec<String> = living.filter_map(|(_, child)| child.thread_id.clone()).collect();
         driver.forward(&children, if interrupts { &ControlMessage::Cancel } else { &message });
     }
+    let is_answer = matches!(message, ControlMessage::Approve { .. });
     thread.record_signal(Signal { at: driver.now(), fact: Fact::Mail { id: id.clone(), message } });
-    on_disk.then_some(id)
+    if is_answer {
+        record_refused_call(thread, driver)?;
+    }
+    Ok(on_disk.then_some(id))
+}
+
+/// Notifies the senders that wait for the records of their messages, once these records are on disk.
+async fn confirm_messages(thread: &mut DrivenThread) -> Result<(), DriveError> {
+    if thread.unconfirmed.is_empty() {
+        return Ok(());
+    }
+    thread.journal.flush(true).await?;
+    for waiter in thread.unconfirmed.drain(..) {
+        waiter.confirm();
+    }
+    Ok(())
 }
 
 async fn discard_messages(driver: &Arc<dyn Driver>, mail: &mut Vec<String>) {

@@ -101,6 +101,8 @@ pub enum EngineError {
     Continued { thread: ThreadId, next: ThreadId },
     #[error("the model of the thread `{thread}` cannot be changed: the thread has not ended")]
     ModelIsFixed { thread: String },
+    #[error("the limits of the thread `{thread}` cannot be changed by a message: the thread has not ended")]
+    LimitsAreFixed { thread: String },
     #[error("`{thread}` is a run of the tool `{tool}` and accepts no messages")]
     RunsTool { thread: String, tool: String },
     #[error("the thread `{thread}` has only {turns} turns")]

@@ -230,7 +230,7 @@ impl EngineContext {
         let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
         let journal =
             Journal::new(id.clone(), transcript, objects, signer, Arc::clone(&init.sink), self.thread_count.clone());
-        let mut thread = DrivenThread { id: id.clone(), plan: init.plan, state, journal };
+        let mut thread = DrivenThread { id: id.clone(), plan: init.plan, state, journal, unconfirmed: Vec::new() };
 
         let now = self.clock.now();
         let mut seed = [0_u8; 8];

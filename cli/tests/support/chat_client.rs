@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -23,6 +24,9 @@ pub struct ChatClient {
     lines: Receiver<String>,
     /// The lines read so far.
     pub seen: Vec<Value>,
+    /// Lines that came before the response to the last message. The next reads return them first: a message is recorded,
+    /// and can start its prompt, before its response.
+    early: VecDeque<Value>,
 }
 
 impl ChatClient {
@@ -58,7 +62,7 @@ impl ChatClient {
         std::thread::spawn(move || {
             BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        Self { child, stdin, lines, seen: Vec::new() }
+        Self { child, stdin, lines, seen: Vec::new(), early: VecDeque::new() }
     }
 
     pub fn write(&mut self, request: &Value) {
@@ -68,6 +72,11 @@ impl ChatClient {
 
     /// Reads lines up to one that fits.
     pub fn read_until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        while let Some(line) = self.early.pop_front() {
+            if fits(&line) {
+                return line;
+            }
+        }
         loop {
             let Some(line) = next_line(&self.lines, &mut self.child) else {
                 panic!("the session has ended: {:?}", self.seen.last())
@@ -83,7 +92,13 @@ impl ChatClient {
     pub fn ask(&mut self, mut request: Value) -> Value {
         request["id"] = json!(self.seen.len());
         self.write(&request);
-        self.read_until(|line| line["type"] == "response" && line["id"] == request["id"])
+        self.early.clear();
+        let first = self.seen.len();
+        let response = self.read_until(|line| line["type"] == "response" && line["id"] == request["id"]);
+        if matches!(request["type"].as_str(), Some("prompt" | "steer" | "follow_up" | "next_turn")) {
+            self.early.extend(self.seen[first..self.seen.len() - 1].iter().cloned());
+        }
+        response
     }
 
     pub fn event(&mut self, name: &str) -> Value {
@@ -91,7 +106,7 @@ impl ChatClient {
     }
 
     pub fn end(self) -> Vec<Value> {
-        let Self { mut child, stdin, lines, mut seen } = self;
+        let Self { mut child, stdin, lines, mut seen, .. } = self;
         drop(stdin);
         while let Some(line) = next_line(&lines, &mut child) {
             seen.push(line);

@@ -176,7 +176,9 @@ data: {"type":"response.completed","response":{"id":"r","object":"response","cre
 
 "#;
 
-const GEMINI: &str = r#"data: {"candidates":[{"content":{"parts":[{"text":"Noted."}],"role":"model"},"index":0,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":2,"totalTokenCount":11},"modelVersion":"m","responseId":"r"}
+const GEMINI: &str = r#"data: {"candidates":[{"content":{"parts":[{"text":"Noted."}],"role":"model"},"index":0}],"modelVersion":"m","responseId":"r"}
+
+data: {"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"index":0,"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":2,"totalTokenCount":11},"modelVersion":"m","responseId":"r"}
 
 "#;
 

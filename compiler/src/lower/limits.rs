@@ -142,6 +142,31 @@ pub fn lower(
     }
 }
 
+/// Returns `limits` with the limits that `overrides` names replaced.
+///
+/// # Errors
+/// Returns the first unknown name or invalid value.
+pub fn override_limits(limits: Limits, overrides: &[(String, LimitValue)]) -> Result<Limits, LimitError> {
+    let mut overridden = limits;
+    for (name, written) in overrides {
+        let Some(known) = LimitName::parse(name) else { return Err(unknown_limit(name.clone(), None)) };
+        let value = parse_limit_value(known, written).map_err(|why| LimitError::Invalid {
+            name: known.to_string(),
+            found: format_limit_value(written),
+            why: describe_value_error(known, &why),
+            span: None,
+        })?;
+        overridden.set(known, value);
+    }
+    Ok(overridden)
+}
+
+fn unknown_limit(name: String, span: Option<Span>) -> LimitError {
+    let suggestion = closest(&name, LimitName::ALL.iter().map(|n| n.as_str()));
+    let known = LimitName::ALL.map(|name| name.to_string()).to_vec();
+    LimitError::Unknown { name, span, suggestion, known }
+}
+
 fn with_source(setting: &LimitSetting<DeclaredOrigin>, sources: &Sources) -> LimitSetting<LimitOrigin> {
     let source = LimitOrigin {
         origin: origin::plan_origin(sources, &setting.source),
@@ -162,11 +187,7 @@ fn format_limit_value(written: &LimitValue) -> String {
 
 fn to_limit_error(fault: LimitResolutionError<LimitOrigin>) -> LimitError {
     match fault {
-        LimitResolutionError::Unknown { name, source } => {
-            let suggestion = closest(&name, LimitName::ALL.iter().map(|n| n.as_str()));
-            let known = LimitName::ALL.map(|name| name.to_string()).to_vec();
-            LimitError::Unknown { name, span: source.span, suggestion, known }
-        }
+        LimitResolutionError::Unknown { name, source } => unknown_limit(name, source.span),
         LimitResolutionError::Invalid { name, why, source } => {
             let why = describe_value_error(name, &why);
             LimitError::Invalid { name: name.to_string(), found: source.shown, why, span: source.span }

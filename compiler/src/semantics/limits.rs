@@ -125,7 +125,8 @@ impl Limits {
         is_above
     }
 
-    fn set(&mut self, name: LimitName, value: u64) {
+    /// Sets one limit; nano-dollars for `spend`.
+    pub fn set(&mut self, name: LimitName, value: u64) {
         match name {
             LimitName::Turns => self.turns = value,
             LimitName::Tokens => self.tokens = value,

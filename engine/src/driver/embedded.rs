@@ -224,16 +224,22 @@ impl EmbeddedDriver {
     }
 
     /// Requests an approval. Without an answer in time, the thread is suspended and the request stays open.
-    async fn ask(&self, origin: ApprovalOrigin, what: &str, call: Option<&CallToApprove>) -> Approval {
+    async fn ask(&self, origin: ApprovalOrigin, what: &str, call: Option<&CallToApprove>) -> Result<Fact, DriveError> {
+        // No approver is asked about a call that is refused anyway.
+        if let Some((call, tool)) = call.and_then(|call| Some((call, call.tool.as_ref()?)))
+            && let Err(reason) = self.check_ready(tool, &call.parameters, &call.capability).await?
+        {
+            return Ok(Fact::CannotRun(reason));
+        }
         let launch = self.narrowed_launch();
         let request =
             ApprovalRequest { thread: &self.id, origin, what, call, plan: &self.plan, grants: &launch.grants };
         let _asking = self.engine.mark_asking(&self.launch.root);
-        tokio::select! {
+        Ok(Fact::Answered(tokio::select! {
             biased;
             answer = self.engine.approvals.answer(request) => answer,
             () = self.engine.approval_timeout() => Approval::Suspended,
-        }
+        }))
     }
 
     /// Returns the signal with this fact and the current time, or the time of the deadline if that is later: work that
@@ -356,7 +362,7 @@ impl Driver for EmbeddedDriver {
                     }
                     None => Fact::Tick,
                 },
-                Effect::Ask { origin, what, call } => Fact::Answered(self.ask(origin, &what, call.as_deref()).await),
+                Effect::Ask { origin, what, call } => self.ask(origin, &what, call.as_deref()).await?,
                 Effect::Wait => {
                     self.commit_settlements(&unsettled).await?;
                     std::future::pending().await

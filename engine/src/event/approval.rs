@@ -15,6 +15,10 @@ pub struct ApprovalGiven {
     #[serde(rename = "asked")]
     pub origin: ApprovalOrigin,
     pub answer: Approval,
+    /// The reason why the call cannot run even if it is approved, such as an unknown parameter. If set, no approver was
+    /// asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_run: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

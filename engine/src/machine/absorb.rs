@@ -119,6 +119,15 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
         }
         Fact::ShellRan { id, answer, exit_code, duration_ms } => shell_ran(state, &id, *answer, exit_code, duration_ms),
         Fact::Answered(answer) => events_of_answer(plan, state, answer, None, at),
+        Fact::CannotRun(reason) => {
+            let mut events = events_of_answer(plan, state, Approval::PolicyRefused, None, at);
+            for event in &mut events {
+                if let EventBody::ApprovalGiven(given) = event {
+                    given.cannot_run = Some(reason.clone());
+                }
+            }
+            events
+        }
         Fact::Mail { id, message } => record_message(plan, state, id, message, at),
         Fact::FileChanged(change) => vec![EventBody::FileChanged(change)],
     }
@@ -139,7 +148,7 @@ fn events_of_answer(
     }
     match advance(plan, state, at).decision {
         StepResult::Do(super::Effect::Ask { origin, .. }) => {
-            vec![EventBody::ApprovalGiven(ApprovalGiven { origin, answer })]
+            vec![EventBody::ApprovalGiven(ApprovalGiven { origin, answer, cannot_run: None })]
         }
         StepResult::Do(_) | StepResult::Write(_) | StepResult::Finished(_) => Vec::new(),
     }
@@ -287,10 +296,12 @@ fn failed(plan: &Plan, state: &ThreadState, error: CallError, at: i64) -> Vec<Ev
     // A summary is requested once; without one the thread is handed off.
     let retry_delay_ms = retry_delay_ms.filter(|_| !attempt.compacts);
     let settled = settlement(plan, &attempt.settlement_after_failure(&error, state.on_fallback));
-    let (turn, attempt) = (attempt.turn, attempt.number);
+    let (turn, attempt, compacts) = (attempt.turn, attempt.number, attempt.compacts);
     let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms, fallback };
     let mut events = vec![EventBody::AttemptFailed(Box::new(failed)), settled];
-    events.extend(overdue_ms.map(|delay| duration_limit(state, at, delay)));
+    // The failure ends the compaction of an idle chat, which then waits for the next prompt.
+    let ends_prompt = overdue_ms.filter(|_| !(compacts && state.is_idle()));
+    events.extend(ends_prompt.map(|delay| duration_limit(state, at, delay)));
     events
 }
 

@@ -356,6 +356,7 @@ fn approved(state: &mut ThreadState, given: &ApprovalGiven) {
         && let Some(call) = state.calls.list.iter_mut().find(|c| c.phase == CallPhase::Waiting)
     {
         call.answer = Some(given.answer);
+        call.cannot_run.clone_from(&given.cannot_run);
     }
 }
 
@@ -588,6 +589,7 @@ impl CallState {
             phase: CallPhase::Waiting,
             has_run_hooks: false,
             blocked: None,
+            cannot_run: None,
             answer: None,
             cut: false,
             started_at: None,

@@ -87,6 +87,9 @@ pub struct CallToApprove {
     pub capability: String,
     /// The tool that the call runs, in this thread or as a child; `None` if the call runs no tool.
     pub tool: Option<ItemId>,
+    /// The parameters of the tool; null if the call runs no tool.
+    pub parameters: Value,
+    /// The arguments of the call, as the model wrote them.
     pub input: Value,
     /// Number of this request among the requests of the same reply, from 1.
     pub number: usize,

@@ -118,10 +118,12 @@ pub enum GateDecision {
     Keep(Allowed<StateOp>),
     /// The call is `rye_directive_return`, which ends the thread with a result.
     Return,
-    /// The call needs approval. `tool` is the tool that the call runs; `None` if the call runs no tool.
+    /// The call needs approval. `tool` is the tool that the call runs, with these parameters; `None` and null if the
+    /// call runs no tool.
     NeedsApproval {
         capability: String,
         tool: Option<ItemId>,
+        parameters: Value,
     },
     /// The call does not run; `text` states the reason for the model.
     Answer {
@@ -137,6 +139,9 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
     };
     if let Some(reason) = &call.blocked {
         return GateDecision::Answer { why: ResultKind::Blocked, text: reason.clone() };
+    }
+    if let Some(reason) = &call.cannot_run {
+        return refused(reason.clone());
     }
     if call.cut {
         let text =
@@ -193,7 +198,8 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
     match needs_approval(plan, &capability).map(|needs| needs && !is_automatic) {
         Ok(true) if !call.answer.is_some_and(Approval::is_approved) && attended => {
             let tool = action.runs().cloned();
-            return GateDecision::NeedsApproval { capability, tool };
+            let parameters = action.parameters();
+            return GateDecision::NeedsApproval { capability, tool, parameters };
         }
         Ok(_) => {}
         Err(error) => {
@@ -455,6 +461,15 @@ impl ParsedCall {
             Self::Tool { item_id, .. } => Some(item_id),
             Self::Start { start, .. } => Some(&start.directive).filter(|_| start.tool),
             Self::Keep(_) | Self::Knowledge { .. } | Self::Fetch(_) | Self::Sign(_) => None,
+        }
+    }
+
+    /// Returns the parameters of the tool that the call runs; null if the call runs no tool.
+    fn parameters(&self) -> Value {
+        match self {
+            Self::Tool { parameters, .. } => parameters.clone(),
+            Self::Start { start, .. } if start.tool => Value::Object(start.inputs.clone()),
+            Self::Start { .. } | Self::Keep(_) | Self::Knowledge { .. } | Self::Fetch(_) | Self::Sign(_) => Value::Null,
         }
     }
 

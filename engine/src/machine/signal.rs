@@ -72,6 +72,8 @@ pub enum Fact {
         duration_ms: u64,
     },
     Answered(Approval),
+    /// The call that needs an approval cannot run even if it is approved, for this reason.
+    CannotRun(String),
     Mail {
         id: String,
         message: ControlMessage,

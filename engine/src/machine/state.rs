@@ -223,6 +223,8 @@ pub struct CallState {
     pub has_run_hooks: bool,
     /// The reason if a `tool_call` hook blocked the call.
     pub blocked: Option<String>,
+    /// The reason if the call cannot run, found before an approver was asked.
+    pub cannot_run: Option<String>,
     /// The answer to the approval request of the call.
     pub answer: Option<Approval>,
     /// True if the reply reached its output limit inside the call, so that its arguments may be incomplete.

@@ -97,6 +97,7 @@ impl EngineContext {
             | EngineError::Over { .. }
             | EngineError::Continued { .. }
             | EngineError::ModelIsFixed { .. }
+            | EngineError::LimitsAreFixed { .. }
             | EngineError::NoSuchTurn { .. }
             | EngineError::RunsTool { .. }
             | EngineError::TooDeep { .. }
@@ -177,6 +178,9 @@ impl EngineContext {
             if message.model.is_some() {
                 return Err(EngineError::ModelIsFixed { thread: thread.to_string() });
             }
+            if message.limits.is_some() {
+                return Err(EngineError::LimitsAreFixed { thread: thread.to_string() });
+            }
             if !message.images.is_empty() {
                 return Err(ImageNotAccepted::Unfinished { thread: thread.to_string() }.into());
             }
@@ -200,13 +204,15 @@ impl EngineContext {
         }
         let before = self.read_prior(thread, place, PriorOwner::Unknown).await?;
         let PriorThread { at, hash, opened, plan_id, plan, state } = before;
-        let (plan_id, plan) = match message.model {
-            Some(model) => {
-                let plan = Plan { model, ..(*plan).clone() };
+        let (plan_id, plan) = match (message.model, message.limits) {
+            (None, None) => (plan_id, plan),
+            (model, limits) => {
+                let mut plan = (*plan).clone();
+                plan.model = model.unwrap_or(plan.model);
+                plan.limits = limits.unwrap_or(plan.limits);
                 let plan_id = plan.id().map_err(|error| DriveError::Plan(error.to_string()))?;
                 (plan_id, Arc::new(plan))
             }
-            None => (plan_id, plan),
         };
         // The message of a resumed chat is its next prompt.
         let prompts = state.chat.as_ref().map(|chat| chat.prompts);

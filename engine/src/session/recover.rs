@@ -214,7 +214,7 @@ impl EngineContext {
         let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
         let journal = Journal::new(thread.clone(), transcript, objects, signer, sink, self.thread_count.clone());
         let cut = reading.torn.map_or(0, |torn| torn.bytes);
-        Ok(Some((DrivenThread { id: thread.clone(), plan, state, journal }, cut)))
+        Ok(Some((DrivenThread { id: thread.clone(), plan, state, journal, unconfirmed: Vec::new() }, cut)))
     }
 
     /// Returns the messages that a thread inherits from the thread that it continues. `most` is the maximum number of

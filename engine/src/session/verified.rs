@@ -168,6 +168,15 @@ impl EngineContext {
             let before = now.continues.as_ref().map(|continues| self.read_head(&continues.thread)).transpose()?;
             if let Some((_, before)) = before.as_ref().filter(|_| now.opened.origin != ThreadOrigin::Replan) {
                 check_continued(&thread, &now, before, parent.as_ref().map(|(_, parent)| parent))?;
+                if transcript_trust == TranscriptTrust::Bounded
+                    && let Some(limit) = now.plan.limits.exceeding(&before.plan.limits).next()
+                {
+                    let reason = format!(
+                        "its limit `{limit}` is higher than in the thread that it continues, and it is not signed \
+                         with a permanent key"
+                    );
+                    self.require_acceptance(&thread, reason)?;
+                }
             }
             if let Some((_, parent)) = &parent {
                 check_child(&thread, &now, parent, before.is_some())?;
@@ -398,7 +407,7 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
 }
 
 /// Checks that a thread agrees with the thread `before` that it continues. The inputs must be equal, and the plans may
-/// differ only in the model. The grants must be equal, but the grants of a parent may follow them. The limits must not
+/// differ only in the model and the limits. The grants must be equal, but the grants of a parent may follow them. The limits must not
 /// exceed the limits of the plan, except after a handoff.
 fn check_continued(
     thread: &ThreadId,
@@ -406,9 +415,9 @@ fn check_continued(
     before: &ThreadClaims,
     parent: Option<&ThreadClaims>,
 ) -> Result<(), DriveError> {
-    // A resume may name another model.
-    let same_plan =
-        now.plan_id == before.plan_id || Plan { model: before.plan.model.clone(), ..now.plan.clone() } == before.plan;
+    // A resume may name another model and other limits.
+    let (model, limits) = (before.plan.model.clone(), before.plan.limits);
+    let same_plan = now.plan_id == before.plan_id || Plan { model, limits, ..now.plan.clone() } == before.plan;
     if !same_plan || now.opened.inputs != before.opened.inputs {
         return Err(invalid_claim(thread, "its plan or its inputs differ from those of the thread that it continues"));
     }

@@ -40,6 +40,9 @@ const MAX_TITLES: usize = 30;
 /// The error of a session that accepts no more messages.
 pub(super) const ENDED: &str = "the session has ended";
 
+/// The error of a message that was not recorded.
+const NOT_RECORDED: &str = "the message was not recorded: the session has ended, or its record cannot be written";
+
 /// The handler of the requests that a front end sends to a session.
 pub struct RequestHandler {
     pub control: ControlSender,
@@ -71,11 +74,11 @@ impl RequestHandler {
                 let bounds = read_bounds(spend.as_ref(), with)?;
                 let input = UserInput { bounds, ..UserInput::text(message) };
                 let input = self.with_images(input, images).await?;
-                self.submit(input, delivery.map_or(Delivery::Prompt, Delivery::from))
+                self.submit(input, delivery.map_or(Delivery::Prompt, Delivery::from)).await
             }
-            ChatVerb::Steer { message } => self.submit(UserInput::text(message), Delivery::Steer),
-            ChatVerb::FollowUp { message } => self.submit(UserInput::text(message), Delivery::FollowUp),
-            ChatVerb::NextTurn { message } => self.submit(UserInput::text(message), Delivery::NextTurn),
+            ChatVerb::Steer { message } => self.submit(UserInput::text(message), Delivery::Steer).await,
+            ChatVerb::FollowUp { message } => self.submit(UserInput::text(message), Delivery::FollowUp).await,
+            ChatVerb::NextTurn { message } => self.submit(UserInput::text(message), Delivery::NextTurn).await,
             ChatVerb::Interrupt {} => self.send(ControlMessage::Interrupt),
             ChatVerb::Retract { input } => self.retract(input),
             ChatVerb::ClearQueue {} => self.clear_queue(),
@@ -225,10 +228,11 @@ impl RequestHandler {
         Ok(json!({"input": id}))
     }
 
-    fn submit(&self, input: UserInput, delivery: Delivery) -> Result<Option<Value>, String> {
+    /// Submits a message, and waits until its record is on disk: a client relies on the response.
+    async fn submit(&self, input: UserInput, delivery: Delivery) -> Result<Option<Value>, String> {
         self.check_bounds(&input.bounds)?;
         let input = UserInput { source: InputSource::Rpc, ..input };
-        let id = self.control.submit(input, delivery).ok_or(ENDED)?;
+        let id = self.control.submit_recorded(input, delivery).await.ok_or(NOT_RECORDED)?;
         Ok(Some(json!({"input": id})))
     }
 

@@ -119,12 +119,15 @@ impl Account {
         self.issued.get(attempt).copied().unwrap_or_default()
     }
 
+    /// Returns the sum of the worst cases that are reserved for attempts in progress.
+    pub fn attempts_hold(&self) -> Nanos {
+        self.issued.values().fold(Nanos::ZERO, |sum, worst| sum.saturating_add(*worst))
+    }
+
     /// Returns the sum of the amount that is spent, the worst cases of the attempts in progress, and the amounts that
     /// live children hold.
     pub fn used(&self) -> Nanos {
-        self.issued
-            .values()
-            .fold(self.spent.saturating_add(self.children_hold), |sum, worst| sum.saturating_add(*worst))
+        self.spent.saturating_add(self.children_hold).saturating_add(self.attempts_hold())
     }
 
     /// Returns the part of the parent's amount that the account occupies: the higher one of the reservation and the

@@ -94,6 +94,16 @@ impl ThreadState {
         self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
     }
 
+    /// Returns the milliseconds that the summary of an idle chat may take: the duration of a prompt (`prompt_seconds`),
+    /// within the remaining duration of the session. `None` if no attempt between two prompts requests a summary. The
+    /// clock of the thread stands still between prompts, so no other deadline bounds such an attempt.
+    pub fn idle_compaction_ms(&self, now: i64, prompt_seconds: u64) -> Option<u64> {
+        let compacts = self.attempt.as_ref().is_some_and(|attempt| attempt.compacts);
+        let session = self.thread_limits.duration_seconds.saturating_mul(1000);
+        let left = session.saturating_sub(self.clock.elapsed_at(now));
+        (compacts && self.is_idle()).then(|| left.min(prompt_seconds.saturating_mul(1000)))
+    }
+
     /// Returns true if the thread is a chat that waits for the user: no prompt, command or change of the session is
     /// pending.
     pub fn is_settled_chat(&self) -> bool {

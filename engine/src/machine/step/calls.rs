@@ -83,7 +83,7 @@ pub(super) fn gate(walk: &WalkContext<'_>) -> StepResult {
 pub(super) fn call_to_approve(walk: &WalkContext<'_>) -> Option<CallToApprove> {
     let state = walk.state;
     let request = |index| match gate::authorize(walk.plan, state, index) {
-        GateDecision::NeedsApproval { capability, tool } => Some((capability, tool)),
+        GateDecision::NeedsApproval { capability, tool, parameters } => Some((capability, tool, parameters)),
         GateDecision::Run(_)
         | GateDecision::Spawn(_)
         | GateDecision::Keep(_)
@@ -91,12 +91,13 @@ pub(super) fn call_to_approve(walk: &WalkContext<'_>) -> Option<CallToApprove> {
         | GateDecision::Answer { .. } => None,
     };
     let group = group(walk);
-    let (call, (capability, tool)) = waiting(state, &group).find_map(|(index, call)| Some((call, request(index)?)))?;
+    let (call, (capability, tool, parameters)) =
+        waiting(state, &group).find_map(|(index, call)| Some((call, request(index)?)))?;
     let earlier = state.calls.list.iter().filter(|call| call.answer.is_some()).count();
     let all = 0..state.calls.list.len();
     let open = waiting(state, &all).filter(|(index, call)| call.answer.is_none() && request(*index).is_some()).count();
     let input = call.call.input.clone();
-    Some(CallToApprove { capability, tool, input, number: earlier + 1, count: earlier + open })
+    Some(CallToApprove { capability, tool, parameters, input, number: earlier + 1, count: earlier + open })
 }
 
 pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {

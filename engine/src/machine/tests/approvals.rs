@@ -62,6 +62,7 @@ fn approval_request_is_recorded_before_it_is_asked() {
     let call = CallToApprove {
         capability: "rye.execute.tool.a.look".into(),
         tool: Some(ItemId::parse("a/look").unwrap()),
+        parameters: json!({"x": 1}),
         input: json!({"x": 1}),
         number: 1,
         count: 1,

@@ -2,24 +2,28 @@
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
-use rye_compiler::plan::PlanMode;
+use rye_compiler::plan::{PlanMode, PlannedModel};
 use rye_grammar::ItemId;
 use serde_json::json;
 
 use super::{Lab, calls, reply_text};
+use crate::BoxFuture;
 use crate::attest::PromptChecker;
-use crate::context::StartOptions;
+use crate::clock::{Clock, ManualClock};
+use crate::context::{Providers, StartOptions};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::event::{
     AcceptedInput, CognitionIn, ControlMessage, Delivery, Event, EventBody, MessageSource, PromptStatus,
 };
+use crate::exchange::{CallError, Delta, Reply, Request, StopReason, Usage};
 use crate::message::{Message, text_of};
+use crate::provider::Provider;
 use crate::store::disk::{SimulatedDisk, Survival};
 use crate::store::{Disk, StoreError};
 use crate::thread::Status;
@@ -440,4 +444,59 @@ fn every_changed_byte_of_a_prompt_is_found_at_its_place() {
         }
     }
     assert!(changed > 30, "{changed}");
+}
+
+/// A model that answers the first request, and no other one.
+#[derive(Default)]
+struct AnswersOnce(AtomicUsize);
+
+impl Provider for AnswersOnce {
+    fn call<'a>(
+        &'a self,
+        _: &'a Request,
+        _: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move {
+            if self.0.fetch_add(1, Ordering::SeqCst) > 0 {
+                std::future::pending::<()>().await;
+            }
+            let (content, stop) = (reply_text("done"), StopReason::EndTurn);
+            Ok(Reply { content, usage: Usage::default(), stop, model: None, uncounted: None, unread: Vec::new() })
+        })
+    }
+}
+
+struct OneModel(Arc<AnswersOnce>);
+
+impl Providers for OneModel {
+    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::clone(&self.0) as Arc<dyn Provider>)
+    }
+}
+
+/// The clock of a session stands still between prompts, but the call for a summary has the time of a prompt.
+#[tokio::test]
+async fn summary_of_an_idle_session_has_the_duration_of_a_prompt() {
+    let (lab, model) = (lab(None), Arc::new(AnswersOnce::default()));
+    lab.directive("talk", "<limits duration_seconds=\"3\"/>", "");
+    let clock = Arc::new(ManualClock::starting_at(1_700_000_000_000));
+    let mut options = lab.options();
+    options.clock = Arc::clone(&clock) as Arc<dyn Clock>;
+    options.providers = Arc::new(OneModel(Arc::clone(&model)));
+    let engine = Engine::open(&lab.path(), options).unwrap();
+    let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+    let thread = handle.thread_id.clone();
+    handle.send(submit("one"));
+    handle.send(ControlMessage::Compact { focus: None });
+    handle.send(ControlMessage::Close);
+    while model.0.load(Ordering::SeqCst) < 2 {
+        tokio::task::yield_now().await;
+    }
+    clock.advance(3_000);
+    assert_eq!(handle.join().await.status, Status::Idle);
+    let events = events(&engine, &thread);
+    assert_eq!(prompts(&events), [PromptStatus::Done]);
+    let failed = events.iter().filter(|event| matches!(event.body, EventBody::AttemptFailed(_))).count();
+    let limits = events.iter().filter(|event| matches!(event.body, EventBody::Limit(_))).count();
+    assert_eq!((failed, limits), (1, 0), "{events:#?}");
 }

@@ -11,7 +11,7 @@ use super::{Lab, calls, names, permit, reply_text, thread};
 use crate::BoxFuture;
 use crate::context::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use crate::engine::Engine;
-use crate::event::{Approval, ControlMessage, EventBody};
+use crate::event::{Approval, ControlMessage, EventBody, ResultKind};
 use crate::store::mailbox;
 use crate::thread::{RunResult, Status};
 use crate::threads::pending_approval;
@@ -318,4 +318,27 @@ fn approval_request_is_repeated_after_a_crash() {
         let events = engine.threads().transcript(&id).unwrap();
         assert_eq!(names(&events).iter().filter(|name| **name == "approval_asked").count(), 1);
     });
+}
+
+/// A refusal that another process or a client sends counts, although a cancellation arrives right behind it.
+#[tokio::test]
+async fn call_that_a_message_refuses_is_unapproved_if_a_cancellation_follows() {
+    let lab = Lab::new(|request| {
+        let list = calls(&[("rye_bash_bash", json!({"command": "echo hi"}))]);
+        Ok(if request.cue.turn.unwrap() == 0 { list } else { reply_text("done") })
+    });
+    lab.directive("reader", &permit(&["rye.bash.bash"]), "");
+    let (engine, approver) = silent(&lab);
+    let handle = lab.start(&engine, "reader").await;
+    put(&approver, 1).await;
+    handle.send(ControlMessage::Approve { yes: false, question: None });
+    handle.send(ControlMessage::Cancel);
+    let result = handle.join().await;
+    assert_eq!(result.status, Status::Cancelled, "{result:?}");
+    let events = engine.threads().transcript(&thread(&result)).unwrap();
+    let results: Vec<_> = events
+        .iter()
+        .filter_map(|event| if let EventBody::ToolCallResult(result) = &event.body { Some(&result.why) } else { None })
+        .collect();
+    assert!(matches!(results.as_slice(), [ResultKind::Unapproved { answer: Approval::Refused, .. }]), "{results:?}");
 }
