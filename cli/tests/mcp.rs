@@ -76,6 +76,12 @@ fn refresh_creates_items_and_prints_changes() {
     assert_eq!(place.rye(&["mcp", "refresh"]).code, Some(5));
     place.run_ok(&["trust"]);
     let gone = place.rye(&["mcp", "refresh"]);
+    assert!(gone.code == Some(1), "{}", gone.stderr);
+    let reason = "no program `no-such-program` in `PATH`: install the server `gone` first";
+    assert!(gone.stderr.contains(reason) && !gone.stderr.contains("sandbox"), "{}", gone.stderr);
+    place.write(".mcp.json", r#"{"mcpServers": {"gone": {"command": "./no-such-program"}}}"#);
+    place.run_ok(&["trust"]);
+    let gone = place.rye(&["mcp", "refresh"]);
     assert!(gone.code == Some(1) && gone.stderr.contains("cannot be reached"), "{}", gone.stderr);
     place.write(".mcp.json", "{");
     assert_eq!(place.rye(&["mcp", "list"]).code, Some(1));
@@ -102,16 +108,25 @@ fn add_configures_trusts_and_refreshes_a_server() {
     let again = place.rye(&["mcp", "add", "sums", "--url", "http://127.0.0.1:1/"]);
     assert_eq!(again.code, Some(2));
     assert!(again.stderr.contains("is configured in `.mcp.json` already"), "{}", again.stderr);
-    let broken = place.rye(&["mcp", "add", "broken", "--", "no-such-program"]);
+    let broken = place.rye(&["mcp", "add", "broken", "--", "./no-such-program"]);
     assert_eq!(broken.code, Some(1), "{}", broken.stderr);
     assert!(
-        broken.stderr.contains("runs in a sandbox") && broken.stderr.contains("set `needs: { read, write, net }`"),
+        broken.stderr.contains("runs in a sandbox") && broken.stderr.contains("rye mcp add broken --write FOLDER/"),
         "{}",
         broken.stderr
     );
     assert!(broken.stderr.contains("`broken` was not added"), "{}", broken.stderr);
     assert!(!place.read(".mcp.json").contains("broken"));
     assert!(!place.run_ok(&["trust", "--list"]).contains("broken"));
+    // The folders and hosts of the command become the `needs` of the server, and the grant repeats them.
+    let args = ["mcp", "add", "notes", "--write", "notes/", "--net", "a.test", "--", "python3", "server.py"];
+    let writing = place.rye(&args);
+    assert_eq!(writing.code, Some(0), "{}", writing.stderr);
+    assert!(writing.stderr.contains("<tool write=\"notes/\" net=\"a.test\">mcp.notes.*</tool>"), "{}", writing.stderr);
+    assert!(added.stderr.contains("writes nothing in the project"), "{}", added.stderr);
+    let servers: serde_json::Value = serde_json::from_str(&place.read(".mcp.json")).unwrap();
+    assert_eq!(servers["mcpServers"]["notes"]["needs"], json!({"write": ["notes/"], "net": ["a.test"]}));
+    assert!(place.read(".ai/tools/mcp/notes/double_it.yaml").contains("\nneeds: {"));
     let unnamed = place.rye(&["mcp", "add", "my server", "--", "python3", "server.py"]);
     assert_eq!(unnamed.code, Some(2));
     assert!(unnamed.stderr.contains("the name `my server` is invalid"), "{}", unnamed.stderr);
@@ -142,6 +157,45 @@ fn add_asks_once_at_a_terminal_and_a_refusal_leaves_nothing() {
     let trusted = place.run_ok(&["trust", "--list"]);
     let of_server: Vec<&str> = trusted.lines().filter(|line| line.contains("sums")).collect();
     assert!(!of_server.is_empty() && of_server.iter().all(|line| line.starts_with("trusted")), "{trusted}");
+}
+
+#[test]
+fn refresh_shows_a_changed_tool_and_asks_before_it_is_accepted() {
+    let Some(place) = place() else { return };
+    place.run_ok(&["trust"]);
+    place.run_ok(&["mcp", "refresh"]);
+    place.write("about.txt", "Sends\u{1b}[2J keys.");
+    let server = SERVER.replace("\"type\": \"integer\"", "\"type\": \"number\"");
+    place.write("server.py", &server);
+    place.run_ok(&["trust"]);
+    let item = ".ai/tools/mcp/my_math/double_it.yaml";
+    let old = place.read(item);
+    for (answer, code) in [("\n", 5), ("y\n", 0)] {
+        let mut refresh = Terminal::start(&place, 100, "mcp refresh");
+        refresh.wait_for("Accept these changes of the server `my_math`? [y/N]", 1);
+        let shown = refresh.shown();
+        for part in [
+            "~ mcp/my_math/double_it",
+            "description:",
+            "- Doubles.",
+            "parameters.properties.n.type:",
+            "- integer",
+            "+ number",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(shown.contains("+ Sends") && !shown.contains("\u{1b}[2J"), "{shown}");
+        refresh.press(answer);
+        let (ended, shown) = refresh.end();
+        assert_eq!(ended, Some(code), "{shown}");
+        assert_eq!(place.read(item) == old, code == 5, "{shown}");
+    }
+    assert_eq!(place.run_ok(&["mcp", "refresh"]), "");
+    // Without a terminal, the command accepts the change and prints the difference.
+    place.write("about.txt", "Doubles.");
+    let (code, changes) = place.json(&["mcp", "refresh"]);
+    let difference = &changes[0]["changes"]["differences"][0];
+    assert_eq!((code, &difference["path"], &difference["after"]), (Some(0), &json!("description"), &json!("Doubles.")));
 }
 
 #[test]

@@ -12,10 +12,12 @@ use rye_compiler::tool_spec::ServerSandbox;
 use rye_compiler::trust::TrustRequirement;
 use rye_compiler::world::ItemKind;
 use rye_engine::rooted_dir::RootedDir;
+use rye_engine::tool::mcp::config::SandboxOpenings;
 use rye_engine::tool::mcp::{McpConnection, McpServer, config, listing};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use self::difference::{McpDifference, differences_of};
 use super::run::sandbox;
 use super::trust;
 use crate::CommandError;
@@ -26,6 +28,7 @@ use crate::report::{Printer, printable};
 use crate::workspace::Spaces;
 
 mod add;
+mod difference;
 mod serve;
 
 /// Maximum size in bytes of an existing item that is compared with its new text. A larger item is written again.
@@ -82,6 +85,25 @@ pub struct McpChanges {
     pub added: Vec<String>,
     pub changed: Vec<String>,
     pub removed: Vec<String>,
+    /// Differences between the changed items and the current tools.
+    pub differences: Vec<McpDifference>,
+}
+
+impl McpChanges {
+    fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+/// The way in which a refresh writes the items of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WriteMode {
+    /// Print the changes only.
+    DryRun,
+    /// Ask at a terminal before tools that differ from existing items are accepted.
+    AskIfChanged,
+    /// Write without a question: the caller asks.
+    Write,
 }
 
 pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
@@ -97,8 +119,9 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             let starts: Vec<TrustRequirement> = wanted.iter().filter_map(config::trust_requirement).collect();
             trust::require_trust(&starts, false, &world, &spaces, report)?;
             sandbox::apply_run_settings(&world, &spaces)?;
-            let exit = refresh_items(&spaces.project, &wanted, *dry_run, report)?;
-            if !dry_run {
+            let mode = if *dry_run { WriteMode::DryRun } else { WriteMode::AskIfChanged };
+            let exit = refresh_items(&spaces.project, &wanted, mode, report)?;
+            if !dry_run && exit != Exit::Refused {
                 trust_items(&wanted, &spaces)?;
             }
             Ok(exit)
@@ -108,11 +131,14 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             sandbox::apply_run_settings(&world, &spaces)?;
             let added = add::add_server(args, &configured()?, &spaces)?;
             let servers = std::slice::from_ref(&added.server);
-            let exit = refresh_items(&spaces.project, servers, false, report);
+            let exit = refresh_items(&spaces.project, servers, WriteMode::Write, report);
             if !matches!(exit, Ok(Exit::Success)) {
                 added.remove(&spaces)?;
                 report.note(&format!("`{}` was not added", added.server.name));
                 return exit;
+            }
+            if let Some(text) = describe_openings(&added.server) {
+                report.note(&text);
             }
             if !spaces.own
                 && !trust::confirm(&format!("Trust the server `{}` and these tools?", added.server.name), report)?
@@ -124,7 +150,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             }
             added.trust(&spaces)?;
             trust_items(servers, &spaces)?;
-            report.note(&format!("grant its tools with <execute><tool>mcp.{}.*</tool></execute>", added.server.name));
+            report.note(&format!("grant its tools with {}", format_grant(&added.server)));
             exit
         }
         McpCommand::Serve(serve) => {
@@ -132,6 +158,31 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             serve::run(serve, &spaces, report)
         }
     }
+}
+
+/// Describes what the sandbox of an added server opens; `None` for a server without a sandbox.
+fn describe_openings(server: &McpServer) -> Option<String> {
+    if server.isolation() != ServerSandbox::Process {
+        return None;
+    }
+    let SandboxOpenings { write, net, read: _ } = server.required_openings();
+    let list = |words: &[String], none: &str| if words.is_empty() { none.to_owned() } else { words.join(", ") };
+    Some(printable(&format!(
+        "{}: writes {}; network: {}",
+        server.name,
+        list(&write, "nothing in the project (`--write FOLDER/` opens a folder)"),
+        list(&net, "none (`--net HOST` opens it)")
+    )))
+}
+
+/// Returns a grant of all tools of a server, with what the server needs.
+fn format_grant(server: &McpServer) -> String {
+    let SandboxOpenings { write, net, read: _ } = server.required_openings();
+    let attribute = |name: &str, words: &[String]| {
+        if words.is_empty() { String::new() } else { format!(" {name}=\"{}\"", words.join(" ")) }
+    };
+    let needs = [attribute("write", &write), attribute("net", &net)].concat();
+    printable(&format!("<execute><tool{needs}>mcp.{}.*</tool></execute>", server.name))
 }
 
 /// Trusts the tool items that a refresh wrote for these servers. The user already trusts the servers, and the folder of
@@ -200,16 +251,25 @@ fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Print
     Ok(Exit::Success)
 }
 
-fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &Printer) -> Result<Exit, CommandError> {
+fn refresh_items(
+    project: &Path,
+    servers: &[McpServer],
+    mode: WriteMode,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
     let runtime = crate::runtime::start_runtime(crate::runtime::WORKERS_FOR_SEVERAL_THREADS)?;
     let mut output = Vec::new();
-    let (mut failed, mut differs) = (false, false);
+    let (mut failed, mut differs, mut refused) = (false, false, false);
     for server in servers {
         report.note(&printable(&format!("{}: {}", server.name, server.describe())));
         if server.isolation() == ServerSandbox::None {
             report.note(&format!("{}: no sandbox, it has all your permissions", server.name));
         }
+        let missing = add::missing_program(server);
         let listed = runtime.block_on(async {
+            if let Some(program) = &missing {
+                return Err(format!("no program `{program}` in `PATH`: install the server `{}` first", server.name));
+            }
             let connection = McpConnection::open(server, project).await.map_err(|e| e.to_string())?;
             listing::server_items(server, &connection.definitions().await)
         });
@@ -217,20 +277,33 @@ fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &
             for warning in &listed.warnings {
                 report.note(&printable(&format!("warning: {warning}")));
             }
-            write_items(project, server, &listed.files, dry_run).map_err(|e| e.message)
+            write_items(project, server, &listed.files, true)
+                .map_err(|e| e.message)
+                .map(|(_, changes)| (listed.files, changes))
         });
         let one = match done {
-            Ok((items, changes)) => {
-                differs |= !(changes.added.is_empty() && changes.changed.is_empty() && changes.removed.is_empty());
-                McpServerOutput { changes: Some(changes), error: None, ..server_output(server, items) }
+            Ok((files, changes)) => {
+                differs |= !changes.is_empty();
+                let items = files.keys().map(|file| tool_item_id(server, file)).collect();
+                let output = McpServerOutput { changes: Some(changes), error: None, ..server_output(server, items) };
+                show(&output, report)?;
+                if mode != WriteMode::DryRun {
+                    if mode == WriteMode::Write || accepts_changes(&output, project, server, report)? {
+                        write_items(project, server, &files, false)?;
+                    } else {
+                        refused = true;
+                    }
+                }
+                output
             }
             Err(error) => {
                 failed = true;
-                McpServerOutput { changes: None, error: Some(error), ..server_output(server, Vec::new()) }
+                let output = McpServerOutput { changes: None, error: Some(error), ..server_output(server, Vec::new()) };
+                show(&output, report)?;
+                output
             }
         };
-        show(&one, report)?;
-        if one.error.is_some() && server.isolation() == ServerSandbox::Process {
+        if one.error.is_some() && missing.is_none() && server.isolation() == ServerSandbox::Process {
             report.note(&sandbox_hint(&server.name));
         }
         output.push(one);
@@ -238,15 +311,42 @@ fn refresh_items(project: &Path, servers: &[McpServer], dry_run: bool, report: &
     if report.format() == Format::Json {
         report.json(&output)?;
     }
-    Ok(if failed || (dry_run && differs) { Exit::Failed } else { Exit::Success })
+    Ok(match (failed, refused) {
+        (true, _) => Exit::Failed,
+        (false, true) => Exit::Refused,
+        (false, false) if mode == WriteMode::DryRun && differs => Exit::Failed,
+        (false, false) => Exit::Success,
+    })
+}
+
+/// Asks, at a terminal, whether to accept tools that differ from the items of a server. A server without items is
+/// accepted without a question: the user has just asked for its tools.
+fn accepts_changes(
+    output: &McpServerOutput,
+    project: &Path,
+    server: &McpServer,
+    report: &Printer,
+) -> Result<bool, CommandError> {
+    let is_changed = output.changes.as_ref().is_some_and(|changes| !changes.is_empty());
+    if !is_changed || existing_items(project, server)?.is_empty() {
+        return Ok(true);
+    }
+    let accepted = trust::confirm(&format!("Accept these changes of the server `{}`?", server.name), report)?;
+    if !accepted {
+        report.note(&format!(
+            "the items of `{}` are unchanged; calls of its changed tools are refused until you accept the change",
+            server.name
+        ));
+    }
+    Ok(accepted)
 }
 
 /// Returns a hint for a sandboxed server that does not start: the settings that open the sandbox.
 fn sandbox_hint(name: &str) -> String {
     format!(
         "help: `{name}` runs in a sandbox: it reads the project and the system, writes its own `TMPDIR`, and has no network; if this is the cause, \
-         set `needs: {{ read, write, net }}` of the server in `.ai/config/mcp.yaml`, repeat `write` and `net` in the \
-         grants of its tools, or set `sandbox: none`"
+         add it with `rye mcp add {name} --write FOLDER/ --net HOST`, or set `needs: {{ read, write, net }}` of the \
+         server where it is configured; repeat `write` and `net` in the grants of its tools; or set `sandbox: none`"
     )
 }
 
@@ -257,12 +357,15 @@ fn show(server: &McpServerOutput, report: &Printer) -> Result<(), CommandError> 
     if let Some(error) = &server.error {
         report.note(&printable(&format!("error: {error}")));
     }
-    let changes = server.changes.iter().flat_map(|c| {
-        let all = [("+", &c.added), ("~", &c.changed), ("-", &c.removed)];
-        all.into_iter().flat_map(|(mark, ids)| ids.iter().map(move |id| format!("{mark} {id}")))
-    });
-    for line in changes {
-        report.line(&line)?;
+    if let Some(changes) = &server.changes {
+        for (mark, ids) in [("+", &changes.added), ("~", &changes.changed), ("-", &changes.removed)] {
+            for id in ids {
+                report.line(&format!("{mark} {id}"))?;
+                for line in changes.differences.iter().filter(|one| one.item == *id).flat_map(McpDifference::lines) {
+                    report.line(&printable(&line))?;
+                }
+            }
+        }
     }
     if server.error.is_none() {
         report.note(&format!("{}: {}", server.server, format_count(server.items.len() as u64, "tool")));
@@ -330,7 +433,11 @@ fn write_items(
         match before.get(file) {
             // The user's signature line is not part of the definition.
             Some(old) if without_signature(old) == text => continue,
-            Some(_) => changes.changed.push(tool_item_id(server, file)),
+            Some(old) => {
+                let id = tool_item_id(server, file);
+                changes.differences.extend(differences_of(&id, without_signature(old), text));
+                changes.changed.push(id);
+            }
             None => changes.added.push(tool_item_id(server, file)),
         }
         if !dry_run {

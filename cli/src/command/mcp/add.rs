@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args};
 use rye_compiler::item::Items;
 use rye_compiler::mcp_servers::id_segment;
 use rye_engine::rooted_dir::RootedDir;
+use rye_engine::tool::mcp::config::McpTransport;
 use rye_engine::tool::mcp::{McpServer, config};
 use serde_json::{Map, Value, json};
 
@@ -30,6 +31,12 @@ pub struct AddArgs {
     /// URL of a server that is reached over HTTP
     #[arg(long, value_name = "URL")]
     url: Option<String>,
+    /// Folder of the project that the server may write (repeatable); stored as `needs` of the server
+    #[arg(long, value_name = "FOLDER/", conflicts_with = "url")]
+    write: Vec<String>,
+    /// Host that the server reaches (repeatable); stored as `needs` of the server
+    #[arg(long, value_name = "HOST", conflicts_with = "url")]
+    net: Vec<String>,
     /// Program of the server and its arguments, after `--`
     #[arg(value_name = "COMMAND", last = true)]
     command: Vec<String>,
@@ -96,6 +103,19 @@ fn restore_file(before: Option<&[u8]>, spaces: &Spaces) -> Result<(), CommandErr
     Ok(())
 }
 
+/// Returns the program of a server if no folder of `PATH` contains the program; `None` if the program is there, is
+/// named by a path, or is searched in a `PATH` of the server's own.
+pub fn missing_program(server: &McpServer) -> Option<String> {
+    let McpTransport::Stdio { command, environment, .. } = &server.transport else { return None };
+    let program = command.first().filter(|program| !program.contains(['/', '$']))?;
+    if environment.contains_key("PATH") {
+        return None;
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&folders).any(|folder| folder.join(program).is_file());
+    (!is_there).then(|| program.clone())
+}
+
 fn find_server(name: &str, spaces: &Spaces) -> Result<McpServer, CommandError> {
     let world = spaces.open()?;
     let mut all = config::read_servers(&Items::new(&world)).map_err(|error| CommandError::usage(error.with_line()))?;
@@ -104,7 +124,15 @@ fn find_server(name: &str, spaces: &Spaces) -> Result<McpServer, CommandError> {
 
 fn server_entry(args: &AddArgs) -> Value {
     match (&args.url, args.command.split_first()) {
-        (None, Some((program, rest))) => json!({"command": program, "args": rest}),
+        (None, Some((program, rest))) => {
+            let mut entry = json!({"command": program, "args": rest});
+            let lists = [("write", &args.write), ("net", &args.net)].into_iter().filter(|(_, list)| !list.is_empty());
+            let needs: Map<String, Value> = lists.map(|(name, list)| (name.to_owned(), json!(list))).collect();
+            if !needs.is_empty() {
+                entry["needs"] = Value::Object(needs);
+            }
+            entry
+        }
         (url, _) => json!({"type": "http", "url": url}),
     }
 }
