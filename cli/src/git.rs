@@ -2,8 +2,11 @@
 //! transport of the repository's configuration starts.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
 
 use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, ItemKind, MCP_JSON, MapWorld, Space, World};
 
@@ -131,10 +134,12 @@ fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(Stri
     let lost = || CommandError::failed("git exited before sending all data");
     let mut child = git_command(project, &["cat-file", "--batch"])
         .stdin(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .map_err(|error| git_start_failure(&error))?;
     let mut requests = child.stdin.take().ok_or_else(lost)?;
     let mut answers = BufReader::new(child.stdout.take().ok_or_else(lost)?);
+    let process = BoundedProcess::new(child, GIT_TIMEOUT);
     let mut files = Vec::with_capacity(wanted.len());
     let mut total = 0u64;
     for (path, object) in wanted {
@@ -163,8 +168,58 @@ fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(Stri
         files.push((path.clone(), content));
     }
     drop(requests);
-    child.wait()?;
+    process.wait()?;
     Ok(files)
+}
+
+/// Maximum time of a git process. A pipe in place of a file of the repository would make git wait for ever.
+const GIT_TIMEOUT: Duration = Duration::from_mins(1);
+/// Interval at which the end of a process whose output has ended is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A process that is killed when its time is over, or when this value is dropped.
+struct BoundedProcess {
+    child: Arc<Mutex<Child>>,
+    /// Dropping the sender ends the thread that kills the process in time.
+    _ended: mpsc::Sender<()>,
+}
+
+impl BoundedProcess {
+    fn new(child: Child, timeout: Duration) -> Self {
+        let (ended, end) = mpsc::channel();
+        let child = Arc::new(Mutex::new(child));
+        let watched = Arc::clone(&child);
+        std::thread::spawn(move || {
+            if end.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Timeout) {
+                // A process that has ended cannot be killed.
+                lock(&watched).kill().ok();
+            }
+        });
+        Self { child, _ended: ended }
+    }
+
+    /// Waits for the end of a process whose output has ended.
+    fn wait(&self) -> std::io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = lock(&self.child).try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+impl Drop for BoundedProcess {
+    fn drop(&mut self) {
+        let mut child = lock(&self.child);
+        // The process may have ended already.
+        child.kill().ok();
+        child.wait().ok();
+    }
+}
+
+fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
+    child.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns a git command that ignores all configuration that could run programs.
@@ -215,13 +270,67 @@ fn git_start_failure(error: &std::io::Error) -> CommandError {
 }
 
 fn git_output(project: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
-    let output = git_command(project, args).output().map_err(|error| git_start_failure(&error).message)?;
-    if output.status.success() {
-        return Ok(output.stdout);
-    }
-    Err(String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default().to_owned())
+    bounded_output(git_command(project, args), GIT_TIMEOUT)
 }
+
+/// Runs a command and returns its output. Kills the command after `timeout`.
+///
+/// # Errors
+/// The first line of the error output, or the reason why the command did not run to its end.
+fn bounded_output(mut command: Command, timeout: Duration) -> Result<Vec<u8>, String> {
+    let mut child = command.spawn().map_err(|error| git_start_failure(&error).message)?;
+    let (mut stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let process = BoundedProcess::new(child, timeout);
+    // The error output is read at the same time, so that git never blocks on a full pipe.
+    let errors = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        stderr.map(|stderr| stderr.take(MAX_ERROR_BYTES).read_to_end(&mut text)).transpose().map(|_| text)
+    });
+    let failed = |error: std::io::Error| format!("the output of git cannot be read: {error}");
+    let mut output = Vec::new();
+    if let Some(stdout) = &mut stdout {
+        stdout.read_to_end(&mut output).map_err(failed)?;
+    }
+    let status = process.wait().map_err(failed)?;
+    if status.success() {
+        return Ok(output);
+    }
+    if status.signal() == Some(SIGKILL) {
+        let seconds = timeout.as_secs();
+        return Err(format!("git did not answer within {seconds} s: a file of the repository may be a pipe"));
+    }
+    let errors = errors.join().unwrap_or_else(|_| Ok(Vec::new())).unwrap_or_default();
+    Err(String::from_utf8_lossy(&errors).lines().next().unwrap_or_default().to_owned())
+}
+
+/// Maximum size of the error output of git that is read.
+const MAX_ERROR_BYTES: u64 = 64 << 10;
+/// The signal that ends a process whose time is over.
+const SIGKILL: i32 = 9;
 
 fn git_output_text(project: &Path, args: &[&str]) -> Result<String, String> {
     String::from_utf8(git_output(project, args)?).map_err(|_| "git returned output that is not UTF-8".to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn git_that_waits_for_a_pipe_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |program: &str, args: &[&str]| {
+            let done = Command::new(program).args(args).current_dir(folder.path()).output().unwrap();
+            assert!(done.status.success(), "{program} {args:?}: {done:?}");
+        };
+        run("git", &["init", "-q"]);
+        let head = ["rev-parse", "--verify", "--quiet", "HEAD"];
+        assert!(bounded_output(git_command(folder.path(), &["rev-parse", "--git-dir"]), GIT_TIMEOUT).is_ok());
+        assert_eq!(bounded_output(git_command(folder.path(), &head), GIT_TIMEOUT), Err(String::new()));
+        std::fs::remove_file(folder.path().join(".git/config")).unwrap();
+        run("mkfifo", &[".git/config"]);
+        let waited = bounded_output(git_command(folder.path(), &head), Duration::from_millis(300)).unwrap_err();
+        assert!(waited.contains("may be a pipe"), "{waited}");
+    }
 }

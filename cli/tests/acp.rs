@@ -226,6 +226,10 @@ fn errors_of_a_client_get_errors() {
     assert_eq!(unknown.response["error"]["code"], -32602, "{}", unknown.response);
     let missing = client.call("session/new", json!({"cwd": "/nowhere", "mcpServers": []}));
     assert!(missing.response["error"]["data"].as_str().unwrap().contains("cannot be opened"), "{}", missing.response);
+    let outside = place.project().parent().unwrap().display().to_string();
+    let refused = client.call("session/new", json!({"cwd": outside, "mcpServers": []})).response["error"].clone();
+    assert_eq!(refused["code"], -32602, "{refused}");
+    assert!(refused["message"].as_str().unwrap().starts_with("no rye project: run `rye init` in "), "{refused}");
     let method = client.call("session/fly", json!({}));
     assert_eq!(method.response["error"]["code"], -32601, "{}", method.response);
     let session = client.new_session();

@@ -61,6 +61,9 @@ fn widening_change_exits_with_3() {
     let markdown = place.rye(&["plan", "a", "--diff", "HEAD~1..HEAD", "--format", "markdown"]);
     assert_eq!(markdown.code, Some(3));
     assert!(markdown.stdout.starts_with("### `a`\n\n🔴 **widened**"), "{}", markdown.stdout);
+    let page = place.rye(&["plan", "a", "--diff", "HEAD~1", "--format", "html"]);
+    assert_eq!((page.code, page.stdout.as_str()), (Some(2), ""), "{}", page.stderr);
+    assert!(page.stderr.contains("prints no HTML page"), "{}", page.stderr);
     let (code, json) = place.json(&["plan", "a", "--diff", "HEAD~1"]);
     assert_eq!((code, &json["widened"]), (Some(3), &true.into()));
     assert_eq!(json["limits"][0]["name"], "turns");

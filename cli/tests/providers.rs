@@ -117,6 +117,16 @@ fn providers_test_reports_success_and_failure() {
 }
 
 #[test]
+fn providers_test_ends_without_a_complete_reply() {
+    // The server accepts the connection and never answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = place(&format!("http://{}", listener.local_addr().unwrap()));
+    let done = silent.rye(&["providers", "test", "--timeout", "1"]);
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(done.stdout.contains("no complete reply within 1 s: see `base_url`"), "{}", done.stdout);
+}
+
+#[test]
 fn providers_test_sends_a_key_only_where_trust_allows_it() {
     let place = place(&server("200 OK", "text/event-stream", TEXT));
     let file = ".ai/config/agent/providers/local.yaml";

@@ -38,6 +38,7 @@ use crate::command::providers::usable::require_usable_model;
 use crate::command::run::watch::{StopSignal, StopSignals};
 use crate::command::run::{compile_directive, sandbox};
 use crate::report::Printer;
+use crate::report::printable;
 use crate::workspace::Spaces;
 
 /// The agent behind one connection to a client: its settings, and the sessions and projects that the client has opened.
@@ -176,6 +177,17 @@ fn with_help(error: Error, failure: &CommandError) -> Error {
     error.data(format!("{}{help}", failure.message))
 }
 
+/// Returns the error for a folder that is missing or belongs to no project. Clients show the message, which therefore names the
+/// command that creates a project.
+fn no_project(folder: &Path, failure: &CommandError) -> Error {
+    let mut error = Error::invalid_params();
+    if !folder.is_dir() {
+        return with_help(error, failure);
+    }
+    error.message = format!("no rye project: run `rye init` in {}", printable(&folder.display().to_string()));
+    with_help(error, failure)
+}
+
 fn request_error(failure: &CommandError) -> Error {
     with_help(Error::internal_error(), failure)
 }
@@ -215,7 +227,7 @@ impl RyeAgent {
     /// Returns the project that contains a folder, and its engine. Opens the engine if no earlier request has opened
     /// it.
     async fn engine(&self, folder: &Path) -> Result<(Spaces, Engine), Error> {
-        let spaces = find_project(folder).map_err(|failure| request_error(&failure))?;
+        let spaces = find_project(folder).map_err(|failure| no_project(folder, &failure))?;
         let mut engines = self.engines.lock().await;
         if let Some(engine) = engines.get(&spaces.project) {
             return Ok((spaces, engine.clone()));
@@ -351,7 +363,7 @@ impl RyeAgent {
     pub fn list_sessions(request: &ListSessionsRequest) -> Result<ListSessionsResponse, Error> {
         let folder =
             request.cwd.clone().map_or_else(std::env::current_dir, Ok).map_err(|error| engine_error(&error))?;
-        let spaces = find_project(&folder).map_err(|failure| request_error(&failure))?;
+        let spaces = find_project(&folder).map_err(|failure| no_project(&folder, &failure))?;
         list_sessions(&spaces, request.cursor.as_deref())
             .map_err(|failure| with_help(Error::invalid_params(), &failure))
     }

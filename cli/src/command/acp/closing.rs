@@ -1,5 +1,4 @@
-//! The end of all sessions after the end of the connection or a stop signal. Every wait is bounded, except that children
-//! without a stop signal may run until their own limits.
+//! The end of all sessions after the end of the connection or a stop signal. Every wait is bounded.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,6 +7,9 @@ use crate::command::run::watch::StopSignal;
 
 /// Time that the tasks of the sessions have to close them. Sessions that are open after this time are closed directly.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
+/// Time that children which outlive their session have after the end of the input: the default limit of the duration of
+/// a thread.
+const OUTLIVE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Time from a stop signal to the kill of the threads that still run.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time from a kill to the end of the process.
@@ -61,7 +63,7 @@ pub async fn close(
                 waited -= CLOSE_GRACE;
                 continue;
             }
-            (None, Stage::Closing) => {
+            (None, Stage::Closing) if waited < OUTLIVE_TIMEOUT => {
                 sessions.close_directly();
                 Stage::Closing
             }
@@ -69,7 +71,7 @@ pub async fn close(
                 sessions.close_directly();
                 Stage::Stopped
             }
-            (None, Stage::Stopped) | (Some(_), Stage::Closing | Stage::Stopped) => {
+            (None, Stage::Closing | Stage::Stopped) | (Some(_), Stage::Closing | Stage::Stopped) => {
                 sessions.kill();
                 waited = Duration::ZERO;
                 Stage::Killed
@@ -150,6 +152,13 @@ mod tests {
     async fn stopped_session_that_does_not_close_is_killed() {
         let (closed, actions) = close_all("kill", true, &[]).await;
         assert_eq!((closed, actions), (true, vec!["close", "close", "close", "close", "kill"]));
+    }
+
+    #[tokio::test]
+    async fn children_that_outlive_the_input_too_long_are_killed() {
+        let (closed, actions) = close_all("kill", false, &[]).await;
+        let grace = OUTLIVE_TIMEOUT.as_secs() / CLOSE_GRACE.as_secs();
+        assert_eq!((closed, actions.len() as u64, actions.last()), (true, grace, Some(&"kill")));
     }
 
     #[tokio::test]

@@ -64,6 +64,10 @@ impl SidePlan {
 }
 
 pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
+    if global.format == OutputFormat::Html {
+        return Err(CommandError::usage("`--diff` prints no HTML page")
+            .with_help("use `--format markdown`, or compare the pages of both plans: `rye plan ID --format html`"));
+    }
     let (before, after) = parse_sides(requested)?;
     let id = args.directive.as_deref().map(crate::run_request::parse_directive_id).transpose()?;
     let is_printed = |side: &ComparedSide| matches!(side, ComparedSide::Plan(_));

@@ -1,6 +1,6 @@
 //! `rye providers test`: sends a small request to a provider and prints the reply.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use rye_compiler::diagnostics::Problem;
@@ -36,6 +36,9 @@ pub struct TestArgs {
     /// A model or tier of the provider (default: its default tier)
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    /// Seconds after which a reply that is not complete counts as a failure
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    timeout: u64,
 }
 
 /// Output of `rye providers test --format json`.
@@ -88,7 +91,12 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, C
     let started = Instant::now();
     let reply = runtime.block_on(async {
         let provider = options.providers.connect(&model)?;
-        provider.call(&test_request(&model), &|_| {}).await
+        let request = test_request(&model);
+        let call = provider.call(&request, &|_| {});
+        tokio::time::timeout(Duration::from_secs(args.timeout), call).await.unwrap_or_else(|_| {
+            let message = format!("no complete reply within {} s", args.timeout);
+            Err(CallError::new(FailedStage::Timeout, message))
+        })
     });
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let output = test_output(&model, reply, milliseconds);

@@ -1,6 +1,7 @@
 //! Checks, before a new session starts, that the model of the session has a key. An error lists the places where a key
 //! or a local server could be.
 
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
@@ -50,7 +51,8 @@ fn check_key(
         let (variable, is_set) = key_state(id)?;
         Some(format!("  {variable} ({id}): {}", if is_set { "set" } else { "not set" }))
     };
-    let keys: Vec<String> = provider_ids(items).iter().filter_map(describe).collect();
+    let ids = provider_ids(items);
+    let keys: Vec<String> = ids.iter().filter_map(describe).collect();
     let servers = LOCAL_SERVERS.map(|(name, port)| {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let is_there = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok();
@@ -61,9 +63,37 @@ fn check_key(
         keys.join("\n"),
         servers.join("\n")
     );
-    let help = "set a variable and choose its provider with `--model`, add a provider file for a local server, or play a \
-                script in place of a model: `rye chat --script FILE`";
-    Err(CommandError::failed(message).with_help(help))
+    let other =
+        "add a provider file for a local server, or play a script in place of a model: `rye chat --script FILE`";
+    Err(CommandError::failed(message).with_help(match models_with_key(items, environment, project).first() {
+        Some(model) => format!("use a model whose key is set: `--model {model}`; or {other}"),
+        None => format!("set a variable and choose its provider with `--model`, {other}"),
+    }))
+}
+
+/// Returns the models, as `PROVIDER/TIER`, of the providers whose key is set: the default tier of each provider, and
+/// one provider for each key variable.
+pub fn usable_models(spaces: &Spaces) -> Result<Vec<String>, CommandError> {
+    let world = spaces.open()?;
+    let environment = ProviderEnvironment::read(spaces.user.as_deref())?;
+    Ok(models_with_key(&Items::new(&world), &environment, &spaces.project))
+}
+
+fn models_with_key(items: &Items<'_>, environment: &ProviderEnvironment, project: &Path) -> Vec<String> {
+    let mut variables = BTreeSet::new();
+    let mut models = Vec::new();
+    for id in provider_ids(items) {
+        let node = items.config_by_name(&format!("{PROVIDER_FOLDER}{id}"));
+        let Some(definition) = node.and_then(|node| ProviderDefinition::from_value(&node.to_value()).ok()) else {
+            continue;
+        };
+        let is_set = definition.settings(environment, project).key.is_some();
+        let (Some(variable), Some(tier)) = (definition.key_env, definition.default_tier) else { continue };
+        if is_set && variables.insert(variable) {
+            models.push(format!("{id}/{tier}"));
+        }
+    }
+    models
 }
 
 #[cfg(test)]
@@ -84,6 +114,11 @@ mod tests {
         let unset = ProviderEnvironment::fixed([]);
         let error = check_key(model, &items, &unset, Path::new("/")).unwrap_err().to_string();
         assert!(error.contains("ANTHROPIC_API_KEY") && error.contains("OPENAI_API_KEY"), "{error}");
+        // Two providers use the variable. The models of the first one are named.
+        let other = ProviderEnvironment::fixed([("OPENAI_API_KEY".to_owned(), "key".to_owned())]);
+        let help = check_key(model, &items, &other, Path::new("/")).unwrap_err().help;
+        assert!(help.as_deref().is_some_and(|help| help.contains("`--model openai/general`")), "{help:?}");
+        assert_eq!(models_with_key(&items, &other, Path::new("/")), ["openai/general"]);
         assert!(items.parsed_file_count() > 2);
     }
 }
