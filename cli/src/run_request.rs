@@ -34,7 +34,7 @@ pub struct RunRequestArgs {
     /// `RYE_MODEL`)
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Override a limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
+    /// Override a limit, also of a finished thread that is resumed (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
     #[arg(long, value_name = "NAME=VALUE")]
     limit: Vec<String>,
     /// The object of `--inputs`, read once, because stdin can be read only once and a command can make several
@@ -97,6 +97,11 @@ impl RunRequestArgs {
         self.model.as_deref()
     }
 
+    /// Returns the limits of the command line, as written: `NAME=VALUE`.
+    pub fn limits(&self) -> &[String] {
+        &self.limit
+    }
+
     /// Returns true if inputs are read from stdin.
     pub fn reads_stdin(&self) -> bool {
         self.inputs.as_deref() == Some("-")
@@ -124,15 +129,7 @@ impl RunRequestArgs {
             ));
         }
         request.model = ModelOverride::of_user(model);
-        for limit in &self.limit {
-            let (name, value) = split_name_value("limit", limit)?;
-            if let Some((_, LimitValue::Text(first))) = request.limits.iter().find(|(known, _)| known == name) {
-                return Err(CommandError::usage(format!(
-                    "the limit `{name}` is given twice: `{first}` and `{value}`; keep one of them"
-                )));
-            }
-            request.limits.push((name.to_owned(), LimitValue::Text(value.to_owned())));
-        }
+        request.limits = parse_limits(&self.limit)?;
         if self.has_inputs() {
             request.inputs = Some(self.inputs(&request.directive, world)?);
         }
@@ -163,6 +160,24 @@ impl RunRequestArgs {
         values.extend(parse_inputs(&declared, &written));
         Ok(values)
     }
+}
+
+/// Splits limits of the form `NAME=VALUE`. The compiler validates the names and the values.
+///
+/// # Errors
+/// A text has no `=`, or a limit is given twice.
+pub fn parse_limits(texts: &[String]) -> Result<Vec<(String, LimitValue)>, CommandError> {
+    let mut limits: Vec<(String, LimitValue)> = Vec::new();
+    for text in texts {
+        let (name, value) = split_name_value("limit", text)?;
+        if let Some((_, LimitValue::Text(first))) = limits.iter().find(|(known, _)| known == name) {
+            return Err(CommandError::usage(format!(
+                "the limit `{name}` is given twice: `{first}` and `{value}`; keep one of them"
+            )));
+        }
+        limits.push((name.to_owned(), LimitValue::Text(value.to_owned())));
+    }
+    Ok(limits)
 }
 
 /// Parses the text of each input according to the declared type of the input.

@@ -43,6 +43,13 @@ impl Spaces {
         Ok(Self { project, user: user.filter(|_| !own), own })
     }
 
+    /// Finds the project as [`Self::find`] does, and prints its folder as [`Self::print_project`] does.
+    pub fn find_and_print(requested: Option<&Path>, report: &Printer) -> Result<Self, CommandError> {
+        let spaces = Self::find(requested)?;
+        spaces.print_project(report);
+        Ok(spaces)
+    }
+
     /// Finds the project as [`Self::find`] does, and returns it with `true`. If no folder was requested and no project
     /// is found, returns the working directory as an empty project, with `false`. Used by commands that need only the
     /// user space and the standard library.
@@ -126,7 +133,8 @@ fn asked_project(folder: &Path) -> Result<PathBuf, CommandError> {
     if found.join(".ai").is_dir() {
         return Ok(found);
     }
-    Err(CommandError::usage(format!("`{}` is not a project: it contains no `.ai/`", folder.display())))
+    let failure = CommandError::usage(format!("`{}` is not a project: it contains no `.ai/`", folder.display()));
+    Err(failure.with_help(format!("create one with `rye init {}`", folder.display())))
 }
 
 fn working_folder() -> Result<PathBuf, CommandError> {

@@ -4,6 +4,8 @@
 
 #[path = "support/rye.rs"]
 mod rye;
+#[path = "support/terminal.rs"]
+mod terminal;
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use rye::TestProject;
 use serde_json::json;
+use terminal::Terminal;
 
 /// Returns a project with a directive whose model calls a shell twice, without `<acknowledge>`.
 fn place() -> TestProject {
@@ -220,6 +223,36 @@ fn terminal_request_is_answered_from_another_process() {
     let record = place.transcript(thread);
     let at = |kind: &str| record.iter().position(|line| line["type"] == kind).unwrap();
     assert!(at("approval_asked") < at("mail") && at("mail") + 1 == at("approval_given"), "{record:#?}");
+}
+
+/// A call whose parameters do not fit the tool is refused without a question: neither a queue nor a terminal gets a
+/// request for it.
+#[test]
+fn call_with_wrong_parameters_is_refused_without_a_question() {
+    let place = place();
+    let call = "[{ name: rye_bash_bash, input: { cmd: 'echo one >> out/log' } }]";
+    let execute =
+        "[{ name: rye_execute, input: { item_type: tool, item_id: rye/bash/bash, parameters: { cmd: ls } } }]";
+    place.write("script.yaml", &format!("steps:\n  - tool_calls: {call}\n  - tool_calls: {execute}\n  - done\n"));
+    let (code, ran) = place.json(&RUN);
+    assert_eq!((code, &ran["status"]), (Some(0), &json!("completed")), "{ran}");
+    let record = place.transcript(ran["thread_id"].as_str().unwrap());
+    let results: Vec<_> = record.iter().filter(|line| line["type"] == "tool_call_result").collect();
+    assert_eq!(results.len(), 2, "{record:#?}");
+    for result in results {
+        assert!(result.to_string().contains("unknown parameter `cmd`; known are command"), "{result}");
+    }
+    let given: Vec<_> = record.iter().filter(|line| line["type"] == "approval_given").collect();
+    assert!(
+        given.iter().all(|given| given["cannot_run"].as_str().is_some_and(|why| why.contains("`cmd`"))),
+        "{given:?}"
+    );
+    let terminal = Terminal::start(&place, 100, "run shell --model scripted/fast");
+    terminal.wait_for("completed", 1);
+    let (code, shown) = terminal.end();
+    assert!(code == Some(0) && !shown.contains("Allow?"), "{shown}");
+    assert_eq!(log(&place), "");
+    place.run_ok(&["threads", "verify"]);
 }
 
 /// Returns a project whose script `play.yaml` waits before its first call, and whose provider has no script.

@@ -151,7 +151,7 @@ fn escalated_limit_waits_for_an_answer() {
     let id = result["thread_id"].as_str().unwrap();
     let bare = place.rye(&["threads", "approve", id]);
     assert_eq!(bare.code, Some(2));
-    assert!(bare.stderr.contains("--raise turns=20"), "{}", bare.stderr);
+    assert!(bare.stderr.contains("--raise turns=N"), "{}", bare.stderr);
     assert_eq!(place.rye(&["threads", "approve", id, "--raise", "depth=9"]).code, Some(2));
     // The command rejects a value that does not raise the limit, and a limit other than the reached one, before it
     // changes the thread.
@@ -178,8 +178,19 @@ fn escalated_limit_waits_for_an_answer() {
     assert!(stderr.contains("--raise turns=N`, deny with"), "{stderr}");
     let (_, result) = place.json(&["run", "work"]);
     let id = result["thread_id"].as_str().unwrap();
+    // The help names the reached limit in each place.
+    let again = place.rye(&["run", "--resume", id]);
+    assert_eq!(again.code, Some(4), "{}", again.stderr);
+    assert!(again.stderr.contains(&format!("`rye threads approve {id} --raise turns=N`")), "{}", again.stderr);
+    let (_, waiting) = place.json(&["threads", "approvals"]);
+    let commands: Vec<&Value> = waiting["approvals"].as_array().unwrap().iter().map(|one| &one["approve"]).collect();
+    assert!(commands.contains(&&json!(format!("rye threads approve {id} --raise turns=N"))), "{waiting}");
+    let listed = place.rye(&["threads", "approvals"]);
+    assert!(listed.stderr.contains("at a limit with `--raise LIMIT=N`"), "{}", listed.stderr);
     let (code, result) = place.json(&["threads", "approve", id, "--deny"]);
     assert_eq!((code, &result["error"]["code"]), (Some(4), &json!("turns_exceeded")), "{result}");
+    let shown = place.run_ok(&["threads", "show", id]);
+    assert_eq!(shown.matches("turns_exceeded").count(), 1, "{shown}");
 }
 
 #[test]
@@ -211,8 +222,34 @@ fn orphan_is_listed_and_can_be_cancelled() {
     let (code, waited) = place.json(&["threads", "wait", &id]);
     assert_eq!((code, &waited["threads"][0]["standing"]), (Some(1), &json!("orphaned")));
     assert_eq!(place.run_ok(&["threads", "cancel", &id]), format!("{id}\tcancelled\n"));
+    for verb in ["cancel", "kill"] {
+        let late = place.rye(&["threads", verb, &id]);
+        let reason = format!("`{id}` has ended already: cancelled; there is nothing to {verb}");
+        assert!(late.code == Some(0) && late.stderr.contains(&reason), "{}", late.stderr);
+    }
     let (_, shown) = place.json(&["threads", "show", &id]);
     assert_eq!(shown["ledger"][0]["standing"], "released");
+}
+
+#[test]
+fn ledger_shows_the_money_held_for_a_call() {
+    let place = worker("", 1, 60_000);
+    let mut process = run_work(&place, &[]);
+    let id = running(&place);
+    let until = Instant::now() + Duration::from_secs(20);
+    let held = |place: &TestProject| place.json(&["threads", "show", &id]).1["ledger"][0]["held_for_calls"].as_f64();
+    while held(&place) == Some(0.0) {
+        assert!(Instant::now() < until, "no call started");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    process.0.kill().unwrap();
+    process.0.wait().unwrap();
+    let ledger = place.run_ok(&["threads", "show", &id]);
+    let (_, shown) = place.json(&["threads", "show", &id]);
+    let amount = |name: &str| shown["ledger"][0][name].as_f64().unwrap();
+    assert!(amount("held_for_calls") > 0.0 && ledger.contains(" held for a call, "), "{ledger}");
+    let rest = amount("reserved") - amount("spent") - amount("held_for_calls") - amount("held_by_children");
+    assert!((rest - amount("remaining")).abs() < 1e-9, "{shown}");
 }
 
 #[test]
@@ -455,6 +492,9 @@ fn list_arranges_trees_and_filters_them() {
     };
     assert_eq!(list(&[]), ["above", "below", "below", "above", "below", "below"]);
     assert_eq!(list(&["--limit", "1"]), ["above", "below", "below"]);
+    // The newest thread of all is a child of the newest root.
+    assert_eq!(place.json(&["threads", "show", "--last"]).1["directive"], json!("above"));
+    assert_eq!(place.json(&["threads", "show", "below", "--last"]).1["directive"], json!("below"));
     assert_eq!(list(&["--directive", "below", "--limit", "3"]), ["below"; 3]);
     assert_eq!(list(&["--status", "completed"]).len(), 6);
     assert!(list(&["--status", "error", "--status", "running"]).is_empty());

@@ -98,6 +98,8 @@ fn sequential_children_get_equal_budgets() {
 #[test]
 fn limit_error_names_origin_and_next_command() {
     let place = TestProject::own();
+    // Without a key of the user, a higher limit than in the continued thread has to be accepted at the next resume.
+    place.run_ok(&["keys", "generate"]);
     directive(&place, "top", "turns=\"1\"");
     place.write(
         "script.yaml",
@@ -109,6 +111,7 @@ fn limit_error_names_origin_and_next_command() {
         done.stderr.replace('\n', " ")
     };
     let stderr = stopped(&[]);
+    assert_eq!(stderr.matches("turns_exceeded").count(), 1, "the error is printed once: {stderr}");
     assert!(
         stderr.contains("the limit `turns` comes from .ai/directives/top.md:5 (") && stderr.contains("--limit turns=N"),
         "{stderr}"
@@ -126,6 +129,46 @@ fn limit_error_names_origin_and_next_command() {
         (&resumed["cost"]["turns"], &resumed["error"]["code"]),
         (&json!(1), &json!("turns_exceeded")),
         "{resumed}"
+    );
+    // The suggested option sets another limit, and a third thread has this limit too.
+    let message = ["threads", "resume", thread, "--message", "go on"];
+    let hint = place.rye(&message).stderr.replace('\n', " ");
+    assert!(hint.contains("the limit `turns` comes from `top-") && hint.contains("`, which it continues; "), "{hint}");
+    place.write(
+        "script.yaml",
+        &format!(
+            "threads:\n  top:\n{}    - end\n",
+            format!("    - {{ tool_calls: [{}] }}\n", start("absent")).repeat(4)
+        ),
+    );
+    place.run_ok(&["trust"]);
+    let (code, more) = place.json(&[&message[..], &["--limit", "turns=3"]].concat());
+    assert_eq!((code, &more["cost"]["turns"], &more["error"]["code"]), (Some(4), &json!(3), &json!("turns_exceeded")));
+    let third = more["thread_id"].as_str().unwrap();
+    let (_, shown) = place.json(&["threads", "show", third]);
+    let spend = &place.json(&["threads", "show", thread]).1["limits"]["spend"];
+    assert_eq!((&shown["limits"]["turns"], &shown["limits"]["spend"]), (&json!(3), spend), "{shown}");
+    let resumed = ["run", "--resume", third, "--message", "go on"];
+    let (_, again) = place.json(&resumed);
+    assert_eq!(again["cost"]["turns"], json!(3), "{again}");
+    let (code, lower) = place.json(&[&resumed[..], &["--limit", "turns=2"]].concat());
+    assert_eq!((code, &lower["cost"]["turns"]), (Some(4), &json!(2)), "{lower}");
+    for (limit, reason) in [("turns=0", "cannot be `0`"), ("turn=3", "unknown limit `turn`"), ("spend=x", "spend")] {
+        let refused = place.rye(&[&resumed[..], &["--limit", limit]].concat());
+        assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+        assert!(refused.stderr.contains(reason), "{}", refused.stderr);
+    }
+    let inside = place
+        .command(&[&resumed[..], &["--limit", "turns=9"]].concat())
+        .env("RYE_PARENT_THREAD_ID", third)
+        .output()
+        .unwrap();
+    assert_eq!(inside.status.code(), Some(2), "a program of a thread cannot leave the limits of the thread");
+    place.run_ok(&["threads", "verify"]);
+    directive(&place, "top", "turns=\"1\"");
+    place.write(
+        "script.yaml",
+        &format!("threads:\n  top:\n    - {{ text: so far, tool_calls: [{}] }}\n    - on\n", start("absent")),
     );
     // JSON output contains the error code only, without the hint.
     let (code, result) = place.json(&["run", "top"]);

@@ -152,7 +152,20 @@ fn project_is_printed_to_stderr_if_it_is_not_the_working_directory() {
     assert!(below.stderr.starts_with(&line) && !below.stdout.contains("project:"), "{}", below.stderr);
     let named = machine.rye("home", &home, &[&run[..], &["--project", "code"]].concat());
     assert!(named.stderr.starts_with(&line), "{}", named.stderr);
-    for args in [&["trust"][..], &["sign", "talk"], &["new", "knowledge", "made"], &["lock"]] {
+    for args in [
+        &["trust"][..],
+        &["sign", "talk"],
+        &["new", "knowledge", "made"],
+        &["lock"],
+        &["check"],
+        &["plan", "talk"],
+        &["fmt", "--check"],
+        &["threads", "list"],
+        &["why", "talk"],
+        &["graph"],
+        &["verify"],
+        &["fetch", "directive", "talk"],
+    ] {
         let done = machine.rye("home/code/sub", &home, args);
         assert_eq!(done.code, Some(0), "{args:?}: {}", done.stderr);
         assert!(done.stderr.starts_with(&line), "{args:?}: {}", done.stderr);

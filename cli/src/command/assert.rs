@@ -41,7 +41,7 @@ pub struct AssertOutput {
 }
 
 pub fn run(args: &AssertArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let world = Spaces::find(global.project.as_deref())?.open()?;
+    let world = Spaces::find_and_print(global.project.as_deref(), report)?.open()?;
     let only = existing_directives(&args.directives, &world)?;
     let mut found = assert(&world, &only);
     // Warnings and advice are left to `rye check`.

@@ -73,7 +73,7 @@ pub struct CheckSummary {
 }
 
 pub fn run(args: &CheckArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let spaces = Spaces::find(global.project.as_deref())?;
+    let spaces = Spaces::find_and_print(global.project.as_deref(), report)?;
     report.detail(&spaces.to_string());
     // Report an unknown code before reading anything.
     severity_overrides(args, SeverityOverrides::default())?;

@@ -77,6 +77,9 @@ pub struct SandboxOutput {
 
 pub fn run(global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let (spaces, has_project) = Spaces::find_or_here(global.project.as_deref())?;
+    if has_project {
+        spaces.print_project(report);
+    }
     let mut found = Findings(Vec::new());
     found.add_success(
         "version",

@@ -110,7 +110,7 @@ impl From<FetchItemType> for ItemType {
 }
 
 pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let spaces = Spaces::find(global.project.as_deref())?;
+    let spaces = Spaces::find_and_print(global.project.as_deref(), report)?;
     let world = spaces.open()?;
     let item_type = ItemType::from(args.item_type);
     let Some(id) = &args.id else {

@@ -46,7 +46,10 @@ pub struct SkippedOutput {
 
 pub fn run(args: &FmtArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = match Spaces::find(global.project.as_deref()) {
-        Ok(spaces) => spaces,
+        Ok(spaces) => {
+            spaces.print_project(report);
+            spaces
+        }
         Err(failure) if global.project.is_some() => return Err(failure),
         Err(failure) if args.paths.is_empty() => {
             return Err(

@@ -106,7 +106,7 @@ impl From<DetailArg> for DetailLevel {
 }
 
 pub fn run(args: &GraphArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let spaces = Spaces::find(global.project.as_deref())?;
+    let spaces = Spaces::find_and_print(global.project.as_deref(), report)?;
     let world = spaces.open()?;
     let only = args.directive.as_deref().map(parse_directive_id).transpose()?;
     if let Some(id) = &only {

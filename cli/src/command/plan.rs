@@ -84,7 +84,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     }
     let requested = args.directive.as_deref().unwrap_or_default();
     let id = parse_directive_id(requested)?;
-    let spaces = Spaces::find(global.project.as_deref())?;
+    let spaces = Spaces::find_and_print(global.project.as_deref(), report)?;
     report.detail(&spaces.to_string());
     let world = spaces.open()?;
     let mut request = args.call.request(id, &world)?;

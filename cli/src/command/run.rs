@@ -17,6 +17,7 @@ pub mod progress;
 pub mod renderer;
 mod request_counter;
 mod resume_notice;
+pub mod resumed_limits;
 pub mod sandbox;
 pub mod start;
 mod stdout;
@@ -53,6 +54,7 @@ use crate::run_request::{RunRequestArgs, parse_directive_id};
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 use ask::HeadlessPolicyArg;
+use resumed_limits::ResumedLimits;
 use start::{RunOptions, ThreadStart};
 
 pub use detach::DetachOutput;
@@ -85,7 +87,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "THREAD", conflicts_with = "resume")]
     parent: Option<String>,
     /// Resume a thread: an interrupted one as it was, a finished one with a new message
-    #[arg(long, value_name = "THREAD", conflicts_with_all = ["input", "inputs", "limit"])]
+    #[arg(long, value_name = "THREAD", conflicts_with_all = ["input", "inputs"])]
     resume: Option<String>,
     /// Message to the resumed thread
     #[arg(long, value_name = "TEXT", requires = "resume")]
@@ -127,7 +129,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     }
     let images = images::read_images(&args.image)?;
     let lock = args.locked.then(|| lockfile::read_required(&spaces.project)).transpose()?;
-    let mut model = None;
+    let (mut model, mut limits) = (None, None);
     let start = match (&args.directive, &args.resume) {
         (requested, _) if args.plan.is_some() => {
             // A plan file starts a thread without a parent, so a tool could leave the bounds of its thread.
@@ -158,6 +160,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         (None, Some(thread)) => {
             let start = select_resume(thread, args.message.clone(), args.fork_at, &spaces)?;
             model = args.call.model().map(|name| resumed_model(&start, name, &spaces)).transpose()?;
+            limits = ResumedLimits::read(args.call.limits(), &start, &spaces)?;
             start
         }
         (None, None) => return Err(CommandError::usage("name a directive, or a thread with `--resume`")),
@@ -175,6 +178,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         images,
         lock,
         model: model.as_ref(),
+        limits: limits.as_ref(),
         allow_missing_outputs: args.allow_missing_outputs,
         ..RunOptions::default()
     };

@@ -88,7 +88,7 @@ pub fn sign(args: &SignArgs, global: &Global, report: &Printer) -> Result<Exit, 
 }
 
 pub fn verify(args: &VerifyArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let spaces = Spaces::find(global.project.as_deref())?;
+    let spaces = Spaces::find_and_print(global.project.as_deref(), report)?;
     let world = spaces.open()?;
     let all = all_signatures(&world)?;
     let wanted = if args.items.is_empty() { all } else { matching_files(&args.items, all)? };

@@ -88,8 +88,40 @@ enum ThreadsCommand {
     Repair,
 }
 
+impl ThreadsCommand {
+    /// Returns true in the background process of `--detach`.
+    fn is_detached(&self) -> bool {
+        match self {
+            Self::Approve(args) => args.run.detached,
+            Self::Resume(args) => args.run.detached,
+            Self::Handoff(args) => args.run.detached,
+            Self::List(_)
+            | Self::Show(_)
+            | Self::Transcript(_)
+            | Self::Tail(_)
+            | Self::Status(_)
+            | Self::Wait(_)
+            | Self::Results(_)
+            | Self::Cancel(_)
+            | Self::Kill(_)
+            | Self::Steer(_)
+            | Self::Approvals(_)
+            | Self::Chain(_)
+            | Self::Search(_)
+            | Self::Prove(_)
+            | Self::Verify(_)
+            | Self::Export(_)
+            | Self::Prune(_)
+            | Self::Repair => false,
+        }
+    }
+}
+
 pub fn run(args: &ThreadsArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let spaces = &Spaces::find(global.project.as_deref())?;
+    if !args.command.is_detached() {
+        spaces.print_project(report);
+    }
     if matches!(args.command, ThreadsCommand::Repair) {
         return repair::run(&spaces.project, report);
     }

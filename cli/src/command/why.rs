@@ -86,7 +86,7 @@ impl From<SourcePlace> for SourceOutput {
 }
 
 pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
-    let world = Spaces::find(global.project.as_deref())?.open()?;
+    let world = Spaces::find_and_print(global.project.as_deref(), report)?.open()?;
     let items = item_files(&args.thing, &world)?;
     let (answers, suggestion) = match &args.of {
         Some(of) => {

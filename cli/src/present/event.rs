@@ -2,9 +2,9 @@
 
 use rye_compiler::semantics::limits::describe_exceeded;
 use rye_engine::event::{
-    Approval, ChatMode, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody, HookEvaluation, HookOutcome,
-    HookPointRun, HookVerdict, LimitHit, LimitScope, Opened, PromptEnded, PromptStarted, ResultKind, Settled,
-    ToolCallResult,
+    Approval, ApprovalGiven, ChatMode, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody,
+    HookEvaluation, HookOutcome, HookPointRun, HookVerdict, LimitHit, LimitScope, Opened, PromptEnded, PromptStarted,
+    ResultKind, Settled, ToolCallResult,
 };
 use rye_engine::machine::prompt_bounds::DENIED_IN_PROMPT;
 use rye_engine::message::{ContentBlock, Message, SharedText, ToolCall};
@@ -79,6 +79,9 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::Mail(mail) => control_message_view(&mail.message),
         EventBody::Limit(hit) => EventView { line: format_limit_hit(hit), text: None, bad: true },
         EventBody::ApprovalAsked(question) => line(question.what.clone()),
+        EventBody::ApprovalGiven(ApprovalGiven { cannot_run: Some(reason), .. }) => {
+            line(format!("not asked: the call cannot run: {reason}"))
+        }
         EventBody::ApprovalGiven(given) => line(match given.answer {
             Approval::Approved => "approved by you".to_owned(),
             Approval::Preapproved => "approved without a question: covered by trust or an earlier approval".to_owned(),
@@ -94,9 +97,12 @@ pub fn event_view(event: &Event) -> EventView {
             line(format!("{} of call {}, {}", stored.sha256, stored.call_id, format_count(stored.bytes, "byte")))
         }
         EventBody::Recovered(recovered) => line(match recovered.cut_bytes {
-            0 => "another process took over".to_owned(),
+            0 => "a new process continues the thread".to_owned(),
             cut => {
-                format!("another process took over and removed {} of an incomplete write", format_count(cut, "byte"))
+                format!(
+                    "a new process continues the thread, without {} of an incomplete write",
+                    format_count(cut, "byte")
+                )
             }
         }),
         EventBody::UserInput(input) => {
@@ -180,6 +186,11 @@ pub fn result_reason(result: &ToolCallResult) -> Option<String> {
         ResultKind::Interrupted => Some("interrupted: outcome unknown".to_owned()),
         ResultKind::Returned { error: Some(error), .. } => Some(format!("returned an error: {error}")),
         ResultKind::Incomplete { missing, invalid, .. } => {
+            // The result tells the model each problem, with the path of the value.
+            let problems = result.content.strip_prefix("not returned: ").and_then(|text| text.rsplit_once("; call "));
+            if let Some((problems, _)) = problems {
+                return Some(format!("incomplete: {problems}"));
+            }
             let named = |names: &[String], what: &str| format!("{} {what}", names.join(", "));
             let parts = [(missing, "missing"), (invalid, "invalid")].into_iter().filter(|(names, _)| !names.is_empty());
             let parts: Vec<String> = parts.map(|(names, what)| named(names, what)).collect();

@@ -1,5 +1,5 @@
 //! References to threads on the command line: an id, a unique prefix of an id, the id of a directive with a single
-//! thread, or the newest thread.
+//! thread, or the newest thread without a parent.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use super::ThreadReader;
 use crate::CommandError;
 use crate::present::{format_count, format_elapsed, now};
 
-/// Reference to the newest thread.
+/// Reference to the newest thread without a parent.
 pub const LAST_THREAD: &str = "@last";
 /// Maximum number of candidates that an error lists.
 const MAX_CANDIDATES: usize = 8;
@@ -21,7 +21,7 @@ pub struct ThreadArg {
     /// The thread: its id, a unique prefix of its id, or the id of a directive with a single thread
     #[arg(value_name = "THREAD", required_unless_present = "last")]
     thread: Option<String>,
-    /// Select the newest thread, among those that THREAD matches if it is given
+    /// Select the newest thread that no other thread started; with THREAD, the newest thread that it matches
     #[arg(long)]
     last: bool,
 }
@@ -41,7 +41,7 @@ pub struct ThreadsArg {
     /// The threads, each by its id, a unique prefix of its id, or the id of a directive with a single thread
     #[arg(value_name = "THREAD", required_unless_present = "last")]
     threads: Vec<String>,
-    /// Also select the newest thread
+    /// Also select the newest thread that no other thread started
     #[arg(long)]
     last: bool,
 }
@@ -65,7 +65,7 @@ impl ThreadReader {
     /// The reference selects no thread, or several threads.
     pub fn resolve(&self, reference: &str) -> Result<ThreadId, CommandError> {
         if reference == LAST_THREAD {
-            let newest = self.newest_first(|_| true)?.into_iter().next();
+            let newest = self.newest_first(|entry| entry.row.parent.is_none())?.into_iter().next();
             return newest
                 .map(|entry| entry.row.id)
                 .ok_or_else(|| CommandError::usage("this project has no threads yet"));

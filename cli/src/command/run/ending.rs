@@ -1,6 +1,7 @@
 //! Result of a run: exit code (`language.md` 14) and JSON output.
 
 use rye_compiler::plan::ApprovalOrigin;
+use rye_engine::machine::state::OpenApprovalRequest;
 use rye_engine::message::SharedText;
 use rye_engine::thread::{PrintedCost, RunResult, Status};
 use schemars::JsonSchema;
@@ -52,6 +53,8 @@ pub struct RunEnd {
     pub result: RunResult,
     /// The cost of all threads of a session; `None` for a run.
     pub session_cost: Option<PrintedCost>,
+    /// The limit that a suspended thread has reached and waits for, such as `turns`; `None` if it waits for no limit.
+    pub reached_limit: Option<String>,
     /// True if children of a closed session continue in the background, so that more events follow.
     pub has_background: bool,
 }
@@ -79,6 +82,13 @@ impl From<RunResult> for RunOutput {
 pub fn stopping_limit(result: &RunResult) -> Option<&str> {
     let code = result.error.as_ref().map(|error| error.code.as_str())?;
     code.strip_suffix("_exceeded").filter(|_| LIMIT_CODES.contains(&code))
+}
+
+/// Returns the limit that an approval request names, such as `turns`; `None` for the request of a call.
+pub fn requested_limit(request: &OpenApprovalRequest) -> Option<&str> {
+    // The request at a limit reads `continue beyond turns_exceeded: 2 of 2`.
+    let (before, _) = request.what.split_once("_exceeded").filter(|_| request.origin == ApprovalOrigin::Limit)?;
+    before.rsplit(' ').next()
 }
 
 /// Returns the exit code of a run. `origin` is the origin of the open approval request if the thread is suspended.

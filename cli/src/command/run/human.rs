@@ -7,10 +7,9 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
-use rye_compiler::plan::Node;
 use rye_engine::event::{
-    AttemptFailed, ChildEnded, CognitionOut, ControlMessage, Event, EventBody, LimitHit, Opened, PromptEnded,
-    ResultKind, Settled, ThreadOrigin, ToolCallResult,
+    AttemptFailed, CognitionOut, ControlMessage, Event, EventBody, Opened, PromptEnded, ResultKind, Settled,
+    ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
@@ -26,13 +25,15 @@ use super::renderer::Render;
 pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
-use crate::present::event::{EventView, event_view, format_call, format_limit_hit, result_reason, settlement_note};
-use crate::present::{BOLD, DIM, color_style, format_count, format_spend, status_style, truncate_line};
+use crate::present::event::{EventView, event_view, format_call, result_reason, settlement_note};
+use crate::present::{BOLD, DIM, color_style, format_count, format_spend, truncate_line};
 use crate::report::{Printer, mask_controls, printable};
+use crate::workspace::Spaces;
 
 mod commands;
 mod compaction;
 mod end;
+mod limit;
 
 /// Maximum length of call arguments and error reasons, in characters.
 const MAX_DETAIL_CHARS: usize = 100;
@@ -59,14 +60,14 @@ pub struct HumanRenderer {
     lines: String,
     calls: BTreeMap<(ThreadId, String), PendingCall>,
     missing: Vec<String>,
-    /// The limit that the main thread has reached since its last reply, such as `spend`; `None` if it has reached none.
-    limit: Option<String>,
+    /// A limit that the main thread has reached, as a line that is printed unless the thread ends with this limit.
+    unprinted_limit: Option<String>,
     /// Threads whose last attempt failed because of a missing key.
     missing_key: BTreeSet<ThreadId>,
     /// Reservations of the current attempts, in nano-dollars.
     reserved: BTreeMap<ThreadId, u64>,
-    /// True if a call of the tree was settled at its worst case.
-    worst_case: bool,
+    /// Nano-dollars charged for calls of the tree that reported no usage and were settled at their worst case.
+    worst_case: u64,
     /// Assumed cost of the prompt's calls for which no final usage was reported, in nano-dollars.
     unreported: u64,
     /// True if the prompt has a `spend` limit of its own.
@@ -78,6 +79,8 @@ pub struct HumanRenderer {
     errors: BTreeMap<String, RunError>,
     progress: Option<Progress>,
     is_chat: bool,
+    /// The folders of the run; `None` if the renderer looks up no providers.
+    spaces: Option<Spaces>,
 }
 
 /// Returns true for a control message that the chat sends for its user.
@@ -99,18 +102,11 @@ fn is_own_input(message: &ControlMessage) -> bool {
     )
 }
 
-/// Help for a thread whose provider has no key.
-const MISSING_KEY_HELP: &str = "help: use `--model scripted/fast`, which plays a script and needs no key";
-
 /// Help for a prompt of a chat that reached its `spend` limit.
 const BUDGET_HELP: &str = "  help: `/budget DOLLARS confirm` sets a higher limit for the next prompts";
 /// Help for a prompt of a chat that reached the `spend` limit that was typed before its text.
 const CAP_HELP: &str =
     "  help: type a higher amount before the text; `/preview TEXT` shows the highest price of a request";
-
-/// Help that is printed if a limit was reached and the cost of a call is not known.
-const WORST_CASE_HELP: &str = "help: a call had no reported usage, so its maximum tokens and cost were charged; \
-    `budget.unknown_outcome: estimate` in `agent/resilience` charges by the size of the exchange instead";
 
 /// A tool call without a result yet.
 struct PendingCall {
@@ -133,10 +129,10 @@ impl HumanRenderer {
             lines: String::new(),
             calls: BTreeMap::new(),
             missing: Vec::new(),
-            limit: None,
+            unprinted_limit: None,
             missing_key: BTreeSet::new(),
             reserved: BTreeMap::new(),
-            worst_case: false,
+            worst_case: 0,
             unreported: 0,
             is_capped: false,
             unpriced: false,
@@ -144,6 +140,7 @@ impl HumanRenderer {
             errors: BTreeMap::new(),
             progress: Progress::for_terminal(report, is_chat),
             is_chat,
+            spaces: None,
         }
     }
 
@@ -151,6 +148,12 @@ impl HumanRenderer {
     /// it.
     pub fn captured(report: &Printer, events: bool) -> Self {
         Self { out: Stdout::captured(), progress: None, ..Self::new(report, events, true) }
+    }
+
+    /// Sets the folders in which providers are looked up for the help about a missing key.
+    #[must_use]
+    pub fn with_spaces(self, spaces: &Spaces) -> Self {
+        Self { spaces: Some(spaces.clone()), ..self }
     }
 
     /// Returns the captured output and clears it.
@@ -190,29 +193,6 @@ impl HumanRenderer {
         }
     }
 
-    /// Prints the end of a child, with its error.
-    fn child_ended(&mut self, thread: &ThreadId, child: &ChildEnded) {
-        let line = format!("child {} {}", child.thread_id, child.status.as_str());
-        self.thread_line(thread, status_style(child.status), &line);
-        let Some(error) = self.errors.remove(&child.thread_id) else { return };
-        let message = truncate_line(message_without_code(&error), MAX_ERROR_CHARS);
-        self.thread_line(thread, color_style(AnsiColor::Red), &format!("  {}: {message}", error.code));
-        if self.missing_key.iter().any(|child_id| child_id.as_str() == child.thread_id) {
-            self.thread_line(thread, Style::new(), &format!("  {MISSING_KEY_HELP}"));
-        }
-    }
-
-    fn limit_hit(&mut self, thread: &ThreadId, hit: &LimitHit) {
-        let is_main = self.main.as_ref() == Some(thread);
-        if is_main && hit.at != Node::Tools {
-            self.limit = hit.limit_code.strip_suffix("_exceeded").map(str::to_owned);
-        }
-        // Not printed for the session of a chat: the line at the end of the prompt names the limit.
-        if !(self.is_chat && is_main) {
-            self.thread_line(thread, color_style(AnsiColor::Red), &format!("limit {}", format_limit_hit(hit)));
-        }
-    }
-
     fn event(&mut self, thread: &ThreadId, event: &Event) {
         if let Some(progress) = &mut self.progress {
             progress.event(thread, event);
@@ -225,6 +205,7 @@ impl HumanRenderer {
             self.main = Some(thread.clone());
         }
         self.follow_compaction(thread, &event.body);
+        self.print_limit(thread, &event.body);
         if self.events {
             let what = event_view(event);
             self.thread_line(thread, DIM, &format!("{:>4} {}  {}", event.seq, event.body.reader_name(), what.line));
@@ -232,9 +213,6 @@ impl HumanRenderer {
         let red = color_style(AnsiColor::Red);
         match &event.body {
             EventBody::CognitionOut(reply) => {
-                if self.main.as_ref() == Some(thread) {
-                    self.limit = None;
-                }
                 self.record_reply(thread, reply);
             }
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
@@ -260,7 +238,10 @@ impl HumanRenderer {
             EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
             EventBody::Settled(settled) => {
                 let reserved = self.reserved.remove(thread);
-                self.worst_case |= settled.unknown_outcome && reserved.is_some_and(|most| settled.amount >= most);
+                // The reservation of an interrupted attempt may be older than this process.
+                if settled.unknown_outcome && reserved.is_none_or(|most| settled.amount >= most) {
+                    self.worst_case = self.worst_case.saturating_add(settled.amount);
+                }
                 let style = if settled.overspent > 0 { red } else { DIM };
                 self.thread_line(thread, style, &format_settling(settled, self.unpriced));
             }
@@ -282,6 +263,10 @@ impl HumanRenderer {
             EventBody::Ended(ended) => {
                 self.errors.extend(ended.error.clone().map(|error| (thread.to_string(), error)));
             }
+            // Not printed: the last line of the run names the status.
+            EventBody::Mail(mail)
+                if self.main.as_ref() == Some(thread)
+                    && matches!(mail.message, ControlMessage::Cancel | ControlMessage::Kill) => {}
             // Not printed: the user typed the message or left the chat.
             EventBody::Mail(mail) if self.is_chat && is_own_input(&mail.message) => {}
             // Not printed: recovery cut no bytes, and the user reopened the session.
@@ -507,17 +492,17 @@ impl Render for HumanRenderer {
         self.flush();
     }
 
-    fn end(&mut self, RunEnd { result, session_cost, .. }: RunEnd) -> Option<io::Error> {
+    fn end(&mut self, RunEnd { result, session_cost, reached_limit, .. }: RunEnd) -> Option<io::Error> {
         self.hide_progress();
         self.progress = None;
         self.out.end_line();
         self.flush();
         if self.is_chat {
-            self.chat(&result, session_cost.as_ref());
+            self.chat(&result, session_cost.as_ref(), reached_limit.as_deref());
         } else if self.format == Format::Plain {
             self.plain(&result);
         } else {
-            self.human(&result);
+            self.human(&result, reached_limit.as_deref());
         }
         self.out.take_error()
     }

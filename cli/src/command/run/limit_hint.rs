@@ -3,6 +3,8 @@
 
 use rye_compiler::compile::Compilation;
 use rye_compiler::plan::OriginCause;
+use rye_compiler::semantics::limits::LimitName;
+use rye_engine::thread_id::ThreadId;
 
 /// Returns the limits by name, each with its origin: ` comes from .ai/directives/deploy.md:6 (declared by `deploy`)`.
 pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
@@ -22,16 +24,26 @@ pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
 /// The text that names the origin of a limit if the command line sets the limit.
 const FROM_OPTION: &str = " comes from `--limit`";
 
+/// Returns the limits by name, each with its origin, of a thread that continues `thread` with the limits in `given` from
+/// the command line.
+pub fn resumed_limit_origins(thread: &ThreadId, given: &[String]) -> Vec<(String, String)> {
+    let named_origin = |name: LimitName| {
+        let is_given = given.iter().any(|one| one == name.as_str());
+        let place =
+            if is_given { FROM_OPTION.to_owned() } else { format!(" comes from `{thread}`, which it continues") };
+        (name.to_string(), place)
+    };
+    LimitName::ALL.into_iter().map(named_origin).collect()
+}
+
 /// Formats the hint for `thread`, which `limit` stopped. `places` contains the origin of each limit, by the limit's
 /// name.
 pub fn limit_hint((thread, limit): &(String, String), places: &[(String, String)]) -> String {
     let place = places.iter().find(|(name, _)| name == limit);
-    let stands = place.map(|(_, place)| {
-        let change = if place == FROM_OPTION { "" } else { "override it for a run with `--limit {limit}=N`; " };
-        format!("the limit `{limit}`{place}; {}", change.replace("{limit}", limit))
-    });
+    let stands = place.map(|(_, place)| format!("the limit `{limit}`{place}; ")).unwrap_or_default();
+    let value = if limit == "spend" { "DOLLARS" } else { "N" };
     format!(
-        "{}continue in a new thread with the full limits: `rye threads resume {thread} --message TEXT`",
-        stands.unwrap_or_default()
+        "{stands}continue in a new thread, which counts from 0 with the same limits: `rye threads resume {thread} \
+         --message TEXT`; for another limit, add `--limit {limit}={value}`, which `rye run` accepts too"
     )
 }

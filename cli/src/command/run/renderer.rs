@@ -15,6 +15,7 @@ use super::json::JsonRenderer;
 use super::progress::REPAINT_INTERVAL;
 use crate::options::Format;
 use crate::report::{Printer, mask_controls};
+use crate::workspace::Spaces;
 
 /// A renderer of a run: prints events, pieces of replies, notes and questions.
 pub trait Render: Send {
@@ -111,13 +112,14 @@ impl Renderer {
     pub fn start(
         report: &Printer,
         (events, is_chat): (bool, bool),
+        spaces: &Spaces,
         live: EventStream,
         channel: (RendererSender, RendererMessages),
         runtime: &Handle,
     ) -> io::Result<Self> {
         let show: Box<dyn Render> = match report.format() {
             Format::Json => Box::new(JsonRenderer::new(events)),
-            Format::Human | Format::Plain => Box::new(HumanRenderer::new(report, events, is_chat)),
+            Format::Human | Format::Plain => Box::new(HumanRenderer::new(report, events, is_chat).with_spaces(spaces)),
         };
         Self::spawn(show, live, channel, runtime)
     }

@@ -25,6 +25,7 @@ use tokio::runtime::Handle;
 use super::ask::{self, ThreadGrant};
 use super::effective_settings::EffectiveSettings;
 use super::renderer::{Renderer, RendererMessages, RendererSender};
+use super::resumed_limits::ResumedLimits;
 use super::{detach, limit_hint, locked, resume_notice, sandbox, watch};
 use crate::CommandError;
 use crate::command::chat::client_approver::ClientApprover;
@@ -72,11 +73,14 @@ pub enum ThreadStart {
 }
 
 impl ThreadStart {
-    /// Returns the origins of the limits of a fresh thread, by name of the limit; empty for an existing thread.
-    fn limit_origins(&self) -> Vec<(String, String)> {
+    /// Returns the origins of the limits, by name of the limit; empty for a thread that is recovered.
+    fn limit_origins(&self, limits: Option<&ResumedLimits>) -> Vec<(String, String)> {
         match self {
             Self::Fresh { compilation, .. } => limit_hint::limit_origins(compilation),
-            Self::Recover { .. } | Self::Resume { .. } | Self::Fork { .. } | Self::Handoff { .. } => Vec::new(),
+            Self::Resume { thread, .. } | Self::Fork { thread, .. } => {
+                limit_hint::resumed_limit_origins(thread, limits.map_or(&[], |limits| limits.given.as_slice()))
+            }
+            Self::Recover { .. } | Self::Handoff { .. } => Vec::new(),
         }
     }
 
@@ -134,6 +138,8 @@ pub struct RunOptions<'a> {
     pub lock: Option<&'a Lock>,
     /// Model of a resumed thread; `None` to keep the thread's own model.
     pub model: Option<&'a PlannedModel>,
+    /// Limits of a resumed thread; `None` to keep the thread's own limits.
+    pub limits: Option<&'a ResumedLimits>,
     /// True to complete a fresh thread although required outputs are missing.
     pub allow_missing_outputs: bool,
     /// The user interface of a chat; `None` for a run.
@@ -170,7 +176,7 @@ pub fn run_to_end(
     {
         report.note(&printable(&text));
     }
-    let limits = start.limit_origins();
+    let limits = start.limit_origins(how.limits);
     let refused = how.lock.or(kept.lock.as_ref()).map(|lock| locked::check_against_lock(&mut options, lock));
     let (sender, messages) = RendererSender::channel();
     let (answer, typed) = approvals::answer_channel();
@@ -223,7 +229,7 @@ pub fn run_to_end(
             events: how.events,
             keys,
         });
-        let screen = start_renderer(how, terminal, report, (handle.live.take(), channel), runtime.handle());
+        let screen = start_renderer(how, terminal, (spaces, report), (handle.live.take(), channel), runtime.handle());
         if how.detached {
             let announcement = detach::format_announcement(&handle.thread_id);
             // The parent process may be gone; the thread runs anyway.
@@ -329,7 +335,7 @@ fn print_past_session(past: &PastSession, how: RunOptions<'_>, report: &Printer)
 fn start_renderer(
     how: RunOptions<'_>,
     terminal: Option<TerminalSession>,
-    report: &Printer,
+    (spaces, report): (&Spaces, &Printer),
     (live, channel): (EventStream, (RendererSender, RendererMessages)),
     runtime: &Handle,
 ) -> std::io::Result<Renderer> {
@@ -342,7 +348,7 @@ fn start_renderer(
         let render = async move || run_terminal(session, report, live, messages).await;
         return Renderer::start_with(render, sender, runtime);
     }
-    Renderer::start(report, (how.events, how.chat.is_some()), live, channel, runtime)
+    Renderer::start(report, (how.events, how.chat.is_some()), spaces, live, channel, runtime)
 }
 
 /// Returns the user's choice to continue in the background after the session. In a run without a chat, the user cannot
@@ -401,6 +407,7 @@ async fn start_unless_stopped(
 
 async fn start_thread(engine: &Engine, start: ThreadStart, how: RunOptions<'_>) -> Result<ThreadHandle, EngineError> {
     let (images, allow_missing_outputs, model) = (how.images.to_vec(), how.allow_missing_outputs, how.model.cloned());
+    let limits = how.limits.map(|resumed| resumed.limits);
     match start {
         ThreadStart::Fresh { compilation, parent } => {
             let parent = parent.map(|parent| *parent);
@@ -418,10 +425,10 @@ async fn start_thread(engine: &Engine, start: ThreadStart, how: RunOptions<'_>) 
         }
         ThreadStart::Recover { thread, messages } => engine.recover_with(&thread, messages).await,
         ThreadStart::Resume { thread, message } => {
-            engine.resume(&thread, UserMessage { text: message, images, model }).await
+            engine.resume(&thread, UserMessage { text: message, images, model, limits }).await
         }
         ThreadStart::Fork { thread, turn, message } => {
-            engine.fork(&thread, turn, UserMessage { text: message, images, model }).await
+            engine.fork(&thread, turn, UserMessage { text: message, images, model, limits }).await
         }
         ThreadStart::Handoff { thread } => engine.hand_off(&thread).await,
     }

@@ -1,16 +1,16 @@
 //! Waits for a started thread and all of its descendants. Forwards each stop signal that this process receives to all
 //! of these threads.
 
-use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::engine::{Engine, ThreadHandle};
 use rye_engine::event::ControlMessage;
+use rye_engine::machine::state::OpenApprovalRequest;
 use rye_engine::session_tree::session_rows;
 use rye_engine::thread::{Cost, PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::pending_approval;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::ending::{RunEnd, exit_of_run, stopping_limit};
+use super::ending::{RunEnd, exit_of_run, requested_limit, stopping_limit};
 use super::renderer::Renderer;
 use crate::command::chat::leaving::{BackgroundChoice, continue_in_background};
 use crate::command::chat::session::{ChatInput, exit_of_session};
@@ -70,10 +70,11 @@ pub async fn wait_until_end(
             _ = stops.next() => if stops.forward(&screen) { return Exit::Cancelled.into() },
         }
     }
+    let request = open_request(engine, &result);
     let exit = if input.is_some() && result.status == Status::Idle {
         exit_of_last_prompt(engine, &result)
     } else {
-        exit_of_run(&result, open_request(engine, &result))
+        exit_of_run(&result, request.as_ref().map(|request| request.origin))
     };
     // A session that is closed without a prompt, or after a prompt that was done, is no failure.
     let success = if result.status == Status::Idle { exit == Exit::Success } else { result.success };
@@ -83,8 +84,10 @@ pub async fn wait_until_end(
         let read = cost_of_session(engine, &result);
         read.inspect_err(|error| report.note(&format!("the cost of the session cannot be read: {error}"))).ok()
     });
+    let reached_limit = request.as_ref().and_then(requested_limit).map(str::to_owned);
+    let has_background = background.is_chosen();
     let exit = tokio::select! {
-        shown = screen.end(RunEnd { result, session_cost, has_background: background.is_chosen() }) => {
+        shown = screen.end(RunEnd { result, session_cost, reached_limit, has_background }) => {
             match shown.write_error {
                 // A closed pipe is no failure.
                 Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -145,15 +148,15 @@ fn cost_of_session(engine: &Engine, result: &RunResult) -> Result<PrintedCost, S
     Ok(rows.iter().map(|row| &row.cost).sum::<Cost>().into())
 }
 
-/// Returns the origin of the approval request that a suspended thread waits for; `None` if the thread is not suspended
-/// or has no open request. The request may be older than this process.
-fn open_request(engine: &Engine, result: &RunResult) -> Option<ApprovalOrigin> {
+/// Returns the approval request that a suspended thread waits for; `None` if the thread is not suspended or has no open
+/// request. The request may be older than this process.
+fn open_request(engine: &Engine, result: &RunResult) -> Option<OpenApprovalRequest> {
     if result.status != Status::Suspended {
         return None;
     }
     let thread = ThreadId::parse(&result.thread_id).ok()?;
     let events = engine.threads().transcript(&thread).ok()?;
-    Some(pending_approval(&events)?.origin)
+    pending_approval(&events)
 }
 
 /// Signals that stop the threads of this process.

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
+use crate::command::run::ending::requested_limit;
 use crate::exit::Exit;
 use crate::options::Format;
 use crate::present::table::Table;
@@ -41,7 +42,7 @@ pub struct ApprovalOutput {
     pub since: String,
     /// True if the process of the thread also shows the request at its own terminal. The first answer is used.
     pub at_terminal: bool,
-    /// Command that approves the request.
+    /// Command that approves the request. At a limit, `N` stands for the new total of the limit.
     pub approve: String,
 }
 
@@ -69,8 +70,8 @@ pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result
     for (at, entry, question) in waiting {
         let row = &entry.row;
         let (word, how) = match question.origin {
-            ApprovalOrigin::Call => ("call", ""),
-            ApprovalOrigin::Limit => ("limit", " --raise NAME=VALUE"),
+            ApprovalOrigin::Call => ("call", String::new()),
+            ApprovalOrigin::Limit => ("limit", format!(" --raise {}=N", requested_limit(&question).unwrap_or("LIMIT"))),
         };
         since.push(at);
         approvals.push(ApprovalOutput {
@@ -101,7 +102,9 @@ pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result
             }
             report.lines(table.lines(format))?;
             if format == Format::Human {
-                report.note("approve with `rye threads approve THREAD`, deny with `--deny`");
+                let is_limit = |one: &ApprovalOutput| one.kind == "limit";
+                let raise = if approvals.iter().any(is_limit) { ", at a limit with `--raise LIMIT=N`" } else { "" };
+                report.note(&format!("approve with `rye threads approve THREAD`{raise}; deny with `--deny`"));
             }
         }
     }

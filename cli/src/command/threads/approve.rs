@@ -18,6 +18,7 @@ use super::resume::ResumedRunArgs;
 use crate::CommandError;
 use crate::command::run::ask::ThreadGrant;
 use crate::command::run::detach;
+use crate::command::run::ending::requested_limit;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::exit::Exit;
 use crate::report::Printer;
@@ -39,7 +40,7 @@ pub struct ApproveArgs {
     #[arg(long, value_enum, value_name = "SCOPE", default_value_t, conflicts_with = "deny")]
     scope: ApprovalScope,
     #[command(flatten)]
-    run: ResumedRunArgs,
+    pub run: ResumedRunArgs,
 }
 
 /// Timeout for the thread to read its answer.
@@ -84,7 +85,10 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
         return Err(CommandError::usage(format!(
             "the thread `{id}` reached a limit; approval alone does not raise the limit"
         ))
-        .with_help("raise the limit with `--raise turns=20`, or use `--deny`"));
+        .with_help(match open.as_ref().and_then(requested_limit) {
+            Some(limit) => format!("raise the limit with `--raise {limit}=N`, or use `--deny`"),
+            None => "raise the limit with `--raise turns=20`, or use `--deny`".to_owned(),
+        }));
     }
     if !args.deny {
         check_raises(id, &messages, open.as_ref(), &record.events)?;
@@ -207,12 +211,7 @@ fn check_raises(
                 .with_help("give the new total, not the increase"));
         }
     }
-    // The request at a limit names the limit: `continue beyond turns_exceeded: 2 of 2`.
-    let stands = open.filter(|open| open.origin == ApprovalOrigin::Limit).and_then(|open| {
-        let (before, _) = open.what.split_once("_exceeded")?;
-        before.rsplit(' ').next()
-    });
-    match stands {
+    match open.and_then(requested_limit) {
         Some(limit) if !raised.contains(&limit) => Err(CommandError::usage(format!(
             "the thread `{id}` reached its limit of {limit}, which these options do not raise"
         ))

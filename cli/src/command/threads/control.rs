@@ -54,7 +54,7 @@ pub fn cancel(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     for thread in &threads {
         let entry = reader.last_of_chain(thread.as_str())?;
         match reader.liveness(&entry.row)? {
-            Liveness::Over if !entry.row.status.is_parked() => {}
+            Liveness::Over if !entry.row.status.is_parked() => note_ended(thread, &entry.row, "cancel", report),
             Liveness::Alive => {
                 reader.send(&entry.row.id, &ControlMessage::Cancel)?;
                 report.note(&format!("`{}` will stop after the current step", entry.row.id));
@@ -71,7 +71,7 @@ pub fn kill(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
     for thread in &threads {
         let entry = reader.last_of_chain(thread.as_str())?;
         match reader.liveness(&entry.row)? {
-            Liveness::Over if !entry.row.status.is_parked() => {}
+            Liveness::Over if !entry.row.status.is_parked() => note_ended(thread, &entry.row, "kill", report),
             Liveness::Alive => {
                 if !kill_running(&entry, reader, spaces, report)? {
                     exit = Exit::Failed;
@@ -82,6 +82,17 @@ pub fn kill(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
     }
     let status_exit = print_status(&threads, reader, report)?;
     Ok(if exit == Exit::Success { status_exit } else { exit })
+}
+
+/// Reports that a thread has ended, so that the command `verb` changes nothing. `row` is the last continuation of
+/// `thread`.
+fn note_ended(thread: &ThreadId, row: &ThreadRow, verb: &str, report: &Printer) {
+    let status = row.status.as_str();
+    report.note(&if row.id == *thread {
+        format!("`{thread}` has ended already: {status}; there is nothing to {verb}")
+    } else {
+        format!("`{thread}` was continued as `{}`, which has ended: {status}; there is nothing to {verb}", row.id)
+    });
 }
 
 pub fn steer(args: &SteerArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {

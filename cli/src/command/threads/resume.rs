@@ -6,6 +6,7 @@ use rye_engine::store::registry::Liveness;
 
 use super::control::accepts_messages;
 use crate::CommandError;
+use crate::command::run::resumed_limits::ResumedLimits;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::command::run::{detach, select_resume};
 use crate::exit::Exit;
@@ -43,8 +44,12 @@ pub struct ResumeArgs {
     /// Fork the thread at the end of this turn; later turns are left out
     #[arg(long, value_name = "TURN", requires = "message")]
     fork_at: Option<u64>,
+    /// Override a limit of the finished thread (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`,
+    /// `duration_seconds`, `output`
+    #[arg(long, value_name = "NAME=VALUE", requires = "message")]
+    limit: Vec<String>,
     #[command(flatten)]
-    run: ResumedRunArgs,
+    pub run: ResumedRunArgs,
 }
 
 #[derive(Debug, Args)]
@@ -52,13 +57,10 @@ pub struct HandoffArgs {
     #[command(flatten)]
     thread: ThreadArg,
     #[command(flatten)]
-    run: ResumedRunArgs,
+    pub run: ResumedRunArgs,
 }
 
 pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
-    if !args.run.detached {
-        spaces.print_project(report);
-    }
     if args.run.detach {
         return detach::start_detached(false, report);
     }
@@ -68,7 +70,8 @@ pub fn resume(args: &ResumeArgs, spaces: &Spaces, report: &Printer) -> Result<Ex
         args.fork_at,
         spaces,
     )?;
-    let how = args.run.options();
+    let limits = ResumedLimits::read(&args.limit, &start, spaces)?;
+    let how = RunOptions { limits: limits.as_ref(), ..args.run.options() };
     run_to_end(start, how, spaces, report)
 }
 
@@ -78,9 +81,6 @@ pub fn resume_handoff(
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
-    if !args.run.detached {
-        spaces.print_project(report);
-    }
     if args.run.detach {
         return detach::start_detached(false, report);
     }

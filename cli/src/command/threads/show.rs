@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use clap::Args;
 use rye_compiler::plan::PlanLimits;
 use rye_compiler::semantics::ledger::{Account, AccountStatus};
+use rye_compiler::semantics::money::Nanos;
 use rye_engine::event::{Ended, Event, EventBody, Opened, Settled};
 use rye_engine::store::{layout, owner};
 use rye_engine::thread::dollars;
@@ -85,8 +86,13 @@ pub struct AccountOutput {
     pub reserved: Value,
     #[schemars(with = "f64")]
     pub spent: Value,
-    /// `reserved` minus everything that is spent or reserved from the account; negative if more was spent than
-    /// reserved.
+    /// Worst-case cost of the calls in progress.
+    #[schemars(with = "f64")]
+    pub held_for_calls: Value,
+    /// Amount that running children hold: their reservations, or more if they spent more.
+    #[schemars(with = "f64")]
+    pub held_by_children: Value,
+    /// `reserved` minus `spent`, `held_for_calls` and `held_by_children`; negative if more was spent than reserved.
     #[schemars(with = "f64")]
     pub remaining: Value,
     /// Status of the account: `open`, `suspended`, `draining` or `released`.
@@ -162,6 +168,12 @@ fn thread_error(record: &LoadedThread) -> Option<ThreadErrorOutput> {
     Some(ThreadErrorOutput { code: error.code, message: error.message })
 }
 
+/// Formats an error as `CODE: MESSAGE`. The message of a reached limit starts with its code already.
+fn error_line(error: &ThreadErrorOutput) -> String {
+    let message = error.message.strip_prefix(&format!("{}: ", error.code)).unwrap_or(&error.message);
+    format!("{}: {message}", error.code)
+}
+
 impl CacheOutput {
     fn of(events: &[Event]) -> Self {
         let mut sum = Self::default();
@@ -196,6 +208,8 @@ impl AccountOutput {
             level: held.level,
             reserved: account.reserved().to_json(),
             spent: account.spent().to_json(),
+            held_for_calls: account.attempts_hold().to_json(),
+            held_by_children: account.children_hold().to_json(),
             remaining: account.remaining().to_json(),
             status: account_status_name(account.status()).to_owned(),
         }
@@ -246,7 +260,7 @@ fn labeled_values(
         let result = ended.result.as_deref().filter(|_| ended.outputs.is_none());
         facts.extend(result.map(|result| ("result", one(result.to_owned()))));
     }
-    facts.extend(thread_error(record).map(|e| ("error", one(format!("{}: {}", e.code, e.message)))));
+    facts.extend(thread_error(record).map(|e| ("error", one(error_line(&e)))));
     facts.push(("ledger", ledger_lines(ledger)));
     if chain.len() > 1 {
         facts.push(("chain", chain.iter().map(ToString::to_string).collect()));
@@ -290,16 +304,27 @@ fn limit_line(limits: &PlanLimits) -> String {
     )
 }
 
-/// Formats each account as `hello-1739820456: $0.05 reserved, $0.0012 spent, $0.0488 remaining, open`, indented by
-/// depth.
+/// Formats each account as `hello-1739820456: $0.05 reserved, $0.0012 spent, $0.0088 held for a call, $0.04 remaining,
+/// open`, indented by depth.
 fn ledger_lines(ledger: &[AccountInTree]) -> Vec<String> {
     let line = |held: &AccountInTree| {
         let AccountInTree { thread, level, account } = held;
-        let [reserved, spent, remaining] =
-            [account.reserved(), account.spent(), account.remaining()].map(format_signed_money);
+        let [reserved, spent, calls, children, remaining] = [
+            account.reserved(),
+            account.spent(),
+            account.attempts_hold(),
+            account.children_hold(),
+            account.remaining(),
+        ]
+        .map(format_signed_money);
+        let held = |amount: Nanos, text: String| if amount == Nanos::ZERO { String::new() } else { text };
+        let calls = held(account.attempts_hold(), format!(", {calls} held for a call"));
+        let children = held(account.children_hold(), format!(", {children} held by children"));
         let status = account_status_name(account.status());
         let indent = "  ".repeat(*level);
-        format!("{indent}{thread}: {reserved} reserved, {spent} spent, {remaining} remaining, {status}")
+        format!(
+            "{indent}{thread}: {reserved} reserved, {spent} spent{calls}{children}, {remaining} remaining, {status}"
+        )
     };
     ledger.iter().map(line).collect()
 }

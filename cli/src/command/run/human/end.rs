@@ -2,21 +2,24 @@
 
 use std::io::Write;
 
-use anstyle::AnsiColor;
+use anstyle::{AnsiColor, Style};
 use rye_compiler::semantics::money::Nanos;
+use rye_engine::event::ChildEnded;
 use rye_engine::thread::{PrintedCost, RunResult, Status};
+use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 
-use super::{HumanRenderer, MISSING_KEY_HELP, WORST_CASE_HELP, io_err, message_without_code};
+use super::{HumanRenderer, MAX_ERROR_CHARS, io_err, message_without_code};
+use crate::command::providers::usable::usable_models;
 use crate::present::{DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::printable;
 
 impl HumanRenderer {
     /// Prints the end of a chat, without its replies, which were printed before. If `session_cost` is `None`, prints
     /// the cost in `result`.
-    pub(super) fn chat(&mut self, result: &RunResult, session_cost: Option<&PrintedCost>) {
+    pub(super) fn chat(&mut self, result: &RunResult, session_cost: Option<&PrintedCost>, reached_limit: Option<&str>) {
         if result.status != Status::Idle {
-            return self.human(&RunResult { result: None, ..result.clone() });
+            return self.human(&RunResult { result: None, ..result.clone() }, reached_limit);
         }
         if !self.quiet {
             let again = format!("open it again with `rye chat --resume {}`", result.thread_id);
@@ -25,17 +28,26 @@ impl HumanRenderer {
         }
     }
 
-    pub(super) fn human(&mut self, result: &RunResult) {
+    /// Prints the end of a run. `reached_limit` is the limit that a suspended thread waits for.
+    pub(super) fn human(&mut self, result: &RunResult, reached_limit: Option<&str>) {
         self.outputs(result);
         let mut err = io_err();
-        if let Some(error) = &result.error {
+        // A status of the same name follows the error of a cancelled or killed thread.
+        let is_status = |code: &str| !self.quiet && code == result.status.as_str();
+        if let Some(error) = result.error.as_ref().filter(|error| !is_status(&error.code)) {
             let red = color_style(AnsiColor::Red).bold();
             writeln!(err, "{red}error{red:#}: {}: {}", error.code, printable(message_without_code(error))).ok();
             if self.main.as_ref().is_some_and(|main| self.missing_key.contains(main)) {
-                writeln!(err, "  {MISSING_KEY_HELP}").ok();
+                writeln!(err, "  {}", self.missing_key_help()).ok();
             }
-            if self.worst_case && matches!(error.code.as_str(), "spend_exceeded" | "tokens_exceeded") {
-                writeln!(err, "  {WORST_CASE_HELP}").ok();
+            if self.worst_case > 0 && matches!(error.code.as_str(), "spend_exceeded" | "tokens_exceeded") {
+                let amount = format_spend(self.worst_case, self.unpriced);
+                writeln!(
+                    err,
+                    "  help: a call had no reported usage, so its maximum tokens and cost were charged: {amount}; \
+                     `budget.unknown_outcome: estimate` in `agent/resilience` charges by the size of the exchange instead"
+                )
+                .ok();
             }
         }
         if self.quiet {
@@ -52,13 +64,36 @@ impl HumanRenderer {
         let cut_off = result.error.as_ref().is_some_and(|error| error.code == "engine_failed");
         if cut_off || matches!(result.status, Status::Created | Status::Running | Status::Suspended) {
             let then = if result.status == Status::Suspended {
-                let (id, at) = (&result.thread_id, self.limit.as_deref());
-                let raise = at.map(|limit| format!(" --raise {limit}=N")).unwrap_or_default();
+                let id = &result.thread_id;
+                let raise = reached_limit.map(|limit| format!(" --raise {limit}=N")).unwrap_or_default();
                 format!("approve with `rye threads approve {id}{raise}`, deny with `rye threads approve {id} --deny`")
             } else {
                 format!("continue with `rye run --resume {}`", result.thread_id)
             };
             writeln!(err, "  help: {then}").ok();
+        }
+    }
+
+    /// Prints the end of a child, with its error.
+    pub(super) fn child_ended(&mut self, thread: &ThreadId, child: &ChildEnded) {
+        let line = format!("child {} {}", child.thread_id, child.status.as_str());
+        self.thread_line(thread, status_style(child.status), &line);
+        let Some(error) = self.errors.remove(&child.thread_id) else { return };
+        let message = truncate_line(message_without_code(&error), MAX_ERROR_CHARS);
+        self.thread_line(thread, color_style(AnsiColor::Red), &format!("  {}: {message}", error.code));
+        if self.missing_key.iter().any(|child_id| child_id.as_str() == child.thread_id) {
+            let help = self.missing_key_help();
+            self.thread_line(thread, Style::new(), &format!("  {help}"));
+        }
+    }
+
+    /// Returns the help for a thread whose provider has no key: a model whose key is set, and the scripted model.
+    pub(super) fn missing_key_help(&self) -> String {
+        let usable = self.spaces.as_ref().and_then(|spaces| usable_models(spaces).ok()).unwrap_or_default();
+        let scripted = "`--model scripted/fast`, which plays a script and needs no key";
+        match usable.first() {
+            Some(model) => format!("help: use `--model {model}`, whose key is set, or {scripted}"),
+            None => format!("help: use {scripted}"),
         }
     }
 
