@@ -99,7 +99,7 @@ impl ReplyDecoder for AnthropicDecoder {
                 self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             }
             "ping" | "content_block_stop" => {}
-            other => self.unread.add(other),
+            other => self.unread.add(if other.is_empty() { "event without a type" } else { other }),
         }
         Vec::new()
     }

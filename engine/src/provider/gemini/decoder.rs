@@ -156,6 +156,9 @@ impl GeminiDecoder {
         for part in parts {
             self.read_part(part, &mut deltas);
         }
+        if let Some(content) = candidate.get("content") {
+            self.unread.add_fields("content", content, &["parts", "role"]);
+        }
         for key in candidate.as_object().into_iter().flat_map(Map::keys) {
             if !CANDIDATE_FIELDS.contains(&key.as_str()) {
                 self.unread.add(&format!("candidate.{key}"));
@@ -193,6 +196,7 @@ impl GeminiDecoder {
                     self.unread.add(&format!("functionCall.{key}"));
                 }
             }
+            self.unread.add_unless_strings("functionCall", function, &["id", "name"]);
             let call = self.call(function);
             deltas.push(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
             deltas.push(Delta::ToolCallInput { id: call.id.clone(), fragment: call.input.to_string() });

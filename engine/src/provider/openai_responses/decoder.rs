@@ -198,6 +198,7 @@ impl ReplyDecoder for ResponsesDecoder {
             if let Some(part) = value.get("part") {
                 self.name_unread_part(part);
             }
+            self.unread.add_unless_strings(place, &value, &["delta"]);
         }
         match kind {
             "response.output_text.delta" => return self.append_delta_text(&value, false).into_iter().collect(),
@@ -215,7 +216,7 @@ impl ReplyDecoder for ResponsesDecoder {
             }
             "error" => self.failure = Some(ProviderErrorBody::read(&value).into_stream_error()),
             known if KNOWN_EVENTS.contains(&known) => {}
-            other => self.unread.add(other),
+            other => self.unread.add(if other.is_empty() { "event without a type" } else { other }),
         }
         Vec::new()
     }
@@ -309,6 +310,7 @@ impl ResponsesDecoder {
     /// Records the names of fields and parts of a message or a call that the decoder does not read. Items of other
     /// kinds are stored whole, so none of their fields is recorded.
     fn name_unread_fields(&mut self, item: &Value) {
+        self.unread.add_unless_strings("item", item, &["type"]);
         match item.get("type").and_then(Value::as_str) {
             Some("message") => {
                 self.unread.add_fields("message", item, &["type", "id", "role", "status", "content"]);
@@ -319,6 +321,7 @@ impl ResponsesDecoder {
             Some("function_call") => {
                 let known = ["type", "id", "call_id", "name", "arguments", "status"];
                 self.unread.add_fields("function_call", item, &known);
+                self.unread.add_unless_strings("function_call", item, &["id", "call_id", "name", "arguments"]);
             }
             Some(_) | None => {}
         }
@@ -326,6 +329,7 @@ impl ResponsesDecoder {
 
     /// Records the names of fields of a part that the decoder does not read, or the kind of a part of an unknown kind.
     fn name_unread_part(&mut self, part: &Value) {
+        self.unread.add_unless_strings("content", part, &["type", "text", "refusal"]);
         match part.get("type").and_then(Value::as_str) {
             None | Some("output_text" | "text" | "refusal" | "summary_text" | "reasoning_text") => {
                 self.unread.add_fields("content", part, &["type", "text", "refusal"]);
