@@ -331,7 +331,7 @@ impl TokenCounts {
 
 /// An event that contains only a piece of text. It is the most frequent event and has its own fast parser.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TextEvent<'e> {
     candidates: [TextCandidate; 1],
     usage_metadata: Option<TokenCounts>,
@@ -344,7 +344,7 @@ struct TextEvent<'e> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TextCandidate {
     content: TextContent,
     #[serde(default)]
@@ -353,8 +353,11 @@ struct TextCandidate {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct TextContent {
     parts: [TextPart; 1],
+    #[serde(rename = "role")]
+    _role: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -377,7 +380,8 @@ impl<'e> TextEvent<'e> {
         else {
             return None;
         };
-        let TextCandidate { content: TextContent { parts: [part] }, index: 0, finish_reason: None } = candidate else {
+        let TextCandidate { content: TextContent { parts: [part], .. }, index: 0, finish_reason: None } = candidate
+        else {
             return None;
         };
         Some((ResponseHead { model: model_version, answer: response_id, counts: usage_metadata }, part.text))
