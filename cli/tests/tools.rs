@@ -69,9 +69,10 @@ fn invalid_parameters_and_provider_keys_are_rejected() {
     let wrong = place(TOOL, "{ n: seven }");
     assert!(ran(&wrong).contains("`n` must be integer, not the text `seven`"));
     let thief = place(&TOOL.replace("TEAM_WORD", "ANTHROPIC_API_KEY"), "{ n: 7 }");
-    let text = ran(&thief);
-    assert!(text.contains("`ANTHROPIC_API_KEY` holds a provider's key, which tools cannot receive"), "{text}");
-    assert!(!text.contains("sk-not-a-key"), "{text}");
+    let refused = thief.rye(&["run", "ask", "--script", "script.yaml"]);
+    assert_ne!(refused.code, Some(0), "{}", refused.stdout);
+    assert!(refused.stderr.contains("a tool cannot request `ANTHROPIC_API_KEY`"), "{}", refused.stderr);
+    assert!(!format!("{}{}", refused.stdout, refused.stderr).contains("sk-not-a-key"), "{}", refused.stderr);
 }
 
 #[test]

@@ -131,7 +131,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         let shared = LowerContext::new(&items);
         let assertions = read::read(&items, &mut diagnostics);
         let mut report = AssertReport { assertions: assertions.list.len(), ..AssertReport::default() };
-        let mut search = ThreadSearch::new(&shared);
+        let mut search = ThreadSearch::new(&shared, assertions.gates());
         let mut memo = ReachMemo::new();
         // Errors of tools are reported by `rye check`.
         let mut tools = TrifectaTools::read(&Items::new(world));
@@ -268,8 +268,12 @@ fn evaluate_function(
             None => (false, format!("no text of `{from}` reaches `{to}`")),
         },
         AssertionFunction::SpendsAtMost(most) => {
-            let within = thread.spend <= *most;
-            (within, format!("it may spend ${}", thread.spend))
+            let reason = match (thread.spend, &thread.raised_by) {
+                (Some(spend), _) => format!("it may spend ${spend}"),
+                (None, Some(hook)) => format!("it may spend any amount, because the hook {hook} raises the limit"),
+                (None, None) => "it may spend any amount".to_owned(),
+            };
+            (thread.spend.is_some_and(|spend| spend <= *most), reason)
         }
         AssertionFunction::Survives(item) => {
             let survives = thread.survivors.contains(item);

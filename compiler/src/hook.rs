@@ -146,6 +146,12 @@ impl HookAction {
         if let Self::SetExtends { item_id } = self { Some(item_id) } else { None }
     }
 
+    /// Returns true if the action replaces the system prompt by a text that does not contain it.
+    pub fn replaces_system_prompt(&self) -> bool {
+        let Self::SystemPrompt { text: Some(text), .. } = self else { return false };
+        !text.contains("${system_prompt")
+    }
+
     /// Returns the kind and id of the item that the action fetches, executes or signs; `None` for other actions.
     pub fn item(&self) -> Option<(ItemKind, &str)> {
         self.call().map(|call| match call {

@@ -36,6 +36,7 @@ use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::request::CompileRequest;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::tool_guidance::guidance_layer;
+use crate::validate::check_provider_keys;
 use crate::wire_tool::instructions;
 use crate::world::ItemKind;
 use cache::LowerContext;
@@ -100,6 +101,11 @@ pub fn lower(
     protocol::check(shared, composed, diagnostics);
     let mut built = lower_palette(shared, composed, &capabilities, &mut origins, diagnostics);
     remove_omitted(&mut built, &request.omitted, &mut origins);
+    for id in built.tools.iter().filter_map(|tool| tool.item_id.as_ref()) {
+        if let Some(tool) = shared.items.tool(id) {
+            check_provider_keys(shared.items, &tool, diagnostics);
+        }
+    }
     let fetches_skills = offer_skills(shared, &capabilities, request.mode, &mut built, &mut origins);
     add_return_tool(shared, composed, &mut built, &outputs, &mut origins);
     let mut budget = ValueBudget::default();

@@ -49,6 +49,8 @@ pub struct Model {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelSettings {
     pub default_provider: Option<Spanned<String>>,
+    /// True if a file of the project or the user sets the default provider.
+    pub is_provider_chosen: bool,
     pub default_tier: Option<String>,
     /// Alias → tier: other names under which a tier can be requested.
     pub aliases: IndexMap<String, String>,
@@ -266,6 +268,19 @@ impl<'l> ProviderCatalog<'l> {
 
     fn default_of(&self, order: &[String], wanted: &ModelQuery) -> Result<PlannedModel, ModelError> {
         let tier = self.settings.default_tier.clone();
+        if wanted.provider.is_none()
+            && let Some(default) = self.chosen_provider()
+            && let Some(provider) = self.provider(&default.node)
+        {
+            // A model of another provider would be a surprise: its prompts go to another company.
+            let tier = provider.default_tier.clone().or(tier).unwrap_or_else(|| "general".to_owned());
+            return provider.by_tier(&tier, &tier).ok_or_else(|| ModelError::NoDefault {
+                provider: default.node.clone(),
+                known: provider.tiers.keys().cloned().collect(),
+                tier,
+                span: default.span,
+            });
+        }
         for id in order {
             let found = self.provider(id).and_then(|p| {
                 let tier = p.default_tier.clone().or(tier.clone())?;
@@ -277,6 +292,13 @@ impl<'l> ProviderCatalog<'l> {
         }
         let known = self.known_names(order);
         Err(self.unknown_error(wanted, tier.as_deref().unwrap_or("general"), known))
+    }
+
+    /// Returns the default provider that a file of the project or the user sets; `None` if no such file sets one, or if
+    /// the provider does not exist.
+    pub fn chosen_provider(&self) -> Option<&Spanned<String>> {
+        let chosen = self.settings.default_provider.as_ref().filter(|_| self.settings.is_provider_chosen);
+        chosen.filter(|provider| self.names.contains(&provider.node))
     }
 
     /// Returns the ids of the providers in which a name is searched, in order: only `provider` if it is set, else the

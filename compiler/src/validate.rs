@@ -18,6 +18,7 @@ mod hook;
 mod hook_effect;
 mod hook_use;
 mod hook_value;
+mod impossible_comparison;
 mod incremental;
 mod interface;
 mod knowledge_text;
@@ -27,6 +28,7 @@ mod literal_places;
 mod mistyped_placeholders;
 mod model;
 mod prefix;
+mod provider_keys;
 mod raises;
 mod repeated_text;
 mod selection;
@@ -63,12 +65,15 @@ use capability::PatternMatcher;
 pub use capability::{granted_places, missing_needs};
 use context::SuppressionUses;
 use continuation::LostKnowledge;
+pub(crate) use fact_bounds::may_apply;
 use hook_use::HookUses;
+pub(crate) use hook_use::may_fire_in;
 pub use incremental::CheckSession;
 use incremental::{CheckCache, Merge, ProjectAnalyses, UNIT_KINDS, UnitLists, UnitReport, units};
 use interface::InputUses;
 use knowledge_use::{KnowledgeUses, UnreferencedKnowledge};
 use prefix::{CachePrefixChecks, TextFrequencies};
+pub(crate) use provider_keys::check as check_provider_keys;
 use raises::RaiseUses;
 use repeated_text::{ParagraphCache, RepeatedParagraphs};
 use selection::SelectedDirectives;
@@ -174,7 +179,9 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
         }
         ItemKind::Knowledge => check.check_knowledge(id, share),
         ItemKind::Tool | ItemKind::Config => {
-            items.tool(id);
+            if let Some(tool) = items.tool(id) {
+                provider_keys::check(items, &tool, &mut share.found);
+            }
         }
         ItemKind::Prompt => {
             items.prompt_template(id);
@@ -400,6 +407,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             }
             self.capabilities.check_against_base(composed, found);
             model::check_fallback(self.lowering.catalog(), composed, found);
+            model::check_provider(self.lowering.catalog(), composed, found);
             // Without any provider, no directive can be lowered to a plan.
             let audit = self.lowering.catalog().has_any().then(|| try_lower(&self.lowering, composed, found));
             let audit = audit.flatten();

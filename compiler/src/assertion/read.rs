@@ -1,7 +1,7 @@
 //! Reads `assertions.yaml`: conditions that may also call functions about a thread ([`AssertionFunction`]). Each
 //! function is evaluated before the condition, which reads the result as a fact.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rye_grammar::capability::Pattern;
 use rye_grammar::condition::{Path, Segment};
@@ -21,6 +21,21 @@ pub struct Assertions {
     /// The directives whose outputs count as free of untrusted text. A flow of text is not followed through such an
     /// output.
     pub declassifying: Vec<Spanned<String>>,
+}
+
+impl Assertions {
+    /// Returns the ids of the hooks that the assertions name as gates.
+    pub fn gates(&self) -> BTreeSet<String> {
+        let functions = self.list.iter().flat_map(|assertion| &assertion.functions);
+        let gate = |function: &AssertionFunction| match function {
+            AssertionFunction::Passes(gate) => Some(gate.clone()),
+            AssertionFunction::Reaches(_)
+            | AssertionFunction::Flows(..)
+            | AssertionFunction::SpendsAtMost(_)
+            | AssertionFunction::Survives(_) => None,
+        };
+        functions.filter_map(gate).collect()
+    }
 }
 
 #[derive(Debug, Clone)]

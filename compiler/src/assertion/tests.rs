@@ -69,7 +69,7 @@ fn passes_and_spends_at_most_are_evaluated() {
     let found_violations: Vec<_> =
         found.violations.iter().map(|v| (v.assertion.as_str(), v.severity.as_str())).collect();
     assert_eq!(found_violations, [("asked", "warning"), ("cheap", "error"), ("asked", "warning"), ("cheap", "error")]);
-    let hook = "hooks:\n  - { id: guard, event: tool_call, condition: 'call.name == \"x\"', action: { block: { reason: no } } }\n";
+    let hook = "hooks:\n  - { id: guard, event: tool_call, condition: 'call.name != \"x\"', action: { block: { reason: no } } }\n";
     let world = family(&format!("{CHILD}{WEB}"), WEB, yaml).project(".ai/config/agent/hooks.yaml", hook);
     let found_violations: Vec<_> = report(&world).violations.into_iter().map(|v| v.assertion).collect();
     assert_eq!(found_violations, ["cheap", "cheap"]);
@@ -229,4 +229,54 @@ fn outputs_of_a_declassifying_directive_end_a_flow() {
         )
         .is_empty()
     );
+}
+
+#[test]
+fn hook_that_raises_spend_leaves_no_bound() {
+    let yaml = "lethal_trifecta: off\nassertions:\n  - { id: cheap, always: 'spends_at_most(100)' }\n";
+    let with = |limit: &str, code: &str| {
+        let hook = format!(
+            "hooks:\n  - {{ id: r, event: limit, condition: 'limit_code == \"{code}\"', action: {{ raise: {{ limit: {limit}, value: 5 }} }} }}\n"
+        );
+        report(&family(WEB, WEB, yaml).project(".ai/config/agent/hooks.yaml", &hook))
+    };
+    assert_eq!(names(&with("turns", "turns_exceeded")), []);
+    let found = with("spend", "spend_exceeded");
+    assert!(!found.violations.is_empty());
+    let reason = "it may spend any amount, because the hook `r` (.ai/config/agent/hooks.yaml:2) raises the limit";
+    assert_eq!(found.violations[0].because, [reason]);
+}
+
+#[test]
+fn hook_that_cannot_fire_for_the_grants_is_no_gate() {
+    let yaml = "lethal_trifecta: off\nassertions:\n  - { id: guarded, always: '!reaches(\"rye.execute.tool.rye.bash.*\") || passes(\"guard\")' }\n";
+    let with = |tool: &str| {
+        let hook = format!(
+            "hooks:\n  - {{ id: guard, event: tool_call, condition: 'call.item_id == \"{tool}\"', action: {{ block: {{ reason: no }} }} }}\n"
+        );
+        let inside = "<metadata><permissions><execute><tool>rye.bash.bash</tool></execute></permissions></metadata>";
+        let world = with_directives(stdlib_world(), &[("leaf", "", inside, "Do it.")]);
+        let world = world.project(".ai/config/agent/hooks.yaml", &hook);
+        report(&world.project(".ai/config/agent/assertions.yaml", yaml)).violations.len()
+    };
+    assert_eq!(with("rye/bash/bash"), 0);
+    assert_eq!(with("rye/file-system/write"), 1);
+}
+
+#[test]
+fn knowledge_of_a_replaced_system_prompt_does_not_survive() {
+    let yaml = "lethal_trifecta: off\nassertions:\n  - { id: s, always: 'survives(\"s\")' }\n";
+    let with = |prompt: &str| {
+        let hook = format!(
+            "hooks:\n  - {{ id: h, event: before_agent_start, action: {{ system_prompt: {{ {prompt} }} }} }}\n"
+        );
+        let inside = "<metadata><permissions/><context><system>s</system></context></metadata>";
+        let world = with_directives(minimal_world(), &[("leaf", "", inside, "Do it.")]);
+        let world =
+            world.project(".ai/knowledge/s.md", "Some knowledge.").project(".ai/config/agent/hooks.yaml", &hook);
+        report(&world.project(".ai/config/agent/assertions.yaml", yaml)).violations.len()
+    };
+    assert_eq!(with("text: other"), 1);
+    assert_eq!(with("append: more"), 0);
+    assert_eq!(with("text: \"${system_prompt} more\""), 0);
 }

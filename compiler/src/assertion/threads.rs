@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use rye_grammar::{ItemId, Span};
+use rye_grammar::{ItemId, Sources, Span};
 
 use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::Diagnostics;
@@ -13,13 +13,14 @@ use crate::hook::{HookAction, HookPoint, PlanVerdict};
 use crate::item::HookDecl;
 use crate::item_graph::mentions;
 use crate::lower::cache::LowerContext;
-use crate::lower::capabilities;
+use crate::lower::{capabilities, origin};
 use crate::plan::Origins;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
-use crate::semantics::limits::resolve;
+use crate::semantics::limits::{LimitName, resolve};
 use crate::semantics::money::Nanos;
+use crate::validate::{may_apply, may_fire_in};
 use crate::world::{ItemKind, Space};
 
 /// Maximum number of threads examined per directive.
@@ -44,6 +45,8 @@ pub struct ReachableThreads {
 /// grants allows are looked up once.
 pub struct ThreadSearch<'s, 'i, 'w> {
     shared: &'s LowerContext<'i, 'w>,
+    /// The hooks that assertions name as gates.
+    gates: BTreeSet<String>,
     /// The directives of the project and user spaces, each with its `execute` capability.
     directives: Vec<(ItemId, String)>,
     routes: BTreeMap<ItemId, Rc<[RouteSummary]>>,
@@ -68,7 +71,10 @@ pub struct PossibleThread {
     /// Hooks that can fire in the thread or in a spawn parent.
     hooks: BTreeSet<String>,
     needs_approval: bool,
-    pub spend: Nanos,
+    /// Maximum amount that the thread may spend; `None` if a hook of the thread raises the limit.
+    pub spend: Option<Nanos>,
+    /// The hook that raises the limit `spend`, with its place, if it sets no bound.
+    pub raised_by: Option<String>,
     /// The grants that name hosts (`net`).
     pub net: Rc<[NetGrant]>,
     /// The capabilities of the calls that the thread's own hooks make. The thread reads the results of these calls.
@@ -105,7 +111,9 @@ struct RouteSummary {
     granted: Option<Span>,
     hooks: BTreeSet<String>,
     needs_approval: bool,
-    spend: Nanos,
+    /// The limit `spend`; `None` if the hook `raised_by` may raise it.
+    spend: Option<Nanos>,
+    raised_by: Option<String>,
     net: Rc<[NetGrant]>,
     hook_calls: Vec<String>,
     survivors: Rc<BTreeSet<ItemId>>,
@@ -113,11 +121,19 @@ struct RouteSummary {
 }
 
 impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
-    pub fn new(shared: &'s LowerContext<'i, 'w>) -> Self {
+    /// Creates a search. `gates` contains the ids of the hooks that assertions name.
+    pub fn new(shared: &'s LowerContext<'i, 'w>, gates: BTreeSet<String>) -> Self {
         let list = shared.items.list(ItemKind::Directive);
         let own = list.iter().filter(|e| e.space != Space::System);
         let directives = own.map(|e| (e.id.clone(), format!("rye.execute.directive.{}", e.id.dotted()))).collect();
-        Self { shared, directives, routes: BTreeMap::new(), allowed: BTreeMap::new(), remaining: MAX_SPAWNED_THREADS }
+        Self {
+            shared,
+            gates,
+            directives,
+            routes: BTreeMap::new(),
+            allowed: BTreeMap::new(),
+            remaining: MAX_SPAWNED_THREADS,
+        }
     }
 
     /// Finds the threads that a directive can lead to, breadth first.
@@ -209,7 +225,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
     }
 
     fn routes_of(&mut self, id: &ItemId) -> Rc<[RouteSummary]> {
-        let summarize = || route_summaries(self.shared, id).into();
+        let summarize = || route_summaries(self.shared, &self.gates, id).into();
         self.routes.entry(id.clone()).or_insert_with(summarize).clone()
     }
 }
@@ -233,6 +249,7 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
         hooks: alone.hooks.clone(),
         needs_approval: alone.needs_approval,
         spend: alone.spend,
+        raised_by: alone.raised_by.clone(),
         net: alone.net.clone(),
         hook_calls: alone.hook_calls.clone(),
         survivors: alone.survivors.clone(),
@@ -278,7 +295,9 @@ fn child_thread(
         sets,
         hooks: parent.hooks.union(&alone.hooks).cloned().collect(),
         needs_approval: parent.needs_approval || alone.needs_approval,
-        spend: parent.spend.min(alone.spend),
+        // A child spends money of its parent, so the bound of the parent holds even if a hook of the child raises the limit.
+        spend: parent.spend.into_iter().chain(alone.spend).min(),
+        raised_by: alone.raised_by.clone().or_else(|| parent.raised_by.clone()),
         net: if alone.grants.is_none() { parent.net.clone() } else { alone.net.clone() },
         hook_calls: alone.hook_calls.clone(),
         survivors: alone.survivors.clone(),
@@ -286,19 +305,26 @@ fn child_thread(
 }
 
 /// Returns a summary of a directive for every route; empty if the directive has errors, which `rye check` reports.
-fn route_summaries(shared: &LowerContext<'_, '_>, id: &ItemId) -> Vec<RouteSummary> {
+fn route_summaries(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, id: &ItemId) -> Vec<RouteSummary> {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     let (all, _) = compose_all(shared.items, id, &launch, &mut Diagnostics::new());
-    all.iter().map(|composed| summarize_route(shared, composed)).collect()
+    all.iter().map(|composed| summarize_route(shared, gates, composed)).collect()
 }
 
-fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteSummary {
+fn summarize_route(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, composed: &Composed) -> RouteSummary {
     let permissions = composed.permissions.as_ref();
     let grants = permissions.map(|p| p.value.grants.iter().map(|g| g.pattern.0.clone()).collect::<Vec<_>>());
     let with_hosts = permissions.iter().flat_map(|p| &p.value.grants).filter(|g| !g.net.is_empty());
     let net = with_hosts.map(|g| NetGrant { pattern: g.pattern.0.clone(), hosts: g.net.join(",") }).collect();
     let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).map(|r| r.limits);
     let planned = capabilities::lower(composed, None, &shared.items.sources(), &mut Origins::default());
+    let raising = composed.hooks.iter().find(|hook| raises_spend(hook));
+    let raised_by = raising.map(|hook| describe_hook(&shared.items.sources(), hook));
+    // Only the hooks that an assertion names need a proof that they can fire.
+    let gates = composed
+        .hooks
+        .iter()
+        .filter(|h| h.is_live() && (!gates.contains(&h.decl.id.node) || may_fire_in(shared.items, composed, h)));
     let mut named = Vec::new();
     for hook in composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {
         if let Some(HookAction::Execute { item_type: ItemKind::Directive, item_id, .. }) =
@@ -316,16 +342,37 @@ fn summarize_route(shared: &LowerContext<'_, '_>, composed: &Composed) -> RouteS
     }
     RouteSummary {
         granted: permissions.and_then(|p| p.origin.span),
-        hooks: composed.hooks.iter().filter(|h| h.is_live()).map(|h| h.decl.id.node.clone()).collect(),
+        hooks: gates.map(|h| h.decl.id.node.clone()).collect(),
         needs_approval: !capabilities::unacknowledged_grants(&planned, shared).is_empty(),
         // `rye check` reports unreadable limits; here, a directive with unreadable limits counts as one that spends
         // nothing.
-        spend: limits.map_or(Nanos::ZERO, |limits| limits.spend),
+        spend: limits.map_or(Some(Nanos::ZERO), |limits| Some(limits.spend)).filter(|_| raised_by.is_none()),
+        raised_by,
         net,
         hook_calls: composed.hooks.iter().filter(|h| h.is_live()).filter_map(|h| hook_call(&h.decl)).collect(),
         survivors: Rc::new(surviving_items(composed)),
         grants,
         named,
+    }
+}
+
+/// Returns true if a hook may raise the limit `spend`: its action raises the limit, or executes an item, which can
+/// return this action.
+fn raises_spend(hook: &ComposedHook) -> bool {
+    let raises = match hook.decl.action.as_ref().map(|action| &action.node) {
+        Some(HookAction::Raise { limit, .. }) => LimitName::parse(limit).is_none_or(|name| name == LimitName::Spend),
+        Some(action) => matches!(action, HookAction::Execute { .. }),
+        None => false,
+    };
+    raises && hook.is_live() && hook.decl.event == HookPoint::Limit && may_apply(&hook.decl, LimitName::Spend)
+}
+
+/// Returns the id of a hook with its file and line.
+fn describe_hook(sources: &Sources, hook: &ComposedHook) -> String {
+    let id = &hook.decl.id.node;
+    match origin::plan_place(sources, hook.decl.span) {
+        Some(place) => format!("`{id}` ({}:{})", place.file, place.line),
+        None => format!("`{id}`"),
     }
 }
 
@@ -346,14 +393,28 @@ fn hook_call(hook: &HookDecl) -> Option<String> {
 
 /// Returns the knowledge that every continuation of a thread contains: the knowledge of the system prompt, and of the
 /// `thread_continued` hooks that always fire. Knowledge in the messages of the thread does not count, because a
-/// continuation may drop these messages.
+/// continuation may drop these messages. If a hook may replace the system prompt, its knowledge does not count.
 fn surviving_items(composed: &Composed) -> BTreeSet<ItemId> {
     let again = |hook: &&ComposedHook| {
         let is_sent = matches!(hook.decl.event, HookPoint::BuildSystemPrompt | HookPoint::ThreadContinued);
         is_sent && hook.verdict == PlanVerdict::Fires
     };
+    if composed.hooks.iter().any(may_replace_system_prompt) {
+        let continued = |hook: &&ComposedHook| hook.decl.event == HookPoint::ThreadContinued;
+        let hooks = composed.hooks.iter().filter(again).filter(continued);
+        return hooks.filter_map(|hook| hook.decl.fetched.clone()).collect();
+    }
     let hooks = composed.hooks.iter().filter(again).filter_map(|hook| hook.decl.fetched.clone());
     composed.system.iter().map(|item| item.id.clone()).chain(hooks).collect()
+}
+
+/// Returns true if a hook may replace the system prompt before the model is called: by its own text, or by the result of
+/// an item that it executes.
+fn may_replace_system_prompt(hook: &ComposedHook) -> bool {
+    let replaces =
+        |action: &HookAction| action.replaces_system_prompt() || matches!(action, HookAction::Execute { .. });
+    let action = hook.decl.action.as_ref().map(|action| &action.node);
+    hook.is_live() && hook.decl.event == HookPoint::BeforeAgentStart && action.is_some_and(replaces)
 }
 
 /// A memo of the results of [`PossibleThread::reaches`], by the permission sets of the thread and the pattern. Most

@@ -33,9 +33,9 @@ codes! {
         "unknown-event" "unknown-fact" "unknown-parameter" "unknown-value" "untrusted-parameter" "wrong-action";
     "compiler" "interface": "choices" "missing-input" "required-default" "retyped" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "script-parameter" "server-schema"
-        "shadows" "shell-syntax" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable" "unused-parameter";
+        "shadows" "shell-syntax" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable" "untrusted-parameter" "unused-parameter";
     "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "one-turn" "unknown" "unpriced";
-    "compiler" "model": "same-fallback" "unfit-fallback" "unknown" "unpriced";
+    "compiler" "model": "other-provider" "same-fallback" "two-models" "unfit-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";
     "compiler" "skill": "description" "dropped" "name" "no-description";

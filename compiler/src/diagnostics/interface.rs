@@ -56,6 +56,12 @@ pub enum InterfaceError {
     /// An input that is declared as required although it has a default.
     #[error("the input `{name}` has a default, so `required` has no effect")]
     RequiredDefault { name: String, span: Span },
+    /// A placeholder with a default, for an input that always has a value.
+    #[error("the default `{default}` of the placeholder is never used: the input `{name}` {why}")]
+    UnusedDefault { name: String, default: String, why: &'static str, span: Span, declared: Span },
+    /// An input that is declared as optional, although the body needs its value.
+    #[error("the input `{name}` is optional, but the body needs its value")]
+    NeededInput { name: String, span: Span, declared: Span },
     #[error("the input `{name}` is never used")]
     UnusedInput { name: String, span: Span },
     /// A required input without a value. `used` is the place of the call that omits the value; `None` if the caller of
@@ -75,6 +81,9 @@ pub enum InterfaceError {
         suggestion: Option<String>,
         declared: Vec<String>,
     },
+    /// A body calls the return tool although the directive has no outputs.
+    #[error("`{directive}` declares no outputs, so the model is not offered `rye_directive_return`")]
+    NoOutputs { directive: String, span: Span },
     /// A value does not have its declared type. `expected` and `found` are phrases: "an integer", "the string `x`".
     #[error("{what} is {found}, not {expected}")]
     Type { what: String, expected: String, found: String, span: Option<Span>, declared: Option<Span> },
@@ -98,11 +107,12 @@ impl Problem for InterfaceError {
             | Self::Lookalike { .. } => "interface::unknown-input",
             Self::Retyped { .. } => "interface::retyped",
             Self::UnusedInput { .. } => "interface::unused-input",
-            Self::RequiredDefault { .. } => "interface::required-default",
-            Self::MissingInput { .. } | Self::ContinuationInput { .. } | Self::MissingParameter { .. } => {
-                "interface::missing-input"
-            }
-            Self::UnknownOutput { .. } => "interface::unknown-output",
+            Self::RequiredDefault { .. } | Self::UnusedDefault { .. } => "interface::required-default",
+            Self::MissingInput { .. }
+            | Self::NeededInput { .. }
+            | Self::ContinuationInput { .. }
+            | Self::MissingParameter { .. } => "interface::missing-input",
+            Self::UnknownOutput { .. } | Self::NoOutputs { .. } => "interface::unknown-output",
             Self::Choices { .. } => "interface::choices",
             Self::Type { .. } | Self::Part { .. } => "interface::type",
         }
@@ -112,6 +122,9 @@ impl Problem for InterfaceError {
         match self {
             Self::UnusedInput { .. }
             | Self::RequiredDefault { .. }
+            | Self::UnusedDefault { .. }
+            | Self::NeededInput { .. }
+            | Self::NoOutputs { .. }
             | Self::Lookalike { .. }
             | Self::UnnamedArgument { .. }
             | Self::MarkedPlaceholder { .. }
@@ -182,12 +195,17 @@ impl Problem for InterfaceError {
             Self::UnusedInput { name, .. } => {
                 Some(format!("write `{{input:{name}}}` where the value belongs, or remove the declaration"))
             }
+            Self::UnusedDefault { name, .. } => Some(format!("write `{{input:{name}}}`, or change the declaration of the input")),
+            Self::NeededInput { name, .. } => Some(format!(
+                "write `{{input:{name}?}}` for an empty text or `{{input:{name}|…}}` for a default, or remove `required`"
+            )),
             Self::MissingInput { name, .. } => {
                 Some(format!("pass a value (`--input {name}=…`, or a parameter of the call), or declare a `default`"))
             }
             Self::ContinuationInput { name, directive, continuation, .. } => Some(format!(
                 "declare `{name}` in `{directive}` too, or declare a `default` in `{continuation}`: a continuation has only the inputs of its thread"
             )),
+            Self::NoOutputs { .. } => Some("declare the values in `<outputs>`, or remove the call from the body".into()),
             Self::Type { expected, .. } => Some(format!("write {expected}")),
             Self::Part { .. } => Some("change the value, or the declared `<item>` and `<field>` types".into()),
         }
@@ -216,14 +234,21 @@ impl Problem for InterfaceError {
             Self::RequiredDefault { span, .. } => {
                 vec![new_label(*span, "if the value is missing, the default is used")]
             }
+            Self::NoOutputs { span, .. } => vec![new_label(*span, "not offered")],
+            Self::UnusedDefault { span, declared, .. } => {
+                vec![new_label(*span, "never used"), new_label(*declared, "declared here")]
+            }
+            Self::NeededInput { span, declared, .. } => {
+                vec![new_label(*declared, "declared as optional"), new_label(*span, "a run without a value fails")]
+            }
             Self::UnusedInput { span, .. } => vec![new_label(*span, "declared here, used nowhere")],
             Self::ContinuationInput { directive, declared, used, .. } => vec![
                 new_label(*used, format!("`{directive}` does not declare this input")),
-                new_label(*declared, "required here, without a default"),
+                new_label(*declared, "declared here, without a default"),
             ],
             Self::MissingInput { declared, used, .. } => {
                 let used = used.iter().map(|s| new_label(*s, "its value is needed here"));
-                used.chain(declared.iter().map(|s| new_label(*s, "required here, without a default"))).collect()
+                used.chain(declared.iter().map(|s| new_label(*s, "declared here, without a default"))).collect()
             }
             Self::Type { expected, span, declared, .. } => {
                 let here = span.iter().map(|s| new_label(*s, format!("expected {expected}")));

@@ -61,6 +61,15 @@ pub enum ItemError {
     /// a clause, and `help` the fix.
     #[error("`{read}` reads no parameter of the tool: {why}")]
     ScriptParameter { read: String, why: String, help: String, span: Span },
+    /// A `$NAME` in the URL or a header of an HTTP tool.
+    #[error("no shell reads the request: `${name}` is sent as text")]
+    RequestVariable { name: String, span: Span },
+    /// A variable that an HTTP tool declares and does not send. Nothing else of the tool can read the variable.
+    #[error("the variable `{name}` is never used")]
+    UnusedVariable { name: String, span: Span },
+    /// A parameter inside the code that a command passes to an interpreter.
+    #[error("`{program}` runs the value of the parameter `{parameter}` as code")]
+    CodeParameter { parameter: String, program: String, span: Span },
     #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]
     ShellSyntax { word: String, program: String, span: Span },
     /// A built-in tool that the engine does not have, or that only the item `own_item` may use. `own_item` is `None` if
@@ -171,7 +180,7 @@ impl Problem for ItemError {
             | Self::InvalidFrontMatter { .. } => "item::invalid-value",
             Self::Missing { .. } | Self::ToolMissing { .. } => "item::missing",
             Self::Repeated { .. } => "item::repeated",
-            Self::UnusedParameter { .. } => "item::unused-parameter",
+            Self::UnusedParameter { .. } | Self::UnusedVariable { .. } => "item::unused-parameter",
             Self::Unreadable { .. } => "item::unreadable",
             Self::Ambiguous { .. } => "item::ambiguous",
             Self::Signature { .. } | Self::Unsigned { .. } | Self::UntrustedKey { .. } | Self::LateSignature { .. } => {
@@ -184,7 +193,8 @@ impl Problem for ItemError {
             | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
             Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
-            Self::ShellSyntax { .. } => "item::shell-syntax",
+            Self::ShellSyntax { .. } | Self::RequestVariable { .. } => "item::shell-syntax",
+            Self::CodeParameter { .. } => "item::untrusted-parameter",
             Self::ScriptParameter { .. } => "item::script-parameter",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
@@ -219,6 +229,9 @@ impl Problem for ItemError {
             | Self::SilentKnowledge { .. }
             | Self::UnusedParameter { .. }
             | Self::ShellSyntax { .. }
+            | Self::RequestVariable { .. }
+            | Self::UnusedVariable { .. }
+            | Self::CodeParameter { .. }
             | Self::ScriptParameter { .. }
             | Self::Silent { .. } => Severity::Warning,
             Self::Shadows { .. } | Self::ShadowsFile { .. } | Self::UnreadMetadata { suggestion: None, .. } => {
@@ -318,6 +331,15 @@ impl Problem for ItemError {
             }
             Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
             Self::ShellSyntax { word, .. } => Some(shell_syntax_help(word)),
+            Self::RequestVariable { name, .. } => {
+                Some(format!("declare `{name}` in `environment`, and write `${{{name}}}`"))
+            }
+            Self::UnusedVariable { name, .. } => Some(format!(
+                "write `${{{name}}}` into a header, the URL or the body, or remove the variable from `environment`"
+            )),
+            Self::CodeParameter { parameter, .. } => Some(format!(
+                "pass the value as an argument of the code: `[sh, -c, 'wc \"$1\"', sh, \"{{{parameter}}}\"]`"
+            )),
             Self::SilentKnowledge { .. } => Some("write the text below the metadata, or remove the file".into()),
             Self::UnreadMetadata { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some("remove the key, or keep it as a note for readers".into()))
@@ -373,6 +395,9 @@ impl Problem for ItemError {
             Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
             Self::ScriptParameter { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::ShellSyntax { span, .. } => vec![new_label(*span, "not expanded")],
+            Self::RequestVariable { span, .. } => vec![new_label(*span, "not filled in")],
+            Self::UnusedVariable { span, .. } => vec![new_label(*span, "no part of the request contains it")],
+            Self::CodeParameter { span, .. } => vec![new_label(*span, "the model chooses a part of this code")],
             Self::ForeignTool { span, .. } | Self::Unexported { span, .. } => {
                 vec![new_label(*span, "no part of rye reads this file")]
             }

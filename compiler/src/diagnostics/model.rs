@@ -40,6 +40,15 @@ pub enum ModelError {
     /// A tier that the settings name and no provider has.
     #[error("no provider has a tier `{requested}`")]
     NoTier { requested: String, span: Span, suggestion: Option<String>, known: Vec<String> },
+    /// The default provider of the settings has no such tier, and the directive names no model.
+    #[error("the default provider `{provider}` has no tier `{tier}`, so a directive without `<model>` has no model")]
+    NoDefault { provider: String, tier: String, span: Span, known: Vec<String> },
+    /// A `<model>` with an id and with a tier that stands for another model.
+    #[error("the `<model>` names two models: the `id` is `{id}`, the tier `{tier}` is `{model}`")]
+    TwoModels { id: String, tier: String, model: String, span: Span, id_span: Span },
+    /// A directive requests a tier that only another provider than the default provider has.
+    #[error("the default provider `{default}` has no tier `{tier}`: the model is `{model}` of `{provider}`")]
+    OtherProvider { tier: String, default: String, provider: String, model: String, span: Span, default_span: Span },
     /// The `fallback` resolves to `model`, which it should replace.
     #[error("the fallback `{fallback}` is the model itself: `{model}`")]
     SameFallback { fallback: String, model: String, span: Span },
@@ -63,7 +72,11 @@ pub enum ModelError {
 impl Problem for ModelError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => "model::unknown",
+            Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } | Self::NoDefault { .. } => {
+                "model::unknown"
+            }
+            Self::OtherProvider { .. } => "model::other-provider",
+            Self::TwoModels { .. } => "model::two-models",
             Self::SameFallback { .. } => "model::same-fallback",
             Self::UnfitFallback { .. } | Self::SmallFallback { .. } | Self::FallbackWithoutImages { .. } => {
                 "model::unfit-fallback"
@@ -74,8 +87,12 @@ impl Problem for ModelError {
 
     fn severity(&self) -> Severity {
         match self {
-            Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } => Severity::Error,
-            Self::SameFallback { .. }
+            Self::Unknown { .. } | Self::NoProvider { .. } | Self::NoTier { .. } | Self::NoDefault { .. } => {
+                Severity::Error
+            }
+            Self::OtherProvider { .. }
+            | Self::TwoModels { .. }
+            | Self::SameFallback { .. }
             | Self::UnfitFallback { .. }
             | Self::SmallFallback { .. }
             | Self::Unlisted { .. }
@@ -116,6 +133,20 @@ impl Problem for ModelError {
                 let near = suggestion.as_ref().map(|near| format!("did you mean `{provider}/{near}`? otherwise "));
                 Some(near.unwrap_or_default() + &add)
             }
+            Self::NoDefault { provider, tier, known, .. } => {
+                let tiers = if known.is_empty() {
+                    format!("add `tiers: {{ {tier}: MODEL }}` to `agent/providers/{provider}`")
+                } else {
+                    format!("set `default_tier` to one of its tiers: {}", quote_list(known))
+                };
+                Some(format!("{tiers}; or select a model with `<model>`"))
+            }
+            Self::TwoModels { .. } => Some(
+                "remove one of the two: the `id` decides, and the tier applies only with another `--provider`".into(),
+            ),
+            Self::OtherProvider { tier, default, provider, .. } => Some(format!(
+                "if this is intended, write `provider=\"{provider}\"`; otherwise add `{tier}` to the `tiers` of `agent/providers/{default}`"
+            )),
             Self::SameFallback { .. } => Some("name another tier or model, or remove `fallback`".into()),
             Self::UnfitFallback { .. } => {
                 Some("name a fallback with lower prices, send less in the first request, or raise `spend`".into())
@@ -140,6 +171,13 @@ impl Problem for ModelError {
                 span.iter().map(|s| new_label(*s, "no file in `agent/providers/` has this name")).collect()
             }
             Self::NoTier { span, .. } => vec![new_label(*span, "named here")],
+            Self::NoDefault { span, .. } => vec![new_label(*span, "the default provider")],
+            Self::TwoModels { span, id_span, .. } => {
+                vec![new_label(*span, "without effect"), new_label(*id_span, "decides")]
+            }
+            Self::OtherProvider { span, default_span, .. } => {
+                vec![new_label(*span, "requested here"), new_label(*default_span, "the default provider")]
+            }
             Self::SameFallback { span, .. } => vec![new_label(*span, "this is the same model")],
             Self::UnfitFallback { span, .. } => vec![new_label(*span, "too expensive for the limit")],
             Self::SmallFallback { span, .. } => vec![new_label(*span, "may not fit")],

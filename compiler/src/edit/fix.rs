@@ -97,6 +97,9 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::Version { .. }
             | ItemError::SilentKnowledge { .. }
             | ItemError::UnusedParameter { .. }
+            | ItemError::UnusedVariable { .. }
+            | ItemError::RequestVariable { .. }
+            | ItemError::CodeParameter { .. }
             | ItemError::ShellSyntax { .. }
             | ItemError::ScriptParameter { .. }
             | ItemError::Silent { .. } => None,

@@ -125,6 +125,8 @@ pub struct FieldDecl {
     pub name: Spanned<String>,
     pub kind: FieldType,
     pub required: bool,
+    /// True for `required="false"`, but not for a missing `required`.
+    pub is_marked_optional: bool,
     /// The default, converted to the field's type; `None` if none is declared.
     pub default: Option<Value>,
     /// The values of `enum`, converted to the field's type; if empty, any value is allowed.

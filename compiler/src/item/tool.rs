@@ -1,5 +1,8 @@
 //! A tool item: its file and its declaration.
 
+mod command_code;
+mod parameter_schema;
+mod request_variables;
 mod script_parameters;
 
 use std::sync::Arc;
@@ -32,6 +35,9 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     found.extend(unknown_builtin(&file, &parsed.tree));
     found.extend(misspelled_constants(&parsed.tree));
     found.extend(shell_syntax(&parsed.tree));
+    found.extend(request_variables::check(&parsed.tree));
+    found.extend(command_code::check(&parsed.tree));
+    found.extend(parameter_schema::check(&parsed.tree));
     if !unread {
         found.extend(script_parameters::check(&parsed.tree, file.source, text));
     }

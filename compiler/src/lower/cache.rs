@@ -189,9 +189,11 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     pub fn catalog(&self) -> &ProviderCatalog<'i> {
         self.catalog.get_or_init(|| {
             let (items, found) = (self.items, Rc::clone(&self.found));
-            let settings = items
+            let mut settings = items
                 .config_by_name("agent/models")
                 .map_or_else(ModelSettings::default, |node| model::read_settings(&node, &mut found.borrow_mut()));
+            let chosen = settings.default_provider.as_ref().is_some_and(|provider| self.is_user_written(provider.span));
+            settings.is_provider_chosen = chosen;
             let names = items.list(ItemKind::Config);
             let names = names.iter().filter_map(|e| e.id.as_str().strip_prefix(PROVIDER_PREFIX));
             let names: Vec<String> = names.filter(|name| !name.contains('/')).map(str::to_owned).collect();

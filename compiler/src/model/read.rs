@@ -36,6 +36,7 @@ pub fn read_settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSetting
         default_provider: default_provider
             .zip(node.get("default_provider"))
             .map(|(name, n)| Spanned::new(name, n.span)),
+        is_provider_chosen: false,
         default_tier: reader.text(node, "default_tier"),
         aliases: reader.texts(node, "aliases"),
     }

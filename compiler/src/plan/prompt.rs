@@ -97,6 +97,9 @@ pub enum LayerKind {
     ContextFile,
     /// Knowledge that the settings of chats append to the system prompt.
     Appended,
+    /// A text that a hook adds before the model is called. No plan contains such a layer; reports of the first request
+    /// do.
+    TurnText,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

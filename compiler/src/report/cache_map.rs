@@ -5,6 +5,7 @@
 use crate::hook::{HookAction, HookPoint, PlanVerdict, PlannedHook, Position};
 use crate::plan::prompt::LayerKind;
 use crate::plan::{Origins, Plan, PlanMode, PlannedModel, RuntimePlaceholder, SourcePlace, Tokenizer, Tokens};
+use crate::report::render::turn_hooks::trailing_hook;
 use crate::report::render::view::{LayerView, MessageView, PlaceholderView};
 use crate::semantics::change_frequency::{ChangeFrequency, changes_in_continuation};
 use crate::semantics::money::Nanos;
@@ -155,16 +156,20 @@ impl CacheMapper<'_> {
     /// opening (palette, system prompt and first message) is in common, because no hook can change the opening between
     /// the turns.
     fn turn_end(&self) -> Option<(Cut, PrefixEnd)> {
-        let hook = self.plan.hook_before_messages()?;
-        Some((Cut::Message(0), self.hook_end(&hook.id)))
+        if let Some(hook) = self.plan.hook_before_messages() {
+            return Some((Cut::Message(0), self.hook_end(&hook.id)));
+        }
+        let hook = trailing_hook(self.plan)?;
+        let offset = layer_of_hook(self.message, &hook.id)?;
+        Some((Cut::Message(offset), self.hook_end(&hook.id)))
     }
 
     /// Returns the first place at which the first request of a chat's next prompt can differ from the current request,
     /// and the part that causes the difference. `None` if the whole opening (palette, system prompt and first message)
     /// is equal. Hooks on `before_agent_start` can change the system prompt for each prompt.
     fn prompt_end(&self) -> Option<(Cut, PrefixEnd)> {
-        let whole = self.system.text.len();
         let cut_of = |hook: &PlannedHook| {
+            let whole = layer_of_hook(self.system, &hook.id).unwrap_or(self.system.text.len());
             let HookAction::SystemPrompt { text, append } = &hook.action else {
                 return matches!(hook.action, HookAction::Execute { .. }).then_some(0);
             };
@@ -240,6 +245,11 @@ impl CacheMapper<'_> {
     }
 }
 
+/// Returns the byte offset of the first layer that a hook adds to a message; `None` if it adds none.
+fn layer_of_hook(view: &MessageView, id: &str) -> Option<usize> {
+    view.layers.iter().find(|layer| layer.layer.hook.as_deref() == Some(id)).map(|layer| layer.offset)
+}
+
 /// Returns true if a text contains a placeholder whose value can differ between two turns or prompts of one thread.
 fn is_volatile(text: &str) -> bool {
     ChangeFrequency::of_template(text) == ChangeFrequency::PerTurn
@@ -285,7 +295,7 @@ mod tests {
         let compilation = compiled.value.unwrap_or_else(|| panic!("{why:?}"));
         let plan = &compilation.plan;
         let (system, first, _) = view_prompt(plan, &compilation.origins);
-        let size = plan.count_request_tokens(&system.text, &first.text);
+        let size = plan.count_viewed_tokens(&system, &first);
         let named = |shared: u64| match shared {
             0 => "nothing",
             shared if shared == size.input() => "all",

@@ -7,6 +7,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::hook::{HookPoint, PlanVerdict};
 use crate::plan::Plan;
 use crate::plan::prompt::Layer;
 
@@ -40,7 +41,13 @@ impl Plan {
     /// Returns each part of the first request with its state in a continuation, in the order of sending.
     pub fn continuation_items(&self) -> Vec<ContinuationItem> {
         // A hook on `build_system_prompt` is evaluated again in the continuation.
-        let system = self.prompt.system.iter().map(|layer| match &layer.hook {
+        let is_replaced = self.hooks.iter().any(|hook| {
+            hook.event == HookPoint::BeforeAgentStart
+                && hook.verdict == PlanVerdict::Fires
+                && hook.action.replaces_system_prompt()
+        });
+        let sent = self.prompt.system.iter().filter(|_| !is_replaced);
+        let system = sent.map(|layer| match &layer.hook {
             Some(hook) if layer.depends => item(layer, ContinuationFate::MayBeRestored, Some(hook.clone())),
             Some(_) | None => item(layer, ContinuationFate::Survives, None),
         });

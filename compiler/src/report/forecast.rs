@@ -3,8 +3,10 @@
 
 use crate::hook::HookPoint;
 use crate::plan::bound::MESSAGE_OVERHEAD_TOKENS;
+use crate::plan::prompt::Layer;
 use crate::plan::settings::BILLIONTHS;
-use crate::plan::{PalettePrimary, Plan, Prompt, RequestTokens, RuntimePlaceholder, Segment, Tokenizer, Tokens};
+use crate::plan::{PalettePrimary, Plan, RequestTokens, RuntimePlaceholder, Segment, Tokenizer, Tokens};
+use crate::report::render::turn_hooks;
 use crate::report::run_bounds::{ThreadBound, TurnBounds, WorstCase};
 use crate::semantics::change_frequency::ChangeFrequency;
 use crate::semantics::limits::LimitName;
@@ -235,25 +237,25 @@ impl Plan {
     fn per_thread(&self, first: &RequestTokens) -> u64 {
         match self.hook_before_messages() {
             Some(_) => first.palette.saturating_add(first.system),
-            None => first.input(),
+            None => first.input().saturating_sub(turn_hooks::trailing_tokens(self)),
         }
     }
 
     fn constant_prefix(&self, first: &RequestTokens) -> u64 {
-        let (system, is_whole) = count_fixed_tokens(&self.prompt, true, self.model.counted_by);
+        let (system, messages) = (self.prompt.system.clone(), self.prompt.first_message.clone());
+        let turn = turn_hooks::apply(self, system, messages);
+        let (system, is_whole) = count_fixed_tokens(&turn.system, self.model.counted_by);
         if !is_whole {
             return first.palette.saturating_add(system);
         }
-        let (message, _) = count_fixed_tokens(&self.prompt, false, self.model.counted_by);
+        let (message, _) = count_fixed_tokens(&turn.messages, self.model.counted_by);
         first.palette.saturating_add(first.system).saturating_add(message)
     }
 }
 
-/// Counts the tokens of the system prompt (`system` is true) or of the first message, up to the first part that can
-/// differ between threads: a placeholder, or a layer that only some runs send. Also returns true if no part can differ.
-fn count_fixed_tokens(prompt: &Prompt, system: bool, by: Tokenizer) -> (u64, bool) {
+/// Counts the tokens of the system prompt or of the messages, up to the first part that can differ between threads: a placeholder, or a layer that only some runs send. Also returns true if no part can differ.
+fn count_fixed_tokens(layers: &[Layer], by: Tokenizer) -> (u64, bool) {
     let mut text = String::new();
-    let layers = if system { &prompt.system } else { &prompt.first_message };
     for layer in layers {
         if layer.depends {
             return (by.count(&text), false);

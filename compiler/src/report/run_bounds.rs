@@ -6,6 +6,8 @@ use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
 use crate::lower::MIN_OUTPUT_TOKENS;
 use crate::plan::prompt::{LAYER_SEPARATOR, render_layer};
 use crate::plan::{PalettePrimary, PaletteTool, Plan, PlannedModel, RuntimePlaceholder, Tokenizer};
+use crate::report::render::turn_hooks::adds_unknown_text;
+use crate::report::render::view::MessageView;
 use crate::semantics::capability::may_run_tools;
 use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
@@ -226,6 +228,21 @@ impl Plan {
         is_bounded.then(|| self.bound_head(&self.model, "").saturating_add(self.model.bound_message(text, 1)))
     }
 
+    /// Lists the parts of the first request whose size only a run knows: placeholders without a maximum length, and
+    /// hooks whose text the plan does not contain. Empty if the bound on the first request holds for every run.
+    pub fn unbounded_parts(&self, system: &MessageView, first: &MessageView) -> Vec<String> {
+        let pending = system.pending.iter().chain(&first.pending).map(|one| &one.pending);
+        let values = pending.filter(|one| max_value_bytes(one).is_none()).map(RuntimePlaceholder::marker);
+        let hooks = self.hooks.iter().filter(|hook| adds_unknown_text(hook));
+        let mut parts: Vec<String> = Vec::new();
+        for part in values.chain(hooks.map(|hook| format!("the text of the hook `{}`", hook.id))) {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
+        }
+        parts
+    }
+
     /// Returns true if a hook of the plan may raise this limit: its action raises the limit, or executes an item. An
     /// item that a hook executes can return any action of the hook point.
     fn can_raise(&self, limit: LimitName) -> bool {
@@ -305,7 +322,7 @@ mod tests {
 
     fn first_request(plan: &Plan) -> RequestTokens {
         let (system, first, _) = view_prompt(plan, &crate::plan::Origins::default());
-        plan.count_request_tokens(&system.text, &first.text)
+        plan.count_viewed_tokens(&system, &first)
     }
 
     fn price() -> impl Strategy<Value = u64> {

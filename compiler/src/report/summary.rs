@@ -52,6 +52,9 @@ pub struct SummaryCost {
     pub typical: Option<Value>,
     /// Upper bound on the cost of every run; null if nothing bounds the cost.
     pub worst: Option<Value>,
+    /// Parts of the first request whose size only a run knows; `first` and `typical` do not include them.
+    #[serde(default)]
+    pub unbounded: Vec<String>,
 }
 
 /// Model calls of a run.
@@ -101,12 +104,12 @@ impl PlanSummary {
     pub fn new(world: &dyn World, lock: Option<&Lock>, compilation: &Compilation) -> Result<Self, WorldError> {
         let plan = &compilation.plan;
         let (system, first, _) = view::view_prompt(plan, &compilation.origins);
-        let forecast = plan.forecast(&plan.count_request_tokens(&system.text, &first.text));
+        let forecast = plan.forecast(&plan.count_viewed_tokens(&system, &first));
         let named = |model: &crate::plan::PlannedModel| format!("{}/{}", model.provider, model.id);
         Ok(Self {
             model: named(&plan.model),
             fallback: plan.model.fallback.as_deref().map(named),
-            cost: SummaryCost::new(&forecast),
+            cost: SummaryCost::new(&forecast, plan.unbounded_parts(&system, &first)),
             worst_set_by: forecast.worst.set_by.as_str().to_owned(),
             turns: SummaryTurns {
                 limit: plan.limits.turns,
@@ -144,7 +147,11 @@ impl PlanSummary {
         let dollars = |amount: &Value| Nanos::from_json(amount).map(round_up).unwrap_or_default();
         let worst = cost.worst.as_ref().map_or_else(|| "unlimited".to_owned(), dollars);
         let own = match cost.first.as_ref().zip(cost.typical.as_ref()) {
-            Some((first, typical)) => format!("first ≤ {} · typical {}", dollars(first), dollars(typical)),
+            Some((first, typical)) if cost.unbounded.is_empty() => {
+                format!("first ≤ {} · typical {}", dollars(first), dollars(typical))
+            }
+            // The sum is no bound: the section `First request` lists the parts that it leaves out.
+            Some((first, typical)) => format!("first {}+ · typical {}+", dollars(first), dollars(typical)),
             None => "model without prices".to_owned(),
         };
         let whole = format!("{own} · worst {worst}");
@@ -164,12 +171,12 @@ impl PlanSummary {
 }
 
 impl SummaryCost {
-    fn new(forecast: &Forecast) -> Option<Self> {
+    fn new(forecast: &Forecast, unbounded: Vec<String>) -> Option<Self> {
         let cost = |run: &RunEstimate| run.cost.map(Nanos::to_json);
         let worst = forecast.worst;
         let is_priced = worst.cost.is_some() || worst.set_by == CostBound::Raise;
         let (first, typical) = (cost(&forecast.first), cost(&forecast.typical));
-        is_priced.then(|| Self { first, typical, worst: worst.cost.map(Nanos::to_json) })
+        is_priced.then(|| Self { first, typical, worst: worst.cost.map(Nanos::to_json), unbounded })
     }
 }
 

@@ -17,6 +17,7 @@ use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, InterfaceError, ItemError, RouteOfGrants, closest, quote_list};
 use crate::item::{Dependency, Directive, Items, shorten};
 use crate::palette::tool_name;
+use crate::primary::DIRECTIVE_RETURN_TOOL;
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
 use crate::world::ItemKind;
 
@@ -67,6 +68,9 @@ impl BodyCallChecker {
                         check_arguments(items, composed, call.kind, &call.id, &call_of, found);
                     }
                 }
+            } else if name == DIRECTIVE_RETURN_TOOL && called {
+                let span = body_span(leaf, at, name.len());
+                check_return(composed, leaf, (at + end, after), span, found);
             } else if primary.is_none() && (called || !is_negated(body.get(..at).unwrap_or_default())) {
                 let span = body_span(leaf, at, name.len());
                 // A word without parentheses or a backtick may be an ordinary word instead of the name of a tool.
@@ -102,7 +106,7 @@ impl BodyCallChecker {
         span: Span,
         found: &mut Diagnostics,
     ) -> Option<ItemId> {
-        if name == crate::primary::DIRECTIVE_RETURN_TOOL || !items.is_listed(ItemKind::Tool) {
+        if name == DIRECTIVE_RETURN_TOOL || !items.is_listed(ItemKind::Tool) {
             return None;
         }
         items.record_read(|| Dependency::List(ItemKind::Tool));
@@ -302,6 +306,33 @@ fn intended_argument(name: &str, known: &[&str]) -> Option<String> {
     let parameters = ["args", "arguments", "input", "inputs", "param", "kwargs"].contains(&name);
     let meant = meant.map(|(_, meant)| *meant).or_else(|| Some("parameters").filter(|_| parameters));
     meant.filter(|meant| known.contains(meant)).map(str::to_owned).or_else(|| closest(name, known.iter().copied()))
+}
+
+/// Compares a call of the return tool with the outputs of the directive. `call` is the text from the opening parenthesis
+/// of the call, after its offset in the body.
+fn check_return(
+    composed: &Composed,
+    leaf: &Directive,
+    (start, call): (usize, &str),
+    span: Span,
+    found: &mut Diagnostics,
+) {
+    let directive = composed.id.to_string();
+    if composed.outputs.is_empty() {
+        found.push(InterfaceError::NoOutputs { directive, span });
+        return;
+    }
+    let arguments = CallArguments::read(bounded(call)).map(|read| read.list).unwrap_or_default();
+    let outputs = || composed.outputs.keys();
+    for argument in arguments.iter().filter(|argument| !composed.outputs.contains_key(&argument.name)) {
+        found.push(InterfaceError::UnknownOutput {
+            name: argument.name.clone(),
+            directive: Some(directive.clone()),
+            span: body_span(leaf, start + argument.name_at, argument.name.len()),
+            suggestion: closest(&argument.name, outputs().map(String::as_str)),
+            declared: outputs().cloned().collect(),
+        });
+    }
 }
 
 /// Reports a literal argument without a name at the start of a call: `rye_execute("tool", "t", {…})`. `after` is the

@@ -54,6 +54,10 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
                 (format!("it raises `{limit}`, but fires only at another limit, which still ends the thread"), None)
             })
         }
+        HookAction::Handoff if hook.event == HookPoint::Limit && !may_apply(hook, LimitName::Spend) => {
+            let why = "a continuation has the same limit, which is used up; only at `spend` can money for a shorter prompt be left";
+            Some((why.to_owned(), None))
+        }
         HookAction::Inject { .. }
         | HookAction::Message { .. }
         | HookAction::FollowUp { .. }

@@ -8,7 +8,7 @@ use rye_grammar::condition::{Expr, ExprKind, Path};
 use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
-use crate::compose::{Composed, compose_all};
+use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError};
 use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict};
 use crate::item::{HookDecl, HookFiles, Items};
@@ -21,6 +21,7 @@ use crate::world::{Entry, ItemKind, Space};
 
 use super::domain;
 use super::fact_bounds::{BoundCause, FactBounds, MatchingCalls};
+use super::impossible_comparison::{ImpossiblePart, ValueTypes};
 use super::incremental::Merge;
 
 /// Hooks by span, with the results of checking whether they can fire.
@@ -39,6 +40,8 @@ struct HookUse {
     /// The cause of the bounds on facts that prevent the hook from firing: without these bounds, the hook could fire.
     /// `None` if bounds are not the reason, or if the cause differs between directives.
     bound: Option<BoundCause>,
+    /// The part of the condition that the types of its values make false.
+    impossible: Option<ImpossiblePart>,
 }
 
 /// A `resolve_extends` hook whose condition is true for some directive.
@@ -87,7 +90,7 @@ impl HookUses {
                 continue;
             }
             let is_new = !self.uses.contains_key(&decl.span);
-            let new = || HookUse { hook: decl.clone(), fires: false, bound: None };
+            let new = || HookUse { hook: decl.clone(), fires: false, bound: None, impossible: None };
             let one = self.uses.entry(decl.span).or_insert_with(new);
             if one.fires {
                 continue;
@@ -102,6 +105,8 @@ impl HookUses {
                 PlanVerdict::Never { .. } | PlanVerdict::Depends { .. } | PlanVerdict::Fires => fires(None),
             };
             if !one.fires {
+                let part = impossible_part(composed, decl);
+                one.impossible = one.impossible.take().filter(|_| part.is_some()).or(part.filter(|_| is_new));
                 let bound = BoundCause::ALL.into_iter().find(|cause| fires(Some(*cause)));
                 one.bound = bound.filter(|cause| is_new || one.bound == Some(*cause));
             }
@@ -193,7 +198,7 @@ impl HookUses {
     }
 
     fn add_firing(&mut self, hook: &Arc<HookDecl>) {
-        let new = || HookUse { hook: hook.clone(), fires: true, bound: None };
+        let new = || HookUse { hook: hook.clone(), fires: true, bound: None, impossible: None };
         self.uses.entry(hook.span).or_insert_with(new).fires = true;
     }
 
@@ -207,7 +212,7 @@ impl HookUses {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra) {
             if has_checkable_condition(hook) {
-                let new = || HookUse { hook: hook.clone(), fires: false, bound: None };
+                let new = || HookUse { hook: hook.clone(), fires: false, bound: None, impossible: None };
                 self.uses.entry(hook.span).or_insert_with(new);
             }
         }
@@ -224,7 +229,7 @@ impl HookUses {
         let faulty: BTreeSet<Span> = errors.filter_map(|d| d.labels().first().map(|l| l.span)).collect();
         let known = verdicts.start_pass(self.uses.len());
         let mut others = OtherDirectives::default();
-        for HookUse { hook, fires, bound } in self.uses.into_values() {
+        for HookUse { hook, fires, bound, impossible } in self.uses.into_values() {
             let span = hook.condition.as_ref().map_or(hook.span, |c| c.span);
             // The condition contains an error that was already reported.
             let inside = Span { end: 0, ..span }..Span { start: span.end, end: u32::MAX, ..span };
@@ -238,7 +243,10 @@ impl HookUses {
             match verdicts.verdict_of(&hook, &known) {
                 Some(true) => found.push(HookError::Always { id, span }),
                 Some(false) => {
-                    let (because, span) = describe_constant_false(&hook, span);
+                    let (because, span) = match &impossible {
+                        Some(part) => (part.reason.clone(), part.span),
+                        None => describe_constant_false(&hook, span),
+                    };
                     found.push(HookError::Never { id, because, span });
                 }
                 None if !fires && !self.incomplete => match (others.first_firing(items, &hook), bound) {
@@ -248,7 +256,10 @@ impl HookUses {
                     (_, Some(BoundCause::Overspend)) => {
                         found.push(HookError::PastLimit { id, limit: "spend", span });
                     }
-                    (None, bound) => found.push(HookError::Never { id, because: describe_bound(bound), span }),
+                    (None, bound) => found.push(match impossible {
+                        Some(part) => HookError::Never { id, because: part.reason, span: part.span },
+                        None => HookError::Never { id, because: describe_bound(bound), span },
+                    }),
                     (Some(only), Some(_)) => {
                         found.push(HookError::OnlyLibrary {
                             id,
@@ -271,10 +282,12 @@ impl Merge for HookUses {
         for (span, one) in &other.uses {
             if let Some(known) = self.uses.get_mut(span) {
                 known.bound = known.bound.filter(|bound| one.bound == Some(*bound));
+                known.impossible = known.impossible.take().filter(|_| one.impossible.is_some());
                 known.fires |= one.fires;
             } else {
-                let HookUse { hook, fires, bound } = one;
-                self.uses.insert(*span, HookUse { hook: hook.clone(), fires: *fires, bound: *bound });
+                let HookUse { hook, fires, bound, impossible } = one;
+                let (hook, impossible) = (hook.clone(), impossible.clone());
+                self.uses.insert(*span, HookUse { hook, fires: *fires, bound: *bound, impossible });
             }
         }
         for one in other.routes.values() {
@@ -379,6 +392,9 @@ fn may_fire(
     fuel: &mut Fuel,
 ) -> bool {
     let Some(leaf) = composed.leaf() else { return true };
+    if impossible_part(composed, hook).is_some() {
+        return false;
+    }
     let launch = &Launch { inputs: launch.inputs, model: &|_| None };
     let point = hook_point::row_of(hook.event);
     let mut known = if hook.event == HookPoint::ResolveExtends {
@@ -396,6 +412,21 @@ fn may_fire(
         bounded.or_else(|| domain::fact_domain(point, path, Some(&composed.inputs)))
     };
     known.verdict_over(hook, &domain, fuel) != Verdict::False
+}
+
+/// Returns the part of a hook's condition that is false for a directive because of the types of its values.
+fn impossible_part(composed: &Composed, hook: &HookDecl) -> Option<ImpossiblePart> {
+    let types = ValueTypes { point: hook_point::row_of(hook.event), inputs: Some(&composed.inputs) };
+    types.impossible_part(&hook.condition.as_ref()?.node)
+}
+
+/// Returns false only if a hook is proven not to fire for a directive, whatever its inputs are.
+pub fn may_fire_in(items: &Items<'_>, composed: &Composed, hook: &ComposedHook) -> bool {
+    let matching = MatchingCalls::default();
+    let bounds = FactBounds::new(items, composed, &matching);
+    let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+    let proven = || !may_fire(composed, &hook.decl, &launch, &bounds, None, &mut Fuel::default());
+    hook.is_live() && (hook.decl.compiled.is_none() || !proven())
 }
 
 /// Returns true if a hook's condition reads the fact `model`.

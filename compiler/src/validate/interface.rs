@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use rye_grammar::condition::{Path, Segment};
+use rye_grammar::template::{InputPlaceholder, WhenMissing};
 use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ use crate::compose::{Composed, ComposedHook, HookScope, compose_all};
 use crate::diagnostics::{Diagnostics, InterfaceError, WordList, closest};
 use crate::hook::PlanVerdict;
 use crate::item::directive::fields;
-use crate::item::{Dependency, HookDecl, Items, shorten};
+use crate::item::{Dependency, FieldDecl, HookDecl, Items, shorten};
 use crate::plan::FieldType;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::template;
@@ -313,6 +314,28 @@ pub fn check_placeholders(composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf() else { return };
     for placeholder in template::input_placeholders(&leaf.body_template) {
         super::hook::check_input(&placeholder.name, placeholder.span, composed, found);
+        if let Some(field) = composed.inputs.get(&placeholder.name) {
+            check_default(placeholder, &field.value, found);
+        }
+    }
+}
+
+/// Compares the default of a placeholder with the declaration of its input.
+fn check_default(placeholder: &InputPlaceholder, field: &FieldDecl, found: &mut Diagnostics) {
+    let (name, span, declared) = (placeholder.name.clone(), placeholder.span, field.span);
+    match (&placeholder.when_missing, &field.default) {
+        (WhenMissing::Default(default), Some(_)) => {
+            let (default, why) = (shorten(default), "has a default");
+            found.push(InterfaceError::UnusedDefault { name, default, why, span, declared });
+        }
+        (WhenMissing::Default(default), None) if field.required => {
+            let (default, why) = (shorten(default), "is required");
+            found.push(InterfaceError::UnusedDefault { name, default, why, span, declared });
+        }
+        (WhenMissing::Refuse, None) if field.is_marked_optional => {
+            found.push(InterfaceError::NeededInput { name, span, declared });
+        }
+        (WhenMissing::Default(_) | WhenMissing::Refuse | WhenMissing::Empty, _) => {}
     }
 }
 

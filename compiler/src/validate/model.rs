@@ -4,7 +4,7 @@ use rye_grammar::data::Node;
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, ModelError, closest};
-use crate::item::Items;
+use crate::item::{Items, ModelRequest};
 use crate::lower::cache::PROVIDER_PREFIX;
 use crate::model::{ModelOverride, ProviderCatalog};
 use crate::world::ItemKind;
@@ -18,6 +18,46 @@ pub fn check_fallback(catalog: &ProviderCatalog<'_>, composed: &Composed, found:
     if model.fallback.is_none() {
         let (fallback, span) = (fallback.node.clone(), fallback.span);
         found.push(ModelError::SameFallback { fallback, model: model.id, span });
+    }
+}
+
+/// Reports a tier that the directive requests, and that the chosen default provider does not have: the model of another
+/// provider is used.
+pub fn check_provider(catalog: &ProviderCatalog<'_>, composed: &Composed, found: &mut Diagnostics) {
+    let Some(requested) = composed.leaf().and_then(|leaf| leaf.model.as_ref()) else { return };
+    check_two_models(catalog, requested, found);
+    let Some(tier) = requested.tier.as_ref().filter(|_| requested.id.is_none() && requested.provider.is_none()) else {
+        return;
+    };
+    let Some(default) = catalog.chosen_provider() else { return };
+    let Ok(model) = catalog.resolve(Some(requested), &ModelOverride::default()) else { return };
+    // A tier of the form `PROVIDER/TIER` names its provider.
+    if model.provider != default.node && !tier.node.contains('/') {
+        found.push(ModelError::OtherProvider {
+            tier: tier.node.clone(),
+            default: default.node.clone(),
+            provider: model.provider,
+            model: model.id,
+            span: tier.span,
+            default_span: default.span,
+        });
+    }
+}
+
+/// Reports a `<model>` whose tier stands for another model than its id names.
+fn check_two_models(catalog: &ProviderCatalog<'_>, requested: &ModelRequest, found: &mut Diagnostics) {
+    let (Some(id), Some(tier)) = (&requested.id, &requested.tier) else { return };
+    let by_tier = ModelRequest { id: None, ..requested.clone() };
+    let Ok(of_id) = catalog.resolve(Some(requested), &ModelOverride::default()) else { return };
+    let Ok(of_tier) = catalog.resolve(Some(&by_tier), &ModelOverride::default()) else { return };
+    if of_id.id != of_tier.id {
+        found.push(ModelError::TwoModels {
+            id: id.node.clone(),
+            tier: tier.node.clone(),
+            model: of_tier.id,
+            span: tier.span,
+            id_span: id.span,
+        });
     }
 }
 

@@ -7,7 +7,7 @@ use super::fact_bounds::{highest_limit, raised_limit};
 use super::spawn::directive_may_spawn;
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, LimitError};
-use crate::hook::HookAction;
+use crate::hook::{HookAction, HookPoint};
 use crate::item::{DeclaredLimit, Items};
 use crate::lower::{LowerSummary, MIN_OUTPUT_TOKENS};
 use crate::plan::Prices;
@@ -25,9 +25,8 @@ const MIN_RETRIES: u64 = 3;
 /// Folder of the tools that start and control threads.
 const THREAD_TOOLS: &str = "rye/agent/threads/";
 
-/// Minimum output tokens of a reply that another turn follows: the reply calls a tool by name, with an id and
-/// arguments.
-const MIN_CALL_TOKENS: u64 = 20;
+/// Minimum output tokens of a reply.
+const MIN_REPLY_TOKENS: u64 = 1;
 
 /// Reports grants to execute directives that a limit of 0 on `depth` or `spawns` makes useless. `starts` is true if the
 /// body names a child: the spawn checks then report the limit, and this function reports nothing.
@@ -164,7 +163,9 @@ impl ReachableLimits<'_> {
                 // of the worst case here.
                 let last = prices.worst_case(0, model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS));
                 let left = Nanos(spend.0.saturating_sub(last.0).max(0));
-                let most = prices.max_turns_within(left, self.audit.opening, self.audit.opening, MIN_CALL_TOKENS)?;
+                // A hook that shortens requests can leave out any part of the opening.
+                let opening = if may_shorten_requests(self.composed) { 0 } else { self.audit.opening };
+                let most = prices.max_turns_within(left, opening, opening, MIN_REPLY_TOKENS)?;
                 // Token counts are estimates: a text can have 1.5 times as many characters per token as the estimate
                 // assumes.
                 (most.saturating_add(most / 2) < limits.turns).then(|| {
@@ -185,6 +186,21 @@ impl ReachableLimits<'_> {
             | LimitName::DurationSeconds => None,
         }
     }
+}
+
+/// Returns true if a hook may leave out a part of the opening in a later request: a `context` hook, or a hook that
+/// replaces the system prompt.
+fn may_shorten_requests(composed: &Composed) -> bool {
+    let shortens = |action: &HookAction| match action {
+        HookAction::Drop { .. }
+        | HookAction::KeepLast { .. }
+        | HookAction::Replace { .. }
+        | HookAction::Execute { .. } => true,
+        action => action.replaces_system_prompt(),
+    };
+    let at = |event: HookPoint| matches!(event, HookPoint::Context | HookPoint::BeforeAgentStart);
+    let hooks = composed.hooks.iter().filter(|hook| hook.is_live() && at(hook.decl.event));
+    hooks.filter_map(|hook| hook.decl.action.as_ref()).any(|action| shortens(&action.node))
 }
 
 /// Returns the most attempts of one turn if the settings name this number of retries.
@@ -237,7 +253,8 @@ mod tests {
         let at_turns = at_limit("limit_code == \"turns_exceeded\"", "<continue/>");
         let retry = "<hook id=\"h\" event=\"error\"><when>attempt &lt; 2</when><retry/></hook>";
         let start = "<hook id=\"h\" event=\"agent_end\"><execute item_type=\"directive\" item_id=\"child\"/></hook>";
-        let turns = "turns=\"900\" spend=\"0.02\" output=\"256\"";
+        let turns = "turns=\"9000\" spend=\"0.02\" output=\"256\"";
+        let keeps = "<hook id=\"h\" event=\"context\"><keep_last n=\"1\"/></hook>";
         let (no_depth, no_spawns) = ("spawns=\"3\" depth=\"0\"", "spawns=\"0\" depth=\"3\"");
         for (limits, hooks, expected) in [
             // No hook raises the limit that is reached first high enough.
@@ -249,6 +266,11 @@ mod tests {
             // A hook raises the limit that is reached first high enough, lets the thread continue, or spends more.
             (turns, raise("spend", "100"), vec![]),
             (turns, continues.clone(), vec![]),
+            // A short request costs only its reply.
+            (turns, keeps.to_owned(), vec!["turns"]),
+            ("turns=\"4000\" spend=\"0.02\" output=\"256\"", String::new(), vec!["turns"]),
+            ("turns=\"4000\" spend=\"0.02\" output=\"256\"", keeps.to_owned(), vec![]),
+            ("turns=\"600\" spend=\"0.02\" output=\"256\"", String::new(), vec![]),
         ] {
             assert_eq!(unreachable(limits, read, &hooks), expected, "{limits} {hooks}");
         }

@@ -58,7 +58,8 @@ fn read_field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<
     let label = name.as_ref().map_or_else(|| format!("an {word}"), |name| format!("`{}`", name.node));
     // A field of an unknown type is declared as a string.
     let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
-    let required = element.attribute("required").is_some_and(|r| read_bool(r, found));
+    let written = element.attribute("required").map(|r| read_bool(r, found));
+    let (required, is_marked_optional) = (written == Some(true), written == Some(false));
     let parts = read_parts(element, kind, 0, found);
     let description = element.text().node;
     let choices = element.attribute("enum").map(|e| read_choices(e, kind, &label, found)).unwrap_or_default();
@@ -87,7 +88,7 @@ fn read_field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<
         value.filter(|_| fits)
     });
     let span = element.span;
-    Some(FieldDecl { name: name?, kind, required, default, choices, description, parts, span })
+    Some(FieldDecl { name: name?, kind, required, is_marked_optional, default, choices, description, parts, span })
 }
 
 /// Formats the path of a part inside an input or output as the end of a message; returns an empty text for an empty

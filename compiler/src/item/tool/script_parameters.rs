@@ -17,7 +17,7 @@ pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError>
     let script = tree.script.as_ref()?;
     let declared = DeclaredParameters::of(tree);
     match script.language {
-        ToolLanguage::Shell => shell_read(text, &declared.names).map(|read| ItemError::ScriptParameter {
+        ToolLanguage::Shell => shell_read(text, &declared).map(|read| ItemError::ScriptParameter {
             read: text.get(read.start..read.end).unwrap_or_default().to_owned(),
             why: read.why,
             help: read.help,
@@ -38,6 +38,9 @@ pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError>
         }
     }
 }
+
+/// Start of the names of the variables with the parameters of a shell tool.
+const PARAMETER_PREFIX: &str = "RYE_PARAM_";
 
 /// The parameters that a tool declares.
 struct DeclaredParameters<'t> {
@@ -142,7 +145,8 @@ struct ShellRead {
 /// there is no such place. The script reads an argument such as `$1`, or a variable that has the name of a parameter
 /// and that no line sets. Arguments are not reported in a script with functions or `set --`, because functions and `set
 /// --` replace the arguments.
-fn shell_read(text: &str, declared: &[&str]) -> Option<ShellRead> {
+fn shell_read(text: &str, parameters: &DeclaredParameters<'_>) -> Option<ShellRead> {
+    let declared = &parameters.names;
     let sets_arguments =
         text.contains("()") || text.lines().any(|line| line.contains("set --") || line.contains("function "));
     let mut in_single = false;
@@ -171,6 +175,23 @@ fn shell_read(text: &str, declared: &[&str]) -> Option<ShellRead> {
                         end: at + end,
                         why: "a call passes no arguments to a shell script".to_owned(),
                         help: format!("read `$RYE_PARAM_{first}`, or the JSON object on standard input"),
+                    });
+                }
+                let is_declared = |name: &str| declared.iter().any(|one| one.replace('-', "_") == name);
+                if let Some(parameter) = name.strip_prefix(PARAMETER_PREFIX)
+                    && !(parameter.is_empty() || parameters.is_open || is_declared(parameter))
+                    && !is_assigned(text, name)
+                {
+                    let same = declared.iter().find(|one| one.eq_ignore_ascii_case(parameter)).copied();
+                    let near = same.map(str::to_owned).or_else(|| closest(parameter, declared.iter().copied()));
+                    return Some(ShellRead {
+                        start: at,
+                        end: at + end,
+                        why: format!("the tool declares no parameter `{parameter}`"),
+                        help: near.map_or_else(
+                            || format!("declare the parameter `{parameter}`, or remove the variable"),
+                            |near| format!("did you mean `${PARAMETER_PREFIX}{near}`?"),
+                        ),
                     });
                 }
                 if declared.contains(&name) && !is_assigned(text, name) {
@@ -231,7 +252,8 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Option<String> {
-        shell_read(text, &["file"]).map(|read| text.get(read.start..read.end).unwrap().to_owned())
+        shell_read(text, &DeclaredParameters { names: vec!["file"], is_open: false })
+            .map(|read| text.get(read.start..read.end).unwrap().to_owned())
     }
 
     #[test]

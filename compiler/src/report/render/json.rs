@@ -369,7 +369,7 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         route: plan.route.clone(),
         tokens: report_tokens(compilation, &system, &first),
         cost: ForecastReport::new(
-            plan.forecast(&plan.count_request_tokens(&system.text, &first.text)),
+            plan.forecast(&plan.count_viewed_tokens(&system, &first)),
             &plan.cache_map(&compilation.origins, &system, &first),
         ),
         absent: provenance::list_omissions(compilation).iter().map(report_absent).collect(),
@@ -555,7 +555,7 @@ fn report_model(compilation: &Compilation, model: &PlannedModel) -> ModelReport 
 
 fn report_tokens(compilation: &Compilation, system: &MessageView, first: &MessageView) -> TokensReport {
     let plan = &compilation.plan;
-    let weight = plan.count_request_tokens(&system.text, &first.text);
+    let weight = plan.count_viewed_tokens(system, first);
     let priced = plan.model.prices;
     let tokens = crate::plan::Tokens { input: weight.input(), ..Default::default() };
     TokensReport {

@@ -206,7 +206,8 @@ fn format_layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
             | LayerKind::Prompt
             | LayerKind::Skills
             | LayerKind::ContextFile
-            | LayerKind::Appended,
+            | LayerKind::Appended
+            | LayerKind::TurnText,
             _,
         )
         | (LayerKind::Knowledge, None) => view.layer.id.clone(),

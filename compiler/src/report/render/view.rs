@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use super::turn_hooks;
 use crate::plan::prompt::{LAYER_SEPARATOR, Layer, LayerKind, RuntimePlaceholder, Segment, render_layer};
-use crate::plan::{Origins, Plan, SourcePlace, Tokenizer};
+use crate::plan::{Origins, Plan, RequestTokens, SourcePlace, Tokenizer};
 
 /// The system prompt or the first user message of a thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub struct MessageView {
     pub text: String,
     pub layers: Vec<LayerView>,
     pub pending: Vec<PlaceholderView>,
+    /// Number of messages that follow the first one: hooks add each of them before the model is called.
+    pub added_messages: u64,
 }
 
 /// A layer of a [`MessageView`], with its byte range in the message's text.
@@ -37,7 +40,8 @@ pub struct PlaceholderView {
     pub why: String,
 }
 
-/// Returns the system text, the first message, and the layers of a continuation.
+/// Returns the system text, the messages of the first request, and the layers of a continuation. The system text and
+/// the messages contain the texts that hooks add before the model is called.
 pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, MessageView) {
     let (prompt, by) = (&plan.prompt, plan.model.counted_by);
     let mut seen = BTreeSet::new();
@@ -46,7 +50,23 @@ pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView,
     let first = view_message(&prompt.first_message, origins, by, &mut seen);
     let mut seen = before;
     let continued = view_message(&prompt.continued, origins, by, &mut seen);
-    (system, first, continued)
+    if !turn_hooks::changes_request(plan) {
+        return (system, first, continued);
+    }
+    let layers = |view: MessageView| view.layers.into_iter().map(|one| one.layer).collect();
+    let turn = turn_hooks::apply(plan, layers(system), layers(first));
+    let shown = |layers: &[Layer]| view_message(layers, origins, by, &mut BTreeSet::new());
+    let added_messages = u64::try_from(turn.count.saturating_sub(1)).unwrap_or(u64::MAX);
+    (shown(&turn.system), MessageView { added_messages, ..shown(&turn.messages) }, continued)
+}
+
+impl Plan {
+    /// Counts the tokens of the first request from its views.
+    pub fn count_viewed_tokens(&self, system: &MessageView, first: &MessageView) -> RequestTokens {
+        let tokens = self.count_request_tokens(&system.text, &first.text);
+        let frames = self.model.bound_message(0, 1).saturating_mul(first.added_messages);
+        RequestTokens { input_bound: tokens.input_bound.saturating_add(frames), ..tokens }
+    }
 }
 
 /// Joins all layers that may be part of one message, in the form in which [`crate::plan::Prompt::render_opening`] joins
@@ -110,6 +130,7 @@ fn describe_source(layer: &Layer) -> String {
         (None, _, LayerKind::Prompt | LayerKind::Skills) => "session".to_owned(),
         (None, _, LayerKind::ContextFile) => "context file".to_owned(),
         (None, _, LayerKind::Appended) => "settings".to_owned(),
+        (None, _, LayerKind::TurnText) => "hook".to_owned(),
         (None, Some(link), _) => link.to_string(),
         (None, None, _) => "chain".to_owned(),
     }

@@ -11,7 +11,7 @@ use crate::report::run_bounds::{CostBound, ThreadBound, ThreadBoundOrigin, TurnB
 /// Renders the tokens and costs of the first request, then those of whole runs.
 pub fn render(out: &mut String, compilation: &Compilation, system: &MessageView, first: &MessageView) {
     let plan = &compilation.plan;
-    let weight = plan.count_request_tokens(&system.text, &first.text);
+    let weight = plan.count_viewed_tokens(system, first);
     write_heading(
         out,
         "First request",
@@ -24,6 +24,10 @@ pub fn render(out: &mut String, compilation: &Compilation, system: &MessageView,
         let input = prices.cost(&crate::plan::Tokens { input: weight.input(), ..Default::default() });
         let most = prices.worst_case(weight.input_bound, weight.output);
         push(out, &format!("  input {}, at most {} in total", input.map(cents).unwrap_or_default(), cents(most)));
+    }
+    let unbounded = plan.unbounded_parts(system, first);
+    if !unbounded.is_empty() {
+        push(out, &format!("  not counted, because only a run knows their size: {}", unbounded.join(", ")));
     }
     let forecast = plan.forecast(&weight);
     write_heading(out, "Forecast", &format!("tokens counted {}", plan.model.describe_counting()));

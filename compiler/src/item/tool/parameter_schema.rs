@@ -1,0 +1,71 @@
+//! Schemas of parameters that no value fits: a `minimum` above the `maximum`, or choices and defaults of another type.
+
+use rye_grammar::data::Node;
+use rye_grammar::tool_header::ToolTree;
+use serde_json::Value;
+
+use crate::diagnostics::ItemError;
+use crate::semantics::value::{Type, are_equal};
+
+/// Pairs of keywords of which the first one must not exceed the second one.
+const BOUNDS: [(&str, &str); 4] =
+    [("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems"), ("minProperties", "maxProperties")];
+
+/// Returns the errors of the declared parameters. The schemas of MCP tools are those of their servers, so they are not
+/// checked.
+pub fn check(tree: &ToolTree) -> Vec<ItemError> {
+    if tree.metadata.get("kind").and_then(Node::as_str) == Some("mcp") {
+        return Vec::new();
+    }
+    let properties = tree.metadata.get("parameters").and_then(|parameters| parameters.get("properties"));
+    let declared = properties.map(Node::entries).unwrap_or_default();
+    declared.iter().filter_map(|entry| check_parameter(&entry.key.node, &entry.value)).collect()
+}
+
+fn check_parameter(name: &str, schema: &Node) -> Option<ItemError> {
+    let number = |key: &str| schema.get(key)?.to_value().as_f64();
+    for (low, high) in BOUNDS {
+        if let Some((least, most)) = number(low).zip(number(high))
+            && least > most
+        {
+            let message = format!("no value fits the parameter `{name}`: `{low}` is above `{high}`");
+            return Some(error(message, schema.get(low)?, "above the other bound", "exchange or correct the bounds"));
+        }
+    }
+    let kind = schema.get("type").and_then(Node::as_str).and_then(Type::parse);
+    let choices = schema.get("enum");
+    let values: Vec<Value> = choices.map(Node::items).unwrap_or_default().iter().map(Node::to_value).collect();
+    if let (Some(kind), Some(choices)) = (kind, choices)
+        && !values.is_empty()
+        && !values.iter().any(|value| has_type(value, kind))
+    {
+        let message = format!("no value fits the parameter `{name}`: no choice of `enum` has the type `{kind}`");
+        return Some(error(
+            message,
+            choices,
+            "values of another type",
+            "write values of the declared type, or change `type`",
+        ));
+    }
+    let default = schema.get("default")?;
+    let value = default.to_value();
+    if value.is_null() {
+        return None;
+    }
+    if !values.is_empty() && !values.iter().any(|choice| are_equal(choice, &value)) {
+        let message = format!("the default of the parameter `{name}` is not a choice of its `enum`");
+        return Some(error(message, default, "not a choice", "write one of the choices"));
+    }
+    let kind = kind.filter(|kind| !has_type(&value, *kind))?;
+    let message = format!("the default of the parameter `{name}` does not have the type `{kind}`");
+    Some(error(message, default, "another type", "write a value of the declared type"))
+}
+
+fn has_type(value: &Value, kind: Type) -> bool {
+    let own = Type::of(value);
+    own == kind || (kind == Type::Number && own == Type::Integer)
+}
+
+fn error(message: String, node: &Node, label: &str, help: &str) -> ItemError {
+    ItemError::ToolValue { message, span: node.span, label: label.to_owned(), help: Some(help.to_owned()) }
+}
