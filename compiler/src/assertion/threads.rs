@@ -295,7 +295,8 @@ fn child_thread(
         sets,
         hooks: parent.hooks.union(&alone.hooks).cloned().collect(),
         needs_approval: parent.needs_approval || alone.needs_approval,
-        // A child spends money of its parent, so the bound of the parent holds even if a hook of the child raises the limit.
+        // A child spends money of its parent, so the bound of the parent holds even if a hook of the child raises the
+        // limit.
         spend: parent.spend.into_iter().chain(alone.spend).min(),
         raised_by: alone.raised_by.clone().or_else(|| parent.raised_by.clone()),
         net: if alone.grants.is_none() { parent.net.clone() } else { alone.net.clone() },

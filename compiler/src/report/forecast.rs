@@ -253,7 +253,8 @@ impl Plan {
     }
 }
 
-/// Counts the tokens of the system prompt or of the messages, up to the first part that can differ between threads: a placeholder, or a layer that only some runs send. Also returns true if no part can differ.
+/// Counts the tokens of the system prompt or of the messages, up to the first part that can differ between threads: a
+/// placeholder, or a layer that only some runs send. Also returns true if no part can differ.
 fn count_fixed_tokens(layers: &[Layer], by: Tokenizer) -> (u64, bool) {
     let mut text = String::new();
     for layer in layers {
