@@ -345,7 +345,7 @@ mod tests {
             let found = steps("", &hook(action), true);
             found.into_iter().find(|line| line.starts_with("prompt ")).unwrap()
         };
-        assert_eq!(of_prompt("system_prompt: { append: \"Now: ${prompt}\" }"), "prompt system the hook h");
+        assert_eq!(of_prompt("system_prompt: { append: \"Now: ${prompt}\" }"), "prompt part the hook h");
         assert_eq!(of_prompt("system_prompt: { text: \"Only: ${prompt}\" }"), "prompt palette the hook h");
         assert_eq!(of_prompt("system_prompt: { append: \"Be brief.\" }"), "prompt all");
     }
