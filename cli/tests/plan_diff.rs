@@ -295,3 +295,89 @@ fn change_that_widens_the_plan_for_other_inputs_exits_with_3() {
         assert_eq!((same.code, same.stdout.contains("identical plan")), (Some(0), true), "{what}: {}", same.stdout);
     }
 }
+
+/// Conditions for which no inputs are found: the plans of the routes and hooks that they select are compared too, and
+/// locked.
+#[test]
+fn diff_and_lock_cover_calls_for_which_no_inputs_are_found() {
+    const OPEN: &str = "inputs.n * inputs.n == 49";
+    let base = |name: &str, tool: &str| {
+        format!(
+            "# {name}\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>\n<permissions><execute>\
+             <tool>{tool}</tool></execute></permissions>\n</metadata>\n</directive>\n```\n\nGo.\n"
+        )
+    };
+    let leaf = |attributes: &str| {
+        format!(
+            "# a\n\n```xml\n<directive name=\"a\" version=\"1.0.0\" extends=\"v\">\n<metadata>\n<description>d</description>\n\
+             </metadata>\n<inputs><input name=\"n\" type=\"integer\" {attributes}/></inputs>\n</directive>\n```\n\nGo.\n"
+        )
+    };
+    for attributes in ["required=\"true\"", "default=\"1\""] {
+        let place = TestProject::own();
+        place.write(".ai/directives/a.md", &leaf(attributes));
+        for name in ["v", "w"] {
+            place.write(&format!(".ai/directives/{name}.md"), &base(name, "rye.file-system.read"));
+        }
+        place.write(".ai/knowledge/k.md", "A fact.\n");
+        let hooks = format!(
+            "hooks:\n  - {{ id: r, event: resolve_extends, condition: 'directive == \"a\" && {OPEN}', action: {{ set_extends: w }} }}\n  \
+             - {{ id: f, event: thread_started, condition: '{OPEN}', action: {{ fetch: {{ item_type: knowledge, item_id: k }} }} }}\n"
+        );
+        place.write(".ai/config/agent/hooks.yaml", &hooks);
+        git(&place, &["init", "-q"]);
+        git(&place, &["add", "."]);
+        git(&place, &["commit", "-qm", "one"]);
+        place.run_ok(&["lock", "a"]);
+        assert!(place.run_ok(&["plan", "a", "--diff", "HEAD"]).contains("identical plan"), "{attributes}");
+
+        place.write(".ai/knowledge/k.md", "Another fact, and a longer one.\n");
+        let reworded = place.rye(&["plan", "a", "--diff", "HEAD"]);
+        assert_eq!(reworded.code, Some(0), "{attributes}: {}{}", reworded.stdout, reworded.stderr);
+        assert!(!reworded.stdout.contains("identical plan"), "{attributes}: {}", reworded.stdout);
+        place.write(".ai/knowledge/k.md", "A fact.\n");
+
+        place.write(".ai/directives/w.md", &base("w", "rye.file-system.*"));
+        let wider = place.rye(&["plan", "a", "--diff", "HEAD"]);
+        assert_eq!(wider.code, Some(3), "{attributes}: {}{}", wider.stdout, wider.stderr);
+        assert!(wider.stdout.contains("widened rye.execute.tool.rye.file-system.*"), "{attributes}: {}", wider.stdout);
+        let drift = place.rye(&["lock", "--check", "a"]);
+        assert_eq!(drift.code, Some(5), "{attributes}: {}{}", drift.stdout, drift.stderr);
+        place.write("s.yaml", "- text: done\n");
+        let run = place.rye(&["run", "a", "--locked", "--script", "s.yaml", "--input", "n=7"]);
+        assert_eq!(run.code, Some(5), "{attributes}: {}{}", run.stdout, run.stderr);
+    }
+}
+
+/// The settings that a tool of the project gets are arguments of each of its calls.
+#[test]
+fn settings_of_a_tool_are_compared_locked_and_trusted() {
+    let place = TestProject::own().cloned();
+    place.write(".ai/directives/a.md", &directive(3, "t"));
+    place.write(
+        ".ai/tools/t.sh",
+        "# rye: { description: Searches., config: { path: web/search.yaml, mode: deep_merge } }\necho \"$RYE_PARAMS\"\n",
+    );
+    let settings = |target: &str| place.write(".ai/config/web/search.yaml", &format!("target: {target}\n"));
+    settings("safe");
+    git(&place, &["init", "-q"]);
+    git(&place, &["add", "."]);
+    git(&place, &["commit", "-qm", "one"]);
+    place.run_ok(&["trust"]);
+    place.run_ok(&["lock", "a"]);
+    assert!(place.run_ok(&["plan", "a", "--diff", "HEAD"]).contains("identical plan"));
+    settings("evil");
+    let diff = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!(diff.code, Some(3), "{}{}", diff.stdout, diff.stderr);
+    assert!(
+        diff.stdout.contains("web/search target \"safe\" → \"evil\"  .ai/config/web/search.yaml:1:"),
+        "{}",
+        diff.stdout
+    );
+    assert_eq!(place.rye(&["lock", "--check", "a"]).code, Some(5));
+    let trust = place.run_ok(&["trust", "--list"]);
+    let line = trust.lines().find(|line| line.contains("gets its settings from")).unwrap_or(&trust);
+    assert!(line.contains("not trusted") && line.contains("web/search.yaml"), "{trust}");
+    let run = place.rye(&["run", "a"]);
+    assert!(run.code == Some(5) && run.stderr.contains("web/search.yaml"), "{}", run.stderr);
+}

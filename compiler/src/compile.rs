@@ -196,6 +196,7 @@ fn compile_items(
     for link in &mut plan.chain {
         link.sha256 = recording.sha256(ItemKind::Directive, &link.id, link.space).unwrap_or_default();
     }
+    trust::read_tool_settings(&items, recording, &plan);
     plan.manifest = recording.manifest();
     plan.context_files = recording.context_file_reads();
     // Groups are read for the suggestion of a diagnostic only; a plan does not depend on them.

@@ -6,7 +6,9 @@
 pub mod command_files;
 pub(crate) mod reach;
 
-use rye_grammar::Sources;
+use std::sync::Arc;
+
+use rye_grammar::{ItemId, Sources};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -154,21 +156,32 @@ fn requirement_of_hook(
     }
 }
 
-/// Returns the trust requirements of the tools that a plan reaches: of each tool of the project that starts programs or
-/// sends requests, and of the project's settings files that tools of other spaces read.
-pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) -> Vec<TrustRequirement> {
-    let reached = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
-    let reached = reached.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
-    let of_one = |id| {
-        let tool = items.tool(id)?;
-        if let Some(settings) = requirement_of_settings(world, &tool) {
-            return Some(settings);
+/// Returns the ids of the tools that a plan reaches.
+fn reached_tools(plan: &Plan) -> impl Iterator<Item = &ItemId> {
+    let offered = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
+    offered.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id))
+}
+
+/// Reads the settings files of the tools that a plan reaches, so that the plan's manifest has them: a tool gets them
+/// with each call. A file that cannot be read fails the call.
+pub fn read_tool_settings(items: &Items<'_>, world: &dyn World, plan: &Plan) {
+    for tool in reached_tools(plan).filter_map(|id| items.tool(id)) {
+        if let Some(source) = &tool.spec.config {
+            world.candidates(ItemKind::Config, &source.id).ok();
         }
+    }
+}
+
+/// Returns the trust requirements of the tools that a plan reaches: of each tool of the project that starts programs or
+/// sends requests, and of the project's settings files that tools read.
+pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) -> Vec<TrustRequirement> {
+    let of_file = |tool: &Tool| {
         let subject = subjects(plan, ItemKind::Tool, &[tool.file.id.as_str()]).pop()?;
-        let found = requirement_of_tool(&tool, subject.sha256, &items.sources())?;
-        Some(with_refused_server(items, &tool, found))
+        let found = requirement_of_tool(tool, subject.sha256, &items.sources())?;
+        Some(with_refused_server(items, tool, found))
     };
-    reached.filter_map(of_one).collect()
+    let of_one = |tool: Arc<Tool>| of_file(&tool).into_iter().chain(requirement_of_settings(world, &tool));
+    reached_tools(plan).filter_map(|id| items.tool(id)).flat_map(of_one).collect()
 }
 
 /// Replaces the description of an MCP tool whose calls are all refused, because its server is not configured or has
@@ -185,18 +198,26 @@ pub fn with_refused_server(items: &Items<'_>, tool: &Tool, found: TrustRequireme
     }
 }
 
-/// Returns the trust requirement of a settings file of the project from which a tool of another space gets its
-/// settings. The file needs trust because it could send the tool's data and variables to another address. `None` if the
-/// tool is a project tool, or reads no settings file of the project.
+/// Returns the trust requirement of a settings file of the project from which a tool gets its settings. The file needs
+/// trust because it could send the tool's data and variables to another address. `None` if the tool reads no settings
+/// file of the project, or is a tool of the project that itself needs no trust.
 pub fn requirement_of_settings(world: &dyn World, tool: &Tool) -> Option<TrustRequirement> {
-    let source = tool.spec.config.as_ref().filter(|_| tool.file.space != Space::Project)?;
+    let is_of_project = tool.file.space == Space::Project;
+    if is_of_project && matches!(tool.spec.kind, ToolKind::Builtin { .. }) {
+        return None;
+    }
+    let source = tool.spec.config.as_ref()?;
     // A list that cannot be read fails the call, which reads the same files.
     let files = world.candidates(ItemKind::Config, &source.id).ok()?;
     let first = files.first().filter(|first| first.space == Space::Project)?;
     Some(TrustRequirement {
         kind: TrustRequirementKind::Tool,
         name: tool.file.id.to_string(),
-        what: one_line(&format!("is a tool of another space that gets its settings from `{}`", first.path)),
+        what: one_line(&if is_of_project {
+            format!("gets its settings from `{}`", first.path)
+        } else {
+            format!("is a tool of another space that gets its settings from `{}`", first.path)
+        }),
         subjects: vec![Subject {
             kind: ItemKind::Config,
             id: source.id.to_string(),

@@ -11,6 +11,10 @@ use crate::diagnostics::{Diagnostic, HookError, ItemError, LimitError};
 
 /// Maximum edits between the name of a constant and the name that replaces it.
 const MAX_CONSTANT_DISTANCE: usize = 2;
+/// Number of letters from which a word may have two wrong letters and still be a misspelling.
+const LONG_WORD_LETTERS: usize = 8;
+/// Words around the name of a limit that do not change its meaning: `max_turns` is `turns`.
+const LIMIT_AFFIXES: [&str; 4] = ["max", "maximum", "limit", "limits"];
 
 /// The fix of one diagnostic. All of its edits apply to one text, and they are applied together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +37,10 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
         return None;
     }
     // Use a replacement only if the help names it: the help for a word of another system may name another word.
+    let is_wrong_name = matches!(diagnostic, Diagnostic::Item(ItemError::NameMismatch { .. }));
+    if !is_wrong_name && !is_misspelling(word, instead) {
+        return None;
+    }
     let names = |help: &String| help.contains(&format!("`{instead}`")) || help.contains(&format!("\"{instead}\""));
     if !diagnostic.help().as_ref().is_some_and(names) {
         return None;
@@ -119,6 +127,44 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
         return Some((word, *span, meant));
     }
     None
+}
+
+/// Returns true if `word` can only be a misspelling of `meant`: they differ in the punctuation between their words, or
+/// have as many words with at most two wrong letters each. A name with another word, such as `duration` beside `duration_ms`, can mean something else or another unit.
+fn is_misspelling(word: &str, meant: &str) -> bool {
+    let (written, meant) = (split_words(word), split_words(meant));
+    if written.concat() == meant.concat() {
+        return true;
+    }
+    let without_affixes: Vec<&String> = written.iter().filter(|word| !LIMIT_AFFIXES.contains(&word.as_str())).collect();
+    are_misspelled(&written.iter().collect::<Vec<_>>(), &meant) || are_misspelled(&without_affixes, &meant)
+}
+
+fn are_misspelled(written: &[&String], meant: &[String]) -> bool {
+    written.len() == meant.len()
+        && written.iter().zip(meant).all(|(word, meant)| {
+            let letters = meant.chars().count();
+            let allowed = if letters >= LONG_WORD_LETTERS { 2 } else { usize::from(letters > 2) };
+            *word == meant || strsim::osa_distance(word, meant) <= allowed
+        })
+}
+
+/// Splits a name into its words, in lower case: at punctuation, and before a capital letter that follows a small one.
+fn split_words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut is_small = false;
+    for c in name.chars() {
+        let starts_word = !c.is_alphanumeric() || (c.is_uppercase() && is_small);
+        if starts_word && words.last().is_some_and(|word| !word.is_empty()) {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+        is_small = c.is_lowercase() || c.is_numeric();
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 fn follows_opening_bracket(source: &Source, span: Span) -> bool {

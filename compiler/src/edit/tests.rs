@@ -89,6 +89,31 @@ fn fix_repairs_typos_in_both_tags() {
 }
 
 #[test]
+fn fix_replaces_misspelled_names_but_no_name_with_another_word() {
+    let hook = |event: &str, condition: &str| {
+        format!(
+            "hooks:\n  - id: h\n    event: {event}\n    condition: '{condition}'\n    action: {{ terminate: {{ reason: r }} }}\n"
+        )
+    };
+    let fixed = |event: &str, condition: &str| fixed(".ai/config/agent/hooks.yaml", &hook(event, condition)).0;
+    for (event, condition, meant) in [
+        ("after_step", "cost.input_tokns > 5", "cost.input_tokens > 5"),
+        ("after_step", "cost.inputTokens > 5", "cost.input_tokens > 5"),
+        ("tool_call", "call.item_di == \"a\"", "call.item_di == \"a\""),
+        ("tool_call", "call.item == \"a\"", "call.item == \"a\""),
+        ("after_step", "cost.total_tokens > 5", "cost.total_tokens > 5"),
+        ("context_limit_reached", "tokens > 5", "tokens > 5"),
+        ("limit", "current > 3", "current > 3"),
+        ("tool_result", "result.duration > 10", "result.duration > 10"),
+    ] {
+        assert_eq!(fixed(event, condition), hook(event, meant), "{event} {condition}");
+    }
+    for (event, meant) in [("tool_cal", "tool_call"), ("thread_failed", "thread_failed"), ("cognition", "cognition")] {
+        assert!(fixed(event, "turn > 1").contains(&format!("event: {meant}\n")), "{event}");
+    }
+}
+
+#[test]
 fn fix_leaves_unknown_item_ids() {
     let text = "```xml\n<directive name=\"a\" extends=\"bb\"/>\n```\n\nx\n";
     let world = MapWorld::new()

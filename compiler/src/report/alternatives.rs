@@ -7,8 +7,11 @@ use serde_json::{Map, Value};
 use crate::compile::{
     AssumedRoute, Compilation, CompileRequest, compile, compile_with_default_inputs, compile_with_sources,
 };
+use crate::compose::{Composed, compose_all};
 use crate::diagnostics::{Checked, Diagnostic, Diagnostics};
-use crate::report::matrix::build_route_matrix;
+use crate::item::Items;
+use crate::report::matrix::{Matrix, build_route_matrix};
+use crate::resolve::{Inputs, Launch};
 use crate::world::World;
 
 /// The plan of one route of a directive, and the conditions on the inputs under which calls take this route.
@@ -16,7 +19,7 @@ use crate::world::World;
 pub struct RoutedPlan {
     /// Conditions on the inputs: the plan applies to a call if one of them holds; `true` holds for every call.
     pub when: Vec<String>,
-    /// The inputs of a call that has this plan; `None` if all calls have it.
+    /// The inputs of a call that has this plan; `None` if all calls have it, or if no call with it was found.
     pub call: Option<Map<String, Value>>,
     pub compilation: Compilation,
     /// Warnings and advice of this plan.
@@ -62,6 +65,7 @@ fn split_routes(
     let Some(routes) = routes.filter(|matrix| !matrix.contexts.is_empty()) else {
         return Checked::new(None, compiled.diagnostics);
     };
+    let unexamined = compile_unexamined_routes(world, request, &routes);
     let mut plans = Vec::new();
     for context in routes.contexts {
         let parent = context.chain.iter().rev().nth(1).and_then(|id| ItemId::parse(id).ok());
@@ -74,7 +78,34 @@ fn split_routes(
         let (when, call) = (context.when, context.call.inputs);
         plans.push(RoutedPlan { when, call, compilation, diagnostics: compiled.diagnostics });
     }
+    plans.extend(unexamined);
     Checked::new(Some(plans), Diagnostics::new())
+}
+
+/// Compiles the routes that no context of a matrix has, although a call may take them: the matrix found no inputs for
+/// some of its conditions ([`Matrix::open`]). Such a plan has these conditions and no example call. Empty if the matrix
+/// examined every call. A route with errors is left out, because it has no plan.
+pub(super) fn compile_unexamined_routes(
+    world: &dyn World,
+    request: &CompileRequest,
+    matrix: &Matrix,
+) -> Vec<RoutedPlan> {
+    if matrix.open.is_empty() {
+        return Vec::new();
+    }
+    let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+    let (all, _) = compose_all(&Items::new(world), &request.directive, &launch, &mut Diagnostics::new());
+    let chain =
+        |composed: &Composed| -> Vec<String> { composed.chain.iter().map(|one| one.id().to_string()).collect() };
+    let missing = all.iter().filter(|one| !matrix.contexts.iter().any(|context| context.chain == chain(one)));
+    let plan = |composed: &Composed| {
+        let parent = composed.chain.iter().rev().nth(1).map(|directive| directive.id().clone());
+        let request = CompileRequest { route: Some(AssumedRoute { parent }), ..request.clone() };
+        let compiled = compile(world, &request);
+        let compilation = compiled.value?;
+        Some(RoutedPlan { when: matrix.open.clone(), call: None, compilation, diagnostics: compiled.diagnostics })
+    };
+    missing.filter_map(plan).collect()
 }
 
 /// Describes the conditions of a plan as a phrase: at most three of them, and the number of the others.
@@ -131,6 +162,15 @@ mod tests {
             found.sort();
             assert_eq!(found, [("n != 5".to_owned(), chain("base")), ("n == 5".to_owned(), chain("other"))], "{input}");
         }
+    }
+
+    #[test]
+    fn route_without_a_found_call_has_a_plan_with_the_open_conditions() {
+        let input = "<input name=\"n\" type=\"integer\" required=\"true\"/>";
+        let mut found = plans(input, "inputs.n * inputs.n == 49");
+        found.sort();
+        let chains: Vec<&Vec<String>> = found.iter().map(|(_, chain)| chain).collect();
+        assert_eq!(chains, [&chain("base"), &chain("other")], "{found:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::hook::HookCall;
 use crate::item::Items;
 use crate::plan::Plan;
 use crate::primary::{ItemType, Primary, format_capability};
+use crate::report::alternatives::compile_unexamined_routes;
 use crate::report::matrix::{MatrixError, build_matrix};
 use crate::semantics::capability::{CapabilitySet, may_spawn};
 use crate::world::{ItemKind, World, WorldError};
@@ -28,6 +29,7 @@ pub type Plans = Result<Vec<Compilation>, NoPlan>;
 
 /// Returns the plans that a directive can have. Usually, this is one plan, compiled with unknown inputs. If inputs
 /// decide the route, the directive is compiled for each of its contexts, with the inputs of the context's example call.
+/// A route that a call may take, but for which no call was found, is compiled with unknown inputs.
 ///
 /// # Errors
 /// The directive has errors, or too many contexts.
@@ -45,7 +47,11 @@ pub fn compile_reachable(world: &dyn World, id: &ItemId) -> Plans {
         let again = compile(world, &CompileRequest { inputs, ..CompileRequest::new(id.clone()) });
         again.value.ok_or(NoPlan::Errors(again.diagnostics))
     };
-    found.contexts.iter().map(|context| of_context(context.call.inputs.clone())).collect()
+    let mut plans: Vec<Compilation> =
+        found.contexts.iter().map(|context| of_context(context.call.inputs.clone())).collect::<Result<_, _>>()?;
+    let unexamined = compile_unexamined_routes(world, &CompileRequest::new(id.clone()), &found);
+    plans.extend(unexamined.into_iter().map(|routed| routed.compilation));
+    Ok(plans)
 }
 
 /// Compiles every directive that a thread of the plans `roots` can start, directly or through other directives. `roots`

@@ -175,14 +175,15 @@ pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> V
             found.push(drift);
         }
     };
-    for was in locked {
-        let Some(is) = now.iter().find(|is| is.inputs == was.inputs) else {
+    // Several routes can have unknown inputs, so entries with the same inputs are told apart by their plans.
+    let is_among = |one: &LockEntry, all: &[LockEntry]| {
+        all.iter().any(|other| other.inputs == one.inputs && other.plan_id == one.plan_id)
+    };
+    for was in locked.iter().filter(|was| !is_among(was, now)) {
+        let Some(is) = now.iter().find(|is| is.inputs == was.inputs && !is_among(is, locked)) else {
             tell("the list of its plans", "changed");
             continue;
         };
-        if is.plan_id == was.plan_id {
-            continue;
-        }
         for (before, after) in [(&was.manifest, &is.manifest), (&was.parts, &is.parts)] {
             for (name, value) in before {
                 match after.get(name) {

@@ -1,5 +1,7 @@
 //! The trust requirements of a whole project, for `rye trust`.
 
+use std::collections::BTreeSet;
+
 use rye_grammar::{ItemId, Span};
 
 use crate::commands::{COMMAND_FILE, read_commands};
@@ -21,7 +23,7 @@ use crate::trust::{
     TrustRequirementKind, describe_effect, describe_steering, estimated_spend, is_redirected, model_choice,
     requirement_of_settings, requirement_of_tool, risk_table_requirement, with_refused_server,
 };
-use crate::world::{Entry, ItemKind, RecordingWorld, Space, World};
+use crate::world::{ItemKind, RecordingWorld, Space, World};
 
 /// Lists the trust requirements of everything in the project that can need trust: tools, directives, hooks, provider
 /// files and other settings, items that shadow an item of another space, and knowledge that is appended to the system
@@ -159,10 +161,9 @@ impl WorkspaceScan<'_, '_> {
         };
         let mut found: Vec<TrustRequirement> = self.of_project(ItemKind::Tool).into_iter().filter_map(of_one).collect();
         if self.items.list(ItemKind::Config).iter().any(|entry| entry.space == Space::Project) {
-            let others = self.items.list(ItemKind::Tool);
-            let others = others.iter().filter(|entry| entry.space != Space::Project);
-            let settings = |entry: &Entry| requirement_of_settings(self.recording, &*self.items.tool(&entry.id)?);
-            found.extend(others.filter_map(settings));
+            let all: BTreeSet<ItemId> = self.items.list(ItemKind::Tool).iter().map(|entry| entry.id.clone()).collect();
+            let settings = |id: &ItemId| requirement_of_settings(self.recording, &*self.items.tool(id)?);
+            found.extend(all.iter().filter_map(settings));
         }
         found
     }

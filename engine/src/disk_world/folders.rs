@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::path::Path;
 use std::rc::Rc;
 
 use cap_std::fs::Dir;
 use rustix::fs::FileType;
 use rye_compiler::world::Space;
 
+use super::links::is_linked;
 use super::listing::folder_entries;
 
 /// Maximum number of names in a folder that is read as a whole. In a larger folder, each file is looked up.
@@ -99,7 +99,7 @@ fn read_names(dir: &Dir, folder: &str) -> FolderNames {
         // The lookup of the file reports the reason.
         Err(_) => return FolderNames::Unknown,
     };
-    let is_linked_folder = dir.canonicalize(folder).map_or(true, |real| real != Path::new(folder));
+    let is_linked_folder = is_linked(dir, folder).unwrap_or(true);
     let mut names = BTreeMap::new();
     for entry in entries {
         let Ok(entry) = entry else { return FolderNames::Unknown };

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
-use std::path::Path;
 use std::sync::Arc;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
@@ -12,6 +11,8 @@ use rye_compiler::world::{
     meant_root_file,
 };
 use rye_grammar::ItemId;
+
+use super::links::is_linked;
 
 /// Maximum depth of folders below the folder of an item kind. A deeper folder is an error, which also ends a walk along
 /// symbolic links that form a loop.
@@ -36,20 +37,24 @@ pub(super) struct Listing {
 /// `.env` in the project. Only the `.env` of the user space is read.
 pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
-    let entries = match dir.read_dir(".ai") {
+    let entries = match folder_entries(dir, ".ai") {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(found),
         Err(error) => return Err(super::open_error(space, ".ai", &error)),
     };
     for entry in entries {
-        let entry = entry.map_err(|e| super::open_error(space, ".ai", &e))?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
+        let entry = entry.map_err(|e| super::open_error(space, ".ai", &e.into()))?;
+        let Ok(name) = entry.file_name().to_str() else { continue };
         let is_misplaced = name == MCP_FILE || (name == VARIABLES_FILE && space == Space::Project);
         if name.starts_with('.') && !is_misplaced {
             continue;
         }
-        // A dangling link, or one that leaves the space, counts as a file.
-        let is_folder = dir.metadata(format!(".ai/{name}")).is_ok_and(|m| m.is_dir());
+        let is_folder = match entry.file_type() {
+            FileType::Directory => true,
+            FileType::RegularFile => false,
+            // A dangling link, or one that leaves the space, counts as a file.
+            _ => dir.metadata(format!(".ai/{name}")).is_ok_and(|m| m.is_dir()),
+        };
         found.push(UnrecognizedFile { space, path: format!(".ai/{name}").into(), is_folder });
     }
     Ok(found)
@@ -95,8 +100,7 @@ impl Listing {
         let mut linked = BTreeSet::new();
         let roots = kind.folders().iter().map(|root| root.trim_end_matches('/').to_owned());
         // A missing folder has no files. Each folder is true if it is reached through a link.
-        let is_direct = |root: &str| dir.canonicalize(root).map_or(true, |real| real == Path::new(root));
-        let mut folders: Vec<_> = roots.map(|root| (!is_direct(&root), root, 0_usize)).collect();
+        let mut folders: Vec<_> = roots.map(|root| (is_linked(dir, &root).unwrap_or(false), root, 0_usize)).collect();
         while let Some((in_link, folder, depth)) = folders.pop() {
             let is_own = folder.starts_with(".ai/");
             let entries = match folder_entries(dir, &folder) {

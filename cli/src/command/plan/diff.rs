@@ -7,7 +7,8 @@ use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use rye_compiler::compile::{Compilation, CompileRequest, compile_with_sources};
-use rye_compiler::report::diff::{DiffSide, PlanDiff, diff, diff_trees};
+use rye_compiler::report::alternatives::{RoutedPlan, compile_routes};
+use rye_compiler::report::diff::{DiffSide, PlanDiff, RoutedSide, diff, diff_routes, diff_trees};
 use rye_compiler::report::matrix::build_matrix;
 use rye_compiler::report::render::diff::{DiffLine, DiffTone, format_markdown, lines};
 use rye_compiler::report::render::json::{PlanReport, render};
@@ -114,9 +115,7 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
         match compared {
             OtherComparison::Same => {}
             OtherComparison::Changed { inputs, diff } => {
-                report.note(&format!(
-                    "compared with the inputs {inputs}, which show more changes than the default inputs"
-                ));
+                report.note(&format!("compared with {inputs}, which show more changes than the default inputs"));
                 found = *diff;
             }
             OtherComparison::Unknown(reason) => {
@@ -140,8 +139,8 @@ struct OtherInputs<'a> {
 enum OtherComparison {
     /// Nothing has to be shown in addition to the comparison for the default inputs.
     Same,
-    /// The plans of both sides differ with the inputs `inputs` (as JSON), which are not the default inputs. The new
-    /// plan is wider with `inputs`, unless no inputs make the new plan wider.
+    /// The plans of both sides differ with the inputs that `inputs` describes, which are not the default inputs. The new
+    /// plan is wider with these inputs, unless no inputs make the new plan wider.
     Changed { inputs: String, diff: Box<PlanDiff> },
     /// For one of the two sides, the inputs that lead to different plans cannot be determined. Holds the reason.
     Unknown(String),
@@ -149,7 +148,8 @@ enum OtherComparison {
 
 impl OtherInputs<'_> {
     /// Compares the plans of both sides for further inputs: the example inputs of every context that the directive has
-    /// on a side. `defaults` is the result for the default inputs.
+    /// on a side, and unknown inputs if a side has conditions for which no inputs were found. `defaults` is the result
+    /// for the default inputs.
     ///
     /// - `Changed` contains the first inputs with which the new plan is wider. If there are none, and the plans for the
     ///   default inputs are equal, `Changed` contains the first inputs with which the plans differ.
@@ -161,12 +161,14 @@ impl OtherInputs<'_> {
             return Ok(OtherComparison::Same);
         }
         let mut calls = Vec::new();
+        let mut has_open_conditions = false;
         for world in [self.new, self.old] {
             if world.candidates(ItemKind::Directive, self.id)?.is_empty() {
                 return Ok(OtherComparison::Same);
             }
             match build_matrix(world, &self.request(world)?) {
                 Ok(matrix) => {
+                    has_open_conditions |= !matrix.open.is_empty();
                     for context in matrix.contexts {
                         let inputs = context.call.inputs.unwrap_or_default();
                         if !calls.contains(&inputs) {
@@ -179,6 +181,7 @@ impl OtherInputs<'_> {
         }
         let is_same = defaults.before == defaults.after;
         let mut changed = None;
+        let mut compared = Vec::new();
         for inputs in calls {
             let compiled = |world| -> Result<Option<Compilation>, CommandError> {
                 let request = CompileRequest { inputs: Some(inputs.clone()), ..self.request(world)? };
@@ -188,9 +191,22 @@ impl OtherInputs<'_> {
             let (Some(before), Some(after)) = (compiled(self.old)?, compiled(self.new)?) else { continue };
             let before = DiffSide { world: self.old, compilation: &before };
             let diff = diff_trees(Some(before), Some(DiffSide { world: self.new, compilation: &after }))?;
+            let is_wider = diff.widened;
+            compared.push((format!("the inputs {}", serde_json::Value::Object(inputs)), diff));
+            if is_wider {
+                break;
+            }
+        }
+        if has_open_conditions && !compared.iter().any(|(_, diff)| diff.widened) {
+            let routes = self.compare_routes()?;
+            if routes.is_empty() {
+                return Ok(OtherComparison::Unknown("no inputs were found for some conditions".to_owned()));
+            }
+            compared.extend(routes.into_iter().map(|diff| ("unknown inputs".to_owned(), diff)));
+        }
+        for (inputs, diff) in compared {
             let (is_wider, is_changed) = (diff.widened, is_same && diff.before != diff.after);
             if is_wider || (is_changed && changed.is_none()) {
-                let inputs = serde_json::Value::Object(inputs).to_string();
                 changed = Some(OtherComparison::Changed { inputs, diff: Box::new(diff) });
             }
             if is_wider {
@@ -198,6 +214,17 @@ impl OtherInputs<'_> {
             }
         }
         Ok(changed.unwrap_or(OtherComparison::Same))
+    }
+
+    /// Compares the plans of both sides for unknown inputs, one for each route. Empty if a side has no such plan.
+    fn compare_routes(&self) -> Result<Vec<PlanDiff>, CommandError> {
+        let plans = |world: &dyn World| -> Result<Option<Vec<RoutedPlan>>, CommandError> {
+            Ok(compile_routes(world, &self.request(world)?, &mut Sources::default()).value)
+        };
+        let (Some(before), Some(after)) = (plans(self.old)?, plans(self.new)?) else { return Ok(Vec::new()) };
+        let old = RoutedSide { world: self.old, plans: &before };
+        let routes = diff_routes(old, RoutedSide { world: self.new, plans: &after })?;
+        Ok(routes.into_iter().map(|route| route.diff).collect())
     }
 
     fn request(&self, world: &dyn World) -> Result<CompileRequest, CommandError> {

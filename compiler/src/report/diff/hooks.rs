@@ -54,8 +54,10 @@ enum HookRole {
     Text,
 }
 
-fn hook_role(action: &HookAction) -> HookRole {
-    match action {
+fn hook_role(hook: &PlannedHook) -> HookRole {
+    match &hook.action {
+        // A block at the end of an agent's work sends a message, and the thread continues.
+        HookAction::Block { .. } if hook.event == HookPoint::AgentEnd => HookRole::License,
         HookAction::Block { .. } | HookAction::Terminate { .. } | HookAction::Escalate => HookRole::Guard,
         HookAction::Execute { .. } | HookAction::Sign { .. } => HookRole::Act,
         HookAction::Raise { .. }
@@ -104,6 +106,13 @@ struct LiveHook<'p> {
     condition: Option<Condition>,
 }
 
+impl LiveHook<'_> {
+    /// Returns the condition as it is written; `None` if the hook acts in each case.
+    fn cases(&self) -> Option<&Value> {
+        self.hook.condition.as_ref().filter(|_| self.hook.verdict != PlanVerdict::Fires)
+    }
+}
+
 fn live_hooks(compilation: &Compilation) -> Vec<LiveHook<'_>> {
     let of = |hook| LiveHook { hook, condition: condition(hook) };
     compilation.plan.hooks.iter().filter(|hook| hook.is_live()).map(of).collect()
@@ -128,11 +137,11 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     let (old, new) = (live_hooks(before), live_hooks(after));
     let parameters = tools::parameter_types(trees);
     let covered = |one: &LiveHook<'_>, by: &[LiveHook<'_>]| {
-        let others: Vec<&Condition> = by
-            .iter()
-            .filter(|other| is_replacement(one.hook, other.hook))
-            .filter_map(|other| other.condition.as_ref())
-            .collect();
+        let replacements = || by.iter().filter(|other| is_replacement(one.hook, other.hook));
+        if one.condition.is_some() && replacements().any(|other| other.cases() == one.cases()) {
+            return Implication::Holds;
+        }
+        let others: Vec<&Condition> = replacements().filter_map(|other| other.condition.as_ref()).collect();
         let values = |path: &Path| possible_values(one.hook.event, path, &parameters, (before, after));
         match &one.condition {
             Some(condition) => condition.implies_any(&others, &values),
@@ -210,7 +219,7 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
     };
     let wider = if unproved { Direction::Unknown } else { Direction::Widened };
     let when = format_example(answer);
-    Some(match hook_role(&hook.action) {
+    Some(match hook_role(hook) {
         HookRole::Guard if needs_new_trust => {
             (Direction::Narrowed, format!("it stops a call or thread in more cases{when}; its file has to be trusted"))
         }
@@ -241,7 +250,7 @@ fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option
         Implication::Unproved => true,
     };
     let when = format_example(answer);
-    Some(match hook_role(&hook.action) {
+    Some(match hook_role(hook) {
         HookRole::Guard if unproved => {
             (Direction::Unknown, "it may stop a call or thread in fewer cases than before".to_owned())
         }
@@ -307,7 +316,7 @@ fn may_answer(event: HookPoint) -> bool {
 fn compare_order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilation) {
     let ordered = |hook: &&PlannedHook| {
         let mode = hook_point::row_of(hook.event).mode;
-        hook.is_live() && matches!(mode, Mode::Control | Mode::Chain) && hook_role(&hook.action) != HookRole::Text
+        hook.is_live() && matches!(mode, Mode::Control | Mode::Chain) && hook_role(hook) != HookRole::Text
     };
     let both = |one: &Compilation, other: &Compilation| -> Vec<PlannedHook> {
         let known = |hook: &&PlannedHook| {

@@ -57,11 +57,12 @@ pub fn diff_routes(old: RoutedSide<'_>, new: RoutedSide<'_>) -> Result<Vec<Route
 }
 
 /// Returns the index of the plan that the example call of `plan` has on another side; `None` if the call has no plan
-/// there.
+/// there. A plan without an example call has the plan of the same route there.
 fn route_of_call(plan: &RoutedPlan, side: RoutedSide<'_>) -> Option<usize> {
     let first = side.plans.first()?;
     let (Some(inputs), 2..) = (&plan.call, side.plans.len()) else {
-        return (side.plans.len() == 1).then_some(0);
+        let is_same_route = |other: &RoutedPlan| chain_of(&other.compilation) == chain_of(&plan.compilation);
+        return side.plans.iter().position(is_same_route).or((side.plans.len() == 1).then_some(0));
     };
     let request = CompileRequest { inputs: Some(inputs.clone()), route: None, ..first.compilation.request.clone() };
     let compiled = compile(side.world, &request).value?;

@@ -103,6 +103,10 @@ fn setting_direction(name: &str, path: &str, before: Option<&Value>, after: Opti
     };
     let section = path.split('.').next().unwrap_or_default();
     let last = path.rsplit('.').next().unwrap_or_default();
+    // A tool may use each of its settings as it likes.
+    if !name.starts_with("agent/") {
+        return Direction::Unknown;
+    }
     if last == "description" || last == "name" {
         return Direction::Neutral;
     }

@@ -3,7 +3,7 @@
 //! false independently of the values. An implication that holds under this assumption holds for real values. An
 //! implication that fails only because of this assumption is unproved.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rye_grammar::condition::Path;
 use serde_json::{Map, Number, Value};
@@ -34,9 +34,12 @@ pub struct PathValues {
 
 /// Maximum number of assignments; beyond it the result is `Unproved`.
 const MAX_ASSIGNMENTS: usize = 1 << 16;
-/// Maximum number of substrings that the comparisons of one path may search for. If there are more, no values of the
-/// path are tried: each of its comparisons counts as true or false independently of the others.
+/// Maximum number of substrings that the comparisons of one path may search for. If there are more, a proof tries no
+/// values of the path, and each of its comparisons counts as true or false independently of the others. A search for an
+/// example tries values with none, one and all of the substrings.
 const MAX_PARTS: usize = 8;
+/// Maximum number of pairs of alternatives that are compared one by one.
+const MAX_PAIRS: usize = 1 << 12;
 /// The magnitude below which `f64` represents every integer exactly: 2⁵³.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 /// A character that occurs in none of the substrings with which a condition compares. In an example value, it separates
@@ -44,6 +47,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 const SEPARATOR: char = '\u{1}';
 
 /// The structure of a condition. Each atom is represented by its number.
+#[derive(PartialEq)]
 enum Tree {
     Const(bool),
     Atom(usize),
@@ -73,12 +77,59 @@ impl Condition {
     /// make different conditions of `others` true. `values` returns the values that the fact at a path can have.
     pub fn implies_any(&self, others: &[&Self], values: &dyn Fn(&Path) -> PathValues) -> Implication {
         let mut atoms: Vec<Atom<'_>> = Vec::new();
-        let left = lower(&self.root, &mut atoms);
-        let right = Tree::Any(others.iter().map(|other| lower(&other.root, &mut atoms)).collect());
+        let mut open = lower(&self.root, &mut atoms).into_alternatives();
+        let right: Vec<Tree> =
+            others.iter().flat_map(|other| lower(&other.root, &mut atoms).into_alternatives()).collect();
+        // An alternative that the other side repeats needs no values.
+        open.retain(|one| !one.is_repeated(&right));
+        if open.is_empty() {
+            return Implication::Holds;
+        }
+        let comparison = Conditions { atoms: &atoms, values };
+        let whole = comparison.decide(&open, &right, Goal::Proof);
+        if whole != Implication::Unproved {
+            return whole;
+        }
+        // Two alternatives have fewer comparisons than all, so their values can be tried.
+        if right.len() > 1 && open.len().saturating_mul(right.len()) <= MAX_PAIRS {
+            let is_within = |one: &Tree, other: &Tree| {
+                let pair = comparison.decide(std::slice::from_ref(one), std::slice::from_ref(other), Goal::Proof);
+                pair == Implication::Holds
+            };
+            open.retain(|one| !right.iter().any(|other| is_within(one, other)));
+            if open.is_empty() {
+                return Implication::Holds;
+            }
+        }
+        comparison.decide(&open, &right, Goal::Example)
+    }
+}
+
+/// The purpose for which values of the paths are tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Goal {
+    /// The tried values represent all values, so an implication that holds for them holds.
+    Proof,
+    /// The tried values are a selection, so they can only refute an implication.
+    Example,
+}
+
+/// The atoms of two conditions, and the function that returns the possible values of a path.
+struct Conditions<'c, 'n> {
+    atoms: &'c [Atom<'n>],
+    values: &'c dyn Fn(&Path) -> PathValues,
+}
+
+impl Conditions<'_, '_> {
+    /// Checks whether one tree of `right` is true whenever one of `left` is true. With [`Goal::Example`], the result is
+    /// never `Holds`.
+    fn decide(&self, left: &[Tree], right: &[Tree], goal: Goal) -> Implication {
+        let mut used = BTreeSet::new();
+        left.iter().chain(right).for_each(|tree| tree.collect_atoms(&mut used));
         let mut groups: BTreeMap<String, (&Path, Vec<usize>)> = BTreeMap::new();
         let mut free: Vec<usize> = Vec::new();
-        for (n, atom) in atoms.iter().enumerate() {
-            match atom.path {
+        for n in used {
+            match self.atoms.get(n).and_then(|atom| atom.path) {
                 Some(path) => groups.entry(path.to_string()).or_insert_with(|| (path, Vec::new())).1.push(n),
                 None => free.push(n),
             }
@@ -86,13 +137,13 @@ impl Condition {
         let mut choices = Vec::new();
         let mut is_exact = true;
         for (text, (path, members)) in &groups {
-            let candidates = candidates(members.iter().filter_map(|n| atoms.get(*n)), &values(path));
-            let Some(candidates) = candidates else {
+            let of_path = members.iter().filter_map(|n| self.atoms.get(*n));
+            let Some(candidates) = candidates(of_path, &(self.values)(path), goal) else {
                 free.extend(members);
                 continue;
             };
             is_exact &= groups.values().all(|(other, _)| other == path || !is_related(other, path));
-            choices.push(choice(text, members, candidates, &atoms));
+            choices.push(choice(text, members, candidates, self.atoms));
         }
         is_exact &= free.is_empty();
         let mut total = 1_usize.checked_shl(u32::try_from(free.len()).unwrap_or(u32::MAX)).unwrap_or(usize::MAX);
@@ -103,7 +154,7 @@ impl Condition {
         if total > MAX_ASSIGNMENTS {
             return Implication::Unproved;
         }
-        let mut truths = vec![false; atoms.len()];
+        let mut truths = vec![false; self.atoms.len()];
         for n in 0..total {
             let mut rest = n;
             let mut example = Vec::new();
@@ -123,7 +174,8 @@ impl Condition {
                 }
                 rest /= 2;
             }
-            if left.is_true(&truths) && !right.is_true(&truths) {
+            let is_true = |trees: &[Tree]| trees.iter().any(|tree| tree.is_true(&truths));
+            if is_true(left) && !is_true(right) {
                 return if is_exact {
                     Implication::Fails { example: format_example(&example) }
                 } else {
@@ -131,11 +183,36 @@ impl Condition {
                 };
             }
         }
-        Implication::Holds
+        match goal {
+            Goal::Proof => Implication::Holds,
+            Goal::Example => Implication::Unproved,
+        }
     }
 }
 
 impl Tree {
+    /// Returns the trees of which one has to be true.
+    fn into_alternatives(self) -> Vec<Self> {
+        match self {
+            Self::Any(any) => any.into_iter().flat_map(Self::into_alternatives).collect(),
+            one => vec![one],
+        }
+    }
+
+    /// Returns true if `others` contains this tree, or a tree that this tree requires.
+    fn is_repeated(&self, others: &[Self]) -> bool {
+        others.contains(self) || matches!(self, Self::All(all) if all.iter().any(|one| one.is_repeated(others)))
+    }
+
+    fn collect_atoms(&self, found: &mut BTreeSet<usize>) {
+        match self {
+            Self::Const(_) => {}
+            Self::Atom(n) => drop(found.insert(*n)),
+            Self::Not(inner) => inner.collect_atoms(found),
+            Self::All(all) | Self::Any(all) => all.iter().for_each(|one| one.collect_atoms(found)),
+        }
+    }
+
     fn is_true(&self, truths: &[bool]) -> bool {
         match self {
             Self::Const(truth) => *truth,
@@ -147,10 +224,14 @@ impl Tree {
     }
 }
 
-/// Renders the facts of an example.
+/// Renders the facts of an example. `…` stands for other text.
 fn format_example(example: &[(&String, &Option<Value>)]) -> String {
+    let shown = |value: &Value| match value.as_f64() {
+        Some(number) if number.fract() == 0.0 && number.abs() < EXACT => format!("{number:.0}"),
+        _ => value.to_string().replace("\\u0001", "…"),
+    };
     let one = |(path, value): &(&String, &Option<Value>)| match value {
-        Some(value) => format!("{path} is {}", value.to_string().replace("\\u0001", " ")),
+        Some(value) => format!("{path} is {}", shown(value)),
         None => format!("{path} is absent"),
     };
     example.iter().map(one).collect::<Vec<_>>().join(", ")
@@ -212,10 +293,14 @@ fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
     }
 }
 
-/// Returns test values for one path; an inner `None` stands for an absent value. Every possible result of every
-/// comparison occurs for at least one of the test values. Returns `None` if too many values would be needed, or if a
-/// number is too large to be exact.
-fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues) -> Option<Vec<Option<Value>>> {
+/// Returns test values for one path; an inner `None` stands for an absent value. For a proof, every possible result of
+/// every comparison occurs for at least one of the test values. Returns `None` if a proof would need too many values, or
+/// if a number is too large to be exact.
+fn candidates<'n>(
+    atoms: impl Iterator<Item = &'n Atom<'n>>,
+    known: &PathValues,
+    goal: Goal,
+) -> Option<Vec<Option<Value>>> {
     let (mut values, mut parts): (Vec<Value>, Vec<Value>) = (Vec::new(), Vec::new());
     for (op, _, first, value) in atoms.filter_map(|atom| parts_of(atom.node)) {
         match (op, value) {
@@ -245,15 +330,19 @@ fn candidates<'n>(atoms: impl Iterator<Item = &'n Atom<'n>>, known: &PathValues)
         let values = around.into_iter().filter_map(number).map(Some);
         return Some(values.chain(optional.then_some(None)).collect());
     }
-    if parts.len() > MAX_PARTS {
+    let count = parts.len();
+    let chosen: Vec<Vec<usize>> = if count <= MAX_PARTS {
+        (0..1_usize << count).map(|set| (0..count).filter(|n| set >> n & 1 == 1).collect()).collect()
+    } else if goal == Goal::Example {
+        [Vec::new(), (0..count).collect()].into_iter().chain((0..count).map(|n| vec![n])).collect()
+    } else {
         return None;
-    }
+    };
     let mut all = vec![Value::Null, true.into(), false.into(), 0.into()];
     all.extend(boundary_values(&numbers, known.kind == Some(Type::Integer)).into_iter().filter_map(number));
     all.extend(values);
-    for chosen in 0..1_usize << parts.len() {
-        let some: Vec<&Value> =
-            parts.iter().enumerate().filter(|(n, _)| chosen >> n & 1 == 1).map(|(_, p)| p).collect();
+    for chosen in chosen {
+        let some: Vec<&Value> = chosen.iter().filter_map(|n| parts.get(*n)).collect();
         let texts: Vec<&str> = some.iter().filter_map(|part| part.as_str()).collect();
         let text = texts.iter().fold(SEPARATOR.to_string(), |text, part| format!("{text}{part}{SEPARATOR}"));
         let keys: Map<String, Value> = texts
@@ -320,6 +409,9 @@ mod tests {
 
     #[test]
     fn implies_any_holds_where_the_others_are_weaker() {
+        let many: Vec<String> = (1..=20).map(|n| format!("t contains 'a{n}'")).collect();
+        let many_as_one = many.join(" || ");
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
         for (one, others) in [
             ("t contains 'rm -rf /'", &["t contains 'rm'"][..]),
             ("t contains 'rm' && turn > 3", &["t contains 'rm'"]),
@@ -332,6 +424,10 @@ mod tests {
             ("exists(c) && !(c contains 'x')", &["exists(c)"]),
             ("a.b == 1 && turn > 2", &["turn > 1"]),
             ("'x' in c", &["c contains 'x'"]),
+            // The text has more alternatives than the values of one path can distinguish.
+            ("t contains 'a1' || t contains 'a2'", &many[..]),
+            ("t contains 'a1b' || t contains 'a12 '", &many[..]),
+            ("name matches '^b' || t contains 'a1'", &["name matches '^b'", "turn > 3", &many_as_one]),
         ] {
             assert_eq!(implies(one, others), Implication::Holds, "{one} => {others:?}");
         }
@@ -339,7 +435,10 @@ mod tests {
 
     #[test]
     fn implies_any_fails_with_an_example_where_values_decide() {
+        let many: Vec<String> = (1..=20).map(|n| format!("t contains 'a{n}'")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
         for (one, others) in [
+            ("t contains 'b'", &many[..]),
             ("t contains 'rm'", &["t contains 'rm -rf /'"][..]),
             ("t contains 'rm' || t contains 'dd'", &["t contains 'rm'"]),
             ("turn >= 5", &["turn >= 6"]),

@@ -297,6 +297,9 @@ impl EmbeddedDriver {
                 if tool.file.space == Space::User {
                     engine.admit_user_space(&plan, hook.as_ref()).map_err(|why| format!("`{wanted}`: {why}"))?;
                 }
+                if let Some(source) = &tool.spec.config {
+                    check_unchanged(&world, &plan.manifest, ItemKind::Config, &source.id)?;
+                }
                 let sha256 = world.sha256(ItemKind::Tool, &wanted, tool.file.space).unwrap_or_default();
                 #[cfg(feature = "mcp")]
                 let server = match &tool.spec.kind {

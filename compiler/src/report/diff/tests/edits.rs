@@ -340,6 +340,46 @@ fn diff_trees_widens_where_a_guard_is_deleted() {
     assert!(!compare(&after, &before).hooks.iter().any(|h| h.id == "no_rm" && h.direction.may_widen()));
 }
 
+/// Of many guards at one event, only the changed one is reported, and with its direction.
+#[test]
+fn diff_trees_reports_only_the_changed_one_of_many_guards() {
+    let guards: String = (0..20)
+        .map(|n| {
+            format!(
+                "  - {{ id: g{n}, event: tool_call, condition: 'call.input.command contains \"word{n} \"', action: {{ block: r{n} }} }}\n"
+            )
+        })
+        .collect();
+    let before = edited(&base(), HOOKS, "", &guards);
+    for (from, to, says) in [
+        (
+            "",
+            "  - { id: last, event: tool_call, condition: 'call.input.command contains \"x\"', action: { block: r } }\n",
+            "- narrowed tool_call last",
+        ),
+        ("block: r0", "block: other", "~ neutral tool_call g0"),
+        ("\"word0 \"", "\"word0\"", "- narrowed tool_call g0"),
+        ("\"word0 \"", "\"word0 -f\"", "+ widened tool_call g0"),
+        ("\"word0 \"'", "\"word0 \" || call.input.command contains \"y\"'", "- narrowed tool_call g0"),
+    ] {
+        let found = compare(&before, &edited(&before, HOOKS, from, to));
+        let shown = text(to, &found);
+        assert!(found.hooks.len() == 1 && shown.contains(says), "{to}: {says}\n{shown}");
+    }
+}
+
+/// A block at the end of an agent's work makes the thread continue, so it can cost more.
+#[test]
+fn diff_trees_widens_where_a_block_at_the_end_continues_in_more_cases() {
+    let hook = "  - { id: again, event: agent_end, condition: 'result == \"\"', action: { block: again } }\n";
+    let before = edited(&base(), HOOKS, "", hook);
+    let after = edited(&before, HOOKS, "result == \"\"", "result == \"\" || turn < 3");
+    let shown = text("more", &compare(&before, &after));
+    assert!(shown.contains("+ widened agent_end again: depends: the thread now continues"), "{shown}");
+    let shown = text("fewer", &compare(&after, &before));
+    assert!(shown.contains("- narrowed agent_end again"), "{shown}");
+}
+
 /// Decision 0105: in a thread with wide grants, a hook file that changes the text for the model has an effect only if
 /// the user trusts the file.
 #[test]
@@ -419,6 +459,16 @@ const HARMLESS: &[(&str, &str, &str)] = &[
     (RISKS, "", "risk_levels: { write: { policy: acknowledge_required } }\n"),
     (AGENT, "approvals", "# Nobody is there.\napprovals"),
 ];
+
+/// The result of a tool is a text, so a shorter part occurs in each text with a longer one.
+#[test]
+fn diff_trees_does_not_widen_where_a_filter_looks_for_a_shorter_text() {
+    let hook = "  - { id: cut, event: tool_result, condition: 'result.content contains \"SECRET\"', action: { modify: { content: cut } } }\n";
+    let before = edited(&base(), HOOKS, "", hook);
+    let found = compare(&before, &edited(&before, HOOKS, "\"SECRET\"", "\"SEC\""));
+    assert!(!found.widened, "{}", text("shorter", &found));
+    assert!(compare(&edited(&before, HOOKS, "\"SECRET\"", "\"SEC\""), &before).widened);
+}
 
 #[test]
 fn diff_trees_does_not_widen_for_harmless_edits() {
