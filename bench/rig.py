@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """One turn and one tool turn of `rye run`, beside an agent of the library rig, which stores nothing.
 
+bench/rig.py RYE RUNS TURNS: only runs `rye`, with TURNS tool turns, for a profiler.
 bench/rig.py RYE [RUNS]: builds `bench/rig-agent`, and runs both programs alternately against the same model server on loopback,
 with one turn and with 50 tool turns (a call that reads a file). Prints medians and ratios of the CPU time of the process, its children
 included, and of the elapsed time, which includes the server's. rye runs in a project with earlier runs, and records, signs and syncs every turn."""
@@ -22,6 +23,8 @@ from reading_project import DIRECTIVE, PROVIDER
 RYE = str(Path(sys.argv[1]).resolve())
 RUNS = int(sys.argv[2]) if len(sys.argv) > 2 else 15
 TOOL_TURNS = 50
+# Tool turns of the runs for a profiler.
+PROFILED = int(sys.argv[3]) if len(sys.argv) > 3 else None
 HERE = Path(__file__).resolve().parent
 
 
@@ -76,7 +79,8 @@ def main():
     build = ["cargo", "build", "--quiet", "--release", "--manifest-path", HERE / "rig-agent/Cargo.toml"]
     folder = Path(tempfile.mkdtemp())
     target = Path(os.environ.get("CARGO_TARGET_DIR", HERE / "rig-agent/target"))
-    subprocess.run(build, check=True)
+    if PROFILED is None:
+        subprocess.run(build, check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     for path in (".ai/directives", ".ai/config/agent/providers", "user/.ai"):
@@ -90,6 +94,10 @@ def main():
         "rye": lambda _: [RYE, "run", "loop", "--project", folder],
         "rig": lambda turns: [target / "release/rig-agent", f"http://127.0.0.1:{server.server_port}/v1", folder, str(turns)],
     }
+    if PROFILED is not None:
+        figures = [measure(programs["rye"](PROFILED), env, PROFILED)[0] for _ in range(RUNS)]
+        print(f"{RUNS} runs with {PROFILED} tool turns: {statistics.median(figures):.2f} ms CPU")
+        return
     measured = {(name, turns): [] for name in programs for turns in (0, TOOL_TURNS)}
     for number in range(RUNS + 1):
         for (name, turns), times in measured.items():
