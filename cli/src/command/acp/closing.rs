@@ -71,7 +71,7 @@ pub async fn close(
                 sessions.close_directly();
                 Stage::Stopped
             }
-            (None, Stage::Closing | Stage::Stopped) | (Some(_), Stage::Closing | Stage::Stopped) => {
+            (None | Some(_), Stage::Closing | Stage::Stopped) => {
                 sessions.kill();
                 waited = Duration::ZERO;
                 Stage::Killed

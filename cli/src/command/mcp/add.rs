@@ -125,13 +125,13 @@ fn find_server(name: &str, spaces: &Spaces) -> Result<McpServer, CommandError> {
 fn server_entry(args: &AddArgs) -> Value {
     match (&args.url, args.command.split_first()) {
         (None, Some((program, rest))) => {
-            let mut entry = json!({"command": program, "args": rest});
+            let mut entry = Map::from_iter([("command".to_owned(), json!(program)), ("args".to_owned(), json!(rest))]);
             let lists = [("write", &args.write), ("net", &args.net)].into_iter().filter(|(_, list)| !list.is_empty());
             let needs: Map<String, Value> = lists.map(|(name, list)| (name.to_owned(), json!(list))).collect();
             if !needs.is_empty() {
-                entry["needs"] = Value::Object(needs);
+                entry.insert("needs".to_owned(), Value::Object(needs));
             }
-            entry
+            Value::Object(entry)
         }
         (url, _) => json!({"type": "http", "url": url}),
     }
