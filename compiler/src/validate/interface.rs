@@ -323,6 +323,12 @@ pub fn check_placeholders(composed: &Composed, found: &mut Diagnostics) {
 /// Compares the default of a placeholder with the declaration of its input.
 fn check_default(placeholder: &InputPlaceholder, field: &FieldDecl, found: &mut Diagnostics) {
     let (name, span, declared) = (placeholder.name.clone(), placeholder.span, field.span);
+    // An operator of another language before the default has its own report.
+    if let WhenMissing::Default(default) = &placeholder.when_missing
+        && default.starts_with(['|', '-', '='])
+    {
+        return;
+    }
     match (&placeholder.when_missing, &field.default) {
         (WhenMissing::Default(default), Some(_)) => {
             let (default, why) = (shorten(default), "has a default");

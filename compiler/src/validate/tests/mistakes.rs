@@ -43,7 +43,8 @@ fn marks_of_other_languages_at_a_placeholder_are_reported() {
         assert_one(&directive(project(), "leaf", "", F, body), "interface::unknown-input", help);
     }
     let number = "<inputs><input name=\"f\" type=\"number\" default=\"1\">f</input></inputs>";
-    for (inputs, body) in [(number, "Spend ${input:f}."), (number, "{input:f:-1}"), (F, "{input:f|x-y}")] {
+    let text = "<inputs><input name=\"f\">f</input></inputs>";
+    for (inputs, body) in [(number, "Spend ${input:f}."), (number, "{input:f:-1}"), (text, "{input:f|x-y}")] {
         assert_eq!(codes(&directive(project(), "leaf", "", inputs, body)), Vec::<&str>::new(), "{body}");
     }
 }
