@@ -357,6 +357,57 @@ fn limits_of_a_session_are_shown_with_unlimited_spawns() {
 fn prompt_that_reaches_its_own_limit_has_another_help_than_one_that_reaches_the_budget() {
     let done = chat_any(&project("{ text: One. }"), "$0.0001 first\n");
     assert!(done.stderr.contains("help: type a higher amount before the text"), "{}", done.stderr);
+    let place = project("{ text: One. }");
+    let cheap = talk_directive(9, TOOLS).replace("spend=\"0.50\"", "spend=\"0.0001\"");
+    place.write(".ai/directives/talk.md", &cheap);
+    let done = chat_any(&place, "first\n");
+    assert!(done.stderr.contains("help: `/budget DOLLARS confirm` sets a higher limit"), "{}", done.stderr);
+}
+
+#[test]
+fn commands_without_their_argument_state_the_current_value() {
+    let done = chat(&project("{ text: One. }"), "/model\n/mode\n/budget\n/mode read-only\n/mode\n");
+    for line in [
+        "the next prompts use the model scripted of scripted; `/model NAME` changes it",
+        "the mode is `ask`; `/mode read-only`, `/mode ask` or `/mode auto` changes it",
+        "each prompt may cost at most $0.5; `/budget 0.20` changes this",
+        "the mode is `read-only`; `/mode read-only`, `/mode ask` or `/mode auto` changes it",
+    ] {
+        assert!(done.stderr.lines().any(|shown| shown == line), "{line}\n{}", done.stderr);
+    }
+}
+
+#[test]
+fn turns_of_the_activity_are_counted_for_each_prompt() {
+    let place = project("{ text: One. }, { text: Two., delay_ms: 30000 }");
+    let mut terminal = PtyTerminal::start(&place, (100, 24), &ARGS, &[]);
+    terminal.wait_for("Enter sends");
+    terminal.press("first\r");
+    terminal.wait_for("prompt 1 done");
+    terminal.press("second\r");
+    terminal.wait_for("turn 1 · ");
+    terminal.press("\x1b");
+    terminal.wait_for("prompt 2 interrupted");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 130);
+}
+
+#[test]
+fn notes_of_plain_lines_are_folded_after_words() {
+    let place = project("{ text: One. }");
+    let mut command = place.command(&ARGS);
+    command.env("COLUMNS", "50").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"/help\n").unwrap();
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
+    let help = done.stderr.split("conversation  ").nth(1).unwrap();
+    assert!(help.lines().take(12).all(|line| line.chars().count() <= 50), "{help}");
+    assert!(help.contains("/approvals"), "{help}");
+}
+
+#[test]
+fn command_before_the_start_of_the_thread_takes_effect_before_the_next_line() {
     let done = chat_any(&project("{ text: One. }"), "/budget 0.0001\nfirst\n");
+    assert!(done.stderr.contains("each further prompt may cost at most $0.0001"), "{}", done.stderr);
     assert!(done.stderr.contains("help: `/budget DOLLARS confirm` sets a higher limit"), "{}", done.stderr);
 }

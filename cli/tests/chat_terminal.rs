@@ -465,7 +465,7 @@ fn typed_commands_work_at_the_terminal_and_a_fork_returns_the_text_of_its_prompt
     terminal.press("/cost\r");
     terminal.wait_for("turns 3, ");
     terminal.press("/model\r");
-    terminal.wait_for("/model needs a tier");
+    terminal.wait_for("the next prompts use the model scripted");
     terminal.press("/exit\r");
     let (code, rows, _) = terminal.end();
     assert_eq!(code, 0, "{rows:?}");
@@ -536,12 +536,12 @@ fn status_row_has_the_budget_of_the_next_prompt() {
     let mut terminal = start(&place, (90, 24));
     terminal.press("first\r");
     wait_idle(&terminal, 1);
-    terminal.wait_for("/0.5 ");
+    terminal.wait_for("of $0.5 ");
     terminal.press("/budget 0.25\r");
-    terminal.wait_for("/0.25 ");
+    terminal.wait_for("of $0.25 ");
     terminal.press("second\r");
     wait_idle(&terminal, 2);
-    assert!(terminal.rows().iter().any(|row| row.contains("/0.25 ")), "{:?}", terminal.rows());
+    assert!(terminal.rows().iter().any(|row| row.contains("of $0.25 ")), "{:?}", terminal.rows());
     terminal.press("\x04");
     assert_eq!(terminal.end().0, 0);
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::bounds::split_bounds;
 use super::context_change::format_context_change;
 use super::help::built_in_commands;
-use super::inquiry::Inquiry;
+use super::inquiry::{CurrentValue, Inquiry};
 use super::json::{ChatResponse, ChatVerb};
 use super::leaving::LeftChildren;
 use super::replan::CONFIRM_HINT;
@@ -70,6 +70,9 @@ impl TypedText {
         }
         let Some(name) = command_name(text) else { return Self::Message(UserInput::text(text)) };
         let rest = text.get(name.len() + 1..).unwrap_or_default().trim();
+        if let Some(value) = CurrentValue::of_command(name).filter(|_| rest.is_empty()) {
+            return Self::Inquiry(Inquiry::Current(value));
+        }
         match name {
             "help" => Self::Help(Some(rest.to_owned()).filter(|topic| !topic.is_empty())),
             "exit" | "quit" => match (rest, LeftChildren::parse(rest)) {
@@ -442,7 +445,6 @@ mod tests {
             assert!(matches!(TypedText::parse(line), TypedText::Message(_)), "{line}");
         }
         for line in [
-            "/model",
             "/fork",
             "/fork two",
             "/rewind -1",
@@ -452,9 +454,7 @@ mod tests {
             "/copy 0",
             "/name",
             "/model confirm",
-            "/budget",
             "/budget much",
-            "/mode",
             "/mode fast",
             "/with",
             "!",
@@ -468,7 +468,9 @@ mod tests {
         }
         assert!(matches!(TypedText::parse("/help me"), TypedText::Help(Some(topic)) if topic == "me"));
         assert!(matches!(TypedText::parse("/help"), TypedText::Help(None)));
-        for (line, name) in [("/plan", "plan"), ("/why last", "why"), ("/export", "export"), ("/copy 2", "copy")] {
+        for (line, name) in
+            [("/plan", "plan"), ("/why last", "why"), ("/export", "export"), ("/copy 2", "copy"), ("/mode", "current")]
+        {
             assert!(matches!(TypedText::parse(line), TypedText::Inquiry(found) if found.name() == name), "{line}");
         }
         assert!(matches!(TypedText::parse("/new"), TypedText::Switch(ChatVerb::New { children: None }, None)));

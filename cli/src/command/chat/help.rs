@@ -73,7 +73,12 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
     (
         "bounds",
         &[
-            command("model", "NAME", "continue with another model", "/model fast"),
+            command(
+                "model",
+                "[NAME]",
+                "continue with another model; without NAME, show the current one",
+                "/model fast",
+            ),
             command(
                 "mode",
                 "MODE",

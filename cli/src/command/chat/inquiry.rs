@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use rye_compiler::item::Items;
 use rye_compiler::report::render;
 use rye_compiler::report::summary::PlanSummary;
+use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::ItemKind;
 use rye_engine::event::{AcceptedInput, Event, EventBody, HookPointRun, HookVerdict};
 use rye_engine::message::ContentBlock;
@@ -45,6 +46,28 @@ pub enum Inquiry {
     Output,
     /// The text of the `n`th reply from the end, for the clipboard.
     Copy(usize),
+    /// The current value that a command without an argument changes with one.
+    Current(CurrentValue),
+}
+
+/// A value of a session that a command changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CurrentValue {
+    Model,
+    Mode,
+    Budget,
+}
+
+impl CurrentValue {
+    /// Parses the name of a command; `None` if the command changes no such value.
+    pub fn of_command(name: &str) -> Option<Self> {
+        match name {
+            "model" => Some(Self::Model),
+            "mode" => Some(Self::Mode),
+            "budget" => Some(Self::Budget),
+            _ => None,
+        }
+    }
 }
 
 impl Inquiry {
@@ -86,6 +109,7 @@ impl Inquiry {
             Self::Export(_) => "export",
             Self::Copy(_) => "copy",
             Self::Output => "output",
+            Self::Current(_) => "current",
         }
     }
 }
@@ -110,12 +134,32 @@ impl RequestHandler {
             Inquiry::Approvals => self.list_approvals().await,
             Inquiry::Export(target) => self.export(&target).await,
             Inquiry::Output => self.last_output().await,
+            Inquiry::Current(value) => Ok(self.describe_current(value).await),
             Inquiry::Copy(number) => {
                 let events = self.session_events().await?;
                 let replies: Vec<String> = events.iter().filter_map(|event| reply_text(&event.body)).collect();
                 let at = replies.len().checked_sub(number);
                 let reply = at.and_then(|at| replies.get(at)).cloned();
                 reply.ok_or_else(|| format!("the session has {}", format_count(replies.len() as u64, "reply")))
+            }
+        }
+    }
+
+    /// States the current value, and the command that changes it.
+    async fn describe_current(&self, value: CurrentValue) -> String {
+        let live = self.control.started_state().await;
+        match value {
+            CurrentValue::Model => {
+                let model = live.state.model(&live.plan);
+                format!("the next prompts use the model {} of {}; `/model NAME` changes it", model.id, model.provider)
+            }
+            CurrentValue::Mode => {
+                let mode = live.state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default();
+                format!("the mode is `{}`; `/mode read-only`, `/mode ask` or `/mode auto` changes it", mode.as_str())
+            }
+            CurrentValue::Budget => {
+                let spend = Nanos::from_u64(live.plan.limits.spend);
+                format!("each prompt may cost at most ${spend}; `/budget 0.20` changes this")
             }
         }
     }

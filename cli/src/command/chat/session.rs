@@ -227,7 +227,10 @@ impl SessionInput {
             if let Some((before, thread)) = before.filter(|_| waits) {
                 handler.control.settled(&before, thread.as_deref()).await;
             }
-            let thread = current_thread(&handler.control);
+            // Waits for the start of the thread: without the thread's id, the wait below would not recognize the thread
+            // that continues the session, and would never end.
+            let live = handler.control.started_state().await;
+            let thread = live.thread_id().map(str::to_owned);
             let response = command.await;
             let sent = response.data.as_ref();
             let sent = sent.and_then(|data| data.get("message").or_else(|| data.get("input"))?.as_str());

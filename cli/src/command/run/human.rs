@@ -26,6 +26,7 @@ pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
 use crate::present::event::{EventView, event_view, format_call, result_reason, settlement_note};
+use crate::present::wrap::fold_for_stderr;
 use crate::present::{BOLD, DIM, color_style, format_count, format_spend, truncate_line};
 use crate::report::{Printer, mask_controls, printable};
 use crate::workspace::Spaces;
@@ -432,7 +433,7 @@ impl Render for HumanRenderer {
         self.hide_progress();
         self.out.end_line();
         self.flush();
-        writeln!(io_err(), "{}", mask_controls(text)).ok();
+        writeln!(io_err(), "{}", fold_for_stderr(&mask_controls(text))).ok();
     }
 
     fn question(&mut self, text: &str) {

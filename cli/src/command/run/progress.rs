@@ -56,6 +56,10 @@ struct Activity {
     since: Instant,
     /// Bytes of the reply so far.
     bytes: u64,
+    /// True if the thread runs a prompt of a chat.
+    is_prompt: bool,
+    /// The first turn of the prompt. The turns of a prompt are counted from it.
+    first_turn: Option<u64>,
 }
 
 impl Progress {
@@ -122,8 +126,10 @@ impl Progress {
             return;
         }
         let activity = self.threads.entry(thread.clone()).or_insert_with(Activity::new);
+        activity.is_prompt |= matches!(event.body, EventBody::PromptStarted(_));
         if activity.step.follow(&event.body) {
             (activity.since, activity.bytes) = (Instant::now(), 0);
+            activity.count_turn_of_prompt();
         }
     }
 
@@ -216,7 +222,15 @@ impl Progress {
 
 impl Activity {
     fn new() -> Self {
-        Self { step: Step::default(), since: Instant::now(), bytes: 0 }
+        Self { step: Step::default(), since: Instant::now(), bytes: 0, is_prompt: false, first_turn: None }
+    }
+
+    /// Replaces the turn of the thread with the turn of the prompt, if the thread runs one.
+    fn count_turn_of_prompt(&mut self) {
+        if let (true, Step::Model { turn, .. }) = (self.is_prompt, &mut self.step) {
+            let first = *self.first_turn.get_or_insert(*turn);
+            *turn = turn.saturating_sub(first).saturating_add(1);
+        }
     }
 
     fn waits_for_user(&self) -> bool {
