@@ -17,6 +17,8 @@ fn page_is_found_by_any_spelling_of_its_code() {
         assert!(output.status.success(), "{spelling}");
         assert!(output.stdout.starts_with(b"# syntax::xml"), "{spelling}");
     }
+    let output = explain(&["opens-nothing"]);
+    assert!(output.stdout.starts_with(b"# capability::opens-nothing"), "the only code with this name");
     let json: serde_json::Value =
         serde_json::from_slice(&explain(&["syntax::xml", "--format", "json"]).stdout).unwrap();
     assert_eq!(json["code"], "syntax::xml");

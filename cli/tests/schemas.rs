@@ -101,7 +101,11 @@ fn unknown_ids_and_paths_get_suggestions() {
         assert!(done.code == Some(2) && done.stderr.contains("did you mean `first`?"), "{args:?} {}", done.stderr);
     }
     let done = place.rye(&["explain", "cycle"]);
-    assert!(done.code == Some(2) && done.stderr.contains("did you mean `extends::cycle`?"), "{}", done.stderr);
+    assert!(
+        done.code == Some(2) && done.stderr.contains("did you mean `extends::cycle` or `spawn::cycle`?"),
+        "{}",
+        done.stderr
+    );
     // Every command that reads a file with an invalid signature refuses it.
     place.run_ok(&["sign", "first"]);
     place.write(".ai/directives/first.md", &format!("{}more\n", place.read(".ai/directives/first.md")));

@@ -9,9 +9,10 @@ use crate::item::Items;
 use crate::plan::{PaletteTool, Plan};
 use crate::primary::{ItemType, Primary, format_capability};
 use crate::semantics::capability::CapabilitySet;
+use crate::semantics::needs::{is_folder_inside, is_host_inside};
 use crate::tool_spec::builtin::BUILT_IN_TOOLS;
 pub use crate::tool_spec::builtin::SandboxKind;
-use crate::tool_spec::{ServerSandbox, ToolKind};
+use crate::tool_spec::{ServerSandbox, ToolKind, ToolSpec};
 use crate::world::{ItemKind, Space, World};
 
 /// Built-in tools that only read files of the project. A tool item with any id may declare one of these tools, because
@@ -75,6 +76,60 @@ pub fn is_standard_read_tool(plan: &Plan, id: &ItemId) -> bool {
     BUILT_IN_TOOLS.iter().any(is_known)
         && files.next().is_some_and(|read| read.space == Some(Space::System))
         && files.next().is_none()
+}
+
+/// An attribute of a grant that opens something to the granted tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Opening {
+    /// Folders of the project.
+    Write,
+    /// Hosts.
+    Net,
+}
+
+impl Opening {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Net => "net",
+        }
+    }
+}
+
+/// Returns the reason why an entry of `write` or `net` in a grant has no effect on a tool; `None` if the tool can use
+/// the entry.
+pub fn unused_opening(spec: &ToolSpec, opening: Opening, entry: &str) -> Option<String> {
+    let is_write = opening == Opening::Write;
+    let reason = match (&spec.kind, SandboxKind::of(&spec.kind)) {
+        (ToolKind::Mcp { server, .. }, kind) => {
+            let needs = &spec.needs;
+            let needed = match opening {
+                Opening::Write => needs.write.iter().any(|need| is_folder_inside(need, entry)),
+                Opening::Net => needs.net.iter().any(|need| is_host_inside(need, entry)),
+            };
+            return match kind {
+                _ if needed => None,
+                SandboxKind::None => Some(format!("the server `{server}` runs without a sandbox")),
+                SandboxKind::Requests if is_write => Some(format!("the server `{server}` runs on another machine")),
+                SandboxKind::Engine | SandboxKind::Files | SandboxKind::Requests | SandboxKind::Process => {
+                    Some(format!("the server `{server}` does not need it"))
+                }
+            };
+        }
+        (ToolKind::Builtin { name }, SandboxKind::Process) if name.starts_with("git_") => {
+            "no grant extends the sandbox of the git tools, which only read"
+        }
+        (_, SandboxKind::Process) => return None,
+        (kind, SandboxKind::Files) => match opening {
+            Opening::Write if is_read_only(kind) => "the tool only reads files",
+            Opening::Write => return None,
+            Opening::Net => "the tool uses only files of the project",
+        },
+        (_, SandboxKind::Requests) if is_write => "the tool sends requests and writes no files",
+        (_, SandboxKind::Requests | SandboxKind::None) => return None,
+        (_, SandboxKind::Engine) => "the tool uses neither files nor hosts",
+    };
+    Some(reason.to_owned())
 }
 
 /// Returns true for a built-in tool that only reads files.
@@ -141,8 +196,9 @@ pub fn tool_sandbox(items: &Items<'_>, plan: &Plan, name: &str, id: Option<&Item
     if matches!(kind, SandboxKind::Process | SandboxKind::Requests) {
         for grant in &plan.capabilities.grants {
             if CapabilitySet::new([grant.pattern.clone()]).first_match(&wanted).is_some() {
-                sandbox.write.extend(grant.write.iter().cloned());
-                sandbox.net.extend(grant.net.iter().cloned());
+                let is_used = |opening, entry: &&String| unused_opening(&found.spec, opening, entry).is_none();
+                sandbox.write.extend(grant.write.iter().filter(|path| is_used(Opening::Write, path)).cloned());
+                sandbox.net.extend(grant.net.iter().filter(|host| is_used(Opening::Net, host)).cloned());
             }
         }
     }

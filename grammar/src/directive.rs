@@ -11,6 +11,51 @@ use crate::span::{SourceId, Span, Spanned};
 use crate::text::{control_character, describe_char};
 use crate::xml::{self, Element};
 
+/// The names of the elements of a directive. The names show which of two different tags is misspelt.
+pub const ELEMENTS: [&str; 41] = [
+    "directive",
+    "metadata",
+    "description",
+    "category",
+    "author",
+    "model",
+    "limits",
+    "context",
+    "permissions",
+    "hooks",
+    "continuation_directive",
+    "nudge",
+    "inputs",
+    "input",
+    "outputs",
+    "output",
+    "item",
+    "field",
+    "process",
+    "execute",
+    "fetch",
+    "sign",
+    "search",
+    "load",
+    "acknowledge",
+    "tool",
+    "knowledge",
+    "skill",
+    "system",
+    "before",
+    "after",
+    "suppress",
+    "hook",
+    "event",
+    "condition",
+    "action",
+    "params",
+    "position",
+    "layer",
+    "wrap",
+    "grants",
+];
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct DirectiveTree {
     pub signature: Option<Spanned<SignatureLine>>,
@@ -43,7 +88,7 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<DirectiveTree> {
         Some(fence) => {
             let content = fence.content.clone();
             let body = fence.whole.end..text.len();
-            let xml = xml::parse(source, text, xml_range(text, fence, content));
+            let xml = xml::parse(source, text, xml_range(text, fence, content), &ELEMENTS);
             is_incomplete = xml.errors.iter().any(|error| error.loses_content);
             // An unclosed fence also contains the body. XML errors in the body mean nothing, so only the missing end is
             // reported.

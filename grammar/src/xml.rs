@@ -2,6 +2,7 @@
 //! well-formedness is checked; the compiler checks elements and attributes.
 
 mod chars;
+mod end_tag;
 mod read;
 mod tag;
 

@@ -248,7 +248,7 @@ fn spans_of_a_shell_header() {
 }
 
 fn hooks_of(text: &str) -> Parsed<Node> {
-    let parsed = xml::parse(SOURCE, text, 0..text.len());
+    let parsed = xml::parse(SOURCE, text, 0..text.len(), &[]);
     assert_eq!(parsed.errors, [], "{text}");
     hooks::from_xml(&parsed.tree.unwrap())
 }

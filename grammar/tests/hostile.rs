@@ -36,7 +36,7 @@ fn everything(text: &str) -> Vec<SyntaxError> {
     let data = yaml::parse(SOURCE, text);
     errors.extend(data.errors);
     errors.extend(from_data(&data.tree).errors);
-    let element = xml::parse(SOURCE, text, 0..text.len());
+    let element = xml::parse(SOURCE, text, 0..text.len(), &[]);
     errors.extend(element.errors);
     if let Some(element) = &element.tree {
         errors.extend(hooks::from_xml(element).errors);
@@ -238,7 +238,7 @@ fn large_files_parse_in_linear_time() {
     timed("a condition", || assert!(parse_inline(SOURCE, &fill("a && "), 0).is_err()));
     timed("broken XML", || {
         let text = tenth("<a b=<");
-        assert!(xml::parse(SOURCE, &text, 0..text.len()).errors.len() <= 20);
+        assert!(xml::parse(SOURCE, &text, 0..text.len(), &[]).errors.len() <= 20);
     });
     timed("a shell header", || {
         let text = format!("# rye: {{\n{}", tenth("# a: {\n"));

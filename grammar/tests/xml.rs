@@ -13,7 +13,7 @@ use rye_grammar::xml::{self, Element, XmlNode};
 use rye_grammar::{Parsed, SourceId};
 
 fn read(text: &str) -> Parsed<Option<Element>> {
-    xml::parse(SourceId(0), text, 0..text.len())
+    xml::parse(SourceId(0), text, 0..text.len(), &[])
 }
 
 fn show(element: &Element) -> String {
@@ -67,7 +67,7 @@ fn show_other(node: roxmltree::Node<'_, '_>) -> String {
 #[test]
 fn a_tree_with_spans() {
     let text = "..<a x = \"1 &lt; 2\">é &#x41;<![CDATA[<b>]]><b y='\r\n'/> </a >..";
-    let parsed = xml::parse(SourceId(0), text, 2..text.len() - 2);
+    let parsed = xml::parse(SourceId(0), text, 2..text.len() - 2, &[]);
     assert_eq!(parsed.errors, []);
     let root = parsed.tree.unwrap();
     assert_eq!(show(&root), r#"<a x="1 < 2">"é A<b>"<b y=" "></>" "</>"#);
@@ -144,6 +144,27 @@ fn malformed_documents_are_reported_at_their_place() {
             assert_eq!(under, want_under, "{text}: {got:?}");
             assert!(message.contains(want_message), "{text}: {got:?}");
         }
+    }
+}
+
+/// Each row: the text, the only error's message, its help, and the name of the inner element.
+#[test]
+fn different_tags_of_one_element_are_one_error_that_names_both() {
+    for (text, message, help, name) in [
+        ("<a><tol>x</tool></a>", "`<tol>` is closed by `</tool>`", "did you mean `<tool>`?", "tool"),
+        ("<a><tool>x</tol></a>", "`</tol>` does not end `<tool>`", "write `</tool>`", "tool"),
+        ("<a><tool>x</skill></a>", "`<tool>` is closed by `</skill>`", "write `</tool>` here, or `<skill>`", "tool"),
+        ("<a><b>x</tool></a>", "`<b>` is closed by `</tool>`", "write `</b>` here, or `<tool>`", "b"),
+        ("<a><tool>x</skill>", "`<tool>` is closed by `</skill>`", "write `</tool>` here", "tool"),
+    ] {
+        let parsed = xml::parse(SourceId(0), text, 0..text.len(), &["a", "tool", "skill"]);
+        let errors: Vec<_> = parsed.errors.iter().filter(|error| !error.message.contains("`<a>`")).collect();
+        let [error] = errors.as_slice() else { panic!("{text}: {:?}", parsed.errors) };
+        assert!(
+            error.message == message && error.help.as_deref().is_some_and(|h| h.contains(help)),
+            "{text}: {error:?}"
+        );
+        assert_eq!(parsed.tree.unwrap().elements().next().unwrap().name.node, name, "{text}");
     }
 }
 

@@ -16,8 +16,8 @@ use crate::report::{Printer, first_sentence};
 
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// A code as diagnostics print it (`rye::extends::cycle` or `extends::cycle`), a group of capabilities (`fs.read`),
-    /// or `capabilities` for all groups; without one, all codes are listed
+    /// A code as diagnostics print it (`rye::extends::cycle` or `extends::cycle`) or its last part (`dead-grant`), a
+    /// group of capabilities (`fs.read`), or `capabilities` for all groups; without one, all codes are listed
     code: Option<String>,
 }
 
@@ -54,12 +54,17 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
     if let Some(group) = groups::find_group(&groups, &code) {
         return print_groups(std::slice::from_ref(group), report);
     }
-    let Some(page) = codes::ALL.iter().find(|page| page.code == code) else {
+    let Some(page) = find_page(&code) else {
         let failure = CommandError::usage(format!("unknown code `{code}`"));
         let names = CODES.iter().copied().chain(groups.iter().map(|group| group.name.as_str()));
         let topic = format!("{code}::");
-        let same = |name: &&str| name.starts_with(&topic) || name.rsplit("::").next() == Some(code.as_str());
-        let near = closest(&code, names.clone()).or_else(|| names.clone().find(same).map(str::to_owned));
+        let ends_alike: Vec<String> =
+            CODES.iter().filter(|name| is_last_part(name, &code)).map(|name| format!("`{name}`")).collect();
+        if !ends_alike.is_empty() {
+            return Err(failure.with_help(format!("did you mean {}?", ends_alike.join(" or "))));
+        }
+        let near = closest(&code, names.clone())
+            .or_else(|| names.clone().find(|name| name.starts_with(&topic)).map(str::to_owned));
         return Err(match near {
             Some(near) => failure.with_help(format!("did you mean `{near}`?")),
             None => failure.with_help("`rye explain` lists all codes, `rye explain capabilities` all groups"),
@@ -70,6 +75,20 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
         Format::Human | Format::Plain => report.line(&with_fitting_heading(page.page.trim_end()))?,
     }
     Ok(Exit::Success)
+}
+
+/// Returns the page of a code, or of the only code with this name: `cycle` for `extends::cycle`.
+fn find_page(code: &str) -> Option<&'static codes::Code> {
+    let exact = codes::ALL.iter().find(|page| page.code == code);
+    exact.or_else(|| {
+        let mut same = codes::ALL.iter().filter(|page| is_last_part(page.code, code));
+        same.next().filter(|_| same.next().is_none())
+    })
+}
+
+/// Returns true if a code ends with this name.
+fn is_last_part(code: &str, name: &str) -> bool {
+    code.rsplit("::").next() == Some(name)
 }
 
 /// Returns the page of a code; for a warning or advice, the heading `Why it is refused` becomes `Why it is reported`.

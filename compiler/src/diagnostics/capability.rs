@@ -19,6 +19,13 @@ fn describe_route(route: Option<&RouteOfGrants>) -> String {
     })
 }
 
+fn describe_unused(tool: Option<&String>, why: Option<&String>) -> String {
+    match (tool, why) {
+        (Some(tool), Some(why)) => format!("no granted tool uses it (`{tool}`: {why})"),
+        (Some(_), None) | (None, _) => "only grants of tools to execute open folders and hosts".to_owned(),
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CapabilityError {
     #[error("`{pattern}` matches no item in any space")]
@@ -43,6 +50,17 @@ pub enum CapabilityError {
     UngrantedCall { capability: String, span: Span, granted: Span, route: Option<RouteOfGrants> },
     #[error("`write=\"{path}\"` has no effect: {why}")]
     OpensNothing { path: String, why: &'static str, span: Span },
+    /// Entries of `write` or `net` that no granted tool uses. `tool` is the first tool that the grant matches and `why`
+    /// the reason for it; `server` is its MCP server, if the settings of the server can name the entries.
+    #[error("`{opening}=\"{entries}\"` has no effect: {}", describe_unused(tool.as_ref(), why.as_ref()))]
+    UnusedOpening {
+        opening: &'static str,
+        entries: String,
+        tool: Option<String>,
+        why: Option<String>,
+        server: Option<String>,
+        span: Span,
+    },
     /// A grant without use, because every call that it allows is refused. `add` is the attribute to add to the grant,
     /// if an attribute would help; `tokens` is the size of the tool's definition.
     #[error("every call of `{item}` that `{pattern}` allows is refused: {why}")]
@@ -88,7 +106,7 @@ impl Problem for CapabilityError {
             Self::AcknowledgesNothing { .. } => "capability::acknowledges-nothing",
             Self::Blocked { .. } => "capability::blocked",
             Self::UngrantedCall { .. } => "capability::ungranted-call",
-            Self::OpensNothing { .. } => "capability::opens-nothing",
+            Self::OpensNothing { .. } | Self::UnusedOpening { .. } => "capability::opens-nothing",
             Self::DeadGrant { .. } | Self::BlockedGrant { .. } | Self::UnusedHookGrant { .. } => {
                 "capability::dead-grant"
             }
@@ -111,7 +129,8 @@ impl Problem for CapabilityError {
             | Self::BlockedGrant { .. }
             | Self::UnusedHookGrant { .. }
             | Self::OutsideGrant { .. }
-            | Self::OpensNothing { .. } => Severity::Warning,
+            | Self::OpensNothing { .. }
+            | Self::UnusedOpening { .. } => Severity::Warning,
             Self::WholeNetwork { .. } | Self::OnlyWhatIsThere { .. } => Severity::Advice,
         }
     }
@@ -136,6 +155,13 @@ impl Problem for CapabilityError {
             Self::OpensNothing { .. } => {
                 Some("name folders relative to the project: `write=\"src/,target/\"`; paths outside the project cannot be granted".into())
             }
+            Self::UnusedOpening { opening, entries, server, .. } => Some(match server {
+                Some(server) => format!(
+                    "add `\"needs\": {{\"{opening}\": [\"{}\"]}}` to the server `{server}` in its settings and run `rye mcp refresh {server}`, or remove `{opening}`",
+                    entries.replace(',', "\", \"")
+                ),
+                None => format!("remove `{opening}=\"{entries}\"`, or grant a tool that uses it"),
+            }),
             Self::DeadGrant { add, tokens, .. } => Some(match add {
                 Some(add) => format!("write `<tool {add}>`, or remove the grant: the tool's definition costs {tokens} tokens in every request"),
                 None => "raise the limit, or remove the grant".to_owned(),
@@ -184,7 +210,9 @@ impl Problem for CapabilityError {
                 vec![new_label(*span, "will be denied"), new_label(*granted, "these are the grants")]
             }
             Self::AcknowledgesNothing { span, .. } => vec![new_label(*span, "no effect")],
-            Self::OpensNothing { span, .. } => vec![new_label(*span, "granted here")],
+            Self::OpensNothing { span, .. } | Self::UnusedOpening { span, .. } => {
+                vec![new_label(*span, "granted here")]
+            }
             Self::WholeNetwork { span, .. } => vec![new_label(*span, "opens the whole network")],
             Self::OnlyWhatIsThere { span, .. } => vec![new_label(*span, "existing files only")],
             Self::TooComplex { span, base_span, .. } => {

@@ -164,9 +164,42 @@ fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) -> bool
             let offset = start + (line.len() - line.trim_start().len());
             let span = Span::new(body.span.source, offset, offset + text.len());
             found.push(TemplateError::Import { path: path.to_owned(), span });
+            continue;
+        }
+        for (offset, word) in mentioned_files(line) {
+            let span = Span::new(body.span.source, start + offset, start + offset + word.len());
+            found.push(TemplateError::Import { path: word.get(1..).unwrap_or_default().to_owned(), span });
         }
     }
     has_placeholders
+}
+
+/// Returns the offset and the text of each `@path` of a line outside of backticks. A path names a file with a known
+/// extension, so that mentions (`@alice`), decorators (`@app.route`) and package names (`@types/node`) are not returned.
+fn mentioned_files(line: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let (mut offset, mut in_code) = (0, false);
+    for part in line.split_inclusive(char::is_whitespace) {
+        let word = part.trim_end();
+        let start = word.trim_start_matches(['(', '"', '\'', '[']);
+        let path = start.trim_end_matches(['.', ',', ':', ';', ')', '"', '\'', ']', '!', '?']);
+        if path.starts_with('@') && !in_code && has_file_extension(path) {
+            found.push((offset + word.len() - start.len(), path));
+        }
+        in_code ^= part.matches('`').count() % 2 == 1;
+        offset += part.len();
+    }
+    found
+}
+
+/// Returns true if the last segment of a path ends with the extension of a file that other clients import.
+fn has_file_extension(path: &str) -> bool {
+    const EXTENSIONS: [&str; 24] = [
+        "md", "txt", "json", "yaml", "yml", "toml", "py", "js", "ts", "tsx", "jsx", "rs", "go", "sh", "html", "css",
+        "csv", "xml", "java", "sql", "rb", "cfg", "ini", "log",
+    ];
+    let name = path.rsplit(['/', '@']).next().unwrap_or_default();
+    name.rsplit_once('.').is_some_and(|(stem, extension)| !stem.is_empty() && EXTENSIONS.contains(&extension))
 }
 
 /// Returns the byte offset and the length of each `` !`command` `` in a line. Skips a command that directly follows a

@@ -15,12 +15,12 @@ use crate::hook::{HookAction, HookSource};
 use crate::item::{Dependency, GrantDecl, HookDecl, Items, Permissions, Tool};
 use crate::lower::cache::LowerContext;
 use crate::palette::SizedTool;
-use crate::sandbox::SandboxKind;
+use crate::sandbox::{Opening, SandboxKind, unused_opening};
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
-use crate::semantics::needs::{is_folder_inside, is_host_inside, write_path_error};
+use crate::semantics::needs::{is_folder_inside, is_host_inside, suggest_host, write_path_error};
 use crate::semantics::risk::{Policy, Tier};
-use crate::tool_spec::ToolKind;
+use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::ItemKind;
 
 /// Memos of checks of patterns: the items that each pattern matches, and whether the grants of a base cover a pattern.
@@ -72,7 +72,11 @@ impl PatternMatcher {
                 check_risk(shared, &grant.pattern.0, grant.span, permissions, found);
             }
             check_openings(shared.items, grant, found);
-            check_needs(shared.items, grant, permissions, found);
+            let is_dead = check_needs(shared.items, grant, permissions, found);
+            // A grant that matches nothing or allows no call is reported with its cause.
+            if !is_dead && matches!(self.reaches.get(&grant.pattern.0), Some(PatternMatch::Reaches)) {
+                check_unused_openings(shared.items, grant, found);
+            }
         }
         check_acknowledgements(shared, permissions, found);
     }
@@ -354,27 +358,91 @@ fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics)
         return;
     }
     let reached = Glob::new(&grant.pattern.0);
-    let is_program = |tool: &Tool| SandboxKind::of(&tool.spec.kind) == SandboxKind::Process;
+    let uses = |tool: &Tool, opening, entries: &[String]| {
+        SandboxKind::of(&tool.spec.kind) == SandboxKind::Process
+            && entries.iter().any(|entry| unused_opening(&tool.spec, opening, entry).is_none())
+    };
     let tools = items.list(ItemType::Tool.kind());
-    let mut tools = tools.iter().filter(|entry| reached.matches(&format!("rye.execute.tool.{}", entry.id.dotted())));
-    let Some(program) = tools.find(|entry| items.tool(&entry.id).is_some_and(|tool| is_program(&tool))) else { return };
-    let (tool, span) = (program.id.to_string(), grant.span);
-    if hosts {
-        found.push(CapabilityError::WholeNetwork { tool: tool.clone(), hosts: grant.net.join(", "), span });
+    let tools = tools.iter().filter(|entry| reached.matches(&format!("rye.execute.tool.{}", entry.id.dotted())));
+    let program = |opening, entries: &[String]| {
+        let mut tools = tools.clone().filter(|entry| items.tool(&entry.id).is_some_and(|t| uses(&t, opening, entries)));
+        tools.next().map(|entry| entry.id.to_string())
+    };
+    let span = grant.span;
+    if let Some(tool) = program(Opening::Net, &grant.net).filter(|_| hosts) {
+        found.push(CapabilityError::WholeNetwork { tool, hosts: grant.net.join(", "), span });
     }
-    if folder {
+    if let Some(tool) = program(Opening::Write, &grant.write).filter(|_| folder) {
         found.push(CapabilityError::OnlyWhatIsThere { tool, span });
     }
 }
 
+/// Reports the entries of `write` and `net` that no tool uses which the grant matches.
+fn check_unused_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
+    let is_folder = |path: &&String| write_path_error(path).is_none();
+    let is_host = |host: &&String| suggest_host(host).is_none();
+    let write: Vec<&String> = grant.write.iter().filter(is_folder).collect();
+    let net: Vec<&String> = grant.net.iter().filter(is_host).collect();
+    if write.is_empty() && net.is_empty() {
+        return;
+    }
+    let reached = Glob::new(&grant.pattern.0);
+    let tools = items.list(ItemType::Tool.kind());
+    let tools = tools.iter().filter(|entry| reached.matches(&format!("rye.execute.tool.{}", entry.id.dotted())));
+    for (opening, mut unused) in [(Opening::Write, write), (Opening::Net, net)] {
+        let mut first: Option<(String, String, Option<String>)> = None;
+        for entry in tools.clone() {
+            if unused.is_empty() {
+                break;
+            }
+            // A tool that cannot be read may use every entry.
+            let Some(tool) = items.tool(&entry.id) else {
+                unused.clear();
+                break;
+            };
+            let mut reason = None;
+            unused.retain(|value| {
+                let why = unused_opening(&tool.spec, opening, value);
+                let is_unused = why.is_some();
+                reason = reason.take().or(why);
+                is_unused
+            });
+            if let (None, Some(reason)) = (&first, reason) {
+                first = Some((entry.id.to_string(), reason, server_in_sandbox(&tool)));
+            }
+        }
+        if unused.is_empty() {
+            continue;
+        }
+        let entries = unused.iter().map(|entry| entry.as_str()).collect::<Vec<_>>().join(",");
+        let (tool, why, server) =
+            first.map_or((None, None, None), |(tool, why, server)| (Some(tool), Some(why), server));
+        let (opening, span) = (opening.as_str(), grant.span);
+        found.push(CapabilityError::UnusedOpening { opening, entries, tool, why, server, span });
+    }
+}
+
+/// Returns the MCP server of a tool if the server runs in a sandbox, whose folders and hosts its settings name.
+fn server_in_sandbox(tool: &Tool) -> Option<String> {
+    match &tool.spec.kind {
+        ToolKind::Mcp { server, sandbox: ServerSandbox::Process, .. } => Some(server.clone()),
+        ToolKind::Mcp { .. }
+        | ToolKind::Builtin { .. }
+        | ToolKind::Command { .. }
+        | ToolKind::Script { .. }
+        | ToolKind::Http(_) => None,
+    }
+}
+
 /// Reports a grant of one tool if no grant meets the needs of the tool, so that every call of the tool is refused.
-fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, found: &mut Diagnostics) {
+/// Returns true if the grant was reported.
+fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, found: &mut Diagnostics) -> bool {
     let pattern = &grant.pattern.0;
     let id = pattern.strip_prefix("rye.execute.tool.").filter(|id| is_literal(id));
-    let Some(id) = id.and_then(|id| find_tool(items, id)) else { return };
-    let Some(tool) = items.tool(&id) else { return };
+    let Some(id) = id.and_then(|id| find_tool(items, id)) else { return false };
+    let Some(tool) = items.tool(&id) else { return false };
     let (write, net) = granted_places(permissions, &id);
-    let Some(add) = missing_needs(&tool, &write, &net) else { return };
+    let Some(add) = missing_needs(&tool, &write, &net) else { return false };
     let tokens = SizedTool::of(tool).tokens;
     found.push(CapabilityError::DeadGrant {
         pattern: pattern.clone(),
@@ -384,6 +452,7 @@ fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, 
         tokens,
         span: grant.span,
     });
+    true
 }
 
 /// Returns the tool whose id, written with dots, is `dotted`; `None` if no space has such a tool.

@@ -170,6 +170,13 @@ fn find_in_line<'t>(
         }
         let double = rest.starts_with("{{");
         let dollar = before.ends_with('$');
+        if let Some(length) = block_tag_len(rest) {
+            if let Some(text) = line.get(open..open + length) {
+                found.push(MistypedPlaceholder { text, at: start + open, input: None });
+            }
+            at = open + length;
+            continue;
+        }
         let Some(close) = rest.bytes().take(MAX_NAME_BYTES).position(|byte| byte == b'}') else { continue };
         let inside = rest.get(if double { 2 } else { 1 }..close).unwrap_or_default();
         let end = close + if double && rest.get(close..).is_some_and(|r| r.starts_with("}}")) { 2 } else { 1 };
@@ -186,6 +193,20 @@ fn find_in_line<'t>(
         }
         at = open + end;
     }
+}
+
+/// Returns the length of a tag at the start of a text that opens a block of another template language (`{% if x %}`,
+/// `{{#each list}}`); `None` if there is none.
+fn block_tag_len(text: &str) -> Option<usize> {
+    const WORDS: [&str; 9] = ["if", "for", "each", "unless", "with", "set", "include", "block", "macro"];
+    let (inside, close) = match (text.strip_prefix("{%"), text.strip_prefix("{{#")) {
+        (Some(inside), _) => (inside, "%}"),
+        (None, Some(inside)) => (inside, "}}"),
+        (None, None) => return None,
+    };
+    let end = inside.as_bytes().windows(2).take(MAX_NAME_BYTES).position(|pair| pair == close.as_bytes())?;
+    let (word, _) = inside.get(..end)?.trim_start_matches(['-', ' ']).split_once(' ')?;
+    WORDS.contains(&word).then(|| text.len() - inside.len() + end + close.len())
 }
 
 /// Returns `None` if the text in braces is plain text. If the text is a mistyped placeholder, returns the declared
@@ -205,6 +226,10 @@ fn intended_input<'t>(
         let is_slip = is_input(name) && closest(word, ["input", "inputs"]).is_some();
         let known = is_slip || FOREIGN_PREFIXES.contains(&word.to_ascii_lowercase().as_str());
         return (known && !exact && is_name(name)).then(|| (declared(name),));
+    }
+    let of_outputs = inside.strip_prefix("outputs.").or_else(|| inside.strip_prefix("output."));
+    if of_outputs.is_some_and(is_name) && !dollar {
+        return Some((None,));
     }
     let of_inputs = inside.strip_prefix("inputs.").or_else(|| inside.strip_prefix("input."));
     let name = of_inputs.unwrap_or(inside);
@@ -234,6 +259,13 @@ mod tests {
         );
         assert_eq!(texts("{ and {topic} and {topic"), ["{topic}"]);
         assert_eq!(texts("{input.other} {{ inputs.other }}"), ["{input.other}", "{{ inputs.other }}"]);
+        assert_eq!(texts("{outputs.u} {{ output.u }} {outputs.u.v} ${outputs.u}"), ["{outputs.u}", "{{ output.u }}"]);
+        assert_eq!(
+            texts(
+                "{% if topic %}x{% else %}{% endif %} {%- for a in b -%} {{#each list}} {{/each}} `{% if x %}` {% 5 %}"
+            ),
+            ["{% if topic %}", "{%- for a in b -%}", "{{#each list}}"]
+        );
         assert!(
             texts("{{customer}} {customer} ${customer} ${{ github.ref }} {{ a b }} `{{customer}}` {{}}").is_empty()
         );

@@ -7,12 +7,13 @@ use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use super::chars::{is_name_start, is_space, name_len, push_normalized_text, resolve_reference};
+use super::end_tag::UnmatchedEnd;
 use super::tag::{self, ESCAPE_BOTH, ESCAPE_LT, find_invalid_char, reference_error};
 use super::{Element, XmlNode};
 use crate::Parsed;
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span, Spanned};
-use crate::text::{closest_word, describe_char, shorten};
+use crate::text::{describe_char, shorten};
 
 /// Maximum nesting depth. The bound keeps recursive traversals from overflowing the stack.
 pub const MAX_DEPTH: usize = 64;
@@ -24,19 +25,22 @@ const MAX_ERRORS: usize = 20;
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Parses the XML in `range` of `text` (`language.md` 2); spans are offsets into `text`. The tree is the root element
-/// as far as it could be parsed; `None` if there is no element.
-pub fn parse(source: SourceId, text: &str, range: Range<usize>) -> Parsed<Option<Element>> {
+/// as far as it could be parsed; `None` if there is no element. If a start tag and its end tag have different names, the
+/// one with a name in `names` is taken to be the right one.
+pub fn parse(source: SourceId, text: &str, range: Range<usize>, names: &[&str]) -> Parsed<Option<Element>> {
     let end = range.end.min(text.len());
     let mut tree = TreeBuilder {
         source,
         text,
         end,
+        names,
         open: Vec::new(),
         root: None,
         skipped: 0,
         errors: Vec::new(),
         unescaped: None,
         unclosed: Vec::new(),
+        unmatched: Vec::new(),
         is_cut: false,
     };
     if let Some((at, c)) = text.get(range.start..end).and_then(find_invalid_char) {
@@ -63,25 +67,29 @@ pub(super) fn xml_error(span: Span, message: String, label: &str, help: Option<&
     SyntaxKind::Xml.error(span, message, label).with_help_if(help)
 }
 
-struct TreeBuilder<'t> {
+pub(super) struct TreeBuilder<'t> {
     source: SourceId,
     text: &'t str,
     end: usize,
-    open: Vec<Element>,
+    /// The names that elements may have; empty if any name is allowed.
+    pub(super) names: &'t [&'t str],
+    pub(super) open: Vec<Element>,
     root: Option<Element>,
     /// Number of open elements beyond [`MAX_DEPTH`], which are not kept.
     skipped: usize,
-    errors: Vec<SyntaxError>,
+    pub(super) errors: Vec<SyntaxError>,
     /// The last error about an unescaped character: the index in `errors`, and the offset where the text node starts.
     unescaped: Option<(usize, usize)>,
     /// Elements that were reported as unclosed: the name of each, and the index of its error in `errors`.
-    unclosed: Vec<(String, usize)>,
+    pub(super) unclosed: Vec<(String, usize)>,
+    /// End tags without a start tag that were reported inside an open element.
+    pub(super) unmatched: Vec<UnmatchedEnd>,
     /// True if the rest of the text could not be parsed. Open elements are then not reported as unclosed.
     is_cut: bool,
 }
 
 impl<'t> TreeBuilder<'t> {
-    fn span(&self, start: usize, end: usize) -> Span {
+    pub(super) fn span(&self, start: usize, end: usize) -> Span {
         Span::new(self.source, start, end)
     }
 
@@ -89,7 +97,7 @@ impl<'t> TreeBuilder<'t> {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    fn syntax_error(&mut self, start: usize, end: usize, message: String, label: &str, help: Option<&str>) {
+    pub(super) fn syntax_error(&mut self, start: usize, end: usize, message: String, label: &str, help: Option<&str>) {
         self.errors.push(xml_error(self.span(start, end), message, label, help));
     }
 
@@ -365,74 +373,7 @@ impl<'t> TreeBuilder<'t> {
         None
     }
 
-    /// Closes the innermost open element `name`; reports the unclosed elements in it, or an end tag without an element.
-    fn close(&mut self, name: &str, start: usize, end: usize) {
-        let Some(depth) = self.open.iter().rposition(|e| e.name.node == name) else {
-            return self.report_unmatched_end(name, start, end);
-        };
-        let mut reported = false;
-        while self.open.len() > depth {
-            let Some(mut element) = self.open.pop() else { return };
-            let inner = self.open.len() > depth;
-            if inner {
-                let is_in_its_like = self.open.last().is_some_and(|outer| outer.name.node == element.name.node);
-                if is_in_its_like && !reported {
-                    self.report_repeated_start(&element);
-                    reported = true;
-                } else if !reported || !is_like_its_inner(&element) {
-                    let help = format!("add `</{}>` before `</{}>`", shorten(&element.name.node), shorten(name));
-                    self.unclosed.push((element.name.node.clone(), self.errors.len()));
-                    self.never_closed(&element, &help);
-                }
-            }
-            element.span = element.span.join(self.span(start, if inner { start } else { end }));
-            self.attach_element(element);
-        }
-    }
-
-    /// Reports a start tag directly inside an element of the same name, where neither is closed.
-    fn report_repeated_start(&mut self, element: &Element) {
-        let name = shorten(&element.name.node);
-        let error = xml_error(
-            element.name.span,
-            format!("`<{name}>` is inside `<{name}>`, and neither is closed"),
-            "starts a second one",
-            Some(&format!("write `</{name}>` if this tag ends the element")),
-        );
-        self.errors.push(error.with_lost_content());
-    }
-
-    /// Reports an end tag without a start tag. If the tag misspells the name of the innermost open element, ends that
-    /// element. If an element of this name was reported as unclosed, reports two swapped end tags instead.
-    fn report_unmatched_end(&mut self, name: &str, start: usize, end: usize) {
-        if let Some(at) = self.unclosed.iter().rposition(|(unclosed, _)| unclosed == name) {
-            let (_, index) = self.unclosed.remove(at);
-            if let Some(error) = self.errors.get_mut(index) {
-                error.message = format!("`</{}>` comes after the end tag of its parent element", shorten(name));
-                error.help = Some("swap the two end tags: an element ends before its parent element ends".into());
-            }
-            return;
-        }
-        let open = self.open.last().map(|element| element.name.node.clone());
-        if let Some(open) = open.as_deref().filter(|open| is_misspelling(name, open)) {
-            let message = format!("`</{}>` does not end `<{}>`", shorten(name), shorten(open));
-            let help = format!("write `</{}>`", shorten(open));
-            let error = xml_error(self.span(start, end), message, "another name", Some(&help));
-            self.errors.push(error.with_replacement(self.span(start, end), format!("</{open}>")));
-            return self.close(open, start, end);
-        }
-        let message = format!("unmatched `</{}>`", shorten(name));
-        let help = open.map(|open| format!("remove the tag, or add its start tag: `<{}>` is open", shorten(&open)));
-        let help = help.unwrap_or_else(|| "remove the tag".to_owned());
-        self.syntax_error(start, end, message, "no open element has this name", Some(&help));
-    }
-
-    fn never_closed(&mut self, element: &Element, help: &str) {
-        let message = format!("`<{}>` is never closed", shorten(&element.name.node));
-        self.errors.push(xml_error(element.name.span, message, "opened here", Some(help)).with_lost_content());
-    }
-
-    fn attach_element(&mut self, element: Element) {
+    pub(super) fn attach_element(&mut self, element: Element) {
         if let Some(parent) = self.open.last_mut() {
             parent.children.push(XmlNode::Element(element));
         } else if self.root.is_none() {
@@ -586,15 +527,4 @@ impl<'t> TreeBuilder<'t> {
         }
         Parsed { tree: self.root, errors: self.errors }
     }
-}
-
-/// Returns true if the last child of an element has the name of the element.
-fn is_like_its_inner(element: &Element) -> bool {
-    element.elements().last().is_some_and(|inner| inner.name.node == element.name.node)
-}
-
-/// Returns true if the name of an end tag is probably a misspelling of an element's name; false for very short names.
-fn is_misspelling(name: &str, of: &str) -> bool {
-    const MIN_LENGTH: usize = 3;
-    name.len() >= MIN_LENGTH && of.len() > MIN_LENGTH && closest_word(name, &[of]).is_some()
 }

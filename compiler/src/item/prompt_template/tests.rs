@@ -197,6 +197,19 @@ fn shell_commands_and_imports_are_reported_where_they_are() {
 }
 
 #[test]
+fn files_named_inside_a_line_are_reported_and_other_words_with_an_at_sign_are_not() {
+    let body =
+        "See @script.yaml, then (@docs/rules.md).\nAsk @alice or a@b.md about @app.route, @types/node and `@x.md`.\n";
+    let text = format!("---\ndescription: d\n---\n{body}");
+    let (_, found) = read_template(".ai/prompts/t.md", &text);
+    let mut places: Vec<&str> =
+        found.iter().map(|d| d.labels().first().map_or("", |l| &text[l.span.range()])).collect();
+    places.sort_unstable();
+    assert_eq!(places, ["@docs/rules.md", "@script.yaml"]);
+    assert!(found.iter().all(|d| d.code() == "template::import"));
+}
+
+#[test]
 fn hostile_files_are_reported_and_never_panic() {
     let (template, found) = read_template(".ai/prompts/t.md", vec![b'$'; 10 << 20]);
     assert!(template.is_none());

@@ -84,6 +84,71 @@ fn switches_and_lists_are_no_hosts_and_folders() {
 }
 
 #[test]
+fn openings_of_a_grant_that_no_granted_tool_uses_are_reported() {
+    let files = [
+        ("tools/rye/file-system/read.yaml", "description: d\nkind: builtin\nbuiltin: read\n"),
+        ("tools/rye/file-system/write.yaml", "description: d\nkind: builtin\nbuiltin: write\n"),
+        ("tools/rye/git/log.yaml", "description: d\nkind: builtin\nbuiltin: git_log\n"),
+        ("tools/rye/web/fetch.yaml", "description: d\nkind: builtin\nbuiltin: web_fetch\n"),
+        ("tools/own/count.yaml", "description: d\nkind: command\ncommand: [wc]\n"),
+        (
+            "tools/mcp/s/plain.yaml",
+            "description: d\nkind: mcp\nserver: s\ntool: plain\nsha256: x\nserver_sha256: x\nruns: z\nsandbox: process\n",
+        ),
+        (
+            "tools/mcp/n/notes.yaml",
+            "description: d\nkind: mcp\nserver: n\ntool: notes\nsha256: x\nserver_sha256: x\nruns: z\nsandbox: process\nneeds: { write: [notes/] }\n",
+        ),
+        (
+            "tools/mcp/o/open.yaml",
+            "description: d\nkind: mcp\nserver: o\ntool: open\nsha256: x\nserver_sha256: x\nruns: z\nsandbox: none\n",
+        ),
+    ];
+    let found = |grant: &str| {
+        let permissions = format!(
+            "<permissions><execute>{grant}</execute><acknowledge risk=\"elevated\">y</acknowledge></permissions>"
+        );
+        let mut world = project();
+        for (path, text) in files {
+            world = world.project(&format!(".ai/{path}"), text);
+        }
+        let world = directive(world, "leaf", "", &permissions, "x");
+        let report = report(&world);
+        let found = report.diagnostics.iter().filter(|one| one.code() == "capability::opens-nothing");
+        found.map(|one| format!("{} / {}", one.message(), one.help().unwrap_or_default())).collect::<Vec<_>>()
+    };
+    for (grant, message, help) in [
+        (
+            "<tool write=\"notes/\">mcp.s.*</tool>",
+            "the server `s` does not need it",
+            "`\"needs\": {\"write\": [\"notes/\"]}` to the server `s`",
+        ),
+        ("<tool net=\"a.com\">mcp.s.plain</tool>", "`net=\"a.com\"` has no effect", "\"net\": [\"a.com\"]"),
+        ("<tool write=\"notes/,out/\">mcp.n.*</tool>", "`write=\"out/\"` has no effect", "\"write\": [\"out/\"]"),
+        ("<tool write=\"out/\">mcp.o.open</tool>", "the server `o` runs without a sandbox", "remove `write=\"out/\"`"),
+        ("<tool write=\"out/\">rye.file-system.read</tool>", "the tool only reads files", "remove"),
+        ("<tool net=\"a.com\">rye.file-system.*</tool>", "the tool uses only files of the project", "remove"),
+        ("<tool write=\"out/\">rye.git.*</tool>", "no grant extends the sandbox of the git tools", "remove"),
+        ("<tool net=\"*\" write=\"out/\">rye.web.fetch</tool>", "writes no files", "remove `write"),
+    ] {
+        let all = found(grant);
+        let [one] = all.as_slice() else { panic!("{grant}: {all:?}") };
+        assert!(one.contains(message) && one.contains(help), "{grant}: {one}");
+    }
+    for grant in [
+        "<tool write=\"notes/\">mcp.n.*</tool>",
+        "<tool write=\".\">mcp.n.notes</tool>",
+        "<tool write=\"notes/\">mcp.*</tool>",
+        "<tool write=\"out/\">own.count</tool>",
+        "<tool write=\"out/\" net=\"*\">*</tool>",
+        "<tool write=\"out/\">rye.file-system.*</tool>",
+        "<tool net=\"a.com\">rye.web.fetch</tool>",
+    ] {
+        assert_eq!(found(grant), Vec::<String>::new(), "{grant}");
+    }
+}
+
+#[test]
 fn pattern_with_wildcards_is_no_regular_expression() {
     let found = |pattern: &str| {
         let action = "action: {primary: fetch, item_type: knowledge, item_id: lib/identity}";
