@@ -50,6 +50,45 @@ fn check_of_a_valid_project_succeeds() {
     assert!(text(&verbose.stderr).starts_with("project: "));
 }
 
+/// Each row: a file, its text, the severity and code of the only report, and a part of the message and of the help.
+#[cfg(feature = "mcp")]
+#[test]
+fn unusable_files_beside_the_items_are_reported_with_their_place() {
+    let secret = "{\"mcpServers\": {\"g\": {\"command\": \"z\", \"env\": {\"GH_TOKEN\": \"ghp_0123456789abcdef\"}}}}";
+    for (file, content, code, message, help) in [
+        (".mcp.json", "{\"mcpServers\": {},}\n", "error[rye::config::invalid]", "trailing comma", ".mcp.json:1:18"),
+        (
+            ".mcp.json",
+            secret,
+            "warning[rye::config::implausible]",
+            "`mcpServers.g.env.GH_TOKEN`",
+            "write `${GH_TOKEN}`",
+        ),
+        (
+            ".ai/lock.json",
+            "{}",
+            "error[rye::config::invalid]",
+            "`.ai/lock.json` is not a valid lock file",
+            "`rye lock`",
+        ),
+        (
+            ".claude/settings.json",
+            "{}",
+            "advice[rye::item::stray]",
+            "permissions and hooks of another client",
+            "`<permissions>`",
+        ),
+        (".claude/agents/a.md", "x", "advice[rye::item::stray]", "`.claude/agents` is not read", "rye new directive"),
+    ] {
+        let folder = project(&[(".ai/directives/greet.md", GOOD), (file, content)]);
+        let output = rye(folder.path(), &["check"]);
+        let shown = text(&output.stdout).replace('\n', " ");
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(shown.matches("[rye::").count(), 1, "{file}: {shown}");
+        assert!([code, message, help].iter().all(|part| shown.contains(part)), "{file}: {shown}");
+    }
+}
+
 /// MCP server files are read by a separate parser, which `rye check` runs too.
 #[cfg(feature = "mcp")]
 #[test]

@@ -148,13 +148,14 @@ impl Diagnostic {
     pub fn file(&self) -> Option<&str> {
         if let Self::Item(
             ItemError::Unrecognized { path, .. }
+            | ItemError::OtherClient { path, .. }
             | ItemError::UnrecognizedProgram { path, .. }
             | ItemError::Unreadable { path, .. }
             | ItemError::Signature { path, .. }
             | ItemError::UntrustedKey { path, .. }
             | ItemError::Ambiguous { second: path, .. },
         )
-        | Self::Config(ConfigError::UnknownFile { path, .. }) = self
+        | Self::Config(ConfigError::UnknownFile { path, .. } | ConfigError::LockFile { path, .. }) = self
         {
             return Some(path);
         }

@@ -4,6 +4,7 @@
 mod drift;
 mod mcp_json;
 mod report;
+mod secrets;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +22,7 @@ use crate::tool_spec::ServerSandbox;
 use crate::world::{ItemKind, hex};
 pub use drift::{ConfiguredServers, ServerDrift};
 pub use report::{check_servers, report_drift};
+pub use secrets::{LiteralSecret, find_literal_secrets};
 use values::{read_string_map, read_strings};
 
 /// Default timeout of a call.
@@ -266,6 +268,10 @@ pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, Se
         let parsed = yaml::parse(source, &text);
         if let Some(error) = parsed.errors.first() {
             return Err(ServersError::at(format!("`.mcp.json` cannot be read: {error}"), error.span, &sources));
+        }
+        if let Some((error, at)) = mcp_json::json_error(&text) {
+            let message = format!("`.mcp.json` is not JSON, so other programs cannot read it: {error}");
+            return Err(ServersError::at(message, Span::new(source, at, at), &sources));
         }
         let other = parsed.tree.entries().iter().find(|entry| mcp_json::is_like_mcp_servers(&entry.key.node));
         if let Some(node) = parsed.tree.get("mcpServers") {

@@ -59,6 +59,12 @@ pub fn meant_context_file(name: &str) -> Option<&'static str> {
 /// The file of the MCP servers of a project, which other clients read too.
 pub const MCP_FILE: &str = ".mcp.json";
 
+/// The settings of Claude Code in a project, which rye does not read.
+pub const CLAUDE_SETTINGS: &str = ".claude/settings.json";
+
+/// The folder of the agents of Claude Code in a project, which rye does not read.
+pub const CLAUDE_AGENTS: &str = ".claude/agents";
+
 /// Returns the correct name for a misspelled file name in the project's root: the name of a context file, or
 /// [`MCP_FILE`] for `mcp.json`. `None` if the name does not look like a misspelling of these names.
 pub fn meant_root_file(name: &str) -> Option<&'static str> {
@@ -337,8 +343,8 @@ pub trait World {
         None
     }
     /// Returns the paths that are not items, sorted. In the project, these are the folders and files directly in
-    /// `.ai/`, the files in item folders that are not items, and the files in the root that [`meant_root_file`]
-    /// accepts. In the user space, these are only the paths that [`Self::misplaced_settings`] returns.
+    /// `.ai/`, the files in item folders that are not items, the files in the root that [`meant_root_file`] accepts,
+    /// [`CLAUDE_SETTINGS`] and [`CLAUDE_AGENTS`]. In the user space, these are only the paths that [`Self::misplaced_settings`] returns.
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the paths of the project and of the user space that can be settings files with a wrong name, sorted: the
     /// folders and files directly in `.ai/`, and the files in the folder of settings that are not items.

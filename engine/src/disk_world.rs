@@ -336,6 +336,7 @@ impl World for DiskWorld {
                 unrecognized.extend(self.listing(*space, dir, kind)?.unrecognized(*space));
             }
             unrecognized.extend(listing::list_misnamed_root_files(dir)?);
+            unrecognized.extend(listing::list_other_clients(dir));
         }
         unrecognized.sort();
         Ok(unrecognized)

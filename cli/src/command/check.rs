@@ -10,6 +10,8 @@ use clap::Args;
 use rye_compiler::diagnostics::{ConfigError, Diagnostic, Severity};
 #[cfg(feature = "mcp")]
 use rye_compiler::item::Items;
+#[cfg(feature = "mcp")]
+use rye_compiler::mcp_servers::{LiteralSecret, ServersErrorPlace, find_literal_secrets};
 use rye_compiler::severity_overrides::SeverityOverrides;
 use rye_compiler::validate::{CheckReport, Selection, check};
 use rye_compiler::world::World;
@@ -20,6 +22,7 @@ use serde::Serialize;
 
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::lockfile;
 use crate::node_version::problem_of_tools;
 use crate::options::{Global, OutputFormat, format_option};
 use crate::path_filter::{PathFilter, resolve_path_filter};
@@ -128,17 +131,40 @@ fn run_check(
     let selection = selection_of(args, spaces, world)?;
     let mut report = check(world, &selection);
     #[cfg(feature = "mcp")]
+    if selection == Selection::All {
+        check_server_settings(world, &mut report);
+    }
     if selection == Selection::All
-        && let Err(error) = rye_engine::tool::mcp::config::read_servers(&Items::new(world))
+        && let Err(failure) = lockfile::read(&spaces.project)
     {
-        let span = error.place.map(|place| {
-            let source = report.sources.add(Source::new(place.path, place.text));
-            Span::new(source, place.range.start, place.range.end)
-        });
-        report.diagnostics.push(ConfigError::Servers { why: error.message, span });
+        report.diagnostics.push(ConfigError::LockFile { path: lockfile::PATH.to_owned(), why: failure.message });
     }
     let levels = severity_overrides(args, report.levels.clone())?;
     Ok(CheckResult { report, levels })
+}
+
+/// Reports errors and literal secrets in the files that configure MCP servers.
+#[cfg(feature = "mcp")]
+fn check_server_settings(world: &dyn World, report: &mut CheckReport) {
+    let items = Items::new(world);
+    if let Err(error) = rye_engine::tool::mcp::config::read_servers(&items) {
+        let span = error.place.map(|place| add_place(place, report));
+        report.diagnostics.push(ConfigError::Servers { why: error.message, span });
+    }
+    for LiteralSecret { key, name, place } in find_literal_secrets(&items) {
+        let (file, span) = (place.path.clone(), add_place(place, report));
+        let variable: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let help = format!("write `${{{}}}`, and set the variable in the environment", variable.to_ascii_uppercase());
+        let why = "a secret in a file of the project is shared with everybody who gets the project".to_owned();
+        report.diagnostics.push(ConfigError::Implausible { file, key, why, help, span });
+    }
+}
+
+/// Adds the file of a place to the sources of a report. Returns the span of the place.
+#[cfg(feature = "mcp")]
+fn add_place(place: ServersErrorPlace, report: &mut CheckReport) -> Span {
+    let source = report.sources.add(Source::new(place.path, place.text));
+    Span::new(source, place.range.start, place.range.end)
 }
 
 fn selection_of(args: &CheckArgs, spaces: &Spaces, world: &dyn World) -> Result<Selection, CommandError> {

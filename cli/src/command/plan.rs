@@ -13,6 +13,8 @@ use rye_compiler::plan::PlanMode;
 use rye_compiler::report::alternatives::{RoutedPlan, compile_routes, compile_routes_with_default_inputs};
 use rye_compiler::report::render;
 use rye_compiler::report::summary::PlanSummary;
+use rye_compiler::trust::TrustRequirement;
+use rye_engine::trust::TrustError;
 use rye_grammar::Sources;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -119,7 +121,11 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     if args.prompt {
         return print_prompt(compilation, &diagnostics, global, report);
     }
-    let summary = PlanSummary::new(&world, lock.as_ref(), compilation)?;
+    let mut summary = PlanSummary::new(&world, lock.as_ref(), compilation)?;
+    match trust_states(&spaces, &compilation.trust_requirements) {
+        Ok(states) => summary.trusted = Some(states),
+        Err(error) => report.note(&format!("the states of the trust requirements are unknown: {error}")),
+    }
     match (args.graph, global.format) {
         (Some(_), OutputFormat::Json) => report.json(&render::json::report_graph(compilation))?,
         (Some(language), _) => graph::print_drawing(&Drawing::of_plan(&compilation.plan.graph), language, report)?,
@@ -133,6 +139,14 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
         }
     }
     Ok(Exit::Success)
+}
+
+/// Returns the state of each trust requirement, true if the user trusts it.
+fn trust_states(spaces: &Spaces, requirements: &[TrustRequirement]) -> Result<Vec<bool>, TrustError> {
+    let trust = spaces.trust();
+    let now = trust.snapshot()?;
+    let state = |one: &TrustRequirement| Ok(now.missing(std::slice::from_ref(one))?.is_empty());
+    requirements.iter().map(state).collect()
 }
 
 /// Prints the first request of a plan. Human output has a margin that names the source of each part; plain output has

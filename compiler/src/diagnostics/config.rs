@@ -20,6 +20,9 @@ pub enum ConfigError {
     /// An error in the files that configure MCP servers; `why` describes the error.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String, span: Option<Span> },
+    /// The lock file cannot be read; `why` is the reason, as a clause with the name of the file.
+    #[error("{why}")]
+    LockFile { path: String, why: String },
     /// Tool files that do not fit the settings of their MCP server. `why` is the difference, as a clause; `tools` is
     /// the number of tools, and `first` the id of one of them. Calls are refused if `is_refused` is true; otherwise
     /// only the timeout is outdated.
@@ -63,7 +66,9 @@ fn refused_tools(tools: usize, first: &str, is_refused: bool) -> String {
 impl Problem for ConfigError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Invalid { .. } | Self::Refused { .. } | Self::Servers { .. } => "config::invalid",
+            Self::Invalid { .. } | Self::Refused { .. } | Self::Servers { .. } | Self::LockFile { .. } => {
+                "config::invalid"
+            }
             Self::UnknownFile { .. } => "config::unknown-file",
             Self::ChangesNothing { .. } => "config::changes-nothing",
             Self::Implausible { .. } => "config::implausible",
@@ -78,6 +83,7 @@ impl Problem for ConfigError {
             Self::Invalid { .. }
             | Self::Refused { .. }
             | Self::Servers { .. }
+            | Self::LockFile { .. }
             | Self::UnknownFile { suggestion: Some(_), .. } => Severity::Error,
             Self::UnknownFile { suggestion: None, .. }
             | Self::ChangesNothing { .. }
@@ -116,6 +122,9 @@ impl Problem for ConfigError {
             Self::Servers { .. } => {
                 Some("correct this error: until then, no MCP server can be used; check with `rye mcp list`".into())
             }
+            Self::LockFile { .. } => {
+                Some("restore the file from version control, or delete it and run `rye lock`, which writes it anew".into())
+            }
             Self::ChangesNothing { about, .. } => {
                 Some(format!(
                     "remove this file: no settings are read from it; in the standard library, the file of this \
@@ -130,7 +139,7 @@ impl Problem for ConfigError {
             Self::Invalid { span, expected, .. } => {
                 span.iter().map(|s| new_label(*s, format!("expected {expected}"))).collect()
             }
-            Self::UnknownFile { .. } => Vec::new(),
+            Self::UnknownFile { .. } | Self::LockFile { .. } => Vec::new(),
             Self::Servers { span, .. } => span.iter().map(|s| new_label(*s, "not a usable server")).collect(),
             Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],
             Self::StaleServer { span, .. } => vec![new_label(*span, "written by `rye mcp refresh`")],

@@ -108,6 +108,10 @@ pub enum ItemError {
     /// A file or folder under `.ai/` that nothing reads; `reason` states why nothing reads it, as a clause.
     #[error("`{path}` is never read: {reason}")]
     Unrecognized { path: String, reason: String, suggestion: Option<String> },
+    /// A file of another client, whose settings do not apply. `content` names what the file holds, and `place` where rye
+    /// reads the same.
+    #[error("`{path}` is not read: {content} of another client do not apply here")]
+    OtherClient { path: String, content: &'static str, place: &'static str },
     /// A program in the folder of the tools that no tool runs; `declaration` is the file that could declare the
     /// program.
     #[error("`{path}` is never run: no tool names it")]
@@ -187,6 +191,7 @@ impl Problem for ItemError {
                 "item::signature"
             }
             Self::Unrecognized { .. }
+            | Self::OtherClient { .. }
             | Self::UnrecognizedProgram { .. }
             | Self::ForeignTool { .. }
             | Self::Unexported { .. }
@@ -234,9 +239,10 @@ impl Problem for ItemError {
             | Self::CodeParameter { .. }
             | Self::ScriptParameter { .. }
             | Self::Silent { .. } => Severity::Warning,
-            Self::Shadows { .. } | Self::ShadowsFile { .. } | Self::UnreadMetadata { suggestion: None, .. } => {
-                Severity::Advice
-            }
+            Self::Shadows { .. }
+            | Self::ShadowsFile { .. }
+            | Self::OtherClient { .. }
+            | Self::UnreadMetadata { suggestion: None, .. } => Severity::Advice,
             Self::Unknown { .. }
             | Self::OtherKind { .. }
             | Self::UnknownKey { .. }
@@ -301,6 +307,7 @@ impl Problem for ItemError {
             Self::Unrecognized { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("move the file to `.ai/data/`, where tools keep their data, or out of `.ai/`".into())
             }),
+            Self::OtherClient { place, .. } => Some((*place).to_owned()),
             Self::UnrecognizedProgram { path, declaration }
                 if ["json", "json5", "jsonc", "toml", "xml"].iter().any(|ending| path.ends_with(&format!(".{ending}"))) =>
             {
@@ -426,6 +433,7 @@ impl Problem for ItemError {
             | Self::Unreadable { span: None, .. }
             | Self::Ambiguous { .. }
             | Self::UnrecognizedProgram { .. }
+            | Self::OtherClient { .. }
             | Self::Unrecognized { .. } => Vec::new(),
         }
     }

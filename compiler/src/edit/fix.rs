@@ -97,6 +97,7 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::UntrustedKey { .. }
             | ItemError::LateSignature { .. }
             | ItemError::Unrecognized { .. }
+            | ItemError::OtherClient { .. }
             | ItemError::UnrecognizedProgram { .. }
             | ItemError::UnknownCall { .. }
             | ItemError::Shadows { .. }

@@ -19,6 +19,21 @@ pub(super) fn read_text(items: &Items<'_>) -> Result<Option<String>, String> {
     String::from_utf8(bytes.to_vec()).map(Some).map_err(|error| format!("`.mcp.json` cannot be read: {error}"))
 }
 
+/// Returns the error of a text that the YAML reader accepts and that is not JSON, such as a trailing comma, with its byte
+/// offset; `None` for JSON and for an empty text.
+pub(super) fn json_error(text: &str) -> Option<(String, usize)> {
+    let json = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if json.trim().is_empty() {
+        return None;
+    }
+    let error = serde_json::from_str::<serde::de::IgnoredAny>(json).err()?;
+    let line_start: usize = json.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let at = text.len() - json.len() + line_start + error.column().saturating_sub(1);
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or_default().to_owned();
+    Some((message, text.floor_char_boundary(at.min(text.len()))))
+}
+
 /// Returns true for a key that probably stands for `mcpServers`.
 pub(super) fn is_like_mcp_servers(key: &str) -> bool {
     matches!(key, "servers" | "mcp" | "mcp_servers" | "mcp-servers") || closest(key, ["mcpServers"]).is_some()
@@ -29,4 +44,20 @@ pub(super) fn misspelled_transport(word: &str) -> Option<String> {
     const NAMES: [&str; 4] = ["stdio", "http", "streamable-http", "sse"];
     let meant = closest(word, NAMES).filter(|_| !NAMES.contains(&word))?;
     Some(format!("`type` is `{}`; did you mean `{meant}`?", word.escape_debug()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_only_yaml_accepts_has_an_error_with_its_place() {
+        assert_eq!(json_error("{\"a\": 1}"), None);
+        assert_eq!(json_error("\u{feff}{}\n"), None);
+        assert_eq!(json_error(" \n"), None);
+        let text = "{\n  \"a\": [1,],\n}";
+        let (message, at) = json_error(text).unwrap_or_default();
+        assert_eq!((message.as_str(), text.get(at..=at)), ("trailing comma", Some("]")));
+        assert!(json_error("a: 1").is_some() && json_error("{} # x").is_some());
+    }
 }

@@ -1,15 +1,18 @@
-//! The summary of a plan: model, costs, turns, access, and the difference from the lock, on five lines.
+//! The summary of a plan: model, costs, turns, access, and the difference from the lock, on five lines, and the missing
+//! inputs on a sixth.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::compile::Compilation;
+use crate::plan::{InterfaceField, Plan};
 use crate::report::access::{PlanAccess, collect_access};
 use crate::report::forecast::{Forecast, RunEstimate};
 use crate::report::lock::{Drift, Lock, LockMismatch, check_plan};
 use crate::report::omissions::OmittedTokens;
 use crate::report::render::table::group_thousands;
+use crate::report::render::text::round_dollars;
 use crate::report::render::view;
 use crate::report::run_bounds::CostBound;
 use crate::semantics::money::Nanos;
@@ -17,8 +20,6 @@ use crate::world::{World, WorldError};
 
 /// Width of a line of the summary, in characters, without its label.
 const LINE_CHARS: usize = 51;
-/// Number of decimal places of a dollar amount in the summary.
-const DOLLAR_DECIMALS: u32 = 4;
 
 /// The summary of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -38,6 +39,12 @@ pub struct PlanSummary {
     pub access: PlanAccess,
     /// The comparison with the lock file.
     pub lock: LockComparison,
+    /// Names of required inputs without a value, with which the directive cannot run.
+    #[serde(default)]
+    pub missing_inputs: Vec<String>,
+    /// The state of each trust requirement of the plan, true if it is trusted; null if the states are unknown.
+    #[serde(skip)]
+    pub trusted: Option<Vec<bool>>,
     /// Token estimates of the omitted items, for the plan's list of omissions.
     #[serde(skip)]
     pub omitted_tokens: OmittedTokens,
@@ -120,20 +127,26 @@ impl PlanSummary {
             },
             access: collect_access(world, plan)?,
             lock: LockComparison::new(world, lock, compilation),
+            missing_inputs: missing_inputs(plan),
+            trusted: None,
             omitted_tokens: OmittedTokens::estimate(world, compilation),
         })
     }
 
-    /// Returns the five lines, each as label and text. No line is wider than a terminal of 60 columns, except for names
-    /// that are longer themselves.
-    pub fn lines(&self) -> [(&'static str, String); 5] {
-        [
+    /// Returns the five lines, each as label and text, and a sixth line if required inputs have no value. No line is
+    /// wider than a terminal of 60 columns, except for names that are longer themselves.
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let mut lines = vec![
             ("model", self.model_line()),
             ("cost", self.cost_line()),
             ("turns", self.turns_line()),
             ("may", self.access.line()),
             ("lock", self.lock.line()),
-        ]
+        ];
+        if !self.missing_inputs.is_empty() {
+            lines.push(("inputs", format!("missing: {}", shorten(&self.missing_inputs, LINE_CHARS - 9))));
+        }
+        lines
     }
 
     fn model_line(&self) -> String {
@@ -144,7 +157,7 @@ impl PlanSummary {
 
     fn cost_line(&self) -> String {
         let Some(cost) = &self.cost else { return "unknown: the provider file states no prices".to_owned() };
-        let dollars = |amount: &Value| Nanos::from_json(amount).map(round_up).unwrap_or_default();
+        let dollars = |amount: &Value| Nanos::from_json(amount).map(round_dollars).unwrap_or_default();
         let worst = cost.worst.as_ref().map_or_else(|| "unlimited".to_owned(), dollars);
         let own = match cost.first.as_ref().zip(cost.typical.as_ref()) {
             Some((first, typical)) if cost.unbounded.is_empty() => {
@@ -222,7 +235,7 @@ impl PlanAccess {
     fn line(&self) -> String {
         let lists: Vec<_> = self.lists().into_iter().filter(|(_, _, names)| !names.is_empty()).collect();
         if lists.is_empty() {
-            return "answer only: nothing to write, run, reach or start".to_owned();
+            return "write, run, reach and start nothing".to_owned();
         }
         let mut parts: Vec<String> =
             lists.iter().map(|(verb, _, names)| format!("{verb} {}", names.join(", "))).collect();
@@ -252,16 +265,18 @@ fn shorten(names: &[String], max_chars: usize) -> String {
     fits.unwrap_or_else(|| joined(1))
 }
 
-/// Formats an amount with four decimals of a dollar, rounded up. An amount too small for four decimals is rounded up to
-/// its first significant digit.
-fn round_up(amount: Nanos) -> String {
-    let nanos = amount.to_u64();
-    let mut unit = 10u64.pow(9 - DOLLAR_DECIMALS);
-    while unit > 1 && nanos > 0 && nanos < unit {
-        unit /= 10;
-    }
-    let rounded = nanos.div_ceil(unit).saturating_mul(unit);
-    crate::report::render::text::dollars(Nanos::from_u64(rounded))
+/// Returns the names of the required inputs that have neither a value nor a default.
+fn missing_inputs(plan: &Plan) -> Vec<String> {
+    let interface = &plan.interface;
+    let is_missing = |name: &str, field: &InterfaceField| {
+        field.required && field.default.is_none() && !interface.values.contains_key(name)
+    };
+    interface
+        .inputs
+        .iter()
+        .filter(|(name, field)| is_missing(name, field))
+        .map(|(name, _)| format!("`{name}`"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -274,16 +289,18 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_rounded_up_to_four_decimals() {
+    fn amounts_are_rounded_up_to_four_decimals_and_four_significant_digits() {
         for (amount, shown) in [
             ("0", "$0.00"),
             ("0.5", "$0.50"),
             ("0.3812025", "$0.3813"),
-            ("12.00001", "$12.0001"),
-            ("0.00001234", "$0.00002"),
+            ("0.02357625", "$0.0236"),
+            ("12.00001", "$12.01"),
+            ("12345.6", "$12350.00"),
+            ("0.00001234", "$0.000013"),
             ("0.000000001", "$0.000000001"),
         ] {
-            assert_eq!(round_up(Nanos::parse(amount).unwrap()), shown);
+            assert_eq!(round_dollars(Nanos::parse(amount).unwrap()), shown);
         }
     }
 
@@ -296,7 +313,7 @@ mod tests {
         let long = PlanAccess { run: tools, reach: hosts, ..short };
         assert_eq!(long.line(), "write out/ · run 4 tools · reach a.test, b.test");
         let none = PlanAccess::default().line();
-        assert!(none.starts_with("answer only") && none.chars().count() <= LINE_CHARS, "{none}");
+        assert!(none.starts_with("write, run, reach") && none.chars().count() <= LINE_CHARS, "{none}");
     }
 
     #[test]

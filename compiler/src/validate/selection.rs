@@ -47,7 +47,7 @@ impl<'s> SelectedDirectives<'s> {
         let Selection::Paths(paths) = self.selection else { return };
         let sources = items.sources();
         found.retain(|diagnostic| {
-            if let Diagnostic::Item(ItemError::Unrecognized { path, .. })
+            if let Diagnostic::Item(ItemError::Unrecognized { path, .. } | ItemError::OtherClient { path, .. })
             | Diagnostic::Config(ConfigError::UnknownFile { path, .. }) = diagnostic
             {
                 return is_under(path, paths);

@@ -67,6 +67,7 @@ impl ReportedPlaces {
             | ConfigError::NeverMatches { .. }
             | ConfigError::UnknownGate { .. }
             | ConfigError::Servers { .. }
+            | ConfigError::LockFile { .. }
             | ConfigError::StaleServer { .. } => false,
         }
     }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::item::{Items, Tool, shorten};
-use crate::world::{ItemKind, MCP_FILE, Space, UnrecognizedFile, meant_root_file};
+use crate::world::{CLAUDE_AGENTS, CLAUDE_SETTINGS, ItemKind, MCP_FILE, Space, UnrecognizedFile, meant_root_file};
 
 /// Folders of `.ai/` without items: state of runs, and data of tools.
 const OTHER_FOLDERS: [&str; 2] = ["state", "data"];
@@ -90,6 +90,10 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
         if unrecognized_file.space == Space::User {
             continue;
         }
+        if let Some((content, place)) = explain_other_client(&unrecognized_file.path) {
+            found.push(ItemError::OtherClient { path: shorten(&unrecognized_file.path), content, place });
+            continue;
+        }
         let mut uses = |path: &str| tools.get_or_insert_with(|| ToolFiles::read(items)).uses(path);
         if let Some(declaration) = find_declaration(&unrecognized_file, &mut uses) {
             found.push(ItemError::UnrecognizedProgram { path: shorten(&unrecognized_file.path), declaration });
@@ -98,6 +102,21 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
         }
     }
     check_settings(items, &[Space::User], found);
+}
+
+/// Returns what a file of another client holds, and the help that names where rye reads the same; `None` for other files.
+fn explain_other_client(path: &str) -> Option<(&'static str, &'static str)> {
+    match path {
+        CLAUDE_SETTINGS => Some((
+            "permissions and hooks",
+            "if they must hold here too, write permissions in `<permissions>` of a directive and hooks in `.ai/config/agent/hooks.yaml`",
+        )),
+        CLAUDE_AGENTS => Some((
+            "agents",
+            "an agent here is a directive: `rye new directive NAME`, started by a grant `<directive>NAME</directive>`",
+        )),
+        _ => None,
+    }
 }
 
 /// Returns the reason why nothing reads a file, and a suggestion of what its author meant, if there is one. `None` if
@@ -365,6 +384,22 @@ mod tests {
         assert_eq!(suggested(".ai/directives/a.json"), "");
         // A file with a valid name is listed only if it is a link out of its space.
         assert_eq!(suggested(".claude/commands/foo.md"), "");
+    }
+
+    #[test]
+    fn settings_and_agents_of_another_client_are_reported_as_advice() {
+        let world = crate::world::MapWorld::new().project(CLAUDE_SETTINGS, "{}").project(".claude/agents/x.md", "x");
+        let report = crate::validate::check(&world, &crate::validate::Selection::All);
+        let found: Vec<_> = report.diagnostics.iter().map(|one| (one.code(), one.severity(), one.message())).collect();
+        let advice = crate::diagnostics::Severity::Advice;
+        let text = |what: &str| format!("{what} of another client do not apply here");
+        assert_eq!(
+            found,
+            [
+                ("item::stray", advice, format!("`{CLAUDE_AGENTS}` is not read: {}", text("agents"))),
+                ("item::stray", advice, format!("`{CLAUDE_SETTINGS}` is not read: {}", text("permissions and hooks"))),
+            ]
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rye_grammar::ItemId;
 use rye_grammar::tool_header::{NoScriptReader, ScriptReader};
 
-use super::{CONTEXT_FILE_NAMES, ContextFile, MCP_JSON, USER_CONTEXT_FILE};
+use super::{CLAUDE_AGENTS, CLAUDE_SETTINGS, CONTEXT_FILE_NAMES, ContextFile, MCP_JSON, USER_CONTEXT_FILE};
 use super::{Entry, ItemKind, LocatedFile, Space, UnrecognizedFile, World, WorldError};
 
 type MapFile = (Arc<str>, Arc<[u8]>);
@@ -92,6 +92,12 @@ impl<'b> MapWorld<'b> {
         }
         if space == Space::Project && path == MCP_JSON {
             self.mcp_json = Some(content.as_ref().into());
+            return;
+        }
+        let agents = path.strip_prefix(CLAUDE_AGENTS).is_some_and(|inside| inside.starts_with('/'));
+        if space == Space::Project && (agents || path == CLAUDE_SETTINGS) {
+            let path = if agents { CLAUDE_AGENTS } else { path };
+            self.unrecognized.insert(UnrecognizedFile { space, path: path.into(), is_folder: agents });
             return;
         }
         let Some(key) = ItemKind::of_path(path) else {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, OFlags};
 use rye_compiler::world::{
-    CONTEXT_FILE_NAMES, ItemKind, MAX_SKILL_DEPTH, MCP_FILE, SKILL_FILE, Space, UnrecognizedFile, WorldError,
-    meant_root_file,
+    CLAUDE_AGENTS, CLAUDE_SETTINGS, CONTEXT_FILE_NAMES, ItemKind, MAX_SKILL_DEPTH, MCP_FILE, SKILL_FILE, Space,
+    UnrecognizedFile, WorldError, meant_root_file,
 };
 use rye_grammar::ItemId;
 
@@ -77,6 +77,14 @@ pub(super) fn list_misnamed_root_files(dir: &Dir) -> Result<Vec<UnrecognizedFile
     }
     found.retain(|file| if meant_root_file(&file.path) == Some(MCP_FILE) { !has_servers } else { !has_context });
     Ok(found)
+}
+
+/// Lists the settings and the agents of another client that exist in the project.
+pub(super) fn list_other_clients(dir: &Dir) -> Vec<UnrecognizedFile> {
+    let exists = |path: &&str| dir.symlink_metadata(path).is_ok();
+    let file =
+        |path: &str| UnrecognizedFile { space: Space::Project, path: path.into(), is_folder: path == CLAUDE_AGENTS };
+    [CLAUDE_AGENTS, CLAUDE_SETTINGS].iter().filter(|path| exists(path)).map(|path| file(path)).collect()
 }
 
 /// Returns the entries of a folder. The folder is opened only once, and its entries are read from the same handle: two

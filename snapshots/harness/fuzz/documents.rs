@@ -68,12 +68,12 @@ fn script(bytes: &[u8], languages: &[ToolLanguage]) {
 
 pub fn xml(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    assert_errors_displayable(text, &elements::parse(SOURCE, text, 0..text.len()).errors);
+    assert_errors_displayable(text, &elements::parse(SOURCE, text, 0..text.len(), &[]).errors);
 }
 
 pub fn hooks_xml(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    let parsed = elements::parse(SOURCE, text, 0..text.len());
+    let parsed = elements::parse(SOURCE, text, 0..text.len(), &[]);
     assert_errors_displayable(text, &parsed.errors);
     if let Some(element) = &parsed.tree {
         assert_errors_displayable(text, &hooks::from_xml(element).errors);

@@ -37,7 +37,7 @@ fn plan_text_contains_the_main_facts() {
         "acknowledged elevated: The rollout tool",
         "$0.20  declared by `deploy_staging`",
         ".ai/directives/deploy_staging.md:10",
-        "cents in total",
+        " in total",
     ] {
         assert!(printed.contains(wanted), "{wanted}\n{printed}");
     }

@@ -24,7 +24,7 @@ pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     let plan = &compilation.plan;
     let (system, first, continued) = view::view_prompt(plan, &compilation.origins);
     let mut out = format!("{}  ·  plan {}\n", plan.directive, shorten_id(&compilation.plan_id));
-    let lines = summary.lines().map(|(label, text)| vec![label.to_owned(), text]);
+    let lines: Vec<_> = summary.lines().into_iter().map(|(label, text)| vec![label.to_owned(), text]).collect();
     push_table(&mut out, &[Align::Left, Align::Left], &lines);
     if !plan.description.trim().is_empty() {
         write_heading(&mut out, "Description", "");
@@ -41,7 +41,7 @@ pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     write_continuation(&mut out, plan);
     left_out(&mut out, compilation, &summary.omitted_tokens);
     write_hooks(&mut out, compilation);
-    trust(&mut out, compilation);
+    write_trust(&mut out, compilation, summary.trusted.as_deref());
     write_palette(&mut out, compilation);
     write_sandboxes(&mut out, compilation);
     write_capabilities(&mut out, compilation);
@@ -272,17 +272,21 @@ fn write_hooks(out: &mut String, compilation: &Compilation) {
     push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
-/// Renders the trust requirements. A plan does not state whether the user trusts them.
-fn trust(out: &mut String, compilation: &Compilation) {
+/// Renders the trust requirements. `states` are their states, true if the user trusts one; `None` if they are unknown.
+fn write_trust(out: &mut String, compilation: &Compilation, states: Option<&[bool]>) {
     if compilation.trust_requirements.is_empty() {
         return;
     }
-    write_heading(out, "Runs only if trusted", "trust with `rye trust`");
-    let row = |one: &crate::trust::TrustRequirement| {
-        vec![one.kind.as_str().to_owned(), one.name.clone(), one.what.clone(), format_location(one.place.as_ref())]
+    let are_trusted = states.is_some_and(|states| states.iter().all(|trusted| *trusted));
+    write_heading(out, "Runs only if trusted", if are_trusted { "" } else { "trust with `rye trust`" });
+    let row = |(at, one): (usize, &crate::trust::TrustRequirement)| {
+        let state = states.and_then(|states| states.get(at));
+        let state = state.map(|trusted| if *trusted { "trusted" } else { "not trusted" }.to_owned());
+        let (kind, place) = (one.kind.as_str().to_owned(), format_location(one.place.as_ref()));
+        state.into_iter().chain([kind, one.name.clone(), one.what.clone(), place]).collect()
     };
-    let rows: Vec<Vec<String>> = compilation.trust_requirements.iter().map(row).collect();
-    push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+    let rows: Vec<Vec<String>> = compilation.trust_requirements.iter().enumerate().map(row).collect();
+    push_table(out, &[Align::Left; 5], &rows);
 }
 
 fn write_palette(out: &mut String, compilation: &Compilation) {
@@ -414,7 +418,7 @@ fn write_interface(out: &mut String, plan: &Plan) {
 /// Formats the cost of a part of the prompt in each request; empty if the model has no price.
 fn per_turn(model: &PlannedModel, tokens: u64) -> String {
     let cost = model.cost(&Tokens { input: tokens, ..Tokens::default() });
-    cost.map(|amount| cents(amount).replace(" cents", "¢")).unwrap_or_default()
+    cost.map(round_dollars).unwrap_or_default()
 }
 
 /// Formats dollars with at least two decimals: `$0.20`.
@@ -427,10 +431,16 @@ pub(in crate::report) fn dollars(amount: Nanos) -> String {
     }
 }
 
-/// Formats an amount in cents: `0.0731 cents`.
-fn cents(amount: Nanos) -> String {
-    let text = Nanos(amount.0.saturating_mul(100)).to_string();
-    let (whole, places) = text.split_once('.').unwrap_or((&text, ""));
-    let places = places.get(..places.len().min(4)).unwrap_or("").trim_end_matches('0');
-    if places.is_empty() { format!("{whole} cents") } else { format!("{whole}.{places} cents") }
+/// Formats dollars for a reader: rounded up to four decimals and to four significant digits. Amounts below $0.001 have
+/// two significant digits.
+pub(in crate::report) fn round_dollars(amount: Nanos) -> String {
+    const FOUR_DECIMALS: u64 = 100_000;
+    let nanos = amount.to_u64();
+    let digits = nanos.checked_ilog10().map_or(0, |log| log + 1);
+    let unit = if nanos < 1_000_000 {
+        10u64.pow(digits.saturating_sub(2))
+    } else {
+        10u64.pow(digits.saturating_sub(4)).max(FOUR_DECIMALS)
+    };
+    dollars(Nanos::from_u64(nanos.div_ceil(unit).saturating_mul(unit)))
 }

@@ -2,7 +2,7 @@
 
 use super::super::table::{Align, group_thousands, push_table};
 use super::super::view::MessageView;
-use super::{cents, dollars, format_tokens, push, write_heading};
+use super::{format_tokens, push, round_dollars, write_heading};
 use crate::compile::Compilation;
 use crate::report::cache_map::{CacheStep, NextRequest};
 use crate::report::forecast::{self, RunEstimate, StopReason};
@@ -23,7 +23,14 @@ pub fn render(out: &mut String, compilation: &Compilation, system: &MessageView,
     if let Some(prices) = &plan.model.prices {
         let input = prices.cost(&crate::plan::Tokens { input: weight.input(), ..Default::default() });
         let most = prices.worst_case(weight.input_bound, weight.output);
-        push(out, &format!("  input {}, at most {} in total", input.map(cents).unwrap_or_default(), cents(most)));
+        push(
+            out,
+            &format!(
+                "  input {}, at most {} in total",
+                input.map(round_dollars).unwrap_or_default(),
+                round_dollars(most)
+            ),
+        );
     }
     let unbounded = plan.unbounded_parts(system, first);
     if !unbounded.is_empty() {
@@ -59,8 +66,8 @@ fn write_cache_map(out: &mut String, steps: &[CacheStep]) {
         vec![
             describe_request(step.request).to_owned(),
             format!("{} of {}", group_thousands(step.shared), group_thousands(step.of)),
-            step.cost.map(cents).unwrap_or_default(),
-            step.uncached.map(|cost| format!("instead of {}", cents(cost))).unwrap_or_default(),
+            step.cost.map(round_dollars).unwrap_or_default(),
+            step.uncached.map(|cost| format!("instead of {}", round_dollars(cost))).unwrap_or_default(),
             ends.unwrap_or_default(),
             super::format_location(step.ends_at.as_ref().and_then(|end| end.place.as_ref())),
         ]
@@ -80,7 +87,7 @@ fn describe_request(request: NextRequest) -> &'static str {
 }
 
 fn format_worst(worst: &WorstCase) -> String {
-    let cost = worst.cost.map(dollars);
+    let cost = worst.cost.map(round_dollars);
     match (worst.set_by, cost) {
         (CostBound::Spend, Some(cost)) => format!("at most {cost}, set by the limit `spend`"),
         (CostBound::Prices, Some(cost)) => format!("{cost}, because every call is free of charge"),
@@ -124,7 +131,7 @@ fn format_row(name: &str, estimate: &RunEstimate) -> Vec<String> {
         turns,
         format!("{} in", group_thousands(estimate.input)),
         format!("{} out", group_thousands(estimate.output)),
-        estimate.cost.map(dollars).unwrap_or_default(),
+        estimate.cost.map(round_dollars).unwrap_or_default(),
         end,
     ]
 }

@@ -1,0 +1,111 @@
+//! Secrets that the settings of MCP servers contain as text, in place of a variable such as `${TOKEN}`.
+
+use rye_grammar::data::{Entry, Node};
+use rye_grammar::{Source, Sources, yaml};
+
+use super::{ServersErrorPlace, mcp_json};
+use crate::item::Items;
+
+/// Shortest text that counts as a secret.
+const MIN_SECRET_CHARS: usize = 12;
+
+/// Beginnings of the keys of known services.
+const KEY_PREFIXES: [&str; 9] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA"];
+
+/// Words in the names of variables and headers that hold secrets.
+const SECRET_WORDS: [&str; 8] =
+    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "APIKEY", "ACCESSKEY", "PRIVATEKEY", "AUTHORIZATION"];
+
+/// A secret in the settings of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiteralSecret {
+    /// The dotted path of the value: `mcpServers.github.env.TOKEN`.
+    pub key: String,
+    /// The name of the variable or header.
+    pub name: String,
+    pub place: ServersErrorPlace,
+}
+
+/// Returns the secrets in `.mcp.json` and in the project's `.ai/config/mcp.yaml`. Files that cannot be read have none,
+/// because their errors are reported.
+pub fn find_literal_secrets(items: &Items<'_>) -> Vec<LiteralSecret> {
+    let mut found = Vec::new();
+    if let Ok(Some(text)) = mcp_json::read_text(items) {
+        let mut sources = Sources::default();
+        let source = sources.add(Source::new(".mcp.json", text.as_str()));
+        find_in_section("mcpServers", yaml::parse(source, &text).tree.get("mcpServers"), &sources, &mut found);
+    }
+    if let Some(node) = items.config_by_name("mcp") {
+        let mut own = Vec::new();
+        find_in_section("servers", node.get("servers"), &items.sources(), &mut own);
+        // The files of the user are not shared.
+        found.extend(own.into_iter().filter(|one| !one.place.path.starts_with("user:")));
+    }
+    found
+}
+
+fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found: &mut Vec<LiteralSecret>) {
+    for server in node.map(Node::entries).unwrap_or_default() {
+        for group in ["env", "environment", "headers"] {
+            for entry in server.value.get(group).map(Node::entries).unwrap_or_default() {
+                if !is_secret(entry) {
+                    continue;
+                }
+                let Some(source) = sources.get(entry.value.span.source) else { continue };
+                let name = entry.key.node.clone();
+                let place = ServersErrorPlace {
+                    path: source.path.to_string(),
+                    text: source.text.to_string(),
+                    range: entry.value.span.range(),
+                };
+                found.push(LiteralSecret { key: format!("{section}.{}.{group}.{name}", server.key.node), name, place });
+            }
+        }
+    }
+}
+
+/// Returns true if an entry probably holds a secret as text: its name is the name of a secret or its value begins like
+/// the key of a known service, and the value names no variable.
+fn is_secret(entry: &Entry) -> bool {
+    let Some(value) = entry.value.as_str() else { return false };
+    let value = value.strip_prefix("Bearer ").unwrap_or(value).trim();
+    if value.contains("${") || value.chars().count() < MIN_SECRET_CHARS || value.contains(char::is_whitespace) {
+        return false;
+    }
+    // A path or an address of a secret is no secret.
+    if value.starts_with(['/', '~', '.']) || value.contains("://") {
+        return false;
+    }
+    let name: String = entry.key.node.chars().filter(char::is_ascii_alphanumeric).collect();
+    let name = name.to_ascii_uppercase();
+    let is_named = SECRET_WORDS.iter().any(|word| name.ends_with(word)) || name.ends_with("KEY");
+    let is_dummy = value.bytes().all(|byte| byte == b'x' || byte == b'X' || byte == b'.') || value.starts_with('<');
+    (is_named && !is_dummy) || KEY_PREFIXES.iter().any(|prefix| value.starts_with(prefix))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::world::MapWorld;
+
+    #[test]
+    fn secrets_in_the_settings_of_servers_are_found_with_their_place() {
+        let json = r#"{"mcpServers": {"g": {"command": "z", "env": {
+            "GITHUB_TOKEN": "ghp_0123456789abcdef", "API_KEY": "${API_KEY}", "KEY_FILE": "/etc/key/of/mine",
+            "MODE": "production-mode", "PLAIN": "sk-0123456789abcdef", "TOKEN": "<your token here>", "S_KEY": "xxxxxxxxxxxx"}}}}"#;
+        let yaml = "servers:\n  h: { url: https://a.com, headers: { Authorization: \"Bearer 0123456789abcdef\", X-Mode: fast-and-furious } }\n";
+        let world = MapWorld::new().project(".mcp.json", json).project(".ai/config/mcp.yaml", yaml);
+        let found = find_literal_secrets(&Items::new(&world));
+        let places: Vec<_> =
+            found.iter().map(|one| (one.key.as_str(), one.place.text.get(one.place.range.clone()).unwrap())).collect();
+        assert_eq!(
+            places,
+            [
+                ("mcpServers.g.env.GITHUB_TOKEN", "\"ghp_0123456789abcdef\""),
+                ("mcpServers.g.env.PLAIN", "\"sk-0123456789abcdef\""),
+                ("servers.h.headers.Authorization", "\"Bearer 0123456789abcdef\""),
+            ]
+        );
+    }
+}
