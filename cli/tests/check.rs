@@ -82,7 +82,7 @@ fn unusable_files_beside_the_items_are_reported_with_their_place() {
     ] {
         let folder = project(&[(".ai/directives/greet.md", GOOD), (file, content)]);
         let output = rye(folder.path(), &["check"]);
-        let shown = text(&output.stdout).replace('\n', " ");
+        let shown = text(&output.stderr).replace('\n', " ");
         let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(shown.matches("[rye::").count(), 1, "{file}: {shown}");
         assert!([code, message, help].iter().all(|part| shown.contains(part)), "{file}: {shown}");

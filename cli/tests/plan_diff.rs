@@ -380,4 +380,32 @@ fn settings_of_a_tool_are_compared_locked_and_trusted() {
     assert!(line.contains("not trusted") && line.contains("web/search.yaml"), "{trust}");
     let run = place.rye(&["run", "a"]);
     assert!(run.code == Some(5) && run.stderr.contains("web/search.yaml"), "{}", run.stderr);
+#[test]
+fn comparison_of_routes_names_what_one_route_gains_and_exits_with_3() {
+    let place = TestProject::own();
+    let inputs = "<inputs><input name=\"n\" type=\"integer\" required=\"true\"/></inputs>";
+    let text = format!(
+        "# D\n\n```xml\n<directive name=\"d\" version=\"1.0.0\">{inputs}</directive>\n```\n\nGo {{input:n}}.\n"
+    );
+    place.write(".ai/directives/d.md", &text);
+    let write_wide =
+        |tool: &str| place.write(".ai/directives/wide.md", &directive(3, tool).replace("name=\"a\"", "name=\"wide\""));
+    write_wide("rye.file-system.read");
+    let route = "{ id: r, event: resolve_extends, condition: \"directive == 'd' && inputs.n == 5\", action: { set_extends: wide } }";
+    place.write(".ai/config/agent/hooks.yaml", &format!("hooks:\n  - {route}\n"));
+    git(&place, &["init", "-q"]);
+    git(&place, &["add", "."]);
+    git(&place, &["commit", "-qm", "one"]);
+    let same = place.rye(&["plan", "d", "--diff", "HEAD"]);
+    assert_eq!(same.code, Some(0), "{}{}", same.stdout, same.stderr);
+    write_wide("rye.file-system.*");
+    let wider = place.rye(&["plan", "d", "--diff", "HEAD"]);
+    assert_eq!(wider.code, Some(3), "{}{}", wider.stdout, wider.stderr);
+    assert!(
+        wider.stdout.contains("n == 5") && wider.stdout.contains("rye.execute.tool.rye.file-system.*"),
+        "{}",
+        wider.stdout
+    );
+    write_wide("rye.file-system.read");
+    assert_eq!(place.rye(&["plan", "d", "--diff", "HEAD"]).code, Some(0));
 }

@@ -159,6 +159,9 @@ impl Diagnostic {
         {
             return Some(path);
         }
+        if let Self::Config(ConfigError::Invalid { file, span: None, .. }) = self {
+            return file.rsplit_once(':').map(|(path, _)| path);
+        }
         let Self::Config(ConfigError::Servers { why, .. }) = self else { return None };
         Some(if why.contains(MCP_SETTINGS) { MCP_SETTINGS } else { ".mcp.json" })
     }

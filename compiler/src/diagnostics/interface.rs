@@ -206,6 +206,11 @@ impl Problem for InterfaceError {
                 "declare `{name}` in `{directive}` too, or declare a `default` in `{continuation}`: a continuation has only the inputs of its thread"
             )),
             Self::NoOutputs { .. } => Some("declare the values in `<outputs>`, or remove the call from the body".into()),
+            Self::Type { what, expected, span: None, .. } if matches!(expected.as_str(), "an array" | "an object") => {
+                let name = what.split('`').nth(1).unwrap_or("NAME");
+                let value = if expected == "an array" { "[\"a\", \"b\"]" } else { "{\"key\": \"value\"}" };
+                Some(format!("write {expected} in JSON, such as `--input '{name}={value}'`"))
+            }
             Self::Type { expected, .. } => Some(format!("write {expected}")),
             Self::Part { .. } => Some("change the value, or the declared `<item>` and `<field>` types".into()),
         }

@@ -26,7 +26,7 @@ pub(super) fn json_error(text: &str) -> Option<(String, usize)> {
     if json.trim().is_empty() {
         return None;
     }
-    let error = serde_json::from_str::<serde::de::IgnoredAny>(json).err()?;
+    let error = serde_json::from_str::<serde_json::Value>(json).err()?;
     let line_start: usize = json.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     let at = text.len() - json.len() + line_start + error.column().saturating_sub(1);
     let message = error.to_string();

@@ -102,9 +102,9 @@ mod tests {
         assert_eq!(
             places,
             [
-                ("mcpServers.g.env.GITHUB_TOKEN", "\"ghp_0123456789abcdef\""),
-                ("mcpServers.g.env.PLAIN", "\"sk-0123456789abcdef\""),
-                ("servers.h.headers.Authorization", "\"Bearer 0123456789abcdef\""),
+                ("mcpServers.g.env.GITHUB_TOKEN", "ghp_0123456789abcdef"),
+                ("mcpServers.g.env.PLAIN", "sk-0123456789abcdef"),
+                ("servers.h.headers.Authorization", "Bearer 0123456789abcdef"),
             ]
         );
     }

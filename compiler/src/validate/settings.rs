@@ -97,7 +97,12 @@ pub fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut ReportedPlaces,
         walk.value(&node, &file.shape, "");
     }
     if id.as_str().starts_with(PROVIDER_PREFIX) {
-        provider::check(id.as_str(), &node, &mut walk.found);
+        let sources = items.sources();
+        let place = |span: Span| {
+            let source = sources.get(span.source)?;
+            Some(format!("{}:{}", source.path, source.position(span.start).line))
+        };
+        provider::check(id.as_str(), &node, &place, &mut walk.found);
         plausible::check(id.as_str(), &node, &mut walk.found);
     }
     if id.as_str() == "agent/error_classification" {

@@ -3,7 +3,7 @@
 use schemars::schema_for;
 use serde_json::json;
 
-use super::world::{deploy_world, minimal_world, tool, with_directives};
+use super::world::{deploy_world, minimal_world, stdlib_world, tool, with_directives};
 use super::{compile_without_inputs, expect_compilation, item_id, object};
 use crate::compile::{Compilation, CompileRequest, compile};
 use crate::drawing::Drawing;
@@ -167,6 +167,47 @@ fn graph_renderings_contain_every_edge() {
     assert_eq!(flow.matches("-->").count(), pairs);
     let page = svg::render(&drawing).unwrap();
     assert_eq!(page.matches("marker-end").count(), pairs);
+}
+
+/// Each tool, with the reason for which it is not granted before the line is added.
+#[test]
+fn line_that_why_adds_grants_the_tool_without_another_report() {
+    let own = [
+        (
+            ".ai/tools/own/build.yaml",
+            "description: d\nkind: command\ncommand: [make]\nneeds: { write: [out/, log/], net: [a.com] }\n",
+        ),
+        (".ai/tools/rye/web/fetch.yaml", "description: d\nkind: builtin\nbuiltin: web_fetch\n"),
+        (".ai/tools/rye/bash/bash.yaml", "description: d\nkind: builtin\nbuiltin: bash\n"),
+        (".ai/tools/rye/git/log.yaml", "description: d\nkind: builtin\nbuiltin: git_log\n"),
+        (".ai/tools/rye/file-system/write.yaml", "description: d\nkind: builtin\nbuiltin: write\n"),
+        (".ai/tools/own/post.yaml", "description: d\nkind: http\nurl: https://api.example.com/x\n"),
+    ];
+    for tool in ["own/build", "own/post", "rye/web/fetch", "rye/bash/bash", "rye/git/log", "rye/file-system/write"] {
+        let project = |grants: &str| {
+            let inside = format!(
+                "<metadata><permissions><execute><tool>rye.file-system.read</tool></execute>{grants}\
+                 <acknowledge risk=\"elevated\">y</acknowledge></permissions></metadata>"
+            );
+            let world = own.iter().fold(stdlib_world(), |world, (path, text)| world.project(path, text));
+            with_directives(world, &[("d", "", &inside, "Go.")])
+        };
+        let why = |world: &dyn World| {
+            let compilation = compile_without_inputs(world, "d");
+            let found = explain_with_missing_grants(world, &compilation, tool).unwrap();
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let before = why(&project(""));
+        let line = before.split("add `").nth(1).and_then(|rest| rest.split("` to the `<permissions>` of `d`").next());
+        let world = project(line.unwrap());
+        let after = why(&world);
+        assert!(!after.contains("not granted") && !after.contains("refused"), "{tool}: {after}");
+        let found = crate::validate::check(&world, &crate::validate::Selection::All).diagnostics;
+        let reports: Vec<_> =
+            found.iter().filter(|one| one.code().starts_with("capability::")).map(|one| one.code()).collect();
+        // A program gets the whole network, which is advice about its `net`.
+        assert!(reports.iter().all(|code| *code == "capability::whole-network"), "{tool}: {reports:?}");
+    }
 }
 
 #[test]

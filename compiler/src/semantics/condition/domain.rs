@@ -108,10 +108,12 @@ impl Condition {
             Domain::Number { whole, least, most, optional } => (whole, least, most, optional),
         };
         let samples = self.samples().into_iter().find(|samples| samples.path == *path)?;
-        if samples.open || !samples.parts.is_empty() {
+        if samples.is_nonlinear || !samples.parts.is_empty() {
             return None;
         }
-        let mut numbers = boundary_values(&samples.numbers()?, whole);
+        let mut against = samples.numbers()?;
+        against.extend(samples.crossings.iter().flatten());
+        let mut numbers = boundary_values(&against, whole);
         numbers.push(least.map_or(0.0, f64::from));
         numbers.extend(most);
         numbers.retain(|n| least.is_none_or(|least| *n >= f64::from(least)) && most.is_none_or(|most| *n <= most));
@@ -120,6 +122,15 @@ impl Condition {
         let mut values: Vec<Option<Value>> = Vec::new();
         for number in numbers {
             values.push(Some(Value::Number(Number::from_f64(number)?)));
+        }
+        if samples.crossings.is_some() {
+            // Arithmetic with the largest numbers is rounded or has no result.
+            let largest = [Value::from(i64::MAX), Value::from(i64::MIN), Value::from(1e308), Value::from(-1e308)];
+            let is_inside = |value: &Value| {
+                let number = value.as_f64().unwrap_or_default();
+                least.is_none_or(|least| number >= f64::from(least)) && most.is_none_or(|most| number <= most)
+            };
+            values.extend(largest.into_iter().filter(is_inside).map(Some));
         }
         values.extend(optional.then_some(None));
         Some(values)
@@ -170,6 +181,13 @@ mod tests {
             "word contains 'x' || turn in [-1, -2]",
             "maybe > 1 && !exists(maybe)",
             "open == 1 && turn < 0",
+            "turn * 2 > 4 && turn < 2",
+            "turn + 1 < turn",
+            "2 * maybe - 1 > 5 && maybe < 3",
+            "-turn > 0",
+            "turn + 1 == 0",
+            "length(open) < 0",
+            "length(open) == 1.5",
         ] {
             assert_eq!(over(never), Verdict::False, "{never}");
         }
@@ -200,7 +218,14 @@ mod tests {
             "spend < 0.1",
             "maybe < 0",
             "exists(maybe)",
-            "turn + 1 == 0",
+            "turn * 2 > 4 && turn < 4",
+            "spend * 3 > 1 && spend < 0.4",
+            "turn + 1 > turn",
+            "maybe * 2 == maybe * 3",
+            "turn * turn < 0",
+            "turn / 2 > 1 && turn < 2",
+            "length(open) <= 0",
+            "length(open) >= 0",
             "turn == spend",
             "open == 1",
             "word == 'a'",

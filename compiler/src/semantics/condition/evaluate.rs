@@ -51,10 +51,11 @@ impl<'a> Evaluator<'a, '_> {
                 Truth::False => Truth::True,
                 Truth::Unknown(paths) => Truth::Unknown(paths),
             },
-            CompiledNode::Compare { op, left, right } => {
-                let (left, right) = (self.operand(left), self.operand(right));
+            CompiledNode::Compare { op, left: left_node, right: right_node } => {
+                let (left, right) = (self.operand(left_node), self.operand(right_node));
                 match both_known(left, right) {
                     Ok((left, right)) => truth(compare(*op, &left, &right)),
+                    Err(_) if is_impossible_length(*op, left_node, right_node) => Truth::False,
                     Err(paths) => Truth::Unknown(paths),
                 }
             }
@@ -231,6 +232,31 @@ fn as_items<'o>(operand: &'o Operand<'_>) -> Option<&'o Vec<Value>> {
         Operand::Value(Value::Array(items)) | Operand::List(items) => Some(items),
         Operand::Value(_) | Operand::Number(_) | Operand::Bool(_) | Operand::Absent | Operand::Unknown(_) => None,
     }
+}
+
+/// Returns true if no length meets a comparison: lengths are whole numbers from 0.
+fn is_impossible_length(op: Comparison, left: &CompiledNode, right: &CompiledNode) -> bool {
+    let (op, literal) = match (left, right) {
+        (CompiledNode::Length(_), CompiledNode::Literal(Value::Number(number))) => (op, number.as_f64()),
+        (CompiledNode::Literal(Value::Number(number)), CompiledNode::Length(_)) => {
+            let mirrored = match op {
+                Comparison::Gt => Comparison::Lt,
+                Comparison::Gte => Comparison::Lte,
+                Comparison::Eq => Comparison::Eq,
+                Comparison::Ne | Comparison::Lt | Comparison::Lte | Comparison::In | Comparison::Contains => {
+                    return false;
+                }
+            };
+            (mirrored, number.as_f64())
+        }
+        _ => return false,
+    };
+    literal.is_some_and(|literal| match op {
+        Comparison::Lt => literal <= 0.0,
+        Comparison::Lte => literal < 0.0,
+        Comparison::Eq => literal < 0.0 || literal.fract().abs() > 0.0,
+        Comparison::Ne | Comparison::Gt | Comparison::Gte | Comparison::In | Comparison::Contains => false,
+    })
 }
 
 fn calculate(op: ArithmeticOp, left: &Operand<'_>, right: &Operand<'_>) -> Option<Num> {

@@ -2,7 +2,7 @@
 //! neighboring numbers. Checks that enumerate the inputs of a directive use these values; the shared evaluator
 //! evaluates the condition.
 
-use rye_grammar::condition::Path;
+use rye_grammar::condition::{ArithmeticOp, Path};
 use serde_json::Value;
 
 use super::{Comparison, CompiledNode, Condition};
@@ -20,6 +20,11 @@ pub struct ComparedLiterals {
     /// True if a pattern, an expression or another path also affects the result, so that the literals alone do not
     /// decide the result.
     pub open: bool,
+    /// True if the path is open for another reason than a linear expression that is compared with a number.
+    pub is_nonlinear: bool,
+    /// Numbers at which comparisons of linear expressions of the path (`2 * n + 1 < 7`) change their result; `None` if
+    /// there is no such comparison.
+    pub crossings: Option<Vec<f64>>,
 }
 
 impl ComparedLiterals {
@@ -63,6 +68,8 @@ impl Condition {
                 parts: Vec::new(),
                 ordered: false,
                 open: false,
+                is_nonlinear: false,
+                crossings: None,
             })
             .collect();
         walk(&self.root, &mut all);
@@ -85,6 +92,7 @@ fn walk(node: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
             mark_incomplete(left, all);
             mark_incomplete(right, all);
         }
+        CompiledNode::Compare { left, right, .. } if record_linear(left, right, all) => {}
         CompiledNode::Compare { op, left, right } => match (left.as_ref(), right.as_ref()) {
             (CompiledNode::Path(path), other) => record_comparison(*op, path, true, other, all),
             (other, CompiledNode::Path(path)) => record_comparison(*op, path, false, other, all),
@@ -94,6 +102,78 @@ fn walk(node: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
             }
         },
     }
+}
+
+/// A linear expression of one path: `slope * path + offset`.
+struct Linear<'n> {
+    path: Option<&'n Path>,
+    slope: f64,
+    offset: f64,
+}
+
+impl<'n> Linear<'n> {
+    /// Returns the linear expression of a node; `None` if the node is no sum, difference or product of numbers and one
+    /// path.
+    fn of(node: &'n CompiledNode) -> Option<Self> {
+        match node {
+            CompiledNode::Literal(Value::Number(number)) => {
+                let offset = number.as_f64().filter(|number| number.abs() < MAX_EXACT_FLOAT)?;
+                Some(Self { path: None, slope: 0.0, offset })
+            }
+            CompiledNode::Path(path) => Some(Self { path: Some(path), slope: 1.0, offset: 0.0 }),
+            CompiledNode::Negate(inner) => Self::of(inner).map(|inner| inner.scale(-1.0)),
+            CompiledNode::Arithmetic { op, left, right } => {
+                let (left, right) = (Self::of(left)?, Self::of(right)?);
+                match op {
+                    ArithmeticOp::Add => left.plus(&right),
+                    ArithmeticOp::Subtract => left.plus(&right.scale(-1.0)),
+                    ArithmeticOp::Multiply if right.path.is_none() => Some(left.scale(right.offset)),
+                    ArithmeticOp::Multiply if left.path.is_none() => Some(right.scale(left.offset)),
+                    ArithmeticOp::Multiply | ArithmeticOp::Divide | ArithmeticOp::Remainder => None,
+                }
+            }
+            CompiledNode::Literal(_)
+            | CompiledNode::List(_)
+            | CompiledNode::Exists(_)
+            | CompiledNode::Length(_)
+            | CompiledNode::Not(_)
+            | CompiledNode::All(_)
+            | CompiledNode::Any(_)
+            | CompiledNode::Compare { .. }
+            | CompiledNode::Matches { .. } => None,
+        }
+    }
+
+    fn scale(self, by: f64) -> Self {
+        Self { path: self.path, slope: self.slope * by, offset: self.offset * by }
+    }
+
+    fn plus(&self, other: &Self) -> Option<Self> {
+        if self.path.is_some() && other.path.is_some() && self.path != other.path {
+            return None;
+        }
+        let path = self.path.or(other.path);
+        Some(Self { path, slope: self.slope + other.slope, offset: self.offset + other.offset })
+    }
+}
+
+/// Records a comparison of two linear expressions of one path, at least one of which is an operation or both of which
+/// read the path. Returns false for any other comparison.
+fn record_linear(left: &CompiledNode, right: &CompiledNode, all: &mut [ComparedLiterals]) -> bool {
+    let is_simple = |node: &CompiledNode| matches!(node, CompiledNode::Path(_) | CompiledNode::Literal(_));
+    let has_literal = matches!(left, CompiledNode::Literal(_)) || matches!(right, CompiledNode::Literal(_));
+    if is_simple(left) && is_simple(right) && has_literal {
+        return false;
+    }
+    let (Some(left), Some(right)) = (Linear::of(left), Linear::of(right)) else { return false };
+    let Some(Linear { path: Some(path), slope, offset }) = left.plus(&right.scale(-1.0)) else { return false };
+    let Some(samples) = all.iter_mut().find(|samples| samples.path == *path) else { return false };
+    samples.open = true;
+    let crossing = (slope.abs() > 0.0).then(|| -offset / slope).filter(|number| number.abs() < MAX_EXACT_FLOAT);
+    samples.crossings.get_or_insert_default().extend(crossing);
+    // A crossing beyond the exact numbers is not known.
+    samples.is_nonlinear |= slope.abs() > 0.0 && crossing.is_none();
+    true
 }
 
 /// Records a comparison; `first` is true if the path is the left operand.
@@ -106,6 +186,7 @@ fn record_comparison(op: Comparison, path: &Path, first: bool, other: &CompiledN
     let Some(samples) = all.iter_mut().find(|s| s.path == *path) else { return };
     if !known {
         samples.open = true;
+        samples.is_nonlinear = true;
         return;
     }
     let whole = |values: Vec<Value>| match (other, values) {
@@ -122,11 +203,13 @@ fn record_comparison(op: Comparison, path: &Path, first: bool, other: &CompiledN
             other => {
                 push_missing(&mut samples.values, other);
                 samples.open = true;
+                samples.is_nonlinear = true;
             }
         },
         Comparison::Contains if !first => {
             push_missing(&mut samples.values, whole(literals_of));
             samples.open = true;
+            samples.is_nonlinear = true;
         }
         Comparison::In | Comparison::Contains => push_missing(&mut samples.parts, whole(literals_of)),
         Comparison::Eq | Comparison::Ne => push_missing(&mut samples.values, whole(literals_of)),
@@ -163,6 +246,7 @@ fn mark_incomplete(node: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
     if let CompiledNode::Path(path) = node {
         if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {
             samples.open = true;
+            samples.is_nonlinear = true;
         }
     } else {
         walk(node, all);

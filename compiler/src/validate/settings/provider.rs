@@ -8,16 +8,19 @@ use rye_grammar::data::{Kind, Node};
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError};
 use crate::model::{SCRIPTED_WIRE, WIRE_FORMATS};
 
-/// Checks a provider file, merged from all spaces. `id` has the form `agent/providers/NAME`.
-pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
+/// Checks a provider file, merged from all spaces. `id` has the form `agent/providers/NAME`. `place` returns the path and
+/// the line of a span.
+pub fn check(id: &str, node: &Node, place: &dyn Fn(Span) -> Option<String>, found: &mut Diagnostics) {
     let name = id.rsplit('/').next().unwrap_or(id);
-    let keyed = ["key_env", "base_url_env"].map(|key| (key, node.get(key).and_then(Node::as_str)));
-    for (key, _) in keyed.into_iter().filter(|(_, variable)| variable.is_some_and(|name| !is_variable(name))) {
-        // The value may be the key itself, so neither the value nor its line is shown.
+    let variable = |key| node.get(key).and_then(|value| Some((value.as_str()?, value.span)));
+    let keyed = ["key_env", "base_url_env"].map(|key| (key, variable(key)));
+    for (key, written) in keyed {
+        let Some((_, span)) = written.filter(|(name, _)| !is_variable(name)) else { continue };
+        // The value may be the key itself, so its place is named, and neither the value nor its line is shown.
         let expected =
             "the name of an environment variable, such as `MY_API_KEY`; do not store the key itself in a file";
         found.push(ConfigError::Invalid {
-            file: id.to_owned(),
+            file: place(span).unwrap_or_else(|| id.to_owned()),
             key: key.to_owned(),
             found: "this value".to_owned(),
             expected: expected.to_owned(),
