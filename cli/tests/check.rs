@@ -69,7 +69,7 @@ fn unusable_files_beside_the_items_are_reported_with_their_place() {
             "{}",
             "error[rye::config::invalid]",
             "`.ai/lock.json` is not a valid lock file",
-            "`rye lock`",
+            "restore the file from version control, or delete it and run `rye lock`, which writes a new one",
         ),
         (
             ".claude/settings.json",
@@ -87,6 +87,16 @@ fn unusable_files_beside_the_items_are_reported_with_their_place() {
         assert_eq!(shown.matches("[rye::").count(), 1, "{file}: {shown}");
         assert!([code, message, help].iter().all(|part| shown.contains(part)), "{file}: {shown}");
     }
+}
+
+#[test]
+fn text_for_an_array_input_is_refused_with_the_json_to_write() {
+    let inputs = "</metadata>\n  <inputs><input name=\"l\" type=\"array\" required=\"true\">a list</input></inputs>";
+    let directive = GOOD.replace("</metadata>", inputs).replace("Say hello.", "Use {input:l}.");
+    let folder = project(&[(".ai/directives/greet.md", &directive)]);
+    let output = rye(folder.path(), &["plan", "greet", "--input", "l=a,b"]);
+    let help = "write an array in JSON, such as `--input 'l=[\"a\", \"b\"]'`";
+    assert!(text(&output.stderr).contains(help), "{}", text(&output.stderr));
 }
 
 /// MCP server files are read by a separate parser, which `rye check` runs too.

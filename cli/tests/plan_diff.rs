@@ -380,6 +380,8 @@ fn settings_of_a_tool_are_compared_locked_and_trusted() {
     assert!(line.contains("not trusted") && line.contains("web/search.yaml"), "{trust}");
     let run = place.rye(&["run", "a"]);
     assert!(run.code == Some(5) && run.stderr.contains("web/search.yaml"), "{}", run.stderr);
+}
+
 #[test]
 fn comparison_of_routes_names_what_one_route_gains_and_exits_with_3() {
     let place = TestProject::own();

@@ -119,14 +119,13 @@ pub fn unused_opening(spec: &ToolSpec, opening: Opening, entry: &str) -> Option<
         (ToolKind::Builtin { name }, SandboxKind::Process) if name.starts_with("git_") => {
             "no grant extends the sandbox of the git tools, which only read"
         }
-        (_, SandboxKind::Process) => return None,
         (kind, SandboxKind::Files) => match opening {
             Opening::Write if is_read_only(kind) => "the tool only reads files",
             Opening::Write => return None,
             Opening::Net => "the tool uses only files of the project",
         },
         (_, SandboxKind::Requests) if is_write => "the tool sends requests and writes no files",
-        (_, SandboxKind::Requests | SandboxKind::None) => return None,
+        (_, SandboxKind::Process | SandboxKind::Requests | SandboxKind::None) => return None,
         (_, SandboxKind::Engine) => "the tool uses neither files nor hosts",
     };
     Some(reason.to_owned())

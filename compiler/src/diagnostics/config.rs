@@ -123,7 +123,7 @@ impl Problem for ConfigError {
                 Some("correct this error: until then, no MCP server can be used; check with `rye mcp list`".into())
             }
             Self::LockFile { .. } => {
-                Some("restore the file from version control, or delete it and run `rye lock`, which writes it anew".into())
+                Some("restore the file from version control, or delete it and run `rye lock`, which writes a new one".into())
             }
             Self::ChangesNothing { about, .. } => {
                 Some(format!(

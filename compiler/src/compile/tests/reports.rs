@@ -203,8 +203,11 @@ fn line_that_why_adds_grants_the_tool_without_another_report() {
         let after = why(&world);
         assert!(!after.contains("not granted") && !after.contains("refused"), "{tool}: {after}");
         let found = crate::validate::check(&world, &crate::validate::Selection::All).diagnostics;
-        let reports: Vec<_> =
-            found.iter().filter(|one| one.code().starts_with("capability::")).map(|one| one.code()).collect();
+        let reports: Vec<_> = found
+            .iter()
+            .filter(|one| one.code().starts_with("capability::"))
+            .map(crate::diagnostics::Diagnostic::code)
+            .collect();
         // A program gets the whole network, which is advice about its `net`.
         assert!(reports.iter().all(|code| *code == "capability::whole-network"), "{tool}: {reports:?}");
     }
