@@ -90,6 +90,19 @@ fn unusable_files_beside_the_items_are_reported_with_their_place() {
 }
 
 #[test]
+fn folder_that_a_server_does_not_need_is_reported_with_the_setting_to_add() {
+    let tool =
+        "description: d\nkind: mcp\nserver: s\ntool: t\nsha256: x\nserver_sha256: x\nruns: z\nsandbox: process\n";
+    let grant = "<permissions><execute><tool write=\"notes/\">mcp.s.*</tool></execute>";
+    let directive = GOOD.replace("<permissions>", grant);
+    let folder = project(&[(".ai/directives/greet.md", &directive), (".ai/tools/mcp/s/t.yaml", tool)]);
+    let output = rye(folder.path(), &["check", "--format", "plain"]);
+    let shown = text(&output.stdout);
+    let help = "add `\"needs\": {\"write\": [\"notes/\"]}` to the server `s` in its settings and run `rye mcp refresh s`, or remove `write`";
+    assert!(shown.contains("`write=\"notes/\"` has no effect") && shown.contains(help), "{shown}");
+}
+
+#[test]
 fn text_for_an_array_input_is_refused_with_the_json_to_write() {
     let inputs = "</metadata>\n  <inputs><input name=\"l\" type=\"array\" required=\"true\">a list</input></inputs>";
     let directive = GOOD.replace("</metadata>", inputs).replace("Say hello.", "Use {input:l}.");
@@ -97,6 +110,49 @@ fn text_for_an_array_input_is_refused_with_the_json_to_write() {
     let output = rye(folder.path(), &["plan", "greet", "--input", "l=a,b"]);
     let help = "write an array in JSON, such as `--input 'l=[\"a\", \"b\"]'`";
     assert!(text(&output.stderr).contains(help), "{}", text(&output.stderr));
+}
+
+/// Each row: what replaces a part of the directive, the new text, and the help of the only report.
+#[test]
+fn words_of_other_languages_have_a_help_of_their_own() {
+    for (part, instead, help) in [
+        (
+            "Say hello.",
+            "{% if x %}Say hello.{% endif %}",
+            "a prompt has no conditions and loops: describe the cases in words, or send a text only in some runs by a hook with a `condition`",
+        ),
+        (
+            "Say hello.",
+            "Say {outputs.greeting}.",
+            "an output has no value before the end of the run: describe it in words, or declare an input",
+        ),
+        (
+            "</metadata>",
+            "</metadata><outputs><output name=\"o\"><enum>a</enum></output></outputs>",
+            "the allowed values are an attribute: `enum=\"a,b\"`",
+        ),
+        (
+            "</directive>",
+            "</directive><directive name=\"b\"/>",
+            "a file holds one directive: move this one to a file of its own",
+        ),
+        (
+            "<fetch>",
+            "<execute><tool net=\"10.0.0.0/8\">*</tool></execute><acknowledge risk=\"unrestricted\">y</acknowledge><fetch>",
+            "a range of addresses cannot be granted",
+        ),
+        (
+            "<fetch>",
+            "<execute><directive write=\"out/\">*</directive></execute><fetch>",
+            "unknown attribute `write` in `<directive>`",
+        ),
+    ] {
+        let folder = project(&[(".ai/directives/greet.md", &GOOD.replacen(part, instead, 1))]);
+        let output = rye(folder.path(), &["check", "--format", "plain", "--allow", "capability::unacknowledged"]);
+        let shown = text(&output.stdout);
+        let reports = shown.matches("warning[").count() + shown.matches("error[").count();
+        assert!(reports == 1 && shown.contains(help), "{instead}: {shown}");
+    }
 }
 
 /// MCP server files are read by a separate parser, which `rye check` runs too.

@@ -166,6 +166,12 @@ impl Problem for InterfaceError {
             }
             Self::Choices { help, .. } => Some(help.clone()),
             Self::Lookalike { input: Some(name), .. } => Some(format!("write `{{input:{name}}}` to insert the input")),
+            Self::Lookalike { text, input: None, .. } if text.starts_with("{%") || text.starts_with("{{#") => Some(
+                "a prompt has no conditions and loops: describe the cases in words, or send a text only in some runs by a hook with a `condition`".into(),
+            ),
+            Self::Lookalike { text, input: None, .. } if text.trim_start_matches(['{', ' ']).starts_with("output") => Some(
+                "an output has no value before the end of the run: describe it in words, or declare an input".into(),
+            ),
             Self::Lookalike { input: None, .. } => Some(
                 "to insert a value, declare an input, write `{input:name}` and pass the value with `--input`; if the text is code, put it in backticks".into(),
             ),

@@ -551,6 +551,9 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
         }
         ("key", "an action") if key == "type" => Some("did you mean `primary`?".to_owned()),
         ("text", "`<model>`") => Some(format!("a model is named by attributes: `<model tier=\"{key}\"/>`")),
+        ("element", "`<input>`" | "`<output>`") if matches!(key, "enum" | "values" | "choices" | "options") => {
+            Some("the allowed values are an attribute: `enum=\"a,b\"`".to_owned())
+        }
         ("attribute", "`<metadata>`") => Some(format!("write an element: `<metadata><{key}>…</{key}></metadata>`")),
         _ => None,
     }

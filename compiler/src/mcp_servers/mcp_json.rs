@@ -29,9 +29,12 @@ pub(super) fn json_error(text: &str) -> Option<(String, usize)> {
     let error = serde_json::from_str::<serde_json::Value>(json).err()?;
     let line_start: usize = json.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     let at = text.len() - json.len() + line_start + error.column().saturating_sub(1);
+    let at = text.floor_char_boundary(at.min(text.len()));
+    if text.get(at..).is_some_and(|rest| rest.starts_with(['/', '#'])) {
+        return Some(("JSON has no comments".to_owned(), at));
+    }
     let message = error.to_string();
-    let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-    Some((message, text.floor_char_boundary(at.min(text.len()))))
+    Some((message.split(" at line ").next().unwrap_or_default().to_owned(), at))
 }
 
 /// Returns true for a key that probably stands for `mcpServers`.
@@ -58,6 +61,7 @@ mod tests {
         let text = "{\n  \"a\": [1,],\n}";
         let (message, at) = json_error(text).unwrap_or_default();
         assert_eq!((message.as_str(), text.get(at..=at)), ("trailing comma", Some("]")));
-        assert!(json_error("a: 1").is_some() && json_error("{} # x").is_some());
+        assert!(json_error("a: 1").is_some());
+        assert_eq!(json_error("{} # x"), Some(("JSON has no comments".to_owned(), 3)));
     }
 }

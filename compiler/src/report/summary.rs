@@ -39,7 +39,7 @@ pub struct PlanSummary {
     pub access: PlanAccess,
     /// The comparison with the lock file.
     pub lock: LockComparison,
-    /// Names of required inputs without a value, with which the directive cannot run.
+    /// Names of required inputs without a value; without them, the directive cannot run.
     #[serde(default)]
     pub missing_inputs: Vec<String>,
     /// The state of each trust requirement of the plan, true if it is trusted; null if the states are unknown.

@@ -82,11 +82,22 @@ pub fn host_help(text: &str, meant: &str) -> String {
         ("false" | "no" | "off" | "none", _) => {
             "a host, such as `api.example.com`; without `net`, calls reach no host".to_owned()
         }
+        (range, _) if is_address_range(range) => {
+            "a host name or one address, such as `10.0.0.1`: a range of addresses cannot be granted".to_owned()
+        }
         (_, meant) => {
             let meant = if meant.is_empty() { "api.example.com" } else { meant };
             format!("only a host name, such as `{meant}`, without scheme, path and port")
         }
     }
+}
+
+/// Returns true for a range of addresses: `10.0.0.0/8`.
+fn is_address_range(text: &str) -> bool {
+    text.split_once('/').is_some_and(|(address, bits)| {
+        let is_address = address.parse::<std::net::IpAddr>().is_ok();
+        is_address && !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 fn is_host(text: &str) -> bool {

@@ -13,6 +13,9 @@ pub(super) fn undeclared_variable(name: &str, parameters: &[&str]) -> String {
 
 /// Returns the help for a value of the wrong type; `None` if the message needs no help.
 pub(super) fn wrong_type(key: &str, wanted: &str, node: &Node) -> Option<String> {
+    if key == "needs" {
+        return Some("name folders and hosts: `needs: { write: [out/], net: [api.example.com] }`".to_owned());
+    }
     if !wanted.contains("string") {
         return None;
     }

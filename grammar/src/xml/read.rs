@@ -329,7 +329,11 @@ impl<'t> TreeBuilder<'t> {
             Element { name: tag.name, attributes: tag.attributes, children: Vec::new(), span: self.span(start, end) };
         if self.open.is_empty() && self.root.is_some() {
             let message = format!("`<{}>` is a second root", shorten(&element.name.node));
-            let help = Some("a document has one root element");
+            let help = match element.name.node.as_str() {
+                "directive" => "a file holds one directive: move this one to a file of its own",
+                _ => "a document has one root element",
+            };
+            let help = Some(help);
             self.errors.push(xml_error(element.name.span, message, "outside the first", help));
         }
         self.check_prefixes(&element);

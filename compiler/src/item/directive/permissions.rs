@@ -95,7 +95,9 @@ fn read_primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, foun
         check_children(found, child, &[]);
         match capability::parse_item(text.span.source, &text.node, text.span.start as usize) {
             Ok(Pattern(item)) => {
-                let (net, write) = (list(child, "net", found), list(child, "write", found));
+                // The attributes of other elements are unknown, and are reported above.
+                let mut read = |name| if kind == "tool" { list(child, name, found) } else { Vec::new() };
+                let (net, write) = (read("net"), read("write"));
                 check_hosts(child, &net, found);
                 let pattern = Pattern(format!("rye.{word}.{kind}.{item}"));
                 grants.push(GrantDecl { pattern, span: text.span, net, write });
