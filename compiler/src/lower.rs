@@ -101,11 +101,7 @@ pub fn lower(
     protocol::check(shared, composed, diagnostics);
     let mut built = lower_palette(shared, composed, &capabilities, &mut origins, diagnostics);
     remove_omitted(&mut built, &request.omitted, &mut origins);
-    for id in built.tools.iter().filter_map(|tool| tool.item_id.as_ref()) {
-        if let Some(tool) = shared.items.tool(id) {
-            check_provider_keys(shared.items, &tool, diagnostics);
-        }
-    }
+    check_keys_of_tools(shared, &built, diagnostics);
     let fetches_skills = offer_skills(shared, &capabilities, request.mode, &mut built, &mut origins);
     add_return_tool(shared, composed, &mut built, &outputs, &mut origins);
     let mut budget = ValueBudget::default();
@@ -190,6 +186,15 @@ pub fn lower(
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());
     let requested_spend = limits::requested_spend(&composed.limits, &request.limits);
     Some(Lowered { plan, origins, hooks: traces, notes, requested_spend })
+}
+
+/// Reports the tools of the palette that request a provider's key.
+fn check_keys_of_tools(shared: &LowerContext<'_, '_>, built: &Palette, diagnostics: &mut Diagnostics) {
+    for id in built.tools.iter().filter_map(|tool| tool.item_id.as_ref()) {
+        if let Some(tool) = shared.items.tool(id) {
+            check_provider_keys(shared.items, &tool, diagnostics);
+        }
+    }
 }
 
 /// Removes the tools that the user leaves out. `omitted` contains the name of a tool, or the id of its item.

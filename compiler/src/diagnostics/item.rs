@@ -159,6 +159,14 @@ fn count_others(others: &[String]) -> String {
     }
 }
 
+/// Returns the help for a file that a key signed which the user does not trust. `others` are the paths of the other
+/// files that it signed.
+fn untrusted_key_help(key_id: &str, others: &[String]) -> String {
+    let also =
+        if others.is_empty() { String::new() } else { format!("; this key also signed {}", list_others(others)) };
+    format!("if you trust the owner of `{key_id}`, run `rye keys trust FILE` with the owner's public key{also}")
+}
+
 /// Lists the first paths, and counts the others.
 fn list_others(others: &[String]) -> String {
     const MOST: usize = 5;
@@ -356,16 +364,7 @@ impl Problem for ItemError {
             Self::LateSignature { .. } => {
                 Some("remove the lines above the signature, or remove the signature and run `rye sign` again".into())
             }
-            Self::UntrustedKey { key_id, others, .. } => {
-                let also = if others.is_empty() {
-                    String::new()
-                } else {
-                    format!("; this key also signed {}", list_others(others))
-                };
-                Some(format!(
-                    "if you trust the owner of `{key_id}`, run `rye keys trust FILE` with the owner's public key{also}"
-                ))
-            }
+            Self::UntrustedKey { key_id, others, .. } => Some(untrusted_key_help(key_id, others)),
             Self::Unsigned { .. } => Some(
                 "review the file, then sign it with `rye sign ITEM` (an item of the user space with `--user`)".into(),
             ),

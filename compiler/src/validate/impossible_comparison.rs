@@ -141,8 +141,7 @@ impl ValueTypes<'_> {
         match self.point.resolve_path(path) {
             PathMeaning::Input => Some(self.input(path)?.kind.value_type()),
             // The status of a failed request is a number, or absent.
-            PathMeaning::Fact(None) if path.to_string() == "error.status" => Some(Type::Integer),
-            PathMeaning::Open if path.to_string() == "error.status" => Some(Type::Integer),
+            PathMeaning::Fact(None) | PathMeaning::Open if path.to_string() == "error.status" => Some(Type::Integer),
             PathMeaning::Fact(kind) => kind.filter(|kind| *kind != Type::Null),
             PathMeaning::Open | PathMeaning::Nothing => None,
         }

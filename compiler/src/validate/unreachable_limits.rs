@@ -191,12 +191,15 @@ impl ReachableLimits<'_> {
 /// Returns true if a hook may leave out a part of the opening in a later request: a `context` hook, or a hook that
 /// replaces the system prompt.
 fn may_shorten_requests(composed: &Composed) -> bool {
-    let shortens = |action: &HookAction| match action {
-        HookAction::Drop { .. }
-        | HookAction::KeepLast { .. }
-        | HookAction::Replace { .. }
-        | HookAction::Execute { .. } => true,
-        action => action.replaces_system_prompt(),
+    let shortens = |action: &HookAction| {
+        let is_shorter = matches!(
+            action,
+            HookAction::Drop { .. }
+                | HookAction::KeepLast { .. }
+                | HookAction::Replace { .. }
+                | HookAction::Execute { .. }
+        );
+        is_shorter || action.replaces_system_prompt()
     };
     let at = |event: HookPoint| matches!(event, HookPoint::Context | HookPoint::BeforeAgentStart);
     let hooks = composed.hooks.iter().filter(|hook| hook.is_live() && at(hook.decl.event));

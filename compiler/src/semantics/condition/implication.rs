@@ -195,7 +195,7 @@ impl Tree {
     fn into_alternatives(self) -> Vec<Self> {
         match self {
             Self::Any(any) => any.into_iter().flat_map(Self::into_alternatives).collect(),
-            one => vec![one],
+            one @ (Self::Const(_) | Self::Atom(_) | Self::Not(_) | Self::All(_)) => vec![one],
         }
     }
 

@@ -1,6 +1,7 @@
 //! Tests of edits to a project with guards, tools, settings and a child: each is reported with its direction and line.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use rye_grammar::ItemId;
 
@@ -343,13 +344,14 @@ fn diff_trees_widens_where_a_guard_is_deleted() {
 /// Of many guards at one event, only the changed one is reported, and with its direction.
 #[test]
 fn diff_trees_reports_only_the_changed_one_of_many_guards() {
-    let guards: String = (0..20)
-        .map(|n| {
-            format!(
-                "  - {{ id: g{n}, event: tool_call, condition: 'call.input.command contains \"word{n} \"', action: {{ block: r{n} }} }}\n"
-            )
-        })
-        .collect();
+    let mut guards = String::new();
+    for n in 0..20 {
+        writeln!(
+            guards,
+            "  - {{ id: g{n}, event: tool_call, condition: 'call.input.command contains \"word{n} \"', action: {{ block: r{n} }} }}"
+        )
+        .unwrap();
+    }
     let before = edited(&base(), HOOKS, "", &guards);
     for (from, to, says) in [
         (
