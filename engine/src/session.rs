@@ -20,8 +20,9 @@ use crate::event::{Continues, ControlMessage, Opened, ParentLink, ThreadOrigin};
 use crate::image::{self, ImageRef, ValidatedImage};
 use crate::journal::Journal;
 use crate::live::EventSink;
+use crate::machine::retained_messages::InheritedMessages;
 use crate::machine::{Fact, Signal, ThreadState};
-use crate::message::{SharedMessage, ToolCall};
+use crate::message::ToolCall;
 use crate::store::{Change, LedgerStep, ObjectId, Registry, StoreError, ThreadRow, Transcript};
 use crate::thread::{PrintedCost, RunResult, Status};
 use crate::thread_id::ThreadId;
@@ -55,7 +56,7 @@ pub(crate) struct ThreadInit {
     pub grants: Vec<Vec<Grant>>,
     pub parent: Option<ParentContext>,
     pub continues: Option<Continues>,
-    pub history: Vec<SharedMessage>,
+    pub history: InheritedMessages,
     /// The images of the first message, stored as objects when the thread starts.
     pub shown: Vec<ValidatedImage>,
     pub sink: Arc<EventSink>,
@@ -120,7 +121,7 @@ impl EngineContext {
             grants: vec![plan.capabilities.grants.clone()],
             parent: None,
             continues: None,
-            history: Vec::new(),
+            history: InheritedMessages::default(),
             shown: launch.images,
             sink: Arc::new(sink),
             queue: None,
@@ -225,8 +226,7 @@ impl EngineContext {
             Ok(Transcript::create(Arc::clone(&engine.disk), &name)?)
         };
         let transcript = self.thread_count.run_blocking(prepare).await??;
-        let mut state = ThreadState::new();
-        state.conversation.messages = init.history;
+        let state = ThreadState::inheriting(init.history);
         let (objects, signer) = (Arc::clone(&self.objects), Arc::clone(&self.signer));
         let journal =
             Journal::new(id.clone(), transcript, objects, signer, Arc::clone(&init.sink), self.thread_count.clone());

@@ -268,7 +268,7 @@ fn events_of_summary(
         let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms: None, fallback: None };
         return vec![EventBody::AttemptFailed(Box::new(failed)), settled];
     }
-    let keep = super::retained_messages::count_retained_messages(plan, &state.conversation.messages);
+    let keep = super::retained_messages::count_retained_messages(plan, state);
     vec![settled, EventBody::Compacted(Compacted { through: state.events.saturating_sub(1), summary, keep })]
 }
 

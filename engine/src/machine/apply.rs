@@ -12,8 +12,8 @@ use super::state::{
 use super::{request, state_store};
 use crate::event::{
     Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, ChildEnded, CognitionIn, CognitionOut,
-    Compacted, ControlMessage, Delivery, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled,
-    ToolCallResult, UserInput,
+    ControlMessage, Delivery, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
+    UserInput,
 };
 use crate::exchange::StopReason;
 use crate::message::{ContentBlock, Message, SharedMessage, reply_text};
@@ -21,6 +21,7 @@ use crate::retry;
 use crate::thread::Status;
 
 mod chat;
+mod compaction;
 mod hooks;
 mod observe;
 
@@ -107,7 +108,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             chat::abandon_compaction(state);
             resume_parked(state);
         }
-        EventBody::Compacted(compacted) => summarized(state, compacted),
+        EventBody::Compacted(compacted) => compaction::summarized(state, compacted),
         EventBody::Ended(ended) => {
             state.question.take_if(|_| ended.status != Status::Suspended);
             state.ended = Some(ended.clone());
@@ -147,7 +148,10 @@ fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
         MessageSource::Prompt => {
             state.conversation.prompted = true;
             chat::on_prompt_delivered(state);
+            let first = state.conversation.messages.len();
             chat::show_outputs(state);
+            let end = state.conversation.messages.len() + 1;
+            state.conversation.open_prompt = state.chat.is_some().then_some(first..end);
             state.position = RunPosition::After(Node::Inbox, Outcome::Prompt);
         }
         MessageSource::Continuation => {
@@ -155,6 +159,8 @@ fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
             chat::on_prompt_continued(state);
             // A handoff, and a resume without a message, continue the work on a prompt that has passed its hooks.
             if state.resume_message().is_some() {
+                let index = state.conversation.messages.len();
+                state.conversation.open_prompt = Some(index..index + 1);
                 state.position = RunPosition::After(Node::Inbox, Outcome::Prompt);
             }
         }
@@ -181,6 +187,11 @@ fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
         }
         MessageSource::NextTurn => {
             state.chat.as_mut().and_then(|chat| chat.next_turn.pop_front());
+            if let Some(prompt) = &mut state.conversation.open_prompt
+                && prompt.end == state.conversation.messages.len()
+            {
+                prompt.end += 1;
+            }
         }
         MessageSource::Hook => {}
     }
@@ -270,29 +281,6 @@ fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
     } else {
         RunPosition::After(Node::Model, outcome)
     };
-}
-
-/// Replaces the conversation with the summary, except for the thread's own prompt and the last messages.
-fn summarized(state: &mut ThreadState, compacted: &Compacted) {
-    let messages = std::mem::take(&mut state.conversation.messages);
-    let tail = messages.len().saturating_sub(compacted.keep);
-    // Commands of the user may precede the thread's own prompt.
-    let own = messages.iter().position(|message| matches!(**message, Message::User { .. })).map_or(0, |at| at + 1);
-    let prompt = if state.conversation.prompted && state.continues.is_none() { own.min(tail) } else { 0 };
-    let summary = Message::CompactionSummary { text: compacted.summary.clone() }.into();
-    let (head, rest) = messages.split_at_checked(tail).unwrap_or((&messages, &[]));
-    state.conversation.messages =
-        head.iter().take(prompt).cloned().chain([summary]).chain(rest.iter().cloned()).collect();
-    if state.conversation.denied > 0 {
-        state.conversation.denied = state.conversation.messages.len();
-    }
-    state.conversation.measured = None;
-    state.conversation.operations.clear();
-    state.compacted = Some(state.cost.turns);
-    state.is_prompt_too_long = false;
-    if !chat::end_compaction(state) {
-        state.position = RunPosition::After(Node::Compact, Outcome::Finished);
-    }
 }
 
 /// Reopens a suspended thread or the closed session of a chat. A suspended thread then repeats its approval request.

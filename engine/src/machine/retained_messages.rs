@@ -1,45 +1,105 @@
-//! Recent messages that a continuation or a compaction retains: at most a number of tokens, and no call without its
-//! result.
+//! Messages that a continuation or a compaction retains: the unanswered messages whole, recent messages up to a number
+//! of tokens, and no call without its result.
+
+use std::ops::Range;
 
 use rye_compiler::plan::Plan;
 
+use super::state::ThreadState;
 use crate::message::{ContentBlock, Message, SharedMessage};
 
-/// Returns the maximum tokens of recent messages that a continuation starts with.
-pub(crate) fn max_trailing_tokens(plan: &Plan) -> u64 {
-    plan.settings.values().resume_ceiling_tokens
+/// The messages with which a thread starts because it continues another thread.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct InheritedMessages {
+    pub messages: Vec<SharedMessage>,
+    /// The indexes of the messages of the unfinished prompt; `None` if no prompt is unfinished.
+    pub open_prompt: Option<Range<usize>>,
 }
 
-/// Returns the longest end of a conversation that fits into `tokens` tokens and starts with a user message. Empty if no
-/// user message fits.
-pub(crate) fn trailing_messages(messages: &[SharedMessage], tokens: u64) -> Vec<SharedMessage> {
-    let start = start(messages, tokens, |message| message.kind() == "user");
-    messages.get(start..).unwrap_or_default().to_vec()
+impl InheritedMessages {
+    /// Returns the whole conversation of a thread.
+    pub fn whole(state: ThreadState) -> Self {
+        Self { messages: state.conversation.messages, open_prompt: state.conversation.open_prompt }
+    }
+
+    /// Returns the messages of a thread that a handoff retains: the messages of the unfinished prompt and the messages
+    /// that no reply has answered, whatever their length, and before and between them the longest end of the
+    /// conversation that fits into the tokens of `continuation.resume_ceiling_tokens`. The first message is a message
+    /// of the user.
+    pub fn after_handoff(plan: &Plan, state: &ThreadState) -> Self {
+        Self::within(plan.settings.values().resume_ceiling_tokens, state)
+    }
+
+    fn within(tokens: u64, state: &ThreadState) -> Self {
+        let messages = &state.conversation.messages;
+        let prompt = state.conversation.open_prompt.clone().unwrap_or(0..0);
+        let may_begin = |index: usize, message: &SharedMessage| match message.kind() {
+            "user" => true,
+            // The messages of the prompt precede the reply.
+            "assistant" => !prompt.is_empty() && index >= prompt.end,
+            _ => false,
+        };
+        let start = start(state, tokens, may_begin);
+        let rest = messages.get(start..).unwrap_or_default();
+        if prompt.is_empty() || start <= prompt.start {
+            let open_prompt = (!prompt.is_empty()).then(|| prompt.start - start..prompt.end - start);
+            return Self { messages: rest.to_vec(), open_prompt };
+        }
+        let own = messages.get(prompt).unwrap_or_default();
+        Self { messages: [own, rest].concat(), open_prompt: Some(0..own.len()) }
+    }
 }
 
 /// Returns the number of messages at the end of the conversation that a compaction retains in addition to its summary.
 /// The first retained message may be a reply, because the summary before it is a user message.
-pub(super) fn count_retained_messages(plan: &Plan, messages: &[SharedMessage]) -> usize {
-    let tokens = max_trailing_tokens(plan).min(plan.model.context_window / 4);
-    let start = start(messages, tokens, |message| matches!(message.kind(), "user" | "assistant"));
+pub(super) fn count_retained_messages(plan: &Plan, state: &ThreadState) -> usize {
+    let tokens = plan.settings.values().resume_ceiling_tokens.min(plan.model.context_window / 4);
+    let start = start(state, tokens, |_, message| matches!(message.kind(), "user" | "assistant"));
+    let count = state.conversation.messages.len();
     // The first message is the prompt; compaction always keeps the prompt.
-    messages.len() - start.max(1).min(messages.len())
+    count - start.max(1).min(count)
 }
 
-fn start(messages: &[SharedMessage], tokens: u64, may_begin: impl Fn(&SharedMessage) -> bool) -> usize {
+/// Returns the index of the first message after the last reply and after the first message of the thread. In an idle
+/// chat, no message waits for a reply, so the index is the number of messages.
+pub(super) fn first_unanswered(state: &ThreadState) -> usize {
+    let conversation = &state.conversation;
+    let count = conversation.messages.len();
+    if state.is_idle() {
+        return count;
+    }
+    let is_reply = |message: &SharedMessage| matches!(message.kind(), "assistant" | "tool_result");
+    let after_reply = conversation.messages.iter().rposition(is_reply).map_or(0, |index| index + 1);
+    // A continuation of a run repeats the first message of the run.
+    let after_prompt = match &conversation.open_prompt {
+        Some(prompt) if after_reply <= prompt.start => prompt.start,
+        Some(prompt) => prompt.end,
+        None if conversation.prompted => conversation.prompt_index + 1,
+        None => 0,
+    };
+    after_reply.max(after_prompt).min(count)
+}
+
+/// Returns the start of the longest end of the conversation that fits into `tokens` tokens and begins with a message
+/// for which `may_begin` is true. The messages of the unfinished prompt and unanswered messages need no tokens, and the
+/// messages of the prompt are not separated.
+fn start(state: &ThreadState, tokens: u64, may_begin: impl Fn(usize, &SharedMessage) -> bool) -> usize {
+    let messages = &state.conversation.messages;
+    let prompt = state.conversation.open_prompt.clone().unwrap_or(0..0);
+    let unanswered = first_unanswered(state);
     let mut left = tokens.saturating_mul(4);
-    let mut start = messages.len();
-    for (index, message) in messages.iter().enumerate().rev() {
-        let weight = characters(message);
+    let mut start = unanswered;
+    for (index, message) in messages.iter().enumerate().take(unanswered).rev() {
+        let weight = if prompt.contains(&index) { 0 } else { characters(message) };
         if weight > left {
             break;
         }
         left -= weight;
-        if may_begin(message) {
+        if may_begin(index, message) {
             start = index;
         }
     }
-    start
+    if prompt.contains(&start) { prompt.start } else { start }
 }
 
 fn characters(message: &Message) -> u64 {
@@ -84,6 +144,20 @@ mod tests {
             .into()
     }
 
+    fn state_of(messages: &[SharedMessage], open_prompt: Option<Range<usize>>) -> ThreadState {
+        let mut state = ThreadState::new();
+        state.conversation.messages = messages.to_vec();
+        state.conversation.open_prompt = open_prompt;
+        state
+    }
+
+    fn trailing_messages(messages: &[SharedMessage], tokens: u64) -> Vec<SharedMessage> {
+        let mut state = state_of(messages, None);
+        state.conversation.prompted = true;
+        state.conversation.prompt_index = messages.len();
+        InheritedMessages::within(tokens, &state).messages
+    }
+
     #[test]
     fn calls_count_with_their_input() {
         let input = json!({"content": "x".repeat(4_000)});
@@ -98,13 +172,9 @@ mod tests {
     fn trailing_messages_keep_calls_with_their_results() {
         let conversation = [user("first"), call(), result(100), user("second"), call(), result(100)];
         for tokens in 0..400 {
-            for list in [
-                trailing_messages(&conversation, tokens),
-                conversation
-                    .get(start(&conversation, tokens, |m| m.kind() == "assistant")..)
-                    .unwrap_or_default()
-                    .to_vec(),
-            ] {
+            let in_prompt = InheritedMessages::within(tokens, &state_of(&conversation, Some(0..1)));
+            assert_eq!(in_prompt.messages[0], conversation[0]);
+            for list in [trailing_messages(&conversation, tokens), in_prompt.messages] {
                 let calls = list.iter().filter(|m| m.kind() == "assistant").count();
                 let results = list.iter().filter(|m| m.kind() == "tool_result").count();
                 assert_eq!(calls, results, "{tokens} tokens");
@@ -113,5 +183,30 @@ mod tests {
             assert!(first.first().is_none_or(|m| m.kind() == "user"));
         }
         assert_eq!(trailing_messages(&conversation, 1_000).len(), 6);
+    }
+
+    #[test]
+    fn messages_without_an_answer_are_retained_whole() {
+        let long = "x".repeat(100_000);
+        // An unanswered prompt, with the output of a command before it.
+        let output = Message::Bash { command: "ls".into(), output: long.clone(), exit_code: 0, excluded: false };
+        let waiting = [user("first"), call(), result(10), output.into(), user(&long)];
+        let kept = InheritedMessages::within(1, &state_of(&waiting, Some(3..5)));
+        assert_eq!((kept.messages.len(), kept.open_prompt), (2, Some(0..2)));
+        let kept = InheritedMessages::within(1_000, &state_of(&waiting, Some(3..5)));
+        assert_eq!((kept.messages.len(), kept.open_prompt), (5, Some(3..5)));
+        // A prompt with answers, and a steering message without one.
+        let steered = [user("first"), user(&long), call(), result(90_000), call(), result(10), user(&long)];
+        let kept = InheritedMessages::within(100, &state_of(&steered, Some(1..2)));
+        assert_eq!(kept.messages, [&steered[1..2], &steered[4..]].concat());
+        assert_eq!(kept.open_prompt, Some(0..1));
+        // A steering message of a run, whose own prompt each continuation repeats.
+        let mut run = state_of(&[user(&long), user(&long)], None);
+        run.conversation.prompted = true;
+        assert_eq!(InheritedMessages::within(10, &run).messages.len(), 1);
+        // A prompt that has ended without an answer.
+        let mut idle = state_of(&[user(&long)], None);
+        idle.chat = Some(super::super::state::ChatState::default());
+        assert_eq!(InheritedMessages::within(10, &idle), InheritedMessages::default());
     }
 }

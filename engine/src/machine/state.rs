@@ -2,8 +2,10 @@
 
 mod attempt;
 mod chat;
+mod inherited;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
@@ -184,6 +186,10 @@ pub struct Conversation {
     /// The index in `messages` of the user message of the current prompt. The messages for the next turn follow this
     /// message.
     pub prompt_index: usize,
+    /// The indexes in `messages` of the messages of the unfinished prompt: the outputs of the user's commands, the user
+    /// message, and the messages for the next turn. In a resumed run, the index of the message of the resume. `None` if
+    /// a chat is idle, and in a run that is not resumed.
+    pub open_prompt: Option<Range<usize>>,
     /// True if the `input` hooks have run for the message with which the thread was resumed.
     pub resume_screened: bool,
     /// Ids of hooks that fired and whose layers are part of the prompt. The compiler could not decide these hooks.
@@ -447,22 +453,6 @@ impl ThreadState {
             duration_seconds: limits.duration_seconds.saturating_sub(self.clock.elapsed_ms() / 1000),
             ..*limits
         }
-    }
-
-    /// Returns true if the conversation of this thread starts with its own prompt or with the messages that a handoff
-    /// retained, not with the whole conversation of another thread.
-    pub fn starts_new_conversation(&self) -> bool {
-        self.launch.as_ref().is_none_or(|launch| match launch.origin {
-            ThreadOrigin::Run | ThreadOrigin::Chat | ThreadOrigin::Child | ThreadOrigin::Handoff => true,
-            ThreadOrigin::Resume | ThreadOrigin::Fork | ThreadOrigin::Replan => false,
-        })
-    }
-
-    /// Returns true if a handoff can shorten a prompt that the provider refused as too long. False for a thread that a
-    /// handoff started and that has made no turn: its prompt is as short as a handoff can make it.
-    pub fn can_shorten_prompt(&self) -> bool {
-        let continued = self.launch.as_ref().is_some_and(|launch| launch.origin == ThreadOrigin::Handoff);
-        self.cost.turns > 0 || !continued
     }
 
     /// Returns the children that have not ended, as far as the thread knows.

@@ -26,6 +26,7 @@ use crate::hooks::HookCallResult;
 use crate::live::EventSink;
 use crate::machine::effect::{AwaitedChild, HookBounds, SpawnChild};
 use crate::machine::gate::{Allowed, ChildStart};
+use crate::machine::retained_messages::InheritedMessages;
 use crate::machine::{Fact, HookChild, HookRun, SpawnResult};
 use crate::message::ToolCall;
 use crate::parent_thread::spawn_limits;
@@ -538,7 +539,7 @@ fn child_init(
         grants: chain,
         parent: Some(ParentContext { link, root, limits: above.limits }),
         continues: None,
-        history: Vec::new(),
+        history: InheritedMessages::default(),
         shown: Vec::new(),
         sink,
         queue: None,

@@ -18,7 +18,7 @@ use crate::event::{
 use crate::image::{self, ImageNotAccepted};
 use crate::live;
 use crate::live::EventSink;
-use crate::machine::retained_messages::{max_trailing_tokens, trailing_messages};
+use crate::machine::retained_messages::InheritedMessages;
 use crate::machine::{ThreadState, undelivered_prompt};
 use crate::parent_thread::ParentThread;
 use crate::session::verified::VerifiedTranscript;
@@ -149,7 +149,7 @@ impl EngineContext {
                 mode: mode_of(&state),
                 prompt_grants: narrowed,
             }),
-            history: trailing_messages(&state.conversation.messages, max_trailing_tokens(&plan)),
+            history: InheritedMessages::after_handoff(&plan, &state),
             shown: Vec::new(),
             sink,
             queue: None,
@@ -218,14 +218,13 @@ impl EngineContext {
         let prompts = state.chat.as_ref().map(|chat| chat.prompts);
         let prompt = prompts.map(|prompts| ContinuedPrompt { number: prompts + 1, limits: plan.limits, capped: false });
         let mode = state.chat.as_ref().map(|chat| chat.mode.min(ChatMode::Ask)).unwrap_or_default();
-        let history = state.conversation.messages;
         let (origin, text, history) = match place {
-            ResumePoint::End => (ThreadOrigin::Resume, message.text, history),
-            ResumePoint::Turn(_) => (ThreadOrigin::Fork, message.text, history),
+            ResumePoint::End => (ThreadOrigin::Resume, message.text, InheritedMessages::whole(state)),
+            ResumePoint::Turn(_) => (ThreadOrigin::Fork, message.text, InheritedMessages::whole(state)),
             ResumePoint::Handoff => (
                 ThreadOrigin::Handoff,
                 self.continuation_text(&plan, opened.grants.first()).await?,
-                trailing_messages(&history, max_trailing_tokens(&plan)),
+                InheritedMessages::after_handoff(&plan, &state),
             ),
         };
         let (sink, live) = live::event_channel();

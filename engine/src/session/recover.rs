@@ -13,9 +13,8 @@ use crate::event::{ControlMessage, Event, ThreadHead, ThreadOrigin};
 use crate::journal::Journal;
 use crate::live;
 use crate::live::EventSink;
-use crate::machine::retained_messages::{max_trailing_tokens, trailing_messages};
+use crate::machine::retained_messages::InheritedMessages;
 use crate::machine::{Fact, Signal, ThreadState, apply};
-use crate::message::SharedMessage;
 use crate::session::verified::VerifiedTranscript;
 use crate::store::uuid::new_uuid_v7;
 use crate::store::{self, StoreError, ThreadRow, Transcript, layout, mailbox, transcript};
@@ -30,10 +29,9 @@ struct ContinuedThread {
     handoff_plan: Option<String>,
 }
 
-/// Returns the state of a thread that starts with the inherited `messages`, after all `events`.
-fn replay(messages: Vec<SharedMessage>, events: &[Event]) -> ThreadState {
-    let mut state = ThreadState::new();
-    state.conversation.messages = messages;
+/// Returns the state of a thread that starts with the messages `inherited`, after all `events`.
+fn replay(inherited: InheritedMessages, events: &[Event]) -> ThreadState {
+    let mut state = ThreadState::inheriting(inherited);
     for event in events {
         apply(&mut state, event);
     }
@@ -219,17 +217,17 @@ impl EngineContext {
 
     /// Returns the messages that a thread inherits from the thread that it continues. `most` is the maximum number of
     /// threads in the chain of continued threads; a longer chain is an error.
-    fn history(&self, events: &[Event], most: usize) -> Result<Vec<SharedMessage>, DriveError> {
-        let mut messages = Vec::new();
+    fn history(&self, events: &[Event], most: usize) -> Result<InheritedMessages, DriveError> {
+        let mut inherited = InheritedMessages::default();
         // A loop instead of a recursion: a chain can have more threads than a stack has room for.
         for before in self.continued_threads(events, most)?.iter().rev() {
-            messages = replay(messages, &before.events).conversation.messages;
-            if let Some(plan_id) = &before.handoff_plan {
-                let plan = stored_plan(self, plan_id)?;
-                messages = trailing_messages(&messages, max_trailing_tokens(&plan));
-            }
+            let state = replay(inherited, &before.events);
+            inherited = match &before.handoff_plan {
+                Some(plan_id) => InheritedMessages::after_handoff(&stored_plan(self, plan_id)?, &state),
+                None => InheritedMessages::whole(state),
+            };
         }
-        Ok(messages)
+        Ok(inherited)
     }
 
     /// Reads the chain of threads that a thread continues, newest first. Fails if the chain has more than `most`
@@ -265,8 +263,8 @@ impl EngineContext {
         most: usize,
     ) -> Result<(ThreadState, String), DriveError> {
         let (events, hash) = self.events_until(thread, at_seq)?;
-        let messages = self.history(&events, most.saturating_sub(1))?;
-        Ok((replay(messages, &events), hash))
+        let inherited = self.history(&events, most.saturating_sub(1))?;
+        Ok((replay(inherited, &events), hash))
     }
 
     /// Returns the events of a thread up to and including the event `at_seq`, with the chain hash of that event. Fails

@@ -15,6 +15,7 @@ use crate::error::EngineError;
 use crate::event::{ParentLink, ThreadOrigin};
 use crate::image::{self, ValidatedImage};
 use crate::live;
+use crate::machine::retained_messages::InheritedMessages;
 use crate::machine::{ThreadState, apply};
 use crate::store::owner::read_owner_info;
 use crate::store::registry::Liveness;
@@ -46,7 +47,7 @@ impl EngineContext {
             grants,
             parent: None,
             continues: None,
-            history: Vec::new(),
+            history: InheritedMessages::default(),
             shown,
             sink: Arc::new(sink),
             queue: None,

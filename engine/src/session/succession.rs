@@ -11,6 +11,7 @@ use crate::context::EngineContext;
 use crate::error::DriveError;
 use crate::event::{Continues, Event, EventBody, ThreadHead, ThreadOrigin};
 use crate::live::EventSink;
+use crate::machine::retained_messages::InheritedMessages;
 use crate::machine::state::Successor;
 use crate::message::SharedMessage;
 use crate::session_tree::session_rows;
@@ -96,7 +97,8 @@ impl EngineContext {
                 mode: mode_of(&state),
                 prompt_grants: None,
             }),
-            history: place.messages,
+            // The chat is idle, so no prompt is unfinished.
+            history: InheritedMessages { messages: place.messages, open_prompt: None },
             shown: Vec::new(),
             sink,
             queue: None,

@@ -51,6 +51,7 @@ mod hooks;
 mod inbox;
 mod interrupted_starts;
 mod load;
+mod long_prompts;
 mod orchestra;
 mod orphaned_children;
 mod succession;

@@ -329,7 +329,7 @@ pub const FILES: &[SettingsFile] = &[
                     key(
                         "resume_ceiling_tokens",
                         SettingShape::Integer { least: 1 },
-                        "maximum tokens of the earlier messages that a continuation starts with",
+                        "maximum tokens of the earlier messages that a continuation starts with; messages of the unfinished prompt and unanswered messages do not count",
                     ),
                 ]),
                 "continuation when the context is full",

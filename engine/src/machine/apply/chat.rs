@@ -139,6 +139,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     state.wait_until = None;
     state.failures = 0;
     state.failures_before_fallback = 0;
+    state.conversation.open_prompt = None;
     state.is_prompt_too_long = false;
     state.position = RunPosition::At(Node::Idle);
 }

@@ -207,8 +207,8 @@ pub(super) fn context(walk: &WalkContext<'_>) -> StepResult {
     if state.is_prompt_too_long || (state.mailbox.handoff && state.cost.turns > 0) {
         return StepResult::Finished(Outcome::Full);
     }
-    // A handoff cannot shorten a prompt to which no turn has added messages. The provider accepts or refuses it.
-    if state.cost.turns == 0 && state.starts_new_conversation() {
+    // The provider accepts or refuses a conversation that a handoff cannot shorten.
+    if state.is_shortest() {
         return StepResult::Finished(Outcome::Fits);
     }
     let window = state.model(plan).context_window;
