@@ -236,6 +236,96 @@ fn session_is_listed_by_its_first_thread_and_deleted_with_all_of_them() {
 }
 
 #[test]
+fn sessions_of_two_projects_have_different_ids() {
+    let place = acp_project(BASH, "{ text: One. }");
+    place.write("other/.ai/directives/talk.md", &talk_directive(4, BASH));
+    place.run_ok(&["trust", "--project", "other"]);
+    let mut client = AcpClient::start(&place);
+    let own = client.cwd.clone();
+    let other = place.project().join("other").display().to_string();
+    let mut sessions: Vec<String> = Vec::new();
+    // Two sessions that start in the same second would get the same id in a project of their own.
+    for _ in 0..4 {
+        let requests = [&own, &other].map(|cwd| client.send("session/new", json!({"cwd": cwd, "mcpServers": []})));
+        let mut opened = [None, None];
+        while opened.iter().any(Option::is_none) {
+            let message = client.read();
+            let index = requests.iter().position(|id| message["id"] == *id && message.get("method").is_none());
+            if let Some(index) = index {
+                opened[index] = Some(message["result"]["sessionId"].as_str().unwrap().to_owned());
+            }
+        }
+        sessions.extend(opened.into_iter().flatten());
+    }
+    assert_eq!(sessions.iter().collect::<BTreeSet<_>>().len(), 8, "{sessions:?}");
+    client.ok("session/prompt", prompt(&sessions[0], "for the first project"));
+    // The other project has no session with this id, and the connection has one.
+    let error = client.fail("session/load", json!({"sessionId": sessions[0], "cwd": other, "mcpServers": []}));
+    assert!(error["data"].as_str().unwrap().contains("is open: close it first"), "{error}");
+    client.end();
+    assert!(place.transcript(&sessions[0]).iter().any(|event| event["type"] == "prompt_ended"));
+    assert!(!place.project().join("other/.ai/state/threads").join(&sessions[0]).exists());
+}
+
+#[test]
+fn thread_of_a_run_is_no_session_and_is_not_deleted() {
+    let place = acp_project(BASH, "{ text: One. }");
+    let (_, run) = place.json(&["run", "talk", "--script", "script.yaml"]);
+    let thread = run["thread_id"].as_str().unwrap_or_else(|| panic!("{run}"));
+    let mut client = AcpClient::start(&place);
+    client.new_session();
+    let error = client.fail("session/delete", json!({"sessionId": thread}));
+    assert!(error["data"].as_str().unwrap().contains(&format!("unknown session `{thread}`")), "{error}");
+    client.end();
+    assert!(place.transcript(thread).iter().any(|event| event["type"] == "ended"));
+}
+
+#[test]
+fn session_that_two_projects_have_is_deleted_in_neither() {
+    let place = acp_project(BASH, "{ text: One. }");
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    client.ok("session/close", json!({"sessionId": session}));
+    client.end();
+    // A copy of the project has the same sessions.
+    let copied = std::process::Command::new("cp").args(["-r", ".ai", "copy.ai"]).current_dir(place.project()).status();
+    assert!(copied.unwrap().success());
+    std::fs::create_dir(place.project().join("copy")).unwrap();
+    std::fs::rename(place.project().join("copy.ai"), place.project().join("copy/.ai")).unwrap();
+    place.run_ok(&["trust", "--project", "copy"]);
+    let mut client = AcpClient::start(&place);
+    let copy = place.project().join("copy").display().to_string();
+    client.ok("session/new", json!({"cwd": copy, "mcpServers": []}));
+    let error = client.fail("session/delete", json!({"sessionId": session}));
+    assert!(error["data"].as_str().unwrap().contains("several projects have a session"), "{error}");
+    client.end();
+    for folder in [".ai", "copy/.ai"] {
+        assert!(place.project().join(folder).join("state/threads").join(&session).is_dir(), "{folder}");
+    }
+}
+
+#[test]
+fn empty_prompt_is_refused_and_calls_no_model() {
+    let place = acp_project(BASH, "{ text: One. }");
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    let blank = json!([{"type": "text", "text": " \n"}]);
+    for blocks in [json!([]), json!([{"type": "text", "text": ""}]), blank] {
+        let error = client.fail("session/prompt", json!({"sessionId": session, "prompt": blocks}));
+        assert_eq!(error["code"], -32602, "{error}");
+        assert!(error["data"].as_str().unwrap().contains("the prompt is empty"), "{error}");
+    }
+    let link = json!([{"type": "resource_link", "name": "x", "uri": "file://elsewhere/x"}]);
+    let error = client.fail("session/prompt", json!({"sessionId": session, "prompt": link}));
+    assert!(error["data"].as_str().unwrap().contains("another host"), "{error}");
+    // A limit without a text is no message either.
+    client.prompt(&session, "$0.20 ");
+    client.end();
+    let events = place.transcript(&session);
+    assert!(!events.iter().any(|event| event["type"] == "user_input" || event["type"] == "attempt_intended"));
+}
+
+#[test]
 fn long_list_of_sessions_comes_in_pages() {
     let place = acp_project(BASH, "{ text: One. }");
     let mut client = AcpClient::start(&place);

@@ -2,6 +2,7 @@
 //! this process.
 
 use crate::parent_thread::ParentThread;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -106,6 +107,8 @@ pub struct StartOptions {
     pub allow_missing_outputs: bool,
     /// True to sync the start of the new thread, so that the thread survives a power failure.
     pub durable: bool,
+    /// Ids that a new root thread does not get although its project has no such thread, because another project has.
+    pub taken: BTreeSet<ThreadId>,
 }
 
 /// A user message for a thread that has ended.

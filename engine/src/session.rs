@@ -1,6 +1,7 @@
 //! The life of threads: start, spawn, recovery, continuation, result.
 
 use crate::image_objects;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rye_compiler::compile::Compilation;
@@ -133,7 +134,7 @@ impl EngineContext {
         };
         image::check_accepted(&init.plan.model, &init.images())?;
         self.admit_compiled(compilation).await?;
-        let id = self.allocate(&init.plan).await.map_err(start_failure)?;
+        let id = self.allocate_except(&init.plan, launch.taken).await.map_err(start_failure)?;
         let rows = RowsToWrite::Root { durable: launch.durable };
         let running = self.start_root_thread(id.clone(), init, rows).await.map_err(start_failure)?;
         Ok(ThreadHandle::new(id, events, running))
@@ -148,10 +149,15 @@ impl EngineContext {
 
     /// Allocates an id for a new thread of this plan, after checking the trust requirements of the plan.
     pub(crate) async fn allocate(self: &Arc<Self>, plan: &Plan) -> Result<ThreadId, DriveError> {
+        self.allocate_except(plan, BTreeSet::new()).await
+    }
+
+    /// Allocates an id as [`Self::allocate`] does, but none of the ids in `taken`.
+    async fn allocate_except(self: &Arc<Self>, plan: &Plan, taken: BTreeSet<ThreadId>) -> Result<ThreadId, DriveError> {
         let (engine, directive, executes) = (Arc::clone(self), plan.directive.clone(), requirements_of_plan(plan, &[]));
         let name = move || {
             engine.check_requirements(&directive, executes)?;
-            Ok(engine.ids.allocate(&directive, engine.clock.now())?)
+            Ok(engine.ids.allocate_except(&directive, engine.clock.now(), &taken)?)
         };
         self.thread_count.run_blocking(name).await?
     }

@@ -149,6 +149,12 @@ pub fn stored_sessions(threads: &Threads) -> Result<Vec<StoredSession>, StoreErr
     Ok(sessions)
 }
 
+/// Returns true if a thread is one of the threads of a session: a chat that is no child. Returns false for a thread
+/// that has not closed as a session and whose first events cannot be read.
+pub fn is_session_thread(threads: &Threads, entry: &ListedThread) -> bool {
+    entry.row.parent.is_none() && (entry.row.status == Status::Idle || has_chat_plan(threads, entry))
+}
+
 /// Returns true if a thread is a chat that is open or can be opened again. Returns false for a running thread whose
 /// first events cannot be read.
 fn is_open_chat(threads: &Threads, entry: &ListedThread) -> bool {
@@ -156,6 +162,11 @@ fn is_open_chat(threads: &Threads, entry: &ListedThread) -> bool {
     if status == Status::Idle || status.has_ended() {
         return status == Status::Idle;
     }
+    has_chat_plan(threads, entry)
+}
+
+/// Returns true if the first events of a thread record the plan of a chat.
+fn has_chat_plan(threads: &Threads, entry: &ListedThread) -> bool {
     let events = threads.head(&entry.row.id).unwrap_or_default();
     let is_chat = |body: &EventBody| if let EventBody::PlanBound(bound) = body { bound.chat } else { false };
     events.iter().take(HEAD_EVENTS).any(|event| is_chat(&event.body))

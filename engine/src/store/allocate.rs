@@ -34,17 +34,36 @@ impl ThreadIds {
 
     /// Allocates an id and creates its folder, whose name is durable on return. `now` is in milliseconds since 1970.
     pub fn allocate(&self, directive: &ItemId, now: i64) -> Result<ThreadId, StoreError> {
-        let (id, parent) = self.claim(directive, now)?;
+        self.allocate_except(directive, now, &BTreeSet::new())
+    }
+
+    /// Allocates an id as [`Self::allocate`] does, but none of the ids in `taken`.
+    pub fn allocate_except(
+        &self,
+        directive: &ItemId,
+        now: i64,
+        taken: &BTreeSet<ThreadId>,
+    ) -> Result<ThreadId, StoreError> {
+        let (id, parent) = self.claim(directive, now, taken)?;
         self.disk.sync_dir(&parent).map_err(StoreError::io("sync", &parent))?;
         Ok(id)
     }
 
-    /// Creates the folder of a new id. Returns the id, and the parent folder, which the caller must sync.
-    fn claim(&self, directive: &ItemId, now: i64) -> Result<(ThreadId, PathBuf), StoreError> {
+    /// Creates the folder of a new id that is not in `taken`. Returns the id, and the parent folder, which the caller
+    /// must sync.
+    fn claim(
+        &self,
+        directive: &ItemId,
+        now: i64,
+        taken: &BTreeSet<ThreadId>,
+    ) -> Result<(ThreadId, PathBuf), StoreError> {
         let seconds = u64::try_from(now.div_euclid(1_000)).unwrap_or(0);
         for number in self.next_number(directive, seconds)..MAX_ALLOCATION_ATTEMPTS {
             let id = ThreadId::numbered(directive, seconds, number)
                 .map_err(|invalid| StoreError::InvalidId { reason: invalid.reason })?;
+            if taken.contains(&id) {
+                continue;
+            }
             let folder = layout::thread_folder(&id);
             let parent = folder.parent().unwrap_or(Path::new(""));
             self.make_parents(parent)?;
@@ -78,7 +97,7 @@ impl ThreadIds {
         let mut ids = Vec::with_capacity(after.len());
         for directive in after {
             let (id, parent) = match directive {
-                Some(directive) => self.claim(directive, now)?,
+                Some(directive) => self.claim(directive, now, &BTreeSet::new())?,
                 None => self.claim_uuid(now)?,
             };
             parents.insert(parent);

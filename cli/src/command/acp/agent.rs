@@ -15,7 +15,9 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error};
 use rye::{Approvals, Engine, EngineBuilder, SessionRequest};
+use rye_compiler::compile::Compilation;
 use rye_compiler::plan::PlanMode;
+use rye_engine::engine::StartOptions;
 use rye_engine::event::{ControlMessage, Delivery};
 use rye_engine::session_tree::session_rows;
 use rye_engine::thread_id::ThreadId;
@@ -50,6 +52,8 @@ pub struct RyeAgent {
     pub client: Mutex<ClientCapabilities>,
     sessions: Mutex<BTreeMap<String, OpenSession>>,
     engines: tokio::sync::Mutex<BTreeMap<PathBuf, Engine>>,
+    /// Locked while a session opens, so that a session gets an id that no other session of the connection has.
+    opening: tokio::sync::Mutex<()>,
     /// True after the end of the input or a stop signal. No client answers a question any more.
     is_disconnected: Arc<AtomicBool>,
 }
@@ -65,6 +69,7 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), CommandError> {
         client: Mutex::default(),
         sessions: Mutex::default(),
         engines: tokio::sync::Mutex::default(),
+        opening: tokio::sync::Mutex::default(),
         is_disconnected: Arc::default(),
     });
     let (served, is_stopped) = {
@@ -265,6 +270,10 @@ impl RyeAgent {
         let (agent, place) = (Arc::clone(self), spaces.clone());
         let compiled = tokio::task::spawn_blocking(move || agent.compile(&place, given)).await;
         let start = compiled.map_err(|error| engine_error(&error))??;
+        let _opening = self.opening.lock().await;
+        // The sessions of all projects share the ids of the connection.
+        let taken = self.lock().keys().filter_map(|id| ThreadId::parse(id).ok()).collect();
+        let start = SessionRequest::start_with(start, StartOptions { taken, ..StartOptions::default() });
         let session = self.open(&engine, &spaces, start, None, connection).await?;
         session.report_unused_servers(&request.mcp_servers);
         let response = NewSessionResponse::new(session.id.clone());
@@ -272,7 +281,7 @@ impl RyeAgent {
     }
 
     /// Compiles the directive of new sessions. `given` holds inputs in addition to those of the command line.
-    fn compile(&self, spaces: &Spaces, given: Map<String, Value>) -> Result<SessionRequest, Error> {
+    fn compile(&self, spaces: &Spaces, given: Map<String, Value>) -> Result<Compilation, Error> {
         let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
         let (args, report) = &*settings;
         let id = args.directive.as_deref().unwrap_or(DEFAULT_DIRECTIVE);
@@ -285,7 +294,7 @@ impl RyeAgent {
                     let usable = require_usable_model(&compilation.plan.model, spaces);
                     usable.map_err(|failure| with_help(Error::auth_required(), &failure))?;
                 }
-                Ok(SessionRequest::start(*compilation))
+                Ok(*compilation)
             }
             Err(_) => Err(Error::internal_error().data(format!("`{id}` has errors: run `rye check {id}`"))),
         }
@@ -339,6 +348,12 @@ impl RyeAgent {
     ) -> Result<OpenSession, Error> {
         let (spaces, engine) = self.engine(&folder).await?;
         let thread = ThreadId::parse(&id.0).map_err(|_| unknown_session(&id))?;
+        let _opening = self.opening.lock().await;
+        let open = self.lock().get(&*id.0).filter(|session| !session.is_closed()).cloned();
+        if let Some(other) = open.as_ref().filter(|open| open.requests.spaces.project != spaces.project) {
+            let folder = other.requests.spaces.project.display();
+            return Err(invalid(&format!("a session `{id}` of the project `{folder}` is open: close it first")));
+        }
         let threads = engine.inner().threads();
         // Since the client received `id`, another thread may have continued the session.
         let rows = session_rows(&threads, &thread).map_err(|_| unknown_session(&id))?;
@@ -353,7 +368,6 @@ impl RyeAgent {
                 connection.send_notification(SessionNotification::new(id.clone(), update))?;
             }
         }
-        let open = self.lock().get(&*id.0).filter(|session| !session.is_closed()).cloned();
         if let Some(open) = open {
             return Ok(open);
         }
@@ -387,9 +401,10 @@ impl RyeAgent {
         for project in self.engines.lock().await.keys() {
             projects.extend(Spaces::find(Some(project)).ok());
         }
-        projects.dedup();
+        projects.sort_by(|one, other| one.project.cmp(&other.project));
+        projects.dedup_by(|one, other| one.project == other.project);
         let id = id.to_string();
-        let work = move || projects.iter().try_for_each(|spaces| delete_session(spaces, &id));
+        let work = move || delete_session(&projects, &id);
         let deleted = tokio::task::spawn_blocking(work).await.map_err(|error| engine_error(&error))?;
         deleted.map_err(|failure| with_help(Error::invalid_params(), &failure))
     }

@@ -1,5 +1,7 @@
 //! Converts the prompts that an ACP client sends to text and images.
 
+use std::borrow::Cow;
+
 use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,7 +22,7 @@ pub struct PromptContent {
 /// Converts the blocks of a prompt.
 ///
 /// # Errors
-/// Returns the reason why a block is not accepted.
+/// Returns the reason why a block is not accepted, or that the prompt is empty.
 pub fn prompt_content(blocks: &[ContentBlock]) -> Result<PromptContent, String> {
     let (mut parts, mut images) = (Vec::new(), Vec::new());
     for block in blocks {
@@ -29,10 +31,10 @@ pub fn prompt_content(blocks: &[ContentBlock]) -> Result<PromptContent, String> 
         } else if let ContentBlock::Image(image) = block {
             images.push(read_image(&image.data, "the image")?);
         } else if let ContentBlock::ResourceLink(link) = block {
-            parts.push(format!("@{}", path_of(&link.uri)));
+            parts.push(format!("@{}", path_of(&link.uri)?));
         } else if let ContentBlock::Resource(embedded) = block {
             if let EmbeddedResourceResource::TextResourceContents(text) = &embedded.resource {
-                parts.push(file_element(&text.uri, &text.text));
+                parts.push(file_element(&path_of(&text.uri)?, &text.text));
             } else if let EmbeddedResourceResource::BlobResourceContents(blob) = &embedded.resource {
                 let name = format!("the resource `{}`", blob.uri.escape_debug());
                 images.push(read_image(&blob.blob, &name)?);
@@ -43,17 +45,49 @@ pub fn prompt_content(blocks: &[ContentBlock]) -> Result<PromptContent, String> 
             return Err("a prompt may contain text, images, links and resources, but no audio".to_owned());
         }
     }
-    Ok(PromptContent { text: parts.join("\n"), images })
+    let text = parts.join("\n");
+    if text.trim().is_empty() && images.is_empty() {
+        return Err("the prompt is empty: send text, an image, a link or a resource".to_owned());
+    }
+    Ok(PromptContent { text, images })
 }
 
-fn path_of(uri: &str) -> &str {
-    uri.strip_prefix("file://").unwrap_or(uri)
+/// Returns the path that a `file:` URI names, with its percent-encoding decoded; any other URI as it is.
+///
+/// # Errors
+/// The URI names a file of another host, or its path is not UTF-8, contains control characters or is not valid
+/// percent-encoding.
+fn path_of(uri: &str) -> Result<Cow<'_, str>, String> {
+    let split = uri.split_once("://").filter(|(scheme, _)| scheme.eq_ignore_ascii_case("file"));
+    let Some((_, after)) = split else { return Ok(uri.into()) };
+    let refused = |reason: &str| Err(format!("the link `{}` cannot be sent: {reason}", uri.escape_debug()));
+    let (host, path) = after.split_at(after.find('/').unwrap_or(after.len()));
+    if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
+        return refused("it names a file of another host; use `file:///PATH`");
+    }
+    match decode_percent(path).and_then(|bytes| String::from_utf8(bytes).ok()) {
+        Some(path) if !path.chars().any(char::is_control) => Ok(path.into()),
+        Some(_) | None => refused("its path has control characters, or is not UTF-8 in percent-encoding"),
+    }
+}
+
+/// Decodes percent-encoding; `None` if a `%` is not followed by two hexadecimal digits.
+fn decode_percent(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut decoded) = (text.bytes(), Vec::with_capacity(text.len()));
+    let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => u8::try_from(digit(bytes.next())? * 16 + digit(bytes.next())?).ok()?,
+            _ => byte,
+        });
+    }
+    Some(decoded)
 }
 
 /// Returns an element `<file>` that shows a text resource to the model, with its path and the hash of the text that the
 /// client has sent.
-fn file_element(uri: &str, text: &str) -> String {
-    let path = path_of(uri).replace(['"', '<', '>'], "");
+fn file_element(path: &str, text: &str) -> String {
+    let path = path.replace(['"', '<', '>'], "");
     let sha256 = hex(&Sha256::digest(text.as_bytes()));
     let body = text.replace("</file>", "<\\/file>");
     format!("<file path=\"{path}\" sha256=\"{sha256}\">\n{body}\n</file>")
@@ -118,6 +152,40 @@ mod tests {
         ] {
             let error = prompt_content(&[block]).unwrap_err();
             assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn links_name_the_decoded_path_of_a_local_file() {
+        let link = |uri: &str| prompt_content(&[ContentBlock::ResourceLink(ResourceLink::new("x", uri))]);
+        for (uri, expected) in [
+            ("file:///p/my%20file%C3%A4.txt", "@/p/my file\u{e4}.txt"),
+            ("file://localhost/p/a", "@/p/a"),
+            ("FILE:///p/100%25", "@/p/100%"),
+            ("https://example.com/a%20b", "@https://example.com/a%20b"),
+            ("src/main.rs", "@src/main.rs"),
+        ] {
+            assert_eq!(link(uri).unwrap().text, expected);
+        }
+        for (uri, reason) in [
+            ("file://evil/etc/passwd", "another host"),
+            ("file:///a%0Ab", "control characters"),
+            ("file:///a%ff", "not UTF-8"),
+            ("file:///a%2", "percent-encoding"),
+        ] {
+            let error = link(uri).unwrap_err();
+            assert!(error.contains(reason), "{uri}: {error}");
+        }
+        let file = TextResourceContents::new("x", "file:///p/a%20b");
+        let resource = EmbeddedResource::new(EmbeddedResourceResource::TextResourceContents(file));
+        let content = prompt_content(&[ContentBlock::Resource(resource)]).unwrap();
+        assert!(content.text.starts_with("<file path=\"/p/a b\" "), "{}", content.text);
+    }
+
+    #[test]
+    fn prompt_without_content_is_refused() {
+        for blocks in [&[][..], &[text("")], &[text(" \n"), text("")]] {
+            assert!(prompt_content(blocks).unwrap_err().contains("the prompt is empty"));
         }
     }
 }

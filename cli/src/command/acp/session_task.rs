@@ -215,7 +215,7 @@ impl SessionTask {
             }
         };
         let verb = match typed {
-            TypedText::Message(input) | TypedText::Delivered(input, _) => match requests.check_bounds(&input.bounds) {
+            TypedText::Message(input) | TypedText::Delivered(input, _) => match requests.check_message(&input) {
                 Ok(()) => {
                     if let Some(receipt) = self.session.submit(input, delivery).await {
                         return Some((receipt.input, responder));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use agent_client_protocol::v1::schema::{ListSessionsResponse, SessionId, SessionInfo};
 use rye_engine::event::{Event, EventBody, ThreadHead};
-use rye_engine::session_tree::{StoredSession, session_title, stored_sessions};
+use rye_engine::session_tree::{StoredSession, is_session_thread, session_title, stored_sessions};
 use rye_engine::store::StoreError;
 use rye_engine::store::prune::prune;
 use rye_engine::store::registry::Liveness;
@@ -47,16 +47,44 @@ pub fn list_sessions(spaces: &Spaces, cursor: Option<&str>) -> Result<ListSessio
     Ok(ListSessionsResponse::new(page.iter().map(info).collect()).next_cursor(last))
 }
 
-/// Removes a session with its threads and their children. Does nothing if there is no such session.
+/// Deletes a session from the only one of the projects that has it. Does nothing if no project has a thread with the
+/// id.
 ///
 /// # Errors
-/// The session is open in a process, or the store cannot be written.
-pub fn delete_session(spaces: &Spaces, id: &str) -> Result<(), CommandError> {
-    let reader = ThreadReader::open(&spaces.project)?;
+/// The id is that of a thread that is no session, several projects have a session with this id, the session is open in a
+/// process, or a store cannot be read or written.
+pub fn delete_session(projects: &[Spaces], id: &str) -> Result<(), CommandError> {
     let Ok(thread) = ThreadId::parse(id) else { return Ok(()) };
+    let (mut holders, mut is_known) = (Vec::new(), false);
+    for spaces in projects {
+        let reader = ThreadReader::open(&spaces.project)?;
+        let (entries, _) = reader.list_readable()?;
+        if let Some(entry) = entries.iter().find(|entry| entry.row.id == thread) {
+            is_known = true;
+            if is_session_thread(&reader, entry) {
+                holders.push(spaces);
+            }
+        }
+    }
+    match holders.as_slice() {
+        [] if is_known => Err(CommandError::usage(format!("unknown session `{thread}`"))
+            .with_help("the thread is no session of a chat; `rye threads prune` removes threads of runs")),
+        [] => Ok(()),
+        [spaces] => delete_session_of(spaces, &thread),
+        [..] => {
+            let folders: Vec<String> = holders.iter().map(|spaces| spaces.project.display().to_string()).collect();
+            Err(CommandError::usage(format!("several projects have a session `{thread}`: {}", folders.join(", ")))
+                .with_help("delete it over a connection that opens sessions of one of these projects only"))
+        }
+    }
+}
+
+/// Removes a session of a project with its threads and their children.
+fn delete_session_of(spaces: &Spaces, thread: &ThreadId) -> Result<(), CommandError> {
+    let reader = ThreadReader::open(&spaces.project)?;
     let (entries, _) = reader.list_readable()?;
     let mut families = group_related(entries).into_iter();
-    let Some(family) = families.find(|family| family.iter().any(|entry| entry.row.id == thread)) else {
+    let Some(family) = families.find(|family| family.iter().any(|entry| entry.row.id == *thread)) else {
         return Ok(());
     };
     let is_live = |entry: &&ListedThread| entry.liveness == Liveness::Alive;

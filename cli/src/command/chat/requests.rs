@@ -181,6 +181,17 @@ impl RequestHandler {
         Ok(Some(json!({"message": id})))
     }
 
+    /// Checks a message before it is submitted: its content, and its bounds against those of the session.
+    ///
+    /// # Errors
+    /// Returns that the message is empty, or the reason why its bounds are invalid.
+    pub fn check_message(&self, input: &UserInput) -> Result<(), String> {
+        if input.text.trim().is_empty() && input.images.is_empty() {
+            return Err("the message is empty: type a text or attach an image".to_owned());
+        }
+        self.check_bounds(&input.bounds)
+    }
+
     /// Checks the bounds of a prompt against those of the session.
     ///
     /// # Errors
@@ -230,7 +241,7 @@ impl RequestHandler {
 
     /// Submits a message, and waits until its record is on disk: a client relies on the response.
     async fn submit(&self, input: UserInput, delivery: Delivery) -> Result<Option<Value>, String> {
-        self.check_bounds(&input.bounds)?;
+        self.check_message(&input)?;
         let input = UserInput { source: InputSource::Rpc, ..input };
         let id = self.control.submit_recorded(input, delivery).await.ok_or(NOT_RECORDED)?;
         Ok(Some(json!({"input": id})))

@@ -110,3 +110,14 @@ fn threads_are_found_in_nested_folders() {
     let (known, other) = expected.split_first().unwrap();
     assert_eq!(layout::find_threads_outside(&*disk, &BTreeSet::from([known.as_str()])).unwrap(), other);
 }
+
+#[test]
+fn allocation_skips_the_ids_that_are_taken_elsewhere() {
+    let ((_, one), (_, other)) = (simulated(), simulated());
+    let directive = ItemId::parse("a/chat").unwrap();
+    let first = one.allocate(&directive, NOW).unwrap();
+    assert_eq!(other.allocate(&directive, NOW).unwrap(), first);
+    let (_, other) = simulated();
+    let second = other.allocate_except(&directive, NOW, &[first.clone()].into()).unwrap();
+    assert_ne!(second, first);
+}
