@@ -1,5 +1,7 @@
 //! Approvals by the shape of a command: the first words of a simple command. An approval covers every simple command
-//! that starts with these words.
+//! that starts with these words and that has a shape itself.
+
+mod programs;
 
 use rye_engine::trust::ApprovedCommands;
 use serde_json::Value;
@@ -8,36 +10,21 @@ use serde_json::Value;
 const COMMAND: &str = "command";
 /// Characters with which a command line can do more than run one program with literal arguments.
 const SPECIAL: &str = ";&|$<>`'\"\\(){}[]*?!#~=\n\r";
-/// Programs that run another program, which their arguments name. The first words of such a command do not show which
-/// program it runs.
-const LAUNCHERS: [&str; 16] = [
-    "bash", "command", "dash", "doas", "env", "eval", "exec", "fish", "nice", "nohup", "sh", "sudo", "time", "timeout",
-    "xargs", "zsh",
-];
-/// Maximum length of a word that names a subcommand.
-const MAX_SUBCOMMAND_CHARS: usize = 24;
-
 /// The first words of a simple command: the program, and its subcommand if it has one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommandShape(Vec<String>);
 
 impl CommandShape {
-    /// Returns the shape of a call's command; `None` for a call without a command, and for a command line with
-    /// quotes, expansions, redirections or several commands, or with a program that runs another one.
+    /// Returns the shape of a call's command. `None` for a call without a command, for a command line with quotes,
+    /// expansions, redirections or several commands, and for a program that is not known to run no program that its
+    /// arguments name.
     pub fn of_input(input: &Value) -> Option<Self> {
-        let words = simple_words(input)?;
-        let program = *words.first()?;
-        if LAUNCHERS.contains(&program.rsplit('/').next().unwrap_or(program)) {
-            return None;
-        }
-        let mut shape = vec![program.to_owned()];
-        let is_subcommand = |word: &&str| {
-            word.len() <= MAX_SUBCOMMAND_CHARS
-                && word.starts_with(|c: char| c.is_ascii_lowercase())
-                && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-        };
-        shape.extend(words.get(1).filter(|word| is_subcommand(word)).map(|word| (*word).to_owned()));
-        Some(Self(shape))
+        Self::of_words(&simple_words(input)?)
+    }
+
+    fn of_words(words: &[&str]) -> Option<Self> {
+        let count = programs::count_shape_words(words)?;
+        Some(Self(words.iter().take(count).map(|word| (*word).to_owned()).collect()))
     }
 
     /// Returns the first words of the commands that the user approved for a project.
@@ -50,10 +37,10 @@ impl CommandShape {
         ApprovedCommands { capability: capability.to_owned(), starts_with: self.0.clone() }
     }
 
-    /// Returns true if the command of a call is simple and starts with these words.
+    /// Returns true if the command of a call has a shape and starts with these words.
     pub fn covers(&self, input: &Value) -> bool {
         // A record without words approves nothing.
-        let words = simple_words(input).filter(|_| !self.0.is_empty());
+        let words = simple_words(input).filter(|words| !self.0.is_empty() && Self::of_words(words).is_some());
         words.is_some_and(|words| {
             words.len() >= self.0.len() && self.0.iter().zip(&words).all(|(own, word)| own == word)
         })
@@ -92,7 +79,11 @@ mod tests {
             ("  cargo   test", Some("cargo test")),
             ("ls -la", Some("ls")),
             ("cat src/main.rs", Some("cat")),
-            ("make", Some("make")),
+            ("ls src", Some("ls")),
+            ("git status", Some("git status")),
+            ("npm test", Some("npm test")),
+            ("grep -rn main src", Some("grep")),
+            ("mkdir out/a", Some("mkdir")),
             ("", None),
             ("cargo test; rm x", None),
             ("cargo test && rm x", None),
@@ -102,7 +93,9 @@ mod tests {
             ("cargo test\nrm x", None),
             ("A=1 cargo test", None),
             ("sudo cargo test", None),
-            ("/bin/sh x", None),
+            // A path can name any program.
+            ("./ls", None),
+            ("/bin/ls", None),
         ] {
             assert_eq!(shape(command).as_deref(), expected, "{command:?}");
         }
@@ -124,5 +117,130 @@ mod tests {
             assert_eq!(shape.covers(&json!({ "command": command })), covered, "{command:?}");
         }
         assert!(!shape.covers(&json!({"script": "cargo test"})));
+    }
+
+    #[test]
+    fn program_that_runs_another_program_has_no_shape() {
+        for program in [
+            "ash",
+            "awk",
+            "bash",
+            "builtin",
+            "bunx",
+            "busybox",
+            "capsh",
+            "choom",
+            "chroot",
+            "chrt",
+            "command",
+            "coproc",
+            "csh",
+            "dash",
+            "deno",
+            "docker",
+            "doas",
+            "entr",
+            "env",
+            "eval",
+            "exec",
+            "fakeroot",
+            "fish",
+            "flock",
+            "gdb",
+            "hyperfine",
+            "ionice",
+            "just",
+            "ksh",
+            "make",
+            "nice",
+            "node",
+            "nohup",
+            "npx",
+            "nsenter",
+            "parallel",
+            "perf",
+            "perl",
+            "php",
+            "prlimit",
+            "python",
+            "python3",
+            "ruby",
+            "runuser",
+            "script",
+            "sed",
+            "setarch",
+            "setpriv",
+            "setsid",
+            "sh",
+            "source",
+            "ssh",
+            "stdbuf",
+            "strace",
+            "su",
+            "sudo",
+            "systemd-run",
+            "taskset",
+            "time",
+            "timeout",
+            "tmux",
+            "unshare",
+            "uv",
+            "valgrind",
+            "watch",
+            "xargs",
+            "zsh",
+            ".",
+            "unknown-program",
+        ] {
+            for rest in ["", " ls", " -V", " -o0 ls", " run x", " test"] {
+                assert_eq!(shape(&format!("{program}{rest}")), None, "{program}{rest}");
+            }
+        }
+        for command in [
+            "cargo",
+            "cargo run",
+            "cargo install x",
+            "cargo +nightly test",
+            "cargo nextest run",
+            "cargo test --config x.toml",
+            "cargo test --manifest-path x/Cargo.toml",
+            "cargo clippy -- @arguments",
+            "git",
+            "git -C x status",
+            "git bisect run x",
+            "git clone ext::x",
+            "git fetch --upload-pack x",
+            "git rebase -x y",
+            "go run x.go",
+            "go test x.go",
+            "go test -exec x",
+            "go vet -vettool x",
+            "npm run x",
+            "npm exec x",
+            "npm test --script-shell x",
+            "pnpm dlx x",
+            "yarn dlx x",
+            "rg --pre x y",
+            "rg -z y",
+            "sort --compress-program x",
+        ] {
+            assert_eq!(shape(command), None, "{command}");
+        }
+    }
+
+    #[test]
+    fn approval_covers_no_command_without_a_shape() {
+        let approved = |words: &[&str]| CommandShape(words.iter().map(|word| (*word).to_owned()).collect());
+        for (words, command) in [
+            // Approvals that an earlier version recorded.
+            (&["stdbuf"][..], "stdbuf -o0 bash evil.sh"),
+            (&["python3"][..], "python3 evil.py"),
+            (&["git"][..], "git bisect run evil.sh"),
+            (&["cargo", "test"][..], "cargo test --config evil.toml"),
+            (&["rg"][..], "rg --pre evil.sh x"),
+        ] {
+            assert!(!approved(words).covers(&json!({ "command": command })), "{command}");
+        }
+        assert!(approved(&["ls", "src"]).covers(&json!({"command": "ls src -l"})));
     }
 }
