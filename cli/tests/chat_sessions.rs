@@ -36,6 +36,39 @@ fn threads(place: &TestProject) -> Vec<Value> {
     place.json(&["threads", "list"]).1["threads"].as_array().unwrap().clone()
 }
 
+/// Runs `rye chat` with these lines, and fails if the session does not end.
+fn chat_that_ends(place: &TestProject, args: &[&str], lines: &[u8]) -> ProcessResult {
+    let mut command = place.command(&[&["chat", "--script", "script.yaml"], args].concat());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(lines).unwrap();
+    let until = Instant::now() + Duration::from_mins(2);
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("the session does not end: {:?}", ProcessResult::from(child.wait_with_output().unwrap()).stderr);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    ProcessResult::from(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn lines_behind_a_first_command_that_replaces_the_thread_are_sent() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    for command in ["/budget 0.10", "/budget 0.10\n/model fast", "/name a title\n/budget 0.10"] {
+        let done = chat_that_ends(&place, &["talk"], format!("{command}\nfirst\n").as_bytes());
+        assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\n"), "{command}: {}", done.stderr);
+    }
+    for (command, answers) in [("/fork 1", "One.\n"), ("/retry", "One.\nTwo.\n"), ("/budget 0.05", "One.\n")] {
+        let done = chat_that_ends(&place, &["-c"], format!("{command}\nsecond\n").as_bytes());
+        assert_eq!((done.code, done.stdout.as_str()), (Some(0), answers), "{command}: {}", done.stderr);
+    }
+    let done = chat_that_ends(&place, &["talk"], b"first\n/new\n/budget 0.10\nagain\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nOne.\n"), "{}", done.stderr);
+    let done = chat_that_ends(&place, &["-c"], b"/fork 1\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""), "{}", done.stderr);
+}
+
 #[test]
 fn interrupted_run_is_no_session() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");

@@ -1,7 +1,7 @@
 //! Input of a running thread: control messages from this process or from the mailbox on disk, stopped calls, and the
 //! ends of children that no call waits for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
@@ -86,6 +86,8 @@ pub struct ControlSender {
     /// The sender of the thread that continues this thread. Once the field is set, every input is sent to the
     /// continuing thread.
     next: Arc<RwLock<Option<ControlSender>>>,
+    /// Ids of the messages that the earlier threads of a chain of continuations have received.
+    received_before: Arc<RwLock<BTreeSet<String>>>,
     /// Name of this process. Message ids contain the name, so that the ids of two processes differ.
     owner: String,
 }
@@ -97,7 +99,8 @@ pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlRecei
     let (sender, receiver) = mpsc::unbounded_channel();
     let state = StateCell::default();
     let receiver = ControlReceiver { receiver, again: VecDeque::new(), state: state.clone() };
-    (ControlSender { sender, state, next: Arc::default(), owner: owner.into() }, receiver)
+    let owner = owner.into();
+    (ControlSender { sender, state, next: Arc::default(), received_before: Arc::default(), owner }, receiver)
 }
 
 impl Incoming {
@@ -109,7 +112,13 @@ impl Incoming {
 
 impl ControlSender {
     /// Redirects this sender and its clones: from now on, every message goes to the thread that continues this thread.
-    pub fn redirect(&self, to: &Self) {
+    /// `received` contains the ids of the messages that this thread has received.
+    pub fn redirect(&self, to: &Self, received: &BTreeSet<String>) {
+        {
+            let mut before = to.received_before.write().unwrap_or_else(PoisonError::into_inner);
+            before.extend(self.received_before.read().unwrap_or_else(PoisonError::into_inner).iter().cloned());
+            before.extend(received.iter().cloned());
+        }
         *self.next.write().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
         self.state.wake();
     }
@@ -135,7 +144,16 @@ impl ControlSender {
     }
 
     fn state(&self) -> StateCell {
-        self.next().as_ref().map_or_else(|| self.state.clone(), Self::state)
+        self.last().state
+    }
+
+    /// Returns the sender of the last thread of the chain of continuations.
+    fn last(&self) -> Self {
+        self.next().as_ref().map_or_else(|| self.clone(), Self::last)
+    }
+
+    fn was_received_before(&self, id: &str) -> bool {
+        self.received_before.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
     /// Sends a control message from this process; returns false if the thread has ended.
@@ -178,15 +196,15 @@ impl ControlSender {
         }
     }
 
-    /// Waits until the session has handled a message and is idle again. `thread` is the thread of the session when the
-    /// message was sent. If another thread continues the session, the message counts as handled.
-    pub async fn settled(&self, id: &str, thread: Option<&str>) {
+    /// Waits until the session has handled a message and is idle again. The message may have been received by an earlier
+    /// thread that the current one continues.
+    pub async fn settled(&self, id: &str) {
         loop {
-            let mut states = self.state().subscribe();
+            let last = self.last();
+            let mut states = last.state.subscribe();
             let is_settled = states.borrow_and_update().as_ref().is_some_and(|live| {
-                let is_handled =
-                    live.state.mailbox.received.contains(id) || (thread.is_some() && live.thread_id() != thread);
-                is_handled && live.is_settled()
+                let is_received = live.state.mailbox.received.contains(id) || last.was_received_before(id);
+                is_received && live.is_settled()
             });
             if is_settled || states.changed().await.is_err() {
                 return;

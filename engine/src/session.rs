@@ -388,7 +388,7 @@ fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiv
     if state.chat.as_ref().is_some_and(|chat| chat.is_closing) {
         next.send(ControlMessage::Close);
     }
-    own.redirect(next);
+    own.redirect(next, &state.mailbox.received);
     while let Some(item) = unread.try_next() {
         next.forward(item);
     }

@@ -75,9 +75,8 @@ pub struct SessionInput {
     is_json: bool,
     /// The future that answers the current request; `None` if no request is being answered.
     answering: Option<BoxFuture<'static, ChatResponse>>,
-    /// The id of the last message that was sent, and the id of the session's thread at that time (`None` if there was
-    /// no thread yet).
-    last_sent: Option<(String, Option<String>)>,
+    /// The id of the last message that was sent.
+    last_sent: Option<String>,
     /// Number of interruptions by the user since the last typed line.
     interruptions: u32,
 }
@@ -96,7 +95,7 @@ impl SessionInput {
             self.answering = None;
             if response.command == Some("prompt") && !self.is_json {
                 let sent = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
-                self.last_sent = sent.map(|id| (id.to_owned(), current_thread(&self.control)));
+                self.last_sent = sent.map(str::to_owned);
             }
             // If a next session is chosen, the next session reads the remaining lines.
             self.is_closed |= self.requests.next.as_ref().is_some_and(NextSession::is_chosen);
@@ -195,8 +194,7 @@ impl SessionInput {
     }
 
     fn send(&mut self, input: UserInput, delivery: Delivery) {
-        let thread = current_thread(&self.control);
-        self.last_sent = self.control.submit(input, delivery).map(|id| (id, thread));
+        self.last_sent = self.control.submit(input, delivery);
     }
 
     /// Starts to answer a question about the session.
@@ -224,18 +222,14 @@ impl SessionInput {
         let before = self.last_sent.take();
         let waits = !self.lines.is_terminal();
         self.answering = Some(Box::pin(async move {
-            if let Some((before, thread)) = before.filter(|_| waits) {
-                handler.control.settled(&before, thread.as_deref()).await;
+            if let Some(before) = before.filter(|_| waits) {
+                handler.control.settled(&before).await;
             }
-            // Waits for the start of the thread: without the thread's id, the wait below would not recognize the thread
-            // that continues the session, and would never end.
-            let live = handler.control.started_state().await;
-            let thread = live.thread_id().map(str::to_owned);
             let response = command.await;
             let sent = response.data.as_ref();
             let sent = sent.and_then(|data| data.get("message").or_else(|| data.get("input"))?.as_str());
             if let Some(sent) = sent.filter(|_| waits) {
-                handler.control.settled(sent, thread.as_deref()).await;
+                handler.control.settled(sent).await;
             }
             response
         }));
@@ -291,11 +285,6 @@ fn answer_line(line: &Line, handler: Arc<RequestHandler>) -> Option<BoxFuture<'s
 
 fn too_long() -> String {
     format!("the line has more than {} MiB", MAX_LINE_BYTES >> 20)
-}
-
-/// Returns the id of the session's current thread; `None` before the first effect of the thread.
-fn current_thread(control: &ControlSender) -> Option<String> {
-    control.live_state()?.thread_id().map(str::to_owned)
 }
 
 /// Returns the exit code of a session: that of its last prompt.

@@ -45,7 +45,7 @@ async fn idle_session_lists_no_folder_and_receives_each_message() {
     // The first message creates the inbox.
     for text in ["one", "two", "three"] {
         let id = send(&disk, &handle, prompt(text));
-        handle.control().settled(&id, None).await;
+        handle.control().settled(&id).await;
     }
     // Two polls fit into this time.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
@@ -55,7 +55,7 @@ async fn idle_session_lists_no_folder_and_receives_each_message() {
     // A removed inbox is created again by the next message.
     std::fs::remove_dir_all(lab.path().join(layout::inbox(&handle.thread_id))).unwrap();
     let id = send(&disk, &handle, prompt("four"));
-    handle.control().settled(&id, None).await;
+    handle.control().settled(&id).await;
     send(&disk, &handle, ControlMessage::Close);
     assert_eq!(handle.join().await.status, Status::Idle);
     assert_eq!(lab.model.requests.lock().unwrap().len(), 4);
@@ -67,7 +67,7 @@ async fn session_on_a_disk_without_notifications_receives_messages() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     let (_engine, handle) = idle_chat(&lab, &disk).await;
     let id = send(&disk, &handle, prompt("one"));
-    handle.control().settled(&id, None).await;
+    handle.control().settled(&id).await;
     send(&disk, &handle, ControlMessage::Close);
     assert_eq!(handle.join().await.status, Status::Idle);
 }

@@ -172,6 +172,26 @@ async fn fork_continues_from_the_end_of_an_earlier_prompt_within_the_budget_of_t
 }
 
 #[tokio::test]
+async fn message_that_an_earlier_thread_has_received_settles_in_its_continuation() {
+    let lab = lab();
+    let engine = engine(&lab);
+    let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
+    prompt(&handle, "one", 1).await;
+    close(&engine, &handle).await;
+    let again = engine.recover(&handle.thread_id).await.unwrap();
+    let fork = again.control().send_with_id(ControlMessage::Fork { prompt: 1, thread: None }).unwrap();
+    tokio::time::timeout(Duration::from_mins(2), again.control().settled(&fork)).await.expect("the fork settles");
+    assert_eq!(again.control().live_state().unwrap().state.chat.as_ref().unwrap().prompts, 0);
+    // The old thread receives both messages; the new thread takes over the second one from the queue.
+    again.send(ControlMessage::Fork { prompt: 1, thread: None });
+    again.send(ControlMessage::Replan { plan: engine.store_plan(&plan(&lab)).await.unwrap() });
+    let two = again.control().submit("two".into(), Delivery::Prompt).unwrap();
+    tokio::time::timeout(Duration::from_mins(2), again.control().settled(&two)).await.expect("the prompt settles");
+    assert_eq!(lab.model.requests.lock().unwrap().len(), 2);
+    close(&engine, &again).await;
+}
+
+#[tokio::test]
 async fn another_plan_keeps_the_conversation_and_repeats_no_layer() {
     let lab = lab();
     let engine = engine(&lab);
@@ -251,9 +271,8 @@ async fn fork_without_a_prompt_of_its_own_can_be_summarized() {
     prompt(&handle, "two", 2).await;
     handle.send(ControlMessage::Fork { prompt: 2, thread: None });
     wait_idle(&handle, 1).await;
-    let thread = handle.control().live_state().unwrap().thread_id().map(str::to_owned);
     let id = handle.control().send_with_id(ControlMessage::Compact { focus: None }).unwrap();
-    handle.control().settled(&id, thread.as_deref()).await;
+    handle.control().settled(&id).await;
     prompt(&handle, "three", 2).await;
     close(&engine, &handle).await;
     let requests = lab.model.requests.lock().unwrap().clone();

@@ -34,9 +34,8 @@ impl TypedCommands {
         let (answer, responses) = unbounded_channel();
         tokio::spawn(async move {
             while let Some(job) = requested.recv().await {
-                let live = handler.control.live_state();
-                let thread = live.as_ref().and_then(|live| live.thread_id().map(str::to_owned));
-                let is_idle = live.is_some_and(|live| live.state.is_idle());
+                // A session without a state is about to start and runs no prompt.
+                let is_idle = handler.control.live_state().is_none_or(|live| live.state.is_idle());
                 let response = match job {
                     Job::Perform(verb) => handler.answer(ChatRequest { id: Value::Null, verb }).await,
                     Job::Inquire(inquiry) => handler.answer_inquiry(inquiry).await,
@@ -51,7 +50,7 @@ impl TypedCommands {
                 }
                 // The next command must act on the changed session, so it waits for the change.
                 if let Some(sent) = sent.filter(|_| changes_session && is_idle) {
-                    handler.control.settled(&sent, thread.as_deref()).await;
+                    handler.control.settled(&sent).await;
                 }
             }
         });
