@@ -36,6 +36,42 @@ fn worker(metadata: &str, turns: usize, delay_ms: u64) -> TestProject {
     place
 }
 
+/// Returns the names of the files in the inboxes of the project.
+fn waiting_messages(place: &TestProject) -> Vec<String> {
+    let threads = std::fs::read_dir(place.project().join(".ai/state/threads")).unwrap();
+    let inboxes = threads.filter_map(|thread| std::fs::read_dir(thread.unwrap().path().join("inbox")).ok());
+    inboxes.flatten().map(|file| file.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn steering_message_to_a_thread_that_ends_is_recorded_or_refused() {
+    let mut refused = 0;
+    for follow_up in [false, true] {
+        for delay_ms in [200, 400, 800] {
+            let place = worker("<limits turns=\"9\"/>", 0, 0);
+            place
+                .write("script.yaml", &format!("steps: [{{ delay_ms: {delay_ms}, text: Done. }}, {{ text: Again. }}]"));
+            let mut command = place.command(&["run", "work", "--script", "script.yaml"]);
+            let mut run = RyeProcess(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+            let until = Instant::now() + Duration::from_mins(1);
+            while place.json(&["threads", "list"]).1["threads"].as_array().unwrap().is_empty() {
+                assert!(Instant::now() < until, "the run does not start");
+            }
+            let how = if follow_up { &["--follow-up"][..] } else { &[] };
+            let sent = place.rye(&[&["threads", "steer", "--last", "a late word"], how].concat());
+            run.0.wait().unwrap();
+            let recorded = place.run_ok(&["threads", "transcript", "--last", "--json"]).contains("a late word");
+            let expected = if recorded { Some(0) } else { Some(2) };
+            assert_eq!(sent.code, expected, "after {delay_ms} ms: {}", sent.stderr);
+            assert!(recorded || sent.stderr.contains("has ended: completed"), "{}", sent.stderr);
+            assert_eq!(waiting_messages(&place), Vec::<String>::new(), "after {delay_ms} ms");
+            refused += u32::from(!recorded);
+        }
+    }
+    // A thread that ends within half a second never reads its inbox.
+    assert!(refused > 0);
+}
+
 /// A process that is killed when the test ends, even by a panic.
 struct RyeProcess(Child);
 

@@ -3,7 +3,7 @@
 mod approvals;
 mod approve;
 mod chain;
-mod control;
+pub mod control;
 pub mod export;
 mod list;
 mod prove;

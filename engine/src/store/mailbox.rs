@@ -76,6 +76,12 @@ pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<MailboxMessage>, S
     Ok(mail)
 }
 
+/// Returns true if the message is still in the thread's inbox, so that its record may be missing.
+pub fn is_waiting(disk: &dyn Disk, thread: &ThreadId, id: &str) -> Result<bool, StoreError> {
+    let path = layout::inbox(thread).join(format!("{id}.json"));
+    disk.exists(&path).map_err(StoreError::io("access", &path))
+}
+
 /// Removes a message from the thread's inbox. The event that records the message must be synced before. A missing
 /// message is not an error.
 pub fn consume(disk: &dyn Disk, thread: &ThreadId, id: &str) -> Result<(), StoreError> {

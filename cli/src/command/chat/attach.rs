@@ -12,6 +12,7 @@ use rye_engine::threads::ListedThread;
 use super::commands::TypedText;
 use super::lines::{LineFault, read_line};
 use crate::CommandError;
+use crate::command::threads::control::MessageDelivery;
 use crate::command::threads::tail::Tail;
 use crate::exit::Exit;
 use crate::report::Printer;
@@ -114,6 +115,10 @@ fn send_line(line: &str, thread: &ThreadId, reader: &ThreadReader, report: &Prin
         }
     };
     let id = reader.last_of_chain(thread.as_str())?.row.id;
-    reader.send(&id, &ControlMessage::Submit { input, delivery })?;
+    match reader.deliver(&id, &ControlMessage::Submit { input, delivery })? {
+        MessageDelivery::Recorded => {}
+        MessageDelivery::Waiting(_) => report.note("the session has not received the message yet"),
+        MessageDelivery::Refused(_) => report.note("not sent: the session has ended"),
+    }
     Ok(true)
 }

@@ -1,11 +1,12 @@
 //! `rye threads cancel|kill|steer`: sends control messages to threads of any process. An orphaned thread is first
 //! recovered, so that ending it settles its spend and completes its transcript.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use rye_engine::event::ControlMessage;
+use rye_engine::event::{ControlMessage, EventBody};
 use rye_engine::process::{EndSignal, end_process};
 use rye_engine::store::registry::Liveness;
 use rye_engine::store::{ThreadRow, mailbox, owner};
@@ -48,6 +49,8 @@ pub struct SteerArgs {
 /// Grace period for a thread to stop before its process is ended.
 const KILL_GRACE: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum wait for a running thread to record a message.
+const RECORD_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub fn cancel(args: &StopArgs, reader: &ThreadReader, spaces: &Spaces, report: &Printer) -> Result<Exit, CommandError> {
     let threads = args.threads.select(reader)?;
@@ -98,24 +101,45 @@ fn note_ended(thread: &ThreadId, row: &ThreadRow, verb: &str, report: &Printer) 
 pub fn steer(args: &SteerArgs, reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let entry = reader.last_of_chain(args.thread.select(reader)?.as_str())?;
     let id = &entry.row.id;
+    let has_ended = |entry: &ListedThread| {
+        let id = &entry.row.id;
+        CommandError::usage(format!("the thread `{id}` has ended: {}", entry.row.status.as_str()))
+            .with_help(format!("resume it with `rye threads resume {id} --message TEXT`"))
+    };
     if !args.image.is_empty() {
         return Err(CommandError::usage("images cannot be sent to a running thread: messages are text only")
             .with_help(format!("after it ends, use `rye run --resume {id} --message TEXT --image FILE`")));
     }
     if reader.liveness(&entry.row)? == Liveness::Over {
-        let over = format!("the thread `{id}` has ended: {}", entry.row.status.as_str());
-        return Err(
-            CommandError::usage(over).with_help(format!("resume it with `rye threads resume {id} --message TEXT`"))
-        );
+        return Err(has_ended(&entry));
     }
     accepts_messages(&entry.row)?;
     let text = args.text.clone();
-    reader
-        .send(id, &if args.follow_up { ControlMessage::FollowUp { text } } else { ControlMessage::Steer { text } })?;
-    if entry.is_orphaned() {
-        report.note(&format!("`{id}` is orphaned: run `rye run --resume {id}` to continue it and deliver the message"));
+    let message = if args.follow_up { ControlMessage::FollowUp { text } } else { ControlMessage::Steer { text } };
+    match reader.deliver(id, &message)? {
+        MessageDelivery::Recorded => {}
+        MessageDelivery::Refused(entry) => return Err(has_ended(&entry)),
+        MessageDelivery::Waiting(entry) if entry.is_orphaned() => {
+            let id = &entry.row.id;
+            report.note(&format!(
+                "`{id}` is orphaned: run `rye run --resume {id}` to continue it and deliver the message"
+            ));
+        }
+        MessageDelivery::Waiting(entry) => {
+            report.note(&format!("`{}` has not received the message yet: it waits in the mailbox", entry.row.id));
+        }
     }
     Ok(Exit::Success)
+}
+
+/// The state of a message that was sent to a thread of another process.
+pub enum MessageDelivery {
+    /// The transcript contains the message.
+    Recorded,
+    /// The message is in the mailbox of the thread, which is orphaned or does not read the mailbox at the moment.
+    Waiting(ListedThread),
+    /// The thread has ended without the message, which is no longer in the mailbox.
+    Refused(ListedThread),
 }
 
 /// Returns an error if the thread runs a single tool, which accepts no messages.
@@ -232,5 +256,44 @@ impl ThreadReader {
     pub fn send(&self, thread: &ThreadId, message: &ControlMessage) -> Result<String, CommandError> {
         let body = serde_json::to_value(message).map_err(std::io::Error::other)?;
         Ok(mailbox::send(self.disk(), thread, &body, now())?)
+    }
+
+    /// Sends a control message to a thread of any process, and waits up to [`RECORD_TIMEOUT`] until the thread has
+    /// recorded the message. Removes the message if the thread ends without it.
+    pub fn deliver(&self, thread: &ThreadId, message: &ControlMessage) -> Result<MessageDelivery, CommandError> {
+        let id = self.send(thread, message)?;
+        let until = Instant::now() + RECORD_TIMEOUT;
+        loop {
+            // The end of a thread is read before its mailbox: a thread records no message after its end.
+            let last = self.last_of_chain(thread.as_str())?;
+            let liveness = self.liveness(&last.row)?;
+            if !mailbox::is_waiting(self.disk(), thread, &id)? {
+                return Ok(MessageDelivery::Recorded);
+            }
+            match liveness {
+                Liveness::Over => {
+                    let is_recorded = self.has_recorded(thread, &id)?;
+                    mailbox::consume(self.disk(), thread, &id)?;
+                    return Ok(if is_recorded { MessageDelivery::Recorded } else { MessageDelivery::Refused(last) });
+                }
+                Liveness::Orphaned => return Ok(MessageDelivery::Waiting(last)),
+                Liveness::Alive if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
+                Liveness::Alive if self.has_recorded(thread, &id)? => return Ok(MessageDelivery::Recorded),
+                Liveness::Alive => return Ok(MessageDelivery::Waiting(last)),
+            }
+        }
+    }
+
+    /// Returns true if the transcript of the thread, or of a thread that continues it, contains the control message.
+    fn has_recorded(&self, thread: &ThreadId, message: &str) -> Result<bool, CommandError> {
+        let (mut next, mut seen) = (Some(thread.clone()), BTreeSet::new());
+        while let Some(id) = next.filter(|id| seen.insert(id.clone())) {
+            let events = self.transcript(&id)?;
+            if events.iter().any(|event| matches!(&event.body, EventBody::Mail(mail) if mail.id == message)) {
+                return Ok(true);
+            }
+            next = self.find(id.as_str())?.row.continued_by;
+        }
+        Ok(false)
     }
 }
