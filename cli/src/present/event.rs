@@ -4,7 +4,7 @@ use rye_compiler::semantics::limits::describe_exceeded;
 use rye_engine::event::{
     Approval, ApprovalGiven, ChatMode, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody,
     HookEvaluation, HookOutcome, HookPointRun, HookVerdict, LimitHit, LimitScope, Opened, PromptEnded, PromptStarted,
-    ResultKind, Settled, ToolCallResult,
+    Reserved, ResultKind, Settled, ToolCallResult,
 };
 use rye_engine::machine::prompt_bounds::DENIED_IN_PROMPT;
 use rye_engine::message::{ContentBlock, Message, SharedText, ToolCall};
@@ -51,9 +51,7 @@ pub fn event_view(event: &Event) -> EventView {
             format_count(attempt.max_output, "token"),
             format_money(attempt.worst_case)
         )),
-        EventBody::Reserved(reserved) => {
-            line(format!("turn {}, attempt {}: {}", reserved.turn, reserved.attempt + 1, format_money(reserved.amount)))
-        }
+        EventBody::Reserved(reserved) => line(reserved_view(reserved)),
         EventBody::CognitionOut(reply) => reply_view(reply),
         EventBody::AttemptFailed(failed) => {
             let next = match failed.retry_delay_ms {
@@ -197,6 +195,10 @@ pub fn result_reason(result: &ToolCallResult) -> Option<String> {
             Some(format!("incomplete: {}", parts.join("; ")))
         }
     }
+}
+
+fn reserved_view(reserved: &Reserved) -> String {
+    format!("turn {}, attempt {}: {}", reserved.turn, reserved.attempt + 1, format_money(reserved.amount))
 }
 
 fn opened_view(opened: &Opened) -> String {

@@ -53,7 +53,12 @@ pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<Unrecognized
             FileType::Directory => true,
             FileType::RegularFile => false,
             // A dangling link, or one that leaves the space, counts as a file.
-            _ => dir.metadata(format!(".ai/{name}")).is_ok_and(|m| m.is_dir()),
+            FileType::Symlink
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => dir.metadata(format!(".ai/{name}")).is_ok_and(|m| m.is_dir()),
         };
         found.push(UnrecognizedFile { space, path: format!(".ai/{name}").into(), is_folder });
     }
