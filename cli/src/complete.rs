@@ -21,7 +21,7 @@ use crate::command::completions::COMPLETE_VARIABLE;
 use crate::known_names::{PROVIDER_PREFIX, list_models, list_threads};
 use crate::workspace::Spaces;
 
-/// Maximum number of candidates.
+/// Maximum number of candidates that are offered for one word of a command line.
 const MAX_CANDIDATES: usize = 2000;
 /// Id prefix of the knowledge that ended threads export.
 const EXPORT_PREFIX: &str = "agent/threads/";
@@ -90,7 +90,7 @@ enum CandidateKind {
     Models,
     /// Names of limits with an equals sign, such as `turns=`, as values of `--limit` and `--raise`.
     Limits,
-    /// `topic=`: the inputs of the directive that another argument names.
+    /// Names of inputs with an equals sign, such as `topic=`: the inputs of the directive that another argument names.
     Inputs,
 }
 
@@ -167,7 +167,7 @@ fn complete_ids(words: &[OsString], kinds: &[ItemKind]) -> Vec<String> {
     entries.into_iter().map(|entry| entry.id.to_string()).filter(|name| seen.insert(name.clone())).collect()
 }
 
-/// Returns the tiers and models of all providers of the project that the command line names.
+/// Returns the tiers and models of all providers of a project. The command line `words` determines the project.
 fn complete_models(words: &[OsString]) -> Vec<String> {
     project_spaces(words).map(|spaces| list_models(&spaces)).unwrap_or_default()
 }

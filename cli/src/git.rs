@@ -17,7 +17,7 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Maximum total size of a revision's files, in bytes.
 const MAX_REVISION_BYTES: u64 = 512 << 20;
 
-/// The item files, `.mcp.json` and the context files of a revision, by path relative to the project's folder.
+/// The item files, `.mcp.json` and the context files of a git revision, by path relative to the folder of the project.
 pub struct Revision {
     /// The id of the commit.
     pub commit: String,

@@ -2,7 +2,7 @@
 
 use clap::Command;
 
-/// Command lines by the name of their command. A test parses each of them.
+/// Examples of command lines, by the name of the command. A test parses each command line.
 const EXAMPLES: &[(&str, &[&str])] = &[
     ("check", &["rye check", "rye check --fix", "rye check .ai/directives/deploy.md"]),
     ("assert", &["rye assert"]),

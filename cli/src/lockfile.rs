@@ -99,7 +99,8 @@ pub fn verify_plan(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), Co
     Err(CommandError { exit: Exit::Refused, ..failure })
 }
 
-/// Returns the refusal that lists the drift.
+/// Returns the error with which a command refuses to start a directive that differs from the lock file. The message
+/// lists the first 20 differences.
 pub fn drift_refusal(drifts: &[Drift]) -> CommandError {
     const MOST: usize = 20;
     let named: Vec<String> = drifts.iter().take(MOST).map(|d| format!("{} {}", d.what, d.how)).collect();

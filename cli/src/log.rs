@@ -45,7 +45,8 @@ fn misspelled_level(filter: &str) -> Option<(&str, String)> {
     })
 }
 
-/// Returns the filter of the log; `None` if none is requested.
+/// Returns the filter of the log: the value of the environment variable, else the filter for the number of `-v` flags.
+/// `None` if neither requests a log.
 fn log_filter(variable: Option<String>, verbose: u8) -> Option<String> {
     let level = match verbose {
         0 | 1 => None,

@@ -178,7 +178,7 @@ fn print_usage_error(error: &clap::Error) -> ExitCode {
 #[error("{message}")]
 pub struct CommandError {
     pub exit: Exit,
-    /// A code with a page in `rye explain`, such as `extends::cycle`.
+    /// The code of the error, such as `extends::cycle`; `None` if `rye explain` has no page about the error.
     pub code: Option<&'static str>,
     pub message: String,
     pub help: Option<String>,
@@ -190,7 +190,7 @@ impl CommandError {
         Self { exit: Exit::Usage, code: None, message: message.into(), help: None }
     }
 
-    /// Creates a failure of a valid command.
+    /// Creates the failure of a command whose arguments are valid. Its exit code is `Exit::Failed`.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, code: None, message: message.into(), help: None }
     }
@@ -224,7 +224,7 @@ impl From<WorldError> for CommandError {
 }
 
 impl From<std::io::Error> for CommandError {
-    /// Converts the error; a closed pipe is not a failure.
+    /// Converts an I/O error. If the reader of the output has closed the pipe, the exit code is that of a success.
     fn from(error: std::io::Error) -> Self {
         let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Success } else { Exit::Failed };
         Self { exit, code: None, message: error.to_string(), help: None }

@@ -43,7 +43,7 @@ pub fn format_money(nanos: u64) -> String {
     format!("${}", Nanos::from_u64(nanos))
 }
 
-/// Formats an amount, which is negative if more was spent than was available.
+/// Formats an amount as dollars: `$0.0123`, or `-$0.0123` if more was spent than was available.
 pub fn format_signed_money(amount: Nanos) -> String {
     let text = amount.to_string();
     text.strip_prefix('-').map_or_else(|| format!("${text}"), |rest| format!("-${rest}"))
@@ -74,7 +74,7 @@ pub fn format_date(ms: i64) -> String {
     format_timestamp(ms, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// Formats the date in UTC.
+/// Formats milliseconds since 1970 as a date in UTC, such as `2026-01-31`.
 pub fn format_day(ms: i64) -> String {
     format_timestamp(ms, "%Y-%m-%d")
 }
@@ -100,7 +100,7 @@ pub fn format_elapsed(ms: i64, now: i64) -> String {
     }
 }
 
-/// Truncates a text to one line of at most `limit` characters.
+/// Puts a text on one line. If the line is longer than `limit` characters, truncates it to `limit` characters and `…`.
 pub fn truncate_line(text: &str, limit: usize) -> String {
     let mut line = String::new();
     for (n, c) in text.trim().chars().enumerate() {

@@ -43,7 +43,7 @@ struct ExplainHint {
 
 /// Maximum number of diagnostic codes that the hint at the end of a command lists.
 const MAX_EXPLAINED_CODES: usize = 5;
-/// Maximum number of warnings printed by a command that only checks files on the way, such as `rye run`.
+/// Maximum number of warnings that a command prints if the check of the files is not its purpose, such as `rye run`.
 const MAX_BRIEF_WARNINGS: usize = 5;
 
 /// Returns the first sentence of the page of a diagnostic code, with its period.
@@ -88,7 +88,7 @@ impl Printer {
         batch_lines(lines, |batch| self.line(batch))
     }
 
-    /// Prints the result as text, folded to the terminal's width.
+    /// Prints a text to stdout as the result of the command. The human format folds the text to the terminal's width.
     pub fn text(&self, text: &str) -> Result<(), CommandError> {
         match wrap::fold_width(OutputStream::Out).filter(|_| self.format == Format::Human) {
             Some(width) => self.line(&wrap::fold(text, width)),

@@ -88,7 +88,7 @@ impl FileRewrite {
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Returns a temporary name that no other process uses and that is not the name of an item.
+/// Returns a path beside `path` for a temporary file. No other process uses this path, and no item can have this name.
 fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.rye-{}", std::process::id()))

@@ -54,7 +54,8 @@ pub fn parse_directive_id(text: &str) -> Result<ItemId, CommandError> {
     })
 }
 
-/// Parses the id of an item. If the text is the path of an item's file, as shells complete it, suggests the id.
+/// Parses the id of an item. If the text is the path of an item's file instead, as shells complete it, the error
+/// suggests the id of that item.
 pub fn parse_item_id(text: &str, kind: ItemKind) -> Result<ItemId, CommandError> {
     ItemId::parse(text).map_err(|invalid| {
         let failure = CommandError::usage(format!("`{}` is not a valid id: {}", text.escape_debug(), invalid.reason));
@@ -107,7 +108,7 @@ impl RunRequestArgs {
         self.inputs.as_deref() == Some("-")
     }
 
-    /// Returns true if the call has inputs.
+    /// Returns true if the command line or `with_inputs` sets inputs.
     pub fn has_inputs(&self) -> bool {
         self.inputs.is_some() || !self.input.is_empty() || !self.given.is_empty()
     }
@@ -185,12 +186,14 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
     written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }
 
-/// Parses the inputs of a directive if the directive itself does not declare all of them. An extends parent that a
-/// routing hook selects may declare the others. The types of the inputs depend on the selected parent, and the
-/// selection may depend on the values of the inputs. This function therefore makes two attempts: the first reads every
-/// input as a string, the second as JSON. The values of an attempt select a parent, and the types that this parent
-/// declares determine the parsed inputs. An attempt succeeds if every input is declared, and if the parsed inputs
-/// select a parent with equal types. If both attempts fail, returns the inputs of the first one.
+/// Parses the inputs of a directive that does not declare all of them itself, because an extends parent that a routing
+/// hook selects may declare the others. The types of the inputs depend on this parent, and the selection of the parent
+/// may depend on the values of the inputs.
+///
+/// Therefore tries two assumptions, first that every input is a string, then that every input is JSON. Under each
+/// assumption, parses the inputs with the types that the selected parent declares. The result is valid if all inputs
+/// are declared, and if the parsed inputs select a parent with the same types. If no result is valid, returns the first
+/// one.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,

@@ -59,7 +59,7 @@ impl ThreadReader {
         self.0.load(&thread)?.map_or_else(|| Err(self.unknown_thread(thread.as_str())?), Ok)
     }
 
-    /// Returns an object, verified against its id.
+    /// Returns the contents of an object. Fails if the contents do not match the id.
     pub fn object(&self, id: &str) -> Result<Vec<u8>, CommandError> {
         Ok(self.objects().get(&ObjectId::parse(id)?)?)
     }

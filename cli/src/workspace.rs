@@ -86,7 +86,8 @@ impl Spaces {
         self.library_project().trust()
     }
 
-    /// Opens the world of these folders and the standard library. A signature is valid only if the user trusts its key.
+    /// Opens the world that consists of these folders and the standard library. A signature is valid only if the user
+    /// trusts its key.
     pub fn open(&self) -> Result<DiskWorld, CommandError> {
         self.library_project().world().map_err(|error| CommandError::failed(error.to_string()))
     }
@@ -101,7 +102,8 @@ impl Spaces {
         Project::at(self.project.clone(), self.user_root()).with_shipped_files(example_subjects)
     }
 
-    /// Returns the folder that contains the user's `.ai/`, or would contain it. `None` if the user has no such folder.
+    /// Returns the folder that contains the user's `.ai/`, or would contain it. `None` if no environment variable names
+    /// such a folder and no home folder exists.
     pub fn user_root(&self) -> Option<PathBuf> {
         if self.own { Some(self.project.clone()) } else { user_root() }
     }
@@ -180,7 +182,7 @@ fn folder_identity(folder: &Path) -> Option<Identity> {
     std::fs::metadata(folder).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// Returns the root of the user space; `None` if the root contains no `.ai/`.
+/// Returns the root of the user space; `None` if there is no root, or if the root contains no `.ai/`.
 fn user_space() -> Option<PathBuf> {
     user_root().filter(|folder| folder.join(".ai").is_dir())
 }

@@ -70,7 +70,7 @@ pub struct Violation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WithoutWitness {
     pub assertion: String,
-    /// The reason, as a sentence.
+    /// The reason why no thread is a witness, as a sentence.
     pub why: String,
 }
 
@@ -97,7 +97,6 @@ pub struct Spawn {
     pub child_grants: Option<SourceReport>,
 }
 
-/// The report, with the diagnostics of the settings file and of the items read.
 /// Directives that start each other in a circle, which only the limit `depth` ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StartCycle {
@@ -107,7 +106,7 @@ pub struct StartCycle {
     pub starts: Vec<CycleStart>,
 }
 
-/// The start of a directive in a circle of starts.
+/// A step of a circle of starts: one directive starts the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CycleStart {
     /// The cause of the start: `body`, `hook ID`, or a grant as a pattern.
@@ -115,6 +114,7 @@ pub struct CycleStart {
     pub source: Option<SourceReport>,
 }
 
+/// The report, with the diagnostics of the settings file and of the items read.
 #[derive(Debug, Clone)]
 pub struct AssertOutcome {
     pub report: AssertReport,
@@ -282,10 +282,9 @@ fn evaluate_function(
     }
 }
 
-/// Records, for each assertion that applies to a directive, if one of `threads` is a witness for the assertion
-/// ([`is_witness`]). `threads` are the thread of the directive, which comes first, and the threads that this thread can
-/// lead to. The entries of `witnessed` have the indexes of the assertions as keys. An entry that is true stays true in
-/// later calls.
+/// Records for each assertion if one of `threads` is a witness for it ([`is_witness`]). `threads` are the thread of a
+/// directive, which comes first, and all descendants that the thread can have. Assertions that do not apply to the
+/// directive are skipped. `witnessed` has the indexes of the assertions as keys; an entry that is true stays true.
 fn record_witnesses(
     assertions: &Assertions,
     threads: &[PossibleThread],
@@ -341,8 +340,8 @@ fn trace_steps(items: &Items<'_>, thread: &PossibleThread) -> Vec<TraceStep> {
     thread.trace.iter().map(step).collect()
 }
 
-/// Returns the cycle of directives that the last spawn on the way to a thread closes, beginning with the smallest id of
-/// the cycle; `None` if the directive of this spawn occurs only once on the way.
+/// Returns the cycle of directives that the last start in the trace of a thread closes, beginning with the smallest id
+/// of the cycle. `None` if the thread's directive occurs only once in the trace.
 fn find_cycle(items: &Items<'_>, thread: &PossibleThread) -> Option<StartCycle> {
     let (own, above) = thread.trace.split_last()?;
     let from = above.iter().rposition(|step| step.directive == own.directive)?;
@@ -363,8 +362,9 @@ fn find_cycle(items: &Items<'_>, thread: &PossibleThread) -> Option<StartCycle> 
     Some(StartCycle { directives, starts })
 }
 
-/// Adds to `spawns` each spawn of these threads that a source line declares, with the first capability of the child
-/// that the parent lacks. Skips the spawns in `recorded`, and adds the new spawns to `recorded` too.
+/// Adds to `spawns` the spawn that created each of `threads`, if a source line declares this spawn. Each entry has the
+/// first capability of the child that the parent lacks. Skips the spawns in `recorded`, and adds the new spawns to
+/// `recorded` too.
 fn record_spawns(
     items: &Items<'_>,
     threads: &[PossibleThread],

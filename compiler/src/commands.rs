@@ -23,7 +23,7 @@ pub(crate) const COMMAND_FILE: &str = "agent/chat";
 pub struct ChatCommand {
     /// The hook that runs the command. The id of the hook is the name of the command.
     pub hook: Arc<HookDecl>,
-    /// A hint for the arguments, the text after the command's name.
+    /// A hint that tells the user which arguments can follow the command's name.
     pub argument_hint: Option<String>,
 }
 

@@ -92,7 +92,7 @@ impl CompileRequest {
     }
 }
 
-/// Returns true if the directive of a request can be composed without arguments and requires none.
+/// Returns true if the directive of a request can be composed without inputs, and each required input has a default.
 fn needs_no_inputs(items: &Items<'_>, request: &CompileRequest) -> bool {
     let is_missing = |field: &FieldDecl| field.required && field.default.is_none();
     compose_items(items, &request.directive, &request.model, &Map::new())

@@ -33,8 +33,8 @@ pub struct Composed {
     pub chain: Vec<Arc<Directive>>,
     /// The `resolve_extends` hook that set the directive's extends parent; `None` if no hook did.
     pub route: Option<Route>,
-    /// Chain knowledge, root first, each item once, without suppressed items. Knowledge that hooks provide is in
-    /// `hooks`.
+    /// The knowledge of the chain for the system prompt: root first, each item once, without suppressed items.
+    /// Knowledge that hooks provide is in `hooks`.
     pub system: Vec<ContextItem>,
     pub before: Vec<ContextItem>,
     pub after: Vec<ContextItem>,
@@ -74,7 +74,7 @@ pub struct WithOrigin<T> {
     pub origin: DeclaredOrigin,
 }
 
-/// A knowledge item of the chain.
+/// A knowledge item that a directive of the chain adds to the prompt.
 #[derive(Debug, Clone)]
 pub struct ContextItem {
     pub id: ItemId,

@@ -92,7 +92,7 @@ pub enum Severity {
     Advice,
 }
 
-/// A span and its text. The first label of a diagnostic is its primary location.
+/// A span of a source and the note that is shown at it. The first label of a diagnostic is its primary location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     pub span: Span,
@@ -138,8 +138,8 @@ impl Diagnostic {
         self.problem().help()
     }
 
-    /// Returns the labels: first the primary location, then related locations. Empty only if no text can be
-    /// labeled, such as an unreadable file.
+    /// Returns the labels: first the label of the primary location, then those of related locations. Empty only if
+    /// there is no text to label, as for an unreadable file.
     pub fn labels(&self) -> Vec<Label> {
         self.problem().labels()
     }

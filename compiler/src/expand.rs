@@ -69,7 +69,8 @@ pub fn expand(items: &Items<'_>, typed: &str) -> Expansion {
     }
 }
 
-/// Returns the name after the slash and the text of the arguments; `None` for plain text.
+/// Splits a typed command into the name after the slash and the text of the arguments. `None` for a text that is not a
+/// command.
 fn parse_command(typed: &str) -> Option<(&str, &str)> {
     let rest = typed.strip_prefix('/')?;
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));

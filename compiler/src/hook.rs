@@ -66,7 +66,7 @@ pub enum OnFailure {
     Fail,
 }
 
-/// The kinds of messages in a conversation, as `drop` and `replace` name them.
+/// The kinds of messages in a conversation, by the names that the hook actions `drop` and `replace` use.
 pub const MESSAGE_KINDS: [&str; 7] =
     ["user", "assistant", "tool_result", "custom", "bash", "compaction_summary", "branch_summary"];
 
@@ -198,8 +198,8 @@ pub enum PlanVerdict {
     Never { because: String },
     /// The condition depends on facts that are known only in a run.
     Depends { on: Vec<String> },
-    /// The hook is removed before its condition is evaluated, because it is suppressed, replaced or disabled. A hook is
-    /// also removed if only the first match acts at its event, and an earlier hook always fires.
+    /// The hook is removed before its condition is evaluated. It is suppressed, replaced or disabled, or an earlier
+    /// hook always fires at an event at which only the first match acts.
     Removed { because: String },
 }
 

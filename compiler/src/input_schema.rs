@@ -99,12 +99,12 @@ pub fn schema_name_of_path(path: &str) -> Option<&'static str> {
     FileKind::of_path(path).map(FileKind::name)
 }
 
-/// Returns the schema of the file at a path below the project; `None` if it has none.
+/// Returns the schema of the file at `path`, relative to the project; `None` if there is no schema for such a file.
 pub fn schema_of_path(path: &str) -> Option<InputSchema> {
     FileKind::of_path(path).map(FileKind::schema)
 }
 
-/// The shared parts of a schema, by name.
+/// The shared parts of a schema (`$defs`), by name.
 #[derive(Default)]
 struct Definitions(Map<String, Value>);
 
@@ -311,7 +311,8 @@ fn build_action_schema(point: &HookPointRow, definitions: &mut Definitions) -> V
     json!({"anyOf": spellings.collect::<Vec<_>>()})
 }
 
-/// Returns the schema of an action in each of its spellings.
+/// Returns a schema that accepts an action in each notation that a hook may use: the name of the action alone, or a
+/// mapping.
 fn action_spellings(action: ActionName) -> Value {
     let words: Vec<&str> = std::iter::once(action.as_str()).chain(action.aliases().iter().copied()).collect();
     let properties: Map<String, Value> =

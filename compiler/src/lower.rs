@@ -197,7 +197,7 @@ fn check_keys_of_tools(shared: &LowerContext<'_, '_>, built: &Palette, diagnosti
     }
 }
 
-/// Removes the tools that the user leaves out. `omitted` contains the name of a tool, or the id of its item.
+/// Removes the tools that the user leaves out. Each entry of `omitted` is the name of a tool or the id of its item.
 fn remove_omitted(built: &mut Palette, omitted: &[String], origins: &mut Origins) {
     let is_omitted = |tool: &PaletteTool| {
         let id = tool.item_id.as_ref().map(ToString::to_string);
@@ -231,7 +231,7 @@ fn offer_skills(
     offers
 }
 
-/// Adds the tool that returns the outputs, and records its origin.
+/// Adds the tool with which the model returns the outputs, and records the origin of the tool.
 fn add_return_tool(
     shared: &LowerContext<'_, '_>,
     composed: &Composed,
@@ -246,8 +246,8 @@ fn add_return_tool(
     }
 }
 
-/// Returns the offered tools whose size is checked: all except the return tool. [`try_lower`] does not know the
-/// outputs, so it cannot count the return tool. [`lower`] must count the same tools as `try_lower`.
+/// Returns the offered tools whose size is checked: all except the return tool. [`try_lower`] does not know the outputs
+/// and so cannot count this tool, and [`lower`] must count the same tools as `try_lower`.
 fn offered_tools(plan: &Plan) -> Palette {
     let offered = plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned();
     Palette { tools: offered.collect(), ..Palette::default() }
@@ -338,9 +338,9 @@ fn lower_palette(
     built
 }
 
-/// Reports a `spend` limit that does not pay for the smallest first request, and a `tokens` limit below the tokens of
-/// the prompt (`language.md` 11). Also checks the fallback model. `opening_of` returns the size of the tool definitions
-/// in a request to the given model.
+/// Reports a `spend` limit that does not pay for a first request with the shortest reply, and a `tokens` limit below
+/// the tokens of the prompt (`language.md` 11). Also checks the fallback model. `opening_of` returns the size of the
+/// tool definitions in a request to the given model.
 fn check_affordable(
     composed: &Composed,
     model: &PlannedModel,

@@ -38,7 +38,7 @@ pub struct McpServer {
     pub timeout: Duration,
     /// The file that configures the server.
     pub origin: String,
-    /// True if a file of the project configures the server, so that it requires trust.
+    /// True if a file of the project configures the server. Such a server requires the user's trust.
     pub of_project: bool,
     /// Requested variables that hold a provider's key. If there are any, the server is not started.
     pub keys: Vec<String>,
@@ -53,8 +53,8 @@ pub enum McpTransport {
     Stdio {
         command: Vec<String>,
         environment: BTreeMap<String, String>,
-        /// The openings of the sandbox: the folders, hosts and paths that the program may use. The field is serialized
-        /// as `wall`, its name in version 0.1: tool files store the hash of the serialized transport, and another name
+        /// The folders, hosts and paths that the program may use in spite of the sandbox. The field is serialized as
+        /// `wall`, its name in version 0.1: tool files store the hash of the serialized transport, and another name
         /// would change the hash.
         #[serde(rename = "wall")]
         sandbox: Option<SandboxOpenings>,
@@ -117,7 +117,8 @@ impl McpServer {
         hex(&Sha256::digest(text.as_bytes()))
     }
 
-    /// Returns a key that differs for every configuration.
+    /// Returns a text that identifies the configuration: two servers have the same text only if their configurations
+    /// are equal.
     pub fn key(&self) -> String {
         format!("{self:?}")
     }

@@ -68,8 +68,8 @@ pub struct ModelOverride {
 /// The rule for a `provider/model` that the provider file does not list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnlistedModels {
-    /// Refuses the model. A provider file must list the models that directives name, and the models that a model names
-    /// in a call.
+    /// Refuses the model. This rule applies to models that a directive names, and to models that a model names in a
+    /// call.
     #[default]
     Refuse,
     /// Accepts the model with an unknown price: the user may name any model of a provider.
@@ -84,7 +84,7 @@ impl ModelOverride {
     }
 }
 
-/// Reads a provider file by its id; `None` if it does not exist or is unusable.
+/// A function that reads the provider file with an id. Returns `None` if the file does not exist or is unusable.
 pub type ProviderLoader<'l> = Box<dyn Fn(&str) -> Option<Provider> + 'l>;
 
 /// The existing providers; each file is read on first use, once.
@@ -185,7 +185,8 @@ impl<'l> ProviderCatalog<'l> {
         ModelQuery { name, provider: provider.map(|p| p.node.clone()), provider_span, span, unlisted }
     }
 
-    /// Splits `provider/model` or `provider/tier` at the slash; `None` if the text has no slash or no such provider.
+    /// Splits `provider/model` or `provider/tier` at the slash; `None` if the text has no slash, or if no provider has
+    /// the name before the slash.
     fn split_provider<'t>(&self, text: &'t str) -> Option<(&'t str, &'t str)> {
         text.split_once('/').filter(|(provider, _)| self.names.iter().any(|name| name == provider))
     }
@@ -324,7 +325,7 @@ impl<'l> ProviderCatalog<'l> {
         all.into_iter().collect()
     }
 
-    /// Returns the providers whose files were read so far, sorted.
+    /// Returns the names of the providers whose files were read so far, sorted.
     pub fn loaded(&self) -> Vec<String> {
         self.read.borrow().keys().cloned().collect()
     }
@@ -338,7 +339,8 @@ impl<'l> ProviderCatalog<'l> {
         provider
     }
 
-    /// Returns the tiers and model ids of the providers `order`, and the aliases of the settings, each name once.
+    /// Returns the tiers and model ids of the providers in `order`, and the aliases of the settings. Each name occurs
+    /// once.
     fn known_names(&self, order: &[String]) -> Vec<String> {
         let mut known: Vec<String> = Vec::new();
         for id in order {

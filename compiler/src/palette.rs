@@ -95,10 +95,9 @@ pub struct Palette {
 /// model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpeningSize {
-    /// Tokens of the definitions, or of the instructions that replace them.
+    /// Tokens of the tool definitions or, for a model without native tool use, of the instructions that replace them.
     pub tokens: u64,
-    /// Upper bound on the input tokens of a request that contains only the definitions, or only the instructions that
-    /// replace the definitions.
+    /// Upper bound on the input tokens of a request that contains only these definitions or instructions.
     pub bound: u64,
 }
 
@@ -246,8 +245,9 @@ fn add_native_tools(
     }
 }
 
-/// Returns the primaries that some pattern could allow, each with the first such pattern; all three primaries if no
-/// permissions are declared.
+/// Returns the primaries that some pattern could allow, each with the first such pattern. `of` returns the primaries
+/// that a pattern could allow. If no permissions are declared (`patterns` is `None`), returns all primaries without
+/// patterns.
 pub fn granted_primaries<L: AsRef<[primary::Primary]>>(
     patterns: Option<&[String]>,
     of: impl Fn(&str) -> L,

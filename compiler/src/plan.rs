@@ -91,7 +91,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the limits of a thread of this plan: of the run, or of the whole chat.
+    /// Returns the limits of a whole thread of this plan. In a chat, these are the limits of the session.
     pub fn thread_limits(&self) -> PlanLimits {
         self.session_limits.unwrap_or(self.limits)
     }
@@ -185,7 +185,7 @@ pub struct Capabilities {
     /// False if no link of the chain has `<permissions>`: a child then inherits its parent's set, and a root has no
     /// capability.
     pub declared: bool,
-    /// The directive that declares the `<permissions>`; `None` if no link of the chain does.
+    /// The directive that declares the `<permissions>`; `None` if no directive of the chain does.
     pub from: Option<ItemId>,
     pub grants: Vec<Grant>,
     /// The author's reason for each acknowledged risk tier, from `<acknowledge>`.
@@ -400,7 +400,7 @@ pub struct Origins(pub IndexMap<String, Origin>);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SourcePlace {
-    /// The file name, as in diagnostics.
+    /// Path of the file, in the form that diagnostics show.
     pub file: String,
     /// The line number, from 1.
     pub line: u32,

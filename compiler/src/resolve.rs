@@ -32,7 +32,7 @@ pub enum Inputs<'l> {
     Given(&'l Map<String, Value>),
 }
 
-/// The result of the routing hooks.
+/// The result of the hooks that can select the extends parent of a directive (`resolve_extends`).
 #[derive(Debug, Clone)]
 pub enum Routing {
     /// The route of the first matching hook; `None` keeps the declared parent.
@@ -108,9 +108,9 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
     to_routing(routes, on, first)
 }
 
-/// Returns the inputs that a call of the directive `leaf` may set; every other input is absent. The result contains the
-/// inputs of `leaf` and of all directives that it may extend. If no routing hook reads an input, the result contains
-/// only the inputs of `leaf`: the result serves to evaluate routing hooks, so nothing more is needed.
+/// Returns the inputs that routing hooks may read from a call of the directive `leaf`: an input that is not returned
+/// counts as absent. Returned are the inputs of `leaf` and of all directives that it may extend. If no routing hook
+/// reads an input, returns only the inputs of `leaf`.
 fn possible_inputs(items: &Items<'_>, leaf: &Directive, hooks: &[Arc<HookDecl>]) -> BTreeSet<String> {
     let reads =
         |hook: &Arc<HookDecl>| hook.compiled.iter().any(|condition| condition.roots().any(|root| root == "inputs"));
@@ -264,7 +264,7 @@ impl<'l> KnownFacts<'l> {
 
     /// Evaluates the condition of a hook like [`KnownFacts::verdict`]. If the verdict is unknown, tries all
     /// combinations of the values that the unknown facts can have, as far as `fuel` permits. `domain` returns the
-    /// possible values of a fact.
+    /// possible values of a fact; `None` if they are not known.
     pub fn verdict_over(
         &mut self,
         hook: &HookDecl,
@@ -306,8 +306,8 @@ impl<'l> KnownFacts<'l> {
         if reasons.is_empty() { "the condition is false in every run".into() } else { reasons.join(" and ") }
     }
 
-    /// Prepares the facts for a condition. Resolves the model if the condition reads the model. Declares the first
-    /// segment of a path of the condition unknown if the facts contain no value for this segment.
+    /// Prepares the facts for a condition. If the condition reads the model, resolves the model. For each path of the
+    /// condition whose first segment is not the name of a known fact, declares the fact with this name unknown.
     fn declare_unknowns(&mut self, condition: &Condition) {
         for root in condition.roots() {
             if root == "model"

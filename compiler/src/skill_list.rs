@@ -12,7 +12,7 @@ use rye_grammar::Span;
 /// Default of `skills.max_tokens` in `agent/chat.yaml`.
 const DEFAULT_MAX_TOKENS: u64 = 2000;
 
-/// The tag that encloses the list.
+/// The name of the element that encloses the list of skills in a prompt.
 const LIST_TAG: &str = "skills";
 
 const INTRODUCTION: &str =
@@ -22,7 +22,7 @@ const INTRODUCTION: &str =
 const FETCH_INTRODUCTION: &str = "Instructions for specific tasks. Before a task that a description fits, read the \
     skill with rye_fetch: item_type skill, item_id its name, and path for a file that it names.";
 
-/// The skills of a system prompt. The user can also call the loaded skills that are not listed.
+/// The list of skills in a system prompt. The user can also call loaded skills that the list omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillList {
     /// The text of the prompt layer that lists the skills; empty if no skill is listed.

@@ -38,7 +38,8 @@ pub struct ToolSpec {
     /// The calls that may be repeated if their outcome is unknown after a crash.
     pub idempotent: Idempotence,
     pub needs: ToolNeeds,
-    /// Names of rye's own environment variables to pass to the tool, besides the variables that every program gets.
+    /// Names of variables in the environment of `rye` that the tool gets, besides the variables that every program
+    /// gets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub environment: Vec<String>,
     /// The settings that the tool gets as the parameter `resolved_config`; `None` if the tool declares no settings.
@@ -150,7 +151,7 @@ pub struct ConfigSource {
 pub enum ConfigMode {
     /// The files of all spaces, merged; higher spaces win.
     DeepMerge,
-    /// The file of the highest space that contains the file.
+    /// Only the file of the highest space that has the file; the files of lower spaces are ignored.
     FirstMatch,
 }
 

@@ -29,7 +29,7 @@ pub use reach::{of_continuation, of_replaced_hook_items, of_user_space, script_o
 
 /// The settings files with hooks. Directives declare hooks too.
 pub(crate) const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
-/// The standard tool that runs a shell text.
+/// Id of the tool of the standard library that runs shell code.
 const SHELL_TOOL: &str = "rye/bash/bash";
 pub(crate) const RISK_FILE: &str = "agent/capability_risk";
 pub(crate) const MODELS_FILE: &str = "agent/models";
@@ -184,9 +184,9 @@ pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) 
     reached_tools(plan).filter_map(|id| items.tool(id)).flat_map(of_one).collect()
 }
 
-/// Replaces the description of an MCP tool whose calls are all refused, because its server is not configured or has
-/// other settings than the tool file. The tool file has to be trusted nevertheless: its calls run again if the settings
-/// come back.
+/// Returns the trust requirement `found` of a tool. If the calls of an MCP tool are all refused, the description in the
+/// result states the reason: the server is not configured, or has other settings than the tool file. The tool file has
+/// to be trusted nevertheless: its calls run again if the settings come back.
 pub fn with_refused_server(items: &Items<'_>, tool: &Tool, found: TrustRequirement) -> TrustRequirement {
     if !matches!(tool.spec.kind, ToolKind::Mcp { .. }) {
         return found;
@@ -233,8 +233,9 @@ pub fn requirement_of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Op
     requirement_of_call(tool, sha256, sources, None)
 }
 
-/// Returns the requirement of a project tool as [`requirement_of_tool`] does, but for one call: the requirement covers
-/// only the files that the values of `call` name. Without `call`, it covers the files of every possible call.
+/// Returns the trust requirement of a project tool for one call. The requirement covers only the files that the values
+/// in `call` name; without `call`, it covers the files of every possible call. `None` if the tool needs no trust (see
+/// [`requirement_of_tool`]).
 pub fn requirement_of_call(
     tool: &Tool,
     sha256: String,
@@ -357,8 +358,8 @@ pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
     }
 }
 
-/// Describes for the user the call that a hook makes, with the `grants` of the hook. `None` if the action does not
-/// execute a tool or a directive and signs no item: such an action only reads or returns a value.
+/// Describes for the user the call that a hook makes: the tool or directive that the hook executes, or the item that it
+/// signs, with the `grants` of the hook. `None` for any other action, because it starts nothing.
 pub fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> {
     let beside = if grants.is_empty() { String::new() } else { format!(", granting {}", grants.join(", ")) };
     match action.call()? {
@@ -441,8 +442,8 @@ pub(crate) fn estimated_spend(subjects: Vec<Subject>) -> TrustRequirement {
     settings_file(RESILIENCE_FILE, what, subjects)
 }
 
-/// Returns the requirement of a project that selects the provider and the model of threads. The provider receives the
-/// prompts and the user's key, and its prices apply.
+/// Returns the trust requirement for project settings that select the provider and the model of threads. The provider
+/// receives the prompts and the user's key, and its prices apply.
 pub(crate) fn model_choice(subjects: Vec<Subject>) -> TrustRequirement {
     let what =
         "selects the provider and the model of directives that name none, and so where prompts go and what they cost";
@@ -468,8 +469,9 @@ fn subjects(plan: &Plan, kind: ItemKind, ids: &[&str]) -> Vec<Subject> {
     wanted.filter_map(|read| Some(Subject { kind, id: read.id.clone(), sha256: read.sha256.clone()? })).collect()
 }
 
-/// Returns the host of a URL with user information (`https://api.known.test@host/`), so that a description can state
-/// the host: readers mistake the user name for the host. `None` for a URL without user information.
+/// Returns the host of a URL with user information (`https://api.known.test@host/`). A description of the URL states
+/// this host, because readers would mistake the user information for the host. `None` for a URL without user
+/// information.
 fn host_after_user_info(text: &str) -> Option<&str> {
     let (_, behind) = text.split_once("://")?;
     let authority = behind.split(['/', '?', '#', '\\', '"']).next()?;

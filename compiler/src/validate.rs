@@ -444,7 +444,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         }
     }
 
-    /// Checks a knowledge item of the project, referenced or not.
+    /// Checks the references and the text of a knowledge item of the project, even if no directive uses the item.
     fn check_knowledge(&self, id: &ItemId, share: &mut UnitReport) {
         if let Some(knowledge) = self.items.knowledge(id) {
             knowledge_use::check_references(self.items, &knowledge, &mut share.found);
@@ -452,8 +452,8 @@ impl<'i, 'w> Checker<'i, 'w> {
         }
     }
 
-    /// Runs the checks that need the reports of all items. Returns their diagnostics together with the diagnostics of
-    /// the reports, the pattern matcher with the resolved patterns, and the lowering cache.
+    /// Runs the checks that need the results of all items (`reports`). Returns the diagnostics of these checks and of
+    /// `reports`, the pattern matcher with the resolved patterns, and the lowering cache.
     fn finish(
         self,
         reports: &[&UnitReport],

@@ -45,8 +45,8 @@ impl SchemaDialect {
 /// A tool definition in the form that a request contains.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WireTool<'t> {
-    /// The description of the tool. At its end are the rules of the root of the schema that the wire format cannot
-    /// express.
+    /// The description of the tool. If the wire format cannot express some rules at the root of the parameter schema,
+    /// these rules follow as text.
     pub description: Cow<'t, str>,
     /// JSON Schema of the parameters; `None` if the tool has no parameters and the wire format then sends no schema.
     pub parameters: Option<Cow<'t, Value>>,

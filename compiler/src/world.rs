@@ -203,8 +203,8 @@ impl ItemKind {
         }
     }
 
-    /// Returns the kind and id of a path relative to a space's root; `None` if the path is not an item: another folder,
-    /// another extension, or a name that is not an id. The id of a skill is the name of its folder.
+    /// Returns the kind and id of the item at `path`, which is relative to the root of a space. `None` if the file is
+    /// not an item, because of its folder, its extension or its name. The id of a skill is the name of its folder.
     pub fn of_path(path: &str) -> Option<(Self, ItemId)> {
         Self::ALL.into_iter().find_map(|kind| {
             let inside = kind.folders().iter().find_map(|folder| path.strip_prefix(folder))?;
@@ -298,7 +298,7 @@ pub enum WorldError {
     UntrustedKey { path: String, key_id: String },
 }
 
-/// An identity token for one state of a caching world; equal only to its own clones.
+/// A token that identifies one state of a world that caches its files. A token equals only its own clones.
 #[derive(Debug, Clone, Default)]
 pub struct WorldState(Arc<()>);
 
@@ -346,8 +346,8 @@ pub trait World {
     /// `.ai/`, the files in item folders that are not items, the files in the root that [`meant_root_file`] accepts,
     /// [`CLAUDE_SETTINGS`] and [`CLAUDE_AGENTS`]. In the user space, these are only the paths that [`Self::misplaced_settings`] returns.
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
-    /// Returns the paths of the project and of the user space that can be settings files with a wrong name, sorted: the
-    /// folders and files directly in `.ai/`, and the files in the folder of settings that are not items.
+    /// Returns the paths of the project and of the user space that may be misnamed settings files, sorted. These are
+    /// the folders and files directly in `.ai/`, and the files in the settings folder that are not valid items.
     fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the context files, outermost first: the user's, then those from the root of the git repository to the
     /// project.

@@ -63,7 +63,7 @@ pub fn check_opening(plan: &Plan, events: &[Event]) -> OpeningCheck {
 pub struct PromptCheck {
     /// Number of the prompt in the session, from 1.
     pub prompt: u64,
-    /// Size of the messages that match, in bytes.
+    /// Total size in bytes of the recorded messages that equal the derived messages.
     pub bytes: usize,
     pub differences: Vec<PromptDifference>,
 }
@@ -85,9 +85,9 @@ pub struct PromptDifference {
 /// Returns the reason if the item's file at the time of the message is not available.
 pub type ExpandAgain<'a> = dyn Fn(&AcceptedInput, &str) -> Result<String, String> + 'a;
 
-/// A check of the prompts of a session, one thread after another: the messages of each prompt are derived again and
-/// compared with the recorded messages. One checker serves all threads of the session, because a message can be
-/// accepted in one thread and sent to the model in the next thread.
+/// A check of the prompts of a session, one thread after another. The messages of each prompt are derived again from
+/// the recorded input, and compared with the recorded messages. One checker serves all threads of the session, because
+/// a message can be accepted in one thread and sent to the model in the next thread.
 #[derive(Default)]
 pub struct PromptChecker {
     /// For each accepted message that is not yet sent to the model, by its id: the differences between the recorded
@@ -167,8 +167,8 @@ struct Intake {
 }
 
 impl Intake {
-    /// Keeps the event if it belongs to the intake of a message: the run of the `input` hooks, or the end of a typed
-    /// command.
+    /// Stores the event if it is a run of the `input` hooks or the run of a command that the settings declare. A later
+    /// event of the same kind replaces the earlier one.
     fn read(&mut self, body: &EventBody) {
         if let EventBody::HookPoint(run) = body
             && run.point == HookPoint::Input

@@ -10,7 +10,7 @@ use crate::BoxFuture;
 
 /// The source of a driver's time.
 pub trait Clock: Send + Sync {
-    /// Returns milliseconds since 1970.
+    /// Returns the current time in milliseconds since 1970.
     fn now(&self) -> i64;
     /// Completes at the time `until`, in milliseconds since 1970.
     fn sleep_until(&self, until: i64) -> BoxFuture<'_, ()>;
@@ -33,9 +33,11 @@ struct ClockAnchor {
     uptime: Duration,
 }
 
-/// The latest time of a process, two hours before the last time that texts such as signature lines can hold.
+/// Latest time that the clock of a process can have: two hours before the last time (9999-12-30T22:00:00Z) that texts
+/// such as signature lines can hold.
 const LATEST: Duration = Duration::from_hours(70_389_500);
-/// The latest time at the start of a process, a year earlier.
+/// The latest time that the clock has at the start of a process: a year before `LATEST`, so that the time can still
+/// pass (see `ClockAnchor::new`).
 const LATEST_START: Duration = LATEST.saturating_sub(Duration::from_hours(365 * 24));
 
 impl ClockAnchor {
@@ -43,14 +45,14 @@ impl ClockAnchor {
         Self::new(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), uptime())
     }
 
-    /// Creates an anchor. A wall clock beyond the year 9999 counts as [`LATEST_START`], because no text of rye can hold
-    /// its time. The time still passes, so that deadlines hold (decision 0270).
+    /// Creates an anchor. A wall clock after the year 9999 counts as [`LATEST_START`], because the timestamps of rye
+    /// end with that year. The clock still advances from there, so that deadlines are reached (decision 0270).
     fn new(wall: Duration, uptime: Duration) -> Self {
         Self { wall: wall.min(LATEST_START), uptime }
     }
 
-    /// Returns the time at a later moment, in milliseconds since 1970. `uptime` is the time from the start of the
-    /// system to that moment.
+    /// Returns the time at a moment after this anchor was read, in milliseconds since 1970. `uptime` is the time from
+    /// the start of the system to that moment.
     fn time_at(&self, uptime: Duration) -> i64 {
         let now = self.wall.saturating_add(uptime.saturating_sub(self.uptime)).min(LATEST);
         i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
@@ -62,7 +64,7 @@ impl ClockAnchor {
         ms(self.wall).saturating_sub(ms(self.uptime))
     }
 
-    /// Returns the anchor of this process.
+    /// Returns the anchor of this process, which is read from the system's clocks at the first call.
     fn of_process() -> &'static Self {
         static ANCHOR: OnceLock<ClockAnchor> = OnceLock::new();
         ANCHOR.get_or_init(Self::read)
@@ -141,7 +143,8 @@ impl ManualClock {
         Self { time: std::sync::Arc::new(tokio::sync::watch::Sender::new(now)), offset: 0 }
     }
 
-    /// Returns the clock of another process, which started after a step of the wall clock by `ms` milliseconds.
+    /// Returns a clock that runs with this clock but shows `ms` milliseconds more, such as the clock of a process that
+    /// started after the wall clock was set forward.
     pub fn stepped_by(&self, ms: i64) -> Self {
         Self { time: std::sync::Arc::clone(&self.time), offset: self.offset + ms }
     }

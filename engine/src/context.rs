@@ -75,8 +75,8 @@ pub trait Providers: Send + Sync {
         false
     }
 
-    /// Returns true if an MCP client makes the calls in threads of a directive, instead of a model. The replies then
-    /// cost nothing.
+    /// Returns true if an MCP client takes the place of the model in the threads of a directive. A reply of the client
+    /// costs nothing.
     fn serves_client(&self, _directive: &ItemId) -> bool {
         false
     }
@@ -154,7 +154,7 @@ pub(crate) struct EngineContext {
     pub plan_check: Option<PlanCheck>,
     pub settings: CommandSettings,
     pub live: Mutex<RunningThreads>,
-    /// The transcript that was verified for the next recovery.
+    /// The transcript that was verified last, for the recovery of its thread; `None` if no recovery is pending.
     pub inspected: Mutex<Option<verified_transcript::InspectedTranscript>>,
     /// Notified when a thread of this process ends.
     pub thread_ended: Notify,

@@ -52,8 +52,8 @@ impl RecordWaiter {
         (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
     }
 
-    /// Returns true if the file tool still waits for the record of its change. A stopped or dropped call of the tool
-    /// waits no longer.
+    /// Returns true while the file tool waits for the record of its change. Returns false after [`Self::confirm`], and
+    /// if the call of the tool was stopped or dropped.
     pub fn is_waiting(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|sender| !sender.is_closed())
     }
@@ -104,7 +104,7 @@ pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlRecei
 }
 
 impl Incoming {
-    /// Returns true if the input ends the thread.
+    /// Returns true for a control message that ends the thread: cancel or kill.
     pub fn ends_thread(&self) -> bool {
         matches!(self, Self::Message { message, .. } if message.end_status().is_some())
     }

@@ -272,7 +272,8 @@ fn report_dangling_link(space: Space, dir: &Dir, path: &str) -> Result<Option<Ve
     }
 }
 
-/// Converts an error of opening a file. If the error has no OS error number, the path leads out of `space`.
+/// Converts an error of opening a file. A permission error without an OS error number means that the path leads out of
+/// `space`.
 fn open_error(space: Space, path: &str, error: &std::io::Error) -> WorldError {
     let path = space.display(path);
     if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() {

@@ -75,8 +75,8 @@ pub struct EffectStep {
     /// Settlements that are not in the ledger yet. During a long effect, the driver books the settlements in the
     /// ledger.
     pub unsettled: Vec<Settled>,
-    /// Cancelled when the thread is cancelled after the machine has chosen this effect, even if the effect has not
-    /// started yet.
+    /// The token that stops this effect. The token is cancelled if the thread is cancelled after the machine has chosen
+    /// the effect, even before the effect starts.
     pub halt: CancellationToken,
     /// The time at which the duration limit of the thread is reached; `None` while the thread waits for an approval.
     pub deadline: Option<Deadline>,
@@ -393,9 +393,9 @@ async fn record_and_check_interrupt(
     })
 }
 
-/// Records the answer of the handler of an approval request, with the inputs that have arrived. Only the first recorded
-/// answer counts, so answers among the inputs come before that of the handler. The other inputs come behind it: an
-/// interruption that follows an answer does not discard the answer.
+/// Records the answer of the handler of an approval request, together with the inputs that have arrived. Only the first
+/// recorded answer counts. Inputs up to the last answer among them are recorded before the handler's answer. The other
+/// inputs are recorded after it, so that an interruption does not discard the answer.
 fn record_answer(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
@@ -431,7 +431,11 @@ fn has_refused_call(state: &ThreadState) -> bool {
     waiting.any(|call| call.answer.is_some_and(|answer| !answer.is_approved()))
 }
 
-/// Records the next decision of the machine, which needs no action.
+/// Records the events of the machine's next decision, for which the driver performs no effect.
+///
+/// # Errors
+///
+/// Fails if the decision has no events, because the thread would then never proceed.
 fn record_decision(thread: &mut DrivenThread, driver: &Arc<dyn Driver>) -> Result<(), DriveError> {
     let at = thread.journal.pending_time().unwrap_or_else(|| driver.now());
     if thread.record_signal(Signal { at, fact: Fact::Tick }) == 0 {

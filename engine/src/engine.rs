@@ -59,7 +59,7 @@ pub struct EngineOptions {
     pub tools: Tools,
     /// The user's trust in the project's files.
     pub trust: Trust,
-    /// The time that a commit waits for further commits, so that the registry writes all of them as one group.
+    /// The maximum times that a commit waits for further commits, so that the registry writes all of them as one group.
     pub group_commit: GroupCommit,
     /// An additional check of plans; `None` if every trusted plan may start.
     pub plan_check: Option<PlanCheck>,
@@ -67,7 +67,8 @@ pub struct EngineOptions {
     pub settings: CommandSettings,
 }
 
-/// An engine for one project. Cloning is cheap. Dropping the last clone releases the lock of the process.
+/// An engine for one project. Cloning is cheap. Dropping the last clone releases the lock that marks this process as
+/// the owner of its threads.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<EngineContext>,
@@ -201,8 +202,8 @@ impl Engine {
         self.inner.recover_root(thread, Vec::new()).await
     }
 
-    /// Recovers a thread and delivers control messages before it continues: the answer that a suspended thread waits
-    /// for, or `cancel` or `kill`.
+    /// Recovers a thread. Before the thread continues, delivers control messages to it: the answer that a suspended
+    /// thread waits for, or `cancel` or `kill`.
     pub async fn recover_with(
         &self,
         thread: &ThreadId,
@@ -253,8 +254,8 @@ impl Engine {
         Ok(crate::thread_count::blocking(move || engine.inspect(&id)).await?)
     }
 
-    /// Calls `read` with the events of the thread that was inspected last, before its recovery. Returns `None` if that
-    /// was another thread.
+    /// Calls `read` with the events that [`Self::inspect`] read of this thread, and returns the result. Returns `None`
+    /// if the last inspection was of another thread, if there was none, or if the thread was recovered since.
     pub fn read_inspected<T>(&self, thread: &ThreadId, read: impl FnOnce(&[Event]) -> T) -> Option<T> {
         self.inner.read_inspected(thread, read)
     }

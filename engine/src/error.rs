@@ -27,7 +27,7 @@ pub enum DriveError {
     /// The directive has trust requirements that the user does not trust; `list` holds them, one line each.
     #[error("`{directive}` has untrusted requirements: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
-    /// Hooks of the stored plan do not match the current files. `list` holds these hooks, each with its effect.
+    /// The stored plan has hooks that the current files do not declare. `list` holds these hooks, each with its effect.
     #[error("the stored plan of `{directive}` has hooks that the current files do not declare: {}", list.join("; "))]
     Changed { directive: String, list: Vec<String> },
     /// The transcript cannot be verified, for example because no key of the user signed it, and the user did not accept

@@ -49,7 +49,7 @@ fn serialize_turns<S: Serializer>(turns: &[SharedMessage], serializer: S) -> Res
 /// The position of a call in its thread. A scripted provider selects the reply by the position, also after a crash.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadPosition {
-    /// Full id of the thread's directive, which selects the branch of the script.
+    /// Full id of the thread's directive. A scripted provider answers with the branch of its script for this directive.
     pub directive: String,
     /// Number of earlier replies of the thread. If `None`, the assistant turns in the request are counted instead. That
     /// count is too low if a `context` hook has removed turns.
@@ -102,8 +102,8 @@ pub struct Reply {
     /// The bytes sent and received; `None` if the provider reported a usable final usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uncounted: Option<CutStream>,
-    /// The kinds of events, content and fields that the decoder of the wire format does not know, each once. `content`
-    /// lacks their data.
+    /// Names of the kinds of events, content and fields that the decoder of the wire format does not know, each once.
+    /// `content` does not contain the data of these parts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
@@ -191,7 +191,7 @@ impl StopReason {
         before.filter(|before| reason == Self::EndTurn && *before != Self::EndTurn).unwrap_or(reason)
     }
 
-    /// Returns true if the reply was cut before its end.
+    /// Returns true if the output limit or the context window cut the reply before its end.
     pub fn is_cut(&self) -> bool {
         match self {
             Self::Length | Self::ContextWindow => true,
@@ -221,8 +221,8 @@ impl Delta {
     }
 }
 
-/// The facts of a failed attempt. The classification table derives the kind of the error from them, so that the code of
-/// a wire format does not decide it.
+/// The facts of a failed attempt. The classification table derives the kind of the error from these facts; the code for
+/// a wire format does not choose the kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {

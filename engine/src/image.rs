@@ -37,7 +37,7 @@ pub struct ImageRef {
     /// Width in pixels.
     pub width: u32,
     pub height: u32,
-    /// The bytes in base64, set only in a request that is being sent.
+    /// The bytes in base64; empty except in a request that is being sent.
     #[serde(skip)]
     pub data: String,
 }
@@ -62,7 +62,7 @@ pub enum ImageError {
     Side { width: u32, height: u32 },
 }
 
-/// The reason why a message with these images cannot be sent to a model.
+/// The reason why the images of a message cannot be sent to a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageNotAccepted {
     #[error("the model `{model}` does not accept images, according to its provider file")]

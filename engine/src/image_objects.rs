@@ -9,7 +9,7 @@ use crate::image::{ImageRef, ValidatedImage, media_type};
 use crate::message::{ContentBlock, Message};
 use crate::store::{ObjectId, Objects, StoreError};
 
-/// Stores the bytes durably, so that events may refer to them.
+/// Stores the bytes of images durably, so that events may refer to the images.
 ///
 /// # Errors
 /// The bytes cannot be written.

@@ -61,7 +61,7 @@ impl Journal {
         }
     }
 
-    /// Adds an event, to be written with the next [`Journal::flush`].
+    /// Adds an event, to be written with the next [`Journal::flush`]. `ts` is in milliseconds since 1970.
     pub fn push(&mut self, ts: i64, body: EventBody) -> Arc<Event> {
         let event = Arc::new(Event { seq: self.next, ts, body });
         self.next += 1;
@@ -191,7 +191,7 @@ fn stage(
     Ok(())
 }
 
-/// Maximum bytes that the store adds to the fields of an event in a line: number, time, hash and signature.
+/// Maximum bytes of a transcript line besides the fields of the event: number, time, hash and signature.
 const MAX_ENVELOPE_BYTES: usize = 512;
 
 /// Returns the fields of an event for a line of the transcript. Stores the largest fields as objects until the line has
@@ -232,7 +232,7 @@ impl FieldVisitor for FieldSizes {
     }
 }
 
-/// A visitor of an event's fields that stores the field `name` as an object.
+/// A visitor of an event's fields that writes the value of the field `name` to the object store.
 struct StoredField<'a> {
     objects: &'a Objects,
     name: &'a str,

@@ -100,7 +100,7 @@ impl EventStream {
         self.receiver.is_empty() && !self.receiver.is_closed()
     }
 
-    /// Returns the number of dropped deltas.
+    /// Returns the number of deltas that were dropped because the reader of the stream was too slow.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

@@ -47,12 +47,12 @@ impl StateCell {
         self.0.borrow().clone()
     }
 
-    /// Wakes the readers that wait for a change.
+    /// Wakes the readers that wait for a change, without a change of the state.
     pub fn wake(&self) {
         self.0.send_modify(|_| {});
     }
 
-    /// Returns a receiver of the published state, which is notified of each later state.
+    /// Returns a receiver of the published state (`None` before the first one) that is notified of each later state.
     pub fn subscribe(&self) -> watch::Receiver<Option<LiveState>> {
         self.0.subscribe()
     }

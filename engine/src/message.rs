@@ -195,8 +195,9 @@ fn texts_in(content: &[ContentBlock]) -> impl Iterator<Item = &SharedText> {
     })
 }
 
-/// Returns the text of a reply. Adjacent text blocks form one text: providers split a sentence where a citation ends.
-/// Other blocks separate texts by a newline. A single text is shared, not copied.
+/// Returns the text of a reply. Adjacent text blocks are joined without a separator, because providers split a sentence
+/// where a citation ends. Texts with another block between them are joined with a newline. A single text is shared, not
+/// copied.
 pub fn reply_text(content: &[ContentBlock]) -> SharedText {
     let mut texts = texts_in(content);
     if let (Some(text), None) = (texts.next(), texts.next()) {

@@ -1,4 +1,5 @@
-//! A thread as the parent of children that a command starts. The thread does not start these children itself.
+//! The parent of a child that a command adds to an existing thread, and the bounds that the parent sets for the child.
+//! The parent does not start this child itself.
 
 use rye_compiler::compile::SpawnParent;
 use rye_compiler::plan::{Grant, Plan, PlanLimits};

@@ -23,7 +23,7 @@ const MAX_STEPS: usize = 512;
 /// The price of the request that a message would cause, in tokens and nano-dollars.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Preview {
-    /// Estimated input tokens.
+    /// Estimated input tokens of the request.
     pub input_tokens: u64,
     /// Tokens of the last request and its reply, which the provider can read from its cache.
     pub cached_tokens: u64,

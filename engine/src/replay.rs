@@ -1,5 +1,6 @@
-//! Conversion of a transcript to a script (`docs/reference/scripted.md`): every reply and every failed attempt, with
-//! the contents of its request, so that a replay reports the first difference. Pure: events in, steps out.
+//! Conversion of a transcript to a script (`docs/reference/scripted.md`). The script has a step for every reply and
+//! every failed attempt. A step can also hold the contents of the recorded request; a replay then reports the first
+//! request that differs from the recorded one. Pure: events in, steps out.
 
 use rye_compiler::plan::Plan;
 

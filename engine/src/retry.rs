@@ -8,7 +8,7 @@ use crate::event::FailureClassification;
 use crate::exchange::SCRIPT_ERROR;
 use crate::exchange::{CallError, FailedStage};
 
-/// The classification of a prompt that exceeds the context window or the size limit of the provider.
+/// The name of the classification of a prompt that exceeds the context window or the size limit of the provider.
 pub const PROMPT_TOO_LONG: &str = "prompt_too_long";
 
 /// The classification of two errors of the `scripted` provider: its script is invalid, or the script does not expect
@@ -17,8 +17,9 @@ const SCRIPT_MISMATCH: &str = "script_mismatch";
 
 /// Number of failures in one turn after which retries are at least [`LATE_RETRY_DELAY_MS`] apart.
 const EARLY_RETRIES: u32 = 10;
-/// Minimum delay before a late retry. The settings of a project determine the delays of retries. Without this minimum,
-/// a project could repeat a request without a pause, and the provider could lock the user's key.
+/// Minimum delay in milliseconds before a retry after [`EARLY_RETRIES`] failures. The settings of a project determine
+/// the delays of retries: without this minimum, a project could repeat a request without a pause, and the provider
+/// could lock the user's key.
 const LATE_RETRY_DELAY_MS: u64 = 1_000;
 
 /// Classifies a failure and returns the delay in milliseconds if another attempt may follow.

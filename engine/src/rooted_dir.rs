@@ -99,10 +99,10 @@ impl RootedDir {
         written
     }
 
-    /// Removes a file, or the link with this name.
+    /// Removes the file or the symbolic link at `path`, relative to this folder.
     ///
     /// # Errors
-    /// Fails if neither exists, or if the path leaves the folder.
+    /// Fails if nothing has this path, or if the path leaves this folder.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         self.0.remove_file(path)
     }

@@ -14,11 +14,12 @@ use serde_json::Number;
 pub const MAX_SCRIPT_BYTES: usize = 256 * 1024;
 /// Maximum depth of a literal, as in YAML.
 const MAX_LITERAL_DEPTH: usize = 64;
-/// Maximum number of values in a literal.
+/// Maximum number of values in all literals of a script.
 const MAX_VALUES: usize = 20_000;
 /// Stack size for the recursive parsers, in bytes; enough for a script that consists only of nesting.
 const PARSER_STACK_BYTES: usize = 512 << 20;
-/// Maximum size of a small script, in bytes: a stack of [`SMALL_SCRIPT_STACK_BYTES`] is enough to parse the script.
+/// Maximum size of a small script, in bytes. Every script up to this size can be parsed with a stack of
+/// [`SMALL_SCRIPT_STACK_BYTES`].
 const SMALL_SCRIPT_BYTES: usize = 2 * 1024;
 /// Stack size for a small script, in bytes.
 const SMALL_SCRIPT_STACK_BYTES: usize = 8 << 20;
@@ -77,7 +78,7 @@ fn syntax_error(source: SourceId, message: &str, span: Span, language: &str) -> 
     SyntaxKind::Script.error(Span { source, ..span }, format!("invalid {language}: {lower}"), "cannot be read")
 }
 
-/// A builder of values with spans, which bounds the depth and the number of the values.
+/// A converter of the literals in a script to values with spans. It bounds the depth and the number of the values.
 struct LiteralReader {
     source: SourceId,
     values: usize,

@@ -80,7 +80,7 @@ static KNOWN_SECRETS: LazyLock<RwLock<Arc<KnownSecrets>>> = LazyLock::new(|| {
 /// The values of secret variables, in the forms that are searched for.
 #[derive(Debug, Default)]
 struct KnownSecrets {
-    /// The names of the variables, by value.
+    /// The name of each secret variable, by the variable's value.
     values: BTreeMap<String, String>,
     /// The values without encoding.
     plain: Needles,
@@ -140,9 +140,9 @@ impl Needles {
         Self { names, any }
     }
 
-    /// Finds the byte strings of `self` in `stream`, a form of a text in which encodings are decoded or separators
-    /// removed. For each match, adds to `found` the range in the original text, and the name of the variable that holds
-    /// the secret.
+    /// Searches `stream` for the byte strings of `self`. The stream is a text after decoding, or without its
+    /// separators. For each match, adds to `found` the range of the match in the original text, and the name of the
+    /// variable that holds the secret.
     fn find<'n>(&'n self, stream: &Stream, found: &mut Vec<(Range<usize>, &'n str)>) {
         let Some(any) = &self.any else { return };
         for hit in any.find_iter(&stream.bytes) {

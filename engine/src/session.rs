@@ -61,12 +61,12 @@ pub(crate) struct ThreadInit {
     /// The images of the first message, stored as objects when the thread starts.
     pub shown: Vec<ValidatedImage>,
     pub sink: Arc<EventSink>,
-    /// A bound on the siblings that run at the same time; `None` if there is no bound.
+    /// A bound on the children of the same parent that run at the same time; `None` if there is no bound.
     pub queue: Option<Arc<Semaphore>>,
     /// The tool call that the thread runs instead of a directive; `None` for a thread with a conversation.
     pub call: Option<Box<ToolCall>>,
-    /// For a continuation: the milliseconds by which the duration of the continued thread exceeds whole seconds. They
-    /// count towards the duration of this thread.
+    /// For a continuation: the part of the continued thread's duration beyond whole seconds, in milliseconds. This part
+    /// counts towards the duration of the new thread.
     pub carried_ms: u64,
     /// True if the thread completes although required outputs are missing.
     pub allow_missing_outputs: bool,
@@ -85,7 +85,8 @@ impl ThreadInit {
 /// The registry rows to write before a new thread's first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowsToWrite {
-    /// A registry row and an account. If `durable` is true, the first lines of the transcript are synced too.
+    /// The registry row and the account of a root thread. If `durable` is true, the first lines of the transcript are
+    /// synced before the thread runs.
     Root { durable: bool },
     /// A registry row, an account, and the link from the thread that the new thread continues.
     Linked,
@@ -172,8 +173,8 @@ impl EngineContext {
         Ok(self.thread_count.run_blocking(move || scan(&registry)).await??)
     }
 
-    /// Starts a root thread in a task of its own. If the caller is dropped meanwhile, the start still completes, so
-    /// that the registry never keeps a row of a thread that no task ends.
+    /// Starts a root thread in a task of its own. The start completes even if the caller is dropped meanwhile.
+    /// Otherwise the registry could keep the row of a thread that no task ends.
     pub(crate) async fn start_root_thread(
         self: &Arc<Self>,
         id: ThreadId,
@@ -189,9 +190,9 @@ impl EngineContext {
     }
 
     /// Writes the registry rows and the first events of a thread, and starts the thread. If the start fails, a thread
-    /// whose rows this function has written is finalized. With `RowsToWrite::Existing`, as for a child, the lease on
-    /// the thread is released instead, so that the thread can be recovered. A caller that may be dropped calls this
-    /// function in a task of its own.
+    /// whose rows this function has written is finalized. If the rows existed before (`RowsToWrite::Existing`, as for a
+    /// child), the lease on the thread is released, so that the thread can be recovered. A caller whose future may be
+    /// dropped must call this function in a task of its own.
     pub(crate) async fn start_thread(
         self: &Arc<Self>,
         id: ThreadId,
@@ -381,8 +382,8 @@ impl EngineContext {
     }
 }
 
-/// Sends the messages that the thread has not handled to its continuation, and redirects all later messages for the
-/// thread to the continuation.
+/// Forwards the messages that the thread has not handled to the continuation of the thread, and redirects all later
+/// messages for the thread to the continuation.
 fn redirect(state: &ThreadState, own: &ControlSender, unread: &mut ControlReceiver, next: &ControlSender) {
     // A `close` message arrives only once, so it is repeated for the continuation.
     if state.chat.as_ref().is_some_and(|chat| chat.is_closing) {
@@ -434,7 +435,7 @@ fn failure_result(thread: &DrivenThread, error: &DriveError) -> RunResult {
     }
 }
 
-/// Reads a stored plan.
+/// Reads the plan with the id `plan_id` from the object store.
 pub(crate) fn stored_plan(engine: &EngineContext, plan_id: &str) -> Result<Plan, DriveError> {
     let bytes = engine.objects.get(&ObjectId::parse(plan_id)?)?;
     serde_json::from_slice(&bytes).map_err(|error| DriveError::Plan(error.to_string()))

@@ -261,9 +261,9 @@ pub fn other_branches(tree: &[SessionThread]) -> Vec<&SessionThread> {
 }
 
 /// Sets the text, the images and the bounds of a prompt to those of the message that the user typed. `sent` is the text
-/// that was sent to the model; in the first prompt of a thread, layers precede the user's text in `sent`. So the typed
-/// message is the last message in `accepted` with whose text `sent` ends. If there is none, the text of the prompt is
-/// `sent`.
+/// that was sent to the model. In the first prompt of a thread, `sent` starts with layers and ends with the user's
+/// text, so the typed message is the last message in `accepted` with whose text `sent` ends. If there is no such
+/// message, the text of the prompt is `sent`.
 fn set_text(prompt: &mut SessionPrompt, sent: &str, accepted: &[AcceptedInput]) {
     let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
     prompt.text = typed.map_or_else(|| sent.to_owned(), |input| input.raw.clone());

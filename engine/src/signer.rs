@@ -79,7 +79,7 @@ impl Signer {
         format!("{}:{}", self.name, self.identity.sign(bytes))
     }
 
-    /// Returns a Markdown file with a signature line. `timestamp` is RFC 3339.
+    /// Returns the contents of a Markdown file: a signature line and `text`. `timestamp` has the format of RFC 3339.
     pub fn file(&self, text: &str, timestamp: &str) -> Vec<u8> {
         self.identity.sign_file(text.as_bytes(), CommentSyntax::Markup, timestamp)
     }

@@ -65,8 +65,8 @@ fn escaped_half(text: &str) -> Option<u32> {
     (HIGH.contains(&half) || LOW.contains(&half)).then_some(half)
 }
 
-/// Replaces the marks of surrogate halves in a text. The marks of two matching halves become the character that the
-/// halves encode together; a single mark becomes U+FFFD.
+/// Replaces the marks of surrogate halves (see `to_mark`) in a text. The marks of two matching halves become the
+/// character that the halves encode together; a single mark becomes U+FFFD.
 pub(crate) fn join_halves(text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

@@ -148,10 +148,11 @@ pub struct RunResult {
     pub thread_id: String,
     pub status: Status,
     pub directive: String,
-    /// The tool executed by this thread (asynchronous tool calls only).
+    /// The tool that the thread runs, if an asynchronous tool call started the thread; `None` for the thread of a
+    /// directive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The model's last text, or a tool's result.
+    /// The model's last text, or the result of `tool`; `None` if there is neither.
     pub result: Option<SharedText>,
     pub outputs: Option<Map<String, Value>>,
     /// Required outputs that the model did not return.

@@ -22,7 +22,7 @@ const MAX_SEGMENT_BYTES: usize = 200;
 const MAX_ID_BYTES: usize = 1_000;
 
 impl ThreadId {
-    /// Parses an id.
+    /// Parses the id of a thread: an item id that is short enough for the names of folders.
     pub fn parse(text: &str) -> Result<Self, InvalidId> {
         let id = ItemId::parse(text)?;
         let mut offset = 0;
@@ -36,7 +36,7 @@ impl ThreadId {
         Ok(Self(id.as_str().into()))
     }
 
-    /// Returns the `n`th id (from 1) of a directive's threads that start in this second.
+    /// Returns the id of the `n`th thread (from 1) of a directive that starts in the second `unix_seconds`.
     pub fn numbered(directive: &ItemId, unix_seconds: u64, n: u64) -> Result<Self, InvalidId> {
         match n {
             0 | 1 => Self::parse(&format!("{directive}-{unix_seconds}")),

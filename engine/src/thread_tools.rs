@@ -1,6 +1,6 @@
 //! The tool `rye/agent/threads/orchestrator`: reads, waits for, stops, resumes and hands off threads. The gate
 //! authorizes the call. This module restricts the threads that the call can target: the caller may read any thread, but
-//! stop or continue only its own descendants. A continuation runs below the caller.
+//! stop or continue only its own descendants. A thread that continues a descendant is a descendant too.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -92,7 +92,7 @@ impl ThreadsToolCall {
         }
     }
 
-    /// Runs a read of the store on the blocking pool.
+    /// Runs `scan`, which reads the store, on the blocking pool.
     async fn read_store(
         &self,
         scan: impl FnOnce(&Threads) -> Result<Value, RefusalText> + Send + 'static,
@@ -200,7 +200,8 @@ impl ThreadsToolCall {
         Err(format!("this thread may only read `{thread}`, which is not a descendant of this thread"))
     }
 
-    /// Collects a thread, its spawn ancestors and the threads that it continues. Empty if the thread is unknown.
+    /// Collects a thread and, repeatedly, the spawn parent of each collected thread and the thread that it continues.
+    /// Empty if the thread is unknown.
     async fn ancestors(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, RefusalText> {
         let (engine, thread) = (Arc::clone(&self.engine), thread.clone());
         let climb = move || {

@@ -31,7 +31,7 @@ pub use wait::WaitOutcome;
 pub struct Threads {
     disk: Arc<dyn Disk>,
     objects: Arc<Objects>,
-    /// `None` if no thread was ever started, or if the registry is unusable.
+    /// The registry of the threads; `None` if no thread was ever started, or if the registry is unusable.
     registry: Option<Arc<Registry>>,
     registry_error: Option<Arc<StoreError>>,
 }
@@ -312,8 +312,8 @@ pub fn limit_headroom(events: &[Event], limit: &str) -> Option<(u64, Option<u64>
     Some((of(state.limits)?, ceiling.and_then(of)))
 }
 
-/// Returns the texts of the messages that a recovery of the chat holds: they are sent only if the user submits them
-/// again. Empty for a thread that is not a chat.
+/// Returns the texts of the messages that are held when the chat is recovered. Held messages are sent only if the user
+/// submits them again. Empty for a thread that is not a chat.
 pub fn held_messages(events: &[Event]) -> Vec<String> {
     let mut state = ThreadState::new();
     for event in events {

@@ -51,19 +51,20 @@ pub struct Invocation {
     pub changes: Option<ChangeRecorder>,
     /// The persistent processes of the thread.
     pub persistent: Arc<PersistentProcesses>,
-    /// Upper bound for the call: the rest of the thread's duration limit. The call itself may request less.
+    /// Maximum time of the call: the rest of the duration limit of the thread. The call itself may request a shorter
+    /// time.
     pub timeout: Duration,
-    /// Folders of the project that a process may write (`needs.write` as granted).
+    /// Folders of the project that a process of the call may write: every thread of the spawn chain grants them.
     pub write: Vec<String>,
     /// Folders that bound the writes of file tools: a written path must lie in a folder of every list. Without lists,
     /// the whole project is writable.
     pub write_bounds: Vec<Vec<String>>,
-    /// Hosts that a process may reach (`needs.net` as granted).
+    /// Hosts that a process of the call may reach: every thread of the spawn chain grants them.
     pub net: Vec<String>,
     /// The grant patterns of every thread of the spawn chain. Writing an item needs `rye.sign.<type>.<id>` from each of
     /// these threads (`language.md` 9). If the list is empty, no item may be written.
     pub may_write_item: Vec<Vec<String>>,
-    /// Cancelled when the thread is cancelled.
+    /// The token that tells the call to stop; cancelled when the thread is cancelled.
     pub halt: CancellationToken,
     /// The counter of running threads. Short blocking I/O of a tool runs inline if no other thread is running.
     pub thread_count: ThreadCount,

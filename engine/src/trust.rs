@@ -34,7 +34,8 @@ pub enum Trust {
 pub struct TrustFile {
     path: PathBuf,
     project: PathBuf,
-    /// Files that were shipped with this program. Their hashes are computed when the record does not cover a requirement.
+    /// The files that were shipped with this program. Their hashes are computed only when the trust record does not
+    /// cover a requirement.
     shipped: Arc<LazyLock<BTreeSet<Subject>, ShippedFiles>>,
 }
 
@@ -64,9 +65,9 @@ pub enum TrustError {
 }
 
 impl Trust {
-    /// Returns the trust that a user's record holds for a project. Reads no file and grants nothing. Both paths are
-    /// roots, the folders that contain `.ai`. `shipped` returns the files compiled into this program, which the user
-    /// trusts by running it.
+    /// Returns the trust that a user's record holds for a project. Reads no file yet; the record is read when trust is
+    /// checked. `user` and `project` are roots, the folders that contain `.ai`. `shipped` returns the files compiled
+    /// into this program, which the user trusts by running it.
     pub fn recorded(user: &Path, project: &Path, shipped: impl FnOnce() -> BTreeSet<Subject> + Send + 'static) -> Self {
         let name = project_folder_name(project);
         let path = user.join(".ai").join(RECORD_FOLDER).join(format!("{name}.json"));
@@ -257,7 +258,8 @@ impl TrustSnapshot<'_> {
     }
 }
 
-/// Returns the [`Subject`] by which a file that is compiled into the program is trusted. The file is not an item.
+/// Returns the [`Subject`] by which a file that is compiled into the program is trusted. The id starts with `file:`,
+/// because the file is not an item.
 pub fn shipped_file(path: &str, sha256: &str) -> Subject {
     Subject { kind: ItemKind::Config, id: format!("file:{path}"), sha256: sha256.to_owned() }
 }

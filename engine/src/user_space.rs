@@ -93,7 +93,7 @@ fn named_roots() -> Vec<PathBuf> {
     root_variables().chain(account).collect()
 }
 
-/// Returns the values of the variables that may name a user space.
+/// Returns the values of the environment variables that may name a user space.
 fn root_variables() -> impl Iterator<Item = PathBuf> {
     ROOT_VARIABLES.into_iter().chain(["HOME"]).filter_map(path_variable)
 }

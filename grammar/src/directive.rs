@@ -59,13 +59,14 @@ pub const ELEMENTS: [&str; 41] = [
 #[derive(Debug, Clone, PartialEq)]
 pub struct DirectiveTree {
     pub signature: Option<Spanned<SignatureLine>>,
-    /// The first `# heading` before the fence.
+    /// The text of the first `# heading` before the XML fence; `None` if there is no such heading.
     pub title: Option<Spanned<String>>,
     /// The prose between the title and the fence, trimmed; the description if `<description>` is missing.
     pub prose: Option<Spanned<String>>,
     /// The root element of the XML fence; `None` if there is no fence or the fence cannot be parsed.
     pub root: Option<Element>,
-    /// The span of the fence, from its opening backticks to the end of its closing line.
+    /// The span of the XML fence, from its opening backticks to the end of its closing line; `None` if there is no
+    /// fence.
     pub fence: Option<Span>,
     /// True if errors made the parser leave parts of the fence out of the tree. A declaration that is missing from the
     /// tree is then not reported as a further error.

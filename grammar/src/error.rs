@@ -37,7 +37,7 @@ pub enum SyntaxKind {
     Capability,
     /// An invalid Python, JavaScript or TypeScript file.
     Script,
-    /// A constant that declares a script tool, but whose value is not a constant expression.
+    /// A constant that declares a script tool, but whose value is not a literal, or that gets a value twice.
     Constant,
 }
 
@@ -110,7 +110,7 @@ impl SyntaxError {
         Self { replacements: all.into(), ..self }
     }
 
-    /// Marks the tree as incomplete.
+    /// Marks the error as one that leaves out a part of the text, so that the tree is incomplete.
     #[must_use]
     pub fn with_lost_content(self) -> Self {
         Self { loses_content: true, ..self }

@@ -10,9 +10,9 @@ use std::ops::Range;
 pub(crate) struct Fence {
     /// The first word of the info string, in lower case.
     pub language: String,
-    /// The range of the opening line, without its line break.
+    /// The byte range of the opening line, without its line break.
     pub opening: Range<usize>,
-    /// The text between the opening and the closing line.
+    /// The range of the text between the opening and the closing line.
     pub content: Range<usize>,
     /// The whole block: from the opening fence characters to the end of the closing line, including its line break.
     pub whole: Range<usize>,

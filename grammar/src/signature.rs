@@ -8,7 +8,7 @@ use crate::span::{SourceId, Span, Spanned};
 /// A signature line with missing parts has empty fields, so that it fails to verify instead of counting as unsigned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureLine {
-    /// The RFC 3339 timestamp as written.
+    /// Time of the signature, in RFC 3339, exactly as the line contains it.
     pub timestamp: String,
     /// SHA-256 of every byte after the signature line, in lowercase hex.
     pub sha256: String,

@@ -12,7 +12,8 @@ use crate::yaml;
 
 pub use script::{Constant, EntrySignature, NoScriptReader, Script, ScriptReader, declaring_names};
 
-/// The metadata of a tool as one mapping. The keys are those of YAML tools, whatever the language of the tool.
+/// The parsed declaration of a tool. `metadata` is one mapping with the keys of YAML tools, whatever the language of
+/// the tool is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolTree {
     pub signature: Option<Spanned<SignatureLine>>,

@@ -21,8 +21,8 @@ pub const MAX_ALIASES: usize = 1_000;
 
 /// Minimum of free stack, in bytes, for reading [`MAX_DEPTH`] levels. The library recurses with large frames.
 const MIN_STACK_BYTES: usize = 6 * 1024 * 1024;
-/// Size in bytes of the new stack for the library if less than [`MIN_STACK_BYTES`] is free. Threads other than the main
-/// one have only two megabytes.
+/// Size in bytes of the new stack on which the YAML library runs if the current stack has less than [`MIN_STACK_BYTES`]
+/// free. The stack of a thread other than the main thread has only two megabytes.
 const GROWN_STACK_BYTES: usize = 16 * 1024 * 1024;
 
 /// Parses one YAML document. Returns null for an empty text, and null with errors for an invalid document.

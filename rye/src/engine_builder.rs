@@ -54,7 +54,7 @@ impl EngineBuilder {
         Self { project: project.clone(), approvals: Approvals::Deny, providers: None, tools: Vec::new() }
     }
 
-    /// Sets the handling of calls that need an approval. By default, they are refused.
+    /// Sets the handling of calls that need an approval. By default, such calls are refused.
     #[must_use]
     pub fn approvals(mut self, approvals: Approvals) -> Self {
         self.approvals = approvals;

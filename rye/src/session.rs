@@ -58,7 +58,8 @@ impl SessionRequest {
         Self(Request::Resume { thread, message: message.into() })
     }
 
-    /// Creates a request that forks a thread at the end of a turn (counted from 1), with a message.
+    /// Creates a request that starts a thread from the end of turn number `turn` (from 1) of `thread`. `message` is the
+    /// first message of the new thread.
     pub fn fork(thread: ThreadId, turn: u64, message: impl Into<UserMessage>) -> Self {
         Self(Request::Fork { thread, turn, message: message.into() })
     }
@@ -357,7 +358,7 @@ impl Session {
     }
 }
 
-/// The open questions of an engine.
+/// The questions of an engine that wait for an answer of the embedding program.
 #[derive(Debug, Default)]
 pub(crate) struct Questions {
     state: Mutex<QuestionState>,
@@ -386,7 +387,8 @@ impl Questions {
         open.is_some_and(|(_, sender)| sender.send(answer).is_ok())
     }
 
-    /// Opens a question and sends it to all subscribers.
+    /// Opens a question and sends it to all subscribers. Returns the question's id, and a receiver that gets the
+    /// answer.
     fn open(&self, request: ApprovalRequest<'_>) -> (QuestionId, oneshot::Receiver<Answer>) {
         let (sender, receiver) = oneshot::channel();
         let (question, hubs) = {

@@ -67,7 +67,7 @@ pub struct ChatFace {
     pub input: FaceInput,
     /// The session that the user has chosen to start after the current one.
     pub next: NextSession,
-    /// The user's choice, if made, that the process continues in the background after the session.
+    /// The user's choice, once made, to let the process continue in the background after the session.
     pub background: BackgroundChoice,
 }
 

@@ -121,7 +121,7 @@ fn formatter_of_loose_file(path: &str, text: &str) -> Option<Formatter> {
     }
 }
 
-/// Formats one file. Returns true if it has syntax errors.
+/// Formats one file, and adds the result to `rewrites` or `output`. Returns true if the file has syntax errors.
 fn format_text(
     file: &str,
     text: String,
@@ -187,7 +187,7 @@ fn formattable_items(world: &dyn World) -> Result<Vec<(ItemKind, Entry)>, Comman
 
 type Formatter = fn(&str) -> Result<Formatted, FormatRefusal>;
 
-/// Returns the formatter for a file; `None` for scripts.
+/// Returns the formatter for a file; `None` for a script, a prompt template or a skill, which are not formatted.
 fn formatter_of(kind: ItemKind, path: &str) -> Option<Formatter> {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match kind {

@@ -108,7 +108,8 @@ pub struct TrustedProject {
     pub trusted: usize,
     /// Capabilities that threads of the project may use without another approval.
     pub capabilities: Vec<String>,
-    /// Number of approved first words of commands.
+    /// Number of approved command starts, such as `git status`. Threads of the project may run simple commands with
+    /// these starts without another approval.
     pub commands: usize,
     /// False if the project's folder is missing.
     pub exists: bool,

@@ -14,12 +14,12 @@ pub enum Step {
         turn: u64,
         model: String,
     },
-    /// Names of the running tools by call.
+    /// Names of the running tools, by the id of the call.
     Tools(BTreeMap<String, String>),
     /// Number of children that the thread waits for.
     Children(usize),
     Approval,
-    /// Milliseconds of the wait before the next attempt.
+    /// A wait before the next attempt of a model call, in milliseconds.
     Retry(u64),
 }
 

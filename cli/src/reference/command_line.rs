@@ -13,7 +13,7 @@ use crate::args::Args;
 use crate::exit::Exit;
 use crate::help_examples::with_examples;
 
-/// Environment variables that the sources of `rye` name.
+/// Environment variables that the source code of `rye` names, each with its meaning.
 const OWN_VARIABLES: [(&str, &str); 19] = [
     ("RYE_USER_SPACE", "the folder that holds the user's `.ai/`"),
     ("USER_SPACE", "the folder that holds the user's `.ai/`, if `RYE_USER_SPACE` is not set"),

@@ -1,7 +1,8 @@
-//! Meanings of fields of JSON outputs that have no doc comment. A name in this list has the same meaning in every type.
-//! A field with another meaning has a doc comment, or an entry with its type.
+//! Meanings of those fields of JSON outputs that have no doc comment. An entry with only the name of a field applies to
+//! every type. If the field means something else in a type, it has a doc comment there, or an entry with the name of
+//! the type.
 
-/// Names of fields, or `type.field`, with their meanings.
+/// The meanings of fields without a doc comment, by the name of the field or by `type.field`.
 pub const FIELD_MEANINGS: &[(&str, &str)] = &[
     ("ApprovalOutput.parent", "id of the spawn parent"),
     ("CheckSummary.directives", "number of directives"),

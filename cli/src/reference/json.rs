@@ -157,8 +157,8 @@ fn write_nested_fields(of: &str, field: &Value, path: &str, rows: &mut String) {
     }
 }
 
-/// Returns the description of a field from its doc comment, else from [`FIELD_MEANINGS`]; empty for a constant without
-/// a doc comment.
+/// Returns the description of a field: its doc comment, or else its entry in [`FIELD_MEANINGS`]. Empty for a constant
+/// without a doc comment. Panics if a field has neither, so that no field stays without a description.
 fn field_meaning(of: &str, name: &str, field: &Value) -> String {
     let own = meaning(field);
     if !own.is_empty() || is_value(field) {

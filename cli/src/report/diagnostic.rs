@@ -90,7 +90,7 @@ impl DiagnosticOutput {
         }
     }
 
-    /// Sets the effective severity.
+    /// Sets the severity that results from the severity overrides.
     pub fn with_severity(mut self, severity: Severity) -> Self {
         severity_name(severity).clone_into(&mut self.severity);
         self
@@ -141,7 +141,7 @@ fn one_line(text: &str) -> String {
     printable(text).replace('\n', " ")
 }
 
-/// Renders `error[code]: message`, then the source with its labels underlined, for every file involved, then the help.
+/// Renders `error[code]: message`, then the source of each file involved with its labels underlined, then the help.
 pub fn render_with_source(diagnostic: &Diagnostic, severity: Severity, sources: &Sources) -> String {
     let is_colored = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let theme = if is_colored { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };

@@ -61,7 +61,7 @@ impl<'t> TextFlow<'t> {
     }
 }
 
-/// Returns the directives of a thread's spawn chain.
+/// Returns the ids of the directives of a thread's spawn chain, from the first thread to the thread itself.
 fn path_of(thread: &PossibleThread) -> Vec<&str> {
     thread.trace.iter().map(|step| step.directive.as_str()).collect()
 }

@@ -49,7 +49,7 @@ pub struct Assertion {
     /// The functions that the condition calls, in order. Their results are the facts `assertion.c0`, `assertion.c1` and
     /// so on, which the compiled condition reads.
     pub functions: Vec<AssertionFunction>,
-    /// The directives that the assertion applies to; `None` means all.
+    /// The condition that selects the directives to which the assertion applies; `None` selects all directives.
     pub only: Option<Condition>,
     /// The span of the condition.
     pub span: Span,
@@ -59,8 +59,8 @@ pub struct Assertion {
 pub enum AssertionFunction {
     /// The thread may use a capability that matches the pattern.
     Reaches(String),
-    /// The thread or a spawn parent has the named gate. The name `ask` means that a call needs an approval; any other
-    /// name is the id of a hook that can fire.
+    /// The thread or a thread of its spawn chain has the gate with this name. The gate `ask` exists if a call needs an
+    /// approval. Any other name is the id of a hook, and this gate exists if the hook can fire.
     Passes(String),
     SpendsAtMost(Nanos),
     /// Text from a use of the first pattern in any thread can reach a use of the second pattern in this thread. A use

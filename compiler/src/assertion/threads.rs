@@ -27,8 +27,8 @@ use crate::world::{ItemKind, Space};
 const MAX_THREADS: usize = 400;
 /// Maximum number of threads waiting to be examined per directive.
 const MAX_QUEUED_THREADS: usize = MAX_THREADS * 8;
-/// Maximum number of spawned threads that one report examines, over all directives. The first threads of the directives
-/// do not count, and are always examined.
+/// Maximum number of spawned threads that one report examines, over all directives. The root thread of each directive
+/// does not count, and is always examined.
 const MAX_SPAWNED_THREADS: usize = 500_000;
 /// Maximum number of spawns from the first thread down to a thread that is examined.
 const MAX_SPAWN_DEPTH: usize = 5;
@@ -95,7 +95,7 @@ pub struct SpawnStep {
     pub directive: ItemId,
     pub by: String,
     pub span: Option<Span>,
-    /// True if a source line names the directive; false if only a grant allows the start.
+    /// True if the body or a hook of the parent names the directive; false if only a grant allows its start.
     pub named: bool,
     /// True if the directive has `<permissions>` of its own.
     pub declares: bool,
@@ -256,9 +256,10 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
     }
 }
 
-/// Returns a child thread with its own permission set and the permission sets of its parent. If the child has no
-/// `<permissions>`, only the parent's sets apply. The grants of the hook that starts the child count as grants of the
-/// parent.
+/// Returns a child thread of `parent`. Its permission sets are its own and those of the parent; without `<permissions>`
+/// of its own, only those of the parent. If a hook starts the child, the grants of the hook are added to every set of
+/// the parent. `how` states how the child is started: by which part, where, with which grants of a hook, and whether a
+/// source line names the child.
 fn child_thread(
     parent: &PossibleThread,
     id: &ItemId,
@@ -428,8 +429,8 @@ impl PossibleThread {
         &self.sets
     }
 
-    /// Returns a capability that matches the pattern and that every set allows; `None` if there is no such capability.
-    /// Results of [`PossibleThread::find_reached`] are kept in `memo`.
+    /// Returns a capability that matches the pattern and that every permission set of the thread allows; `None` if
+    /// there is no such capability. `memo` stores the results for later calls.
     pub fn reaches(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
         let find = || self.find_reached(pattern);
         memo.entry((self.sets.clone(), pattern.to_owned())).or_insert_with(find).clone()
@@ -474,8 +475,8 @@ impl PossibleThread {
         })
     }
 
-    /// Returns true if this thread or a spawn parent needs an approval (for the gate `ask`), or has a live hook whose
-    /// id is `gate`.
+    /// Returns true if this thread or a spawn parent has the gate. The gate `ask` is an approval that a grant requires,
+    /// because its risk is not acknowledged. Any other gate is the id of a live hook.
     pub fn passes(&self, gate: &str) -> bool {
         if gate == "ask" { self.needs_approval } else { self.hooks.contains(gate) }
     }

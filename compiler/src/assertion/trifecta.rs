@@ -26,7 +26,8 @@ pub struct TrifectaTools {
     private: Vec<String>,
     /// Capabilities of tools that exchange data with the hosts that the `net` of a grant names.
     network: Vec<String>,
-    /// Capabilities of MCP tools. The results of a server come from outside, and its calls can leave the machine.
+    /// Capabilities of MCP tools. A call of an MCP tool can send data out, and its result counts as untrusted text from
+    /// outside.
     servers: Vec<String>,
     memo: BTreeMap<MemoKey, Option<Vec<String>>>,
 }

@@ -97,9 +97,9 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, found: &mut Diagnosti
     }
 }
 
-/// Leaves out each protocol item whose primary no grant allows, if only directives of the standard library declare the
-/// item. A directive can extend a base of the standard library and declare permissions of its own. The directive then
-/// gets only the instructions that it can follow.
+/// Removes the protocol items of the standard library whose primary no grant allows. A directive can extend a base of
+/// the standard library and declare permissions of its own; it then gets only the instructions that it can follow. An
+/// item that a directive outside of the standard library declares too is kept.
 pub fn remove_ungranted_protocols(items: &Items<'_>, composed: &mut Composed) {
     let Some(permissions) = &composed.permissions else { return };
     let lists = [&composed.system, &composed.before, &composed.after];
@@ -169,8 +169,8 @@ fn report_duplicate(
     }
 }
 
-/// Reports an id of knowledge that no space has. `by_hook` is the hook that fetches the knowledge, if a hook does.
-/// Knowledge that exists but cannot be read is not reported, because the parser has reported it.
+/// Reports `id` if no space has knowledge with this id. `by_hook` is the hook that fetches the knowledge, if a hook
+/// does. Knowledge that exists but cannot be read is not reported here, because the parser has reported it.
 pub fn report_unknown(items: &Items<'_>, id: &Spanned<ItemId>, by_hook: Option<&str>, found: &mut Diagnostics) {
     if items.exists(ItemKind::Knowledge, &id.node) {
         return;

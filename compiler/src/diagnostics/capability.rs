@@ -6,7 +6,7 @@ use thiserror::Error;
 use super::foreign_words;
 use super::{Label, Problem, Severity, did_you_mean, new_label};
 
-/// The route by which a directive has its grants: the hook that selects it, and the parent.
+/// The route on which a directive has the reported grants: `hook` selects `parent` as the extends parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteOfGrants {
     pub hook: String,
@@ -42,8 +42,8 @@ pub enum CapabilityError {
     #[error("the acknowledgement of the risk `{tier}` has no effect: no grant has this risk")]
     AcknowledgesNothing { tier: String, span: Span },
     #[error("`{pattern}` is blocked: its risk is `{tier}`")]
-    /// `table` is the list of classifications of the project or the user, if it replaces the standard list and has no
-    /// entry for the capability.
+    /// A grant whose risk tier `tier` is blocked by the risk table. `table` is the place of the project's or the user's
+    /// list of classifications, if that list replaces the standard list and has no entry for the capability.
     Blocked { pattern: String, tier: String, span: Span, table: Option<Span> },
     /// The body tells the model to use a capability that the directive does not have.
     #[error("the body uses `{capability}`, which the directive is not granted{}", describe_route(route.as_ref()))]

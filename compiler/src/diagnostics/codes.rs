@@ -12,7 +12,7 @@ pub struct Code {
 
 macro_rules! codes {
     ($($root:literal $topic:literal: $($name:literal)+;)+) => {
-        /// Topic and name of every code, sorted.
+        /// Every code, in the form `topic::name`, sorted.
         pub const CODES: &[&str] = &[$($(concat!($topic, "::", $name)),+),+];
         /// Every code with its page, sorted.
         pub const ALL: &[Code] = &[$($(Code {

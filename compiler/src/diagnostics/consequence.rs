@@ -133,8 +133,9 @@ fn hidden_by_patterns(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_hidden(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of diagnostics about settings that repeat another diagnostic or follow from one: a second report
-/// of a missing setting, a tier whose model has a faulty entry, and the consequences of an implausible context window.
+/// Returns the indexes of redundant diagnostics about settings. A diagnostic is redundant if it reports the same
+/// missing setting a second time, if it reports a tier whose model has a faulty entry, or if it follows from an
+/// implausible context window.
 fn repeated_or_unusable_settings(all: &[Diagnostic]) -> BTreeSet<usize> {
     let mut missing = BTreeSet::new();
     let mut dropped = BTreeSet::new();
@@ -274,8 +275,9 @@ fn effects_of_invalid_hosts(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of the diagnostics that follow from a `spend` limit too low for one turn: reports of a `turns`
-/// limit that is never reached, and of a `spend` limit above a maximum that is too low itself.
+/// Returns the indexes of the diagnostics that follow from a `spend` limit that does not pay for one turn. These are
+/// reports of a `turns` limit that is never reached. If the `spend` limit is a maximum (`limits.max`), these are also
+/// reports of `spend` limits above the maximum.
 fn turns_beside_an_unaffordable_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     let unaffordable: BTreeSet<SourceId> = all
         .iter()
@@ -297,7 +299,8 @@ fn turns_beside_an_unaffordable_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the reports of actions without an effect for hooks that are reported as never firing.
+/// Returns the indexes of redundant diagnostics: they report that the action of a hook has no effect, but another
+/// diagnostic reports that the hook never fires.
 fn actions_of_hooks_that_never_fire(all: &[Diagnostic]) -> BTreeSet<usize> {
     let never: BTreeSet<(SourceId, &str)> = all
         .iter()
@@ -315,7 +318,8 @@ fn actions_of_hooks_that_never_fire(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the reports of defaults that are no choice, for inputs whose choices have no separators.
+/// Returns the indexes of the diagnostics that report an invalid default, if the choices of the same input are also
+/// reported, for example because the choices lack separators. Both reports have the same cause.
 fn defaults_of_unseparated_choices(all: &[Diagnostic]) -> BTreeSet<usize> {
     let fields: Vec<(SourceId, &str)> = all
         .iter()
@@ -374,9 +378,9 @@ fn repeated_costs_of_a_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_repeated(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of the reports of unused inputs in those files in which `$ARGUMENTS` is the only reported text
-/// that looks like a placeholder. The author of such a file probably means `$ARGUMENTS` to stand for the inputs, so the
-/// report about `$ARGUMENTS` is enough.
+/// Returns the indexes of the reports of unused inputs in files whose author probably means `$ARGUMENTS` to stand for
+/// the inputs: the report about `$ARGUMENTS` is enough. In such a file, no other text is reported as similar to a
+/// placeholder.
 fn inputs_of_foreign_placeholders(all: &[Diagnostic]) -> BTreeSet<usize> {
     let lookalikes = || {
         all.iter().filter_map(|one| match one {

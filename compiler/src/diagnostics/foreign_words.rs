@@ -87,8 +87,8 @@ impl WordPlace {
     }
 }
 
-/// Returns the help for an unknown word at a kind of place. `None` if the table of foreign words has no entry for the
-/// word at this kind of place, so that the word is not known as a word of another system.
+/// Returns the help for an unknown word at a kind of place; `None` if the table of foreign words has no entry for the
+/// word at this kind of place.
 pub(super) fn help_for(place: WordPlace, word: &str) -> Option<&'static str> {
     let plain = normalize(word);
     let row = rows().find(|row| row.place == place.name() && row.words.split(' ').any(|known| known == plain))?;

@@ -32,8 +32,9 @@ pub enum HookError {
     /// A regular expression that is probably meant as a text with wildcards: `rye/*`, `d*`.
     #[error("the pattern `{pattern}` is a regular expression: its `*` repeats the character before it")]
     WildcardPattern { pattern: String, meant: String, span: Span },
-    /// A condition compares `directive` or `model` with an unknown id; `is_tier` is true if the id is the name of a
-    /// tier instead of a model. `--model` may select a model that no provider file lists.
+    /// A condition compares a fact with a value that it never has: `directive` with an unknown id, `model` with a model
+    /// that no provider file lists, or `classification.name` with the name of an unknown rule. `is_tier` is true if the
+    /// value is the name of a tier instead of a model. Only `--model` can select a model that is not listed.
     #[error("{}", match (*fact, *is_tier) {
         ("model", true) => format!("`model` is compared with `{value}`, which is the name of a tier: the fact is a model id"),
         ("model", false) => format!("`model` is compared with `{value}`, which no provider file lists"),

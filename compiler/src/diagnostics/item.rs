@@ -38,7 +38,7 @@ pub enum ItemError {
     /// A value of the wrong type or outside its range.
     #[error("{what} cannot be {found}")]
     InvalidValue { what: String, found: String, expected: String, span: Span },
-    /// A required part is missing.
+    /// A required part is missing: `what` names the part, and `of` the item or element that must have it.
     #[error("{of} has no {what}")]
     Missing { what: String, of: String, span: Span, help: String },
     /// A part that occurs twice although only one occurrence is allowed.
@@ -438,7 +438,8 @@ impl Problem for ItemError {
     }
 }
 
-/// Returns the help for an unknown element, attribute or key.
+/// Returns the help for an unknown element, attribute or key: its probable meaning, or the names that are known in its
+/// place. `None` if neither is known.
 fn unknown_key_help(what: &str, key: &str, of: &str, suggestion: Option<&String>, known: &[String]) -> Option<String> {
     // The value of the key shows that it is the event.
     let is_event = of == "a hook" && suggestion.is_some_and(|meant| meant == "event");
@@ -558,7 +559,7 @@ fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
     }
 }
 
-/// Describes the name or category that the file's path requires.
+/// Returns the end of a message: "requires" with the expected value, or `requires none` if `expected` is empty.
 fn expected_name(expected: &str) -> String {
     if expected.is_empty() { "requires none".to_owned() } else { format!("requires `{expected}`") }
 }

@@ -19,7 +19,7 @@ pub enum LimitError {
     /// A `tokens` limit below the size of the first request. `needed` is a lower bound on the tokens of this request.
     #[error("the token limit of {limit} is below the size of the first request, at least {needed} tokens")]
     PromptAboveTokens { limit: u64, needed: u64, span: Option<Span> },
-    /// The values of the placeholders are longer than a prompt may be.
+    /// The values of a prompt's placeholders together exceed the maximum size, `mebibytes`.
     #[error("the prompt of `{directive}` has more than {mebibytes} MiB of values in its placeholders")]
     PromptTooLong { directive: String, mebibytes: usize, span: Option<Span> },
     /// A directive that has tools and only one turn: a second turn would be needed to read the tools' results.

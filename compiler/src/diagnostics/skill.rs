@@ -8,8 +8,9 @@ use super::{Label, Problem, Severity, new_label};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SkillError {
-    /// A skill whose name violates a rule. `reason` is the message, without its period; `expected` is the name of the
-    /// skill's folder, if it is a valid name; `is_own` is true for a skill of `.ai/skills`.
+    /// A skill whose name violates a rule. `reason` is the message, without its period. `expected` is the name of the
+    /// skill's folder; `None` if the name of the folder is not valid either. `is_own` is true for a skill of
+    /// `.ai/skills`.
     #[error("{reason}")]
     Name { reason: String, expected: Option<String>, is_own: bool, span: Span },
     #[error("the description of the skill `{id}` has {length} characters, but at most {most} are allowed")]

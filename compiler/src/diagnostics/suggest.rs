@@ -1,8 +1,12 @@
 //! Did-you-mean suggestions: the closest known name, if it is close enough.
 
-/// Returns the candidate closest to `text`; `None` if no candidate is close. A candidate is close if its edit distance
-/// is at most a third of the length of `text` (at least 1, at most 6), if it differs only in case, if it is an id with
-/// the same last segment in another folder, or if `text` is its first word.
+/// Returns the candidate closest to `text`; `None` if no candidate is close. A candidate is close in each of these
+/// cases:
+///
+/// - Its edit distance is at most a third of the length of `text` (at least 1, at most 6).
+/// - It differs only in case.
+/// - It is an id with the same last segment in another folder.
+/// - `text` is its first word.
 pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<String> {
     let limit = (text.chars().count() / 3).clamp(1, 6);
     let last = text.rsplit(['/', '.']).next().unwrap_or(text);
@@ -48,8 +52,9 @@ impl LetterCounts {
     }
 
     /// Returns a lower bound on the number of edits that turn one text into the other, computed from the byte counts of
-    /// both. In ASCII texts, an edit removes at most one byte from one class and adds at most one byte to another. In
-    /// other texts, an edit changes up to four bytes, so the bound is a fourth.
+    /// both. An edit of an ASCII text removes at most one byte and adds at most one byte, so the bound is the number of
+    /// bytes to remove or to add, whichever is larger. An edit of another text can change a character of four bytes, so
+    /// the bound is a fourth of this number.
     fn min_edits(&self, other: &Self) -> usize {
         let (mut more, mut less) = (0u32, 0u32);
         for (a, b) in self.counts.iter().zip(&other.counts) {

@@ -9,7 +9,7 @@ use rye_grammar::{SourceId, Sources, Span};
 use super::Edit;
 use crate::diagnostics::{Diagnostic, HookError, ItemError, LimitError};
 
-/// Maximum edits between the name of a constant and the name that replaces it.
+/// Maximum edit distance between the name of a script's constant and the known name that replaces it.
 const MAX_CONSTANT_DISTANCE: usize = 2;
 /// Number of letters from which a word may have two wrong letters and still be a misspelling.
 const LONG_WORD_LETTERS: usize = 8;

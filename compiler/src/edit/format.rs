@@ -24,7 +24,7 @@ pub enum FormatRefusal {
     Unsafe,
 }
 
-/// Sections that belong in `<metadata>`.
+/// The elements of a directive that belong in `<metadata>`. The formatter moves them there.
 const SECTIONS: [&str; 4] = ["limits", "context", "permissions", "hooks"];
 /// The source id of a text that is parsed on its own.
 const STANDALONE: SourceId = SourceId(0);
@@ -46,7 +46,8 @@ pub fn format(text: &str) -> Result<Formatted, FormatRefusal> {
     if has_same_meaning(&before, &read(&now)?) { Ok(Formatted { text: now }) } else { Err(FormatRefusal::Unsafe) }
 }
 
-/// Returns only the edits that replace old words; none if the file cannot be parsed.
+/// Returns the edits that replace outdated words of the metadata by the current ones, without any other formatting.
+/// Returns none if the file cannot be parsed.
 pub fn old_word_edits(text: &str) -> Vec<Edit> {
     let Ok(tree) = read(text) else { return Vec::new() };
     tree.root.as_ref().map(|root| replace_old_words(text, &tree, root)).unwrap_or_default()
@@ -161,7 +162,7 @@ fn move_process(text: &str, tree: &DirectiveTree, root: &Element) -> Vec<Edit> {
     edits
 }
 
-/// Lays out the lines of the metadata.
+/// Returns the edit that replaces the metadata by its formatted text.
 fn lay_out_metadata(text: &str, _: &DirectiveTree, root: &Element) -> Vec<Edit> {
     let start = root.span.start as usize;
     let line = text.get(..start).and_then(|t| t.rfind('\n')).map_or(0, |at| at + 1);

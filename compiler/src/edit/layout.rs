@@ -7,7 +7,7 @@ use rye_grammar::xml::{Element, XmlNode};
 const MAX_LINE_CHARS: usize = 100;
 const INDENT: usize = 2;
 
-/// Elements whose content is part of the prompt.
+/// Elements whose content is part of the prompt, so that formatting copies it unchanged.
 const VERBATIM_ELEMENTS: [&str; 1] = ["process"];
 
 /// Writes an element of `text` to `out`. The first line continues the current line of `out`; later lines are indented

@@ -175,7 +175,7 @@ impl<'w> Items<'w> {
         })
     }
 
-    /// Returns the tool of an id; `None` also if its metadata cannot be read.
+    /// Returns the tool with this id; `None` if no space has one, or if its metadata cannot be read.
     pub fn tool(&self, id: &ItemId) -> Option<Arc<Tool>> {
         let scripts = self.world.scripts();
         self.cached(&self.cache.tools, ItemKind::Tool, id, |file, text, found| tool::read(file, text, scripts, found))
@@ -281,7 +281,7 @@ impl<'w> Items<'w> {
         !self.cache.unlisted.borrow().contains(&kind)
     }
 
-    /// Returns the context files, outermost first. Files that cannot be read are reported.
+    /// Returns the context files, outermost first. If a file cannot be read, reports the error and returns no files.
     pub fn context_files(&self, found: &mut Diagnostics) -> Vec<ContextFile> {
         self.world.context_files().unwrap_or_else(|error| {
             found.push(world_error(ItemKind::Knowledge, error));
@@ -356,7 +356,7 @@ impl<'w> Items<'w> {
         self.cache.sources.borrow()
     }
 
-    /// Returns the sources, once reading is done.
+    /// Returns the source files read so far, and drops the rest of the cache.
     pub fn into_sources(self) -> Sources {
         self.cache.sources.into_inner()
     }
@@ -377,7 +377,7 @@ impl<'w> Items<'w> {
         all
     }
 
-    /// Returns true if a file that was read has errors of its own.
+    /// Returns true if reading the file with this id reported an error.
     pub fn is_broken(&self, source: SourceId) -> bool {
         self.cache.found.borrow().get(&FaultSource::Source(source)).is_some_and(Diagnostics::has_errors)
     }

@@ -44,7 +44,8 @@ pub fn describe(node: &Node) -> String {
     }
 }
 
-/// Returns a string, or `None` and a diagnostic.
+/// Returns the text of a string. If the node is not a string, reports this and returns `None`. `what` names the value
+/// in the message.
 pub fn read_string(found: &mut Diagnostics, what: &str, node: &Node) -> Option<Spanned<String>> {
     let text = node.as_str().map(|text| Spanned::new(text.to_owned(), node.span));
     if text.is_none() {

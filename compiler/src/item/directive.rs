@@ -1,4 +1,5 @@
-//! A directive as its own file declares it (`language.md` 2), with aliases normalized and the vocabulary checked.
+//! A directive as its own file declares it (`language.md` 2). Aliases are replaced by the current names, and unknown
+//! elements and attributes are reported.
 
 pub mod fields;
 mod permissions;
@@ -21,8 +22,8 @@ use crate::semantics::limits::LimitValue;
 #[derive(Debug, Clone)]
 pub struct Directive {
     pub file: FileRef,
-    /// The value of the `name` attribute, or the element's name if the attribute is missing. Labels for this directive
-    /// point at this span.
+    /// The span of the value of the `name` attribute, or of the element's name if the attribute is missing. Labels for
+    /// the directive point at this span.
     pub span: Span,
     pub version: Option<Spanned<String>>,
     pub extends: Option<Spanned<ItemId>>,
@@ -143,7 +144,7 @@ impl Directive {
         &self.file.id
     }
 
-    /// Returns the size of the body.
+    /// Returns the size of the body in tokens of the tokenizer `by`.
     pub fn body_size(&self, by: Tokenizer) -> TextSize {
         self.body_sizes.of(by, &self.body.node)
     }

@@ -16,7 +16,8 @@ pub struct FrontMatter<'t> {
     is_own: bool,
     /// True if the file is in `.ai/` and its front matter cannot be parsed. The error is reported.
     pub is_broken: bool,
-    /// True if the front matter cannot be parsed, which is reported.
+    /// True if the front matter cannot be parsed. The error is reported: as a syntax error for a file in `.ai/`, else
+    /// as `ItemError::InvalidFrontMatter`.
     pub has_errors: bool,
     metadata: Option<Node>,
     /// The `key: value` lines of front matter that is not valid YAML, in files of other clients.
@@ -70,7 +71,7 @@ impl<'t> FrontMatter<'t> {
         value.filter(|value| !value.node.trim().is_empty())
     }
 
-    /// Returns true if the key is set to `true`.
+    /// Returns true if the key is set to `true`. In a file in `.ai/`, reports a value that is not a boolean.
     pub fn flag(&self, key: &str, found: &mut Diagnostics) -> bool {
         match self.node(key) {
             Some(node) if self.is_own => data::read_bool(found, key, node) == Some(true),

@@ -38,7 +38,7 @@ pub struct HookDecl {
     /// The action; `None` only if the hook is disabled.
     pub action: Option<Spanned<HookAction>>,
     pub placeholders: HookPlaceholders,
-    /// The knowledge that the hook fetches, if its id contains no placeholder.
+    /// The knowledge that the hook fetches; `None` if there is none, or if its id contains a placeholder.
     pub fetched: Option<ItemId>,
     pub grants: Vec<Spanned<Pattern>>,
     pub on_failure: OnFailure,
@@ -55,7 +55,7 @@ pub struct HookDecl {
 pub struct HookPlaceholders {
     /// The span of the `item_id`, or of the `limit` of `raise`; `None` for other actions.
     pub item: Option<Span>,
-    /// Each parameter's name and the span of its value.
+    /// The parameters of the action: the name of each parameter, and the span of its value.
     pub params: Vec<(Spanned<String>, Span)>,
     /// The `${…}` placeholders in the hook's texts.
     pub facts: Vec<HookFactPlaceholder>,
@@ -68,7 +68,7 @@ pub struct HookPlaceholders {
 pub struct HookInputPlaceholder {
     pub name: String,
     pub span: Span,
-    /// The field that contains the placeholder, in the form of [`HookFactPlaceholder::field`].
+    /// The field that contains the placeholder, such as `item_id` or `params.command`.
     pub field: String,
 }
 
@@ -90,7 +90,8 @@ impl HookPlaceholders {
 }
 
 impl HookDecl {
-    /// Returns the span of the item that the action names, else the span of the whole action.
+    /// Returns the span of the item that the action names; without such an item, the span of the action, or of the hook
+    /// if it has no action.
     pub fn item_span(&self) -> Span {
         self.placeholders.item.or(self.action.as_ref().map(|a| a.span)).unwrap_or(self.span)
     }
@@ -119,14 +120,15 @@ pub struct OrderedHooks {
 /// directives the condition is false, so the hook can be skipped without evaluating it.
 #[derive(Debug, Clone, Default)]
 struct ExcludingHooks {
-    /// For each hook of the list, true if its condition requires that the directive's id contains a certain text.
+    /// For each hook of [`OrderedHooks`], by its index: true if `by_ending` contains the hook.
     is_excluding: Vec<bool>,
     /// For each hook whose condition requires that the directive's id contains a text: the last bytes of the text, and
     /// the index of the hook. Sorted.
     by_ending: Vec<(TextEnding, usize)>,
 }
 
-/// The last bytes of a text that a directive's id must contain for the condition of a hook to be true.
+/// The last four bytes of a text that the condition of a hook searches for in the id of the directive. If the id does
+/// not contain these bytes, the condition is false.
 type TextEnding = [u8; 4];
 
 impl OrderedHooks {

@@ -45,7 +45,7 @@ pub struct Knowledge {
 }
 
 impl Knowledge {
-    /// Returns the size of the body.
+    /// Returns the size of the body in tokens of the tokenizer `by`.
     pub fn size(&self, by: Tokenizer) -> TextSize {
         self.sizes.of(by, &self.body.node)
     }
@@ -126,7 +126,8 @@ fn referenced_ids<'n>(get: &dyn Fn(&str) -> Option<&'n Node>) -> Vec<(&'static s
     all
 }
 
-/// Returns true if a text is safe as the name of a tag.
+/// Returns true if a text can be the name of an XML tag: ASCII letters, digits, `_`, `-` and `.`, with a letter or `_`
+/// first.
 fn is_tag_name(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')

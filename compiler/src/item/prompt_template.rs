@@ -74,7 +74,8 @@ impl PromptTemplate {
     }
 }
 
-/// Reads a template, and reports syntax of other clients that is sent as text.
+/// Reads a template. Reports commands, imports and placeholders in the syntax of other clients, because rye sends them
+/// as text.
 pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) -> PromptTemplate {
     let front = FrontMatter::read(&file, text, &KEYS, found);
     let description = front.string("description", found).map(|text| text.node);

@@ -8,7 +8,7 @@ use super::front_matter::{self, FrontMatter};
 use crate::diagnostics::{Diagnostics, SkillError};
 use crate::plan::prompt::escape_closing_tags;
 
-/// Keys of the front matter. `allowed-tools` is accepted and grants nothing.
+/// Keys that the front matter of a skill can have. `allowed-tools` is accepted and grants nothing.
 const KEYS: [&str; 7] =
     ["name", "description", "license", "compatibility", "metadata", "allowed-tools", "disable-model-invocation"];
 

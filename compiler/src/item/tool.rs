@@ -127,7 +127,8 @@ fn unknown_builtin(file: &FileRef, tree: &ToolTree) -> Option<ItemError> {
 
 /// Operators that a shell reads between words.
 const SHELL_OPERATORS: [&str; 10] = ["|", "||", "&&", "&", ">", ">>", "<", "2>", "2>&1", "&>"];
-/// Programs that use some of [`SHELL_OPERATORS`] as ordinary arguments. Commands of these programs are not checked.
+/// Programs that take some of [`SHELL_OPERATORS`] as ordinary arguments. Commands of these programs are not checked for
+/// shell syntax.
 const OPERATOR_READERS: [&str; 4] = ["[", "awk", "expr", "test"];
 
 /// Returns the error for the first argument of a command that only a shell would read as an operator, a variable or the
@@ -154,8 +155,8 @@ fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
 /// Name of the constant in a script that holds the description of the tool.
 const DESCRIPTION: &str = "__tool_description__";
 
-/// Returns an error for each constant whose name is close to a known one. Older tools declare `__tool_type__`, which is
-/// ignored.
+/// Returns an error for each constant whose name resembles the name of a tool declaration. `__tool_type__`, which older
+/// tools declare, is ignored.
 fn misspelled_constants(tree: &ToolTree) -> Vec<ItemError> {
     const OWN: [&str; 6] = ["__tool_type__", "__all__", "__name__", "__title__", "__file__", "__date__"];
     let others = tree.script.iter().flat_map(|script| &script.others);
@@ -208,8 +209,8 @@ fn foreign_tool(file: &FileRef, text: &str, language: ToolLanguage) -> Option<It
     None
 }
 
-/// Returns the error for a JavaScript file that declares a tool without exporting it, so that the file is read as a
-/// module.
+/// Returns the error for a JavaScript or TypeScript file that declares constants of a tool without `export`; `None` for
+/// any other file. Without the exports, the file is not a tool but a module.
 fn unexported_tool(file: &FileRef, text: &str, language: ToolLanguage) -> Option<ItemError> {
     if !matches!(language, ToolLanguage::JavaScript | ToolLanguage::TypeScript) || text.contains("module.exports") {
         return None;

@@ -83,7 +83,7 @@ pub fn quote_tag(element: &Element) -> String {
     format!("`<{}>`", element.name.node)
 }
 
-/// Shortens a text to one line of 40 characters, to quote it in a message.
+/// Returns the first line of a text, shortened to at most 40 characters, to quote the text in a message.
 pub fn shorten(text: &str) -> String {
     const MAX_CHARS: usize = 40;
     let line = text.lines().next().unwrap_or_default();

@@ -46,7 +46,7 @@ pub enum DetailLevel {
     Items,
     /// Like [`Self::Items`], but knowledge, tools and patterns are drawn by folder.
     Mixed,
-    /// Items of every kind are drawn by folder.
+    /// Items of the same kind are one box if the whole folders of their ids are the same.
     Folders,
     /// Items of the same kind are one box if the first folder of their ids is the same.
     Top,
@@ -94,7 +94,8 @@ impl ItemGraph {
         Self { nodes, edges }
     }
 
-    /// Returns the finest level of detail with a readable number of boxes.
+    /// Returns the most detailed level whose number of boxes does not exceed the maximum for this level; `Top` if every
+    /// level has too many boxes.
     pub fn readable_detail(&self) -> DetailLevel {
         let boxes =
             |detail: DetailLevel| self.nodes.iter().map(|node| Cluster::of(node, detail).id).collect::<BTreeSet<_>>();

@@ -66,8 +66,8 @@ impl PaletteEntry {
         report_drift(items, &self.refused, found);
     }
 
-    /// Returns true if the check of every directive with this palette surely has the same result with the other
-    /// palette.
+    /// Returns true if the check of every directive certainly has the same result with `other` as with this palette;
+    /// false if that is not certain.
     fn is_equivalent(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.available().is_estimate();
         self.diagnostics.is_empty()
@@ -101,8 +101,8 @@ impl LowerCache {
         self.palettes.get_mut().retain(|patterns, _| is_in_use(&Dependency::Palette(patterns.clone())));
     }
 
-    /// Evicts results that the changes invalidate, except palettes, which [`LowerContext::revalidate_palettes`]
-    /// rebuilds.
+    /// Evicts the results that the changes invalidate. Keeps palettes, which [`LowerContext::revalidate_palettes`]
+    /// rebuilds, unless everything has changed.
     pub fn invalidate(&mut self, changes: &Invalidation) {
         if changes.everything {
             *self = Self::default();
@@ -361,9 +361,9 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         built
     }
 
-    /// Updates the cached palettes that `changes` affects: rebuilds those in use, and drops the others. If a new
-    /// palette differs from the old one, adds the palette to `changes`, so that the results computed from it are
-    /// invalidated.
+    /// Updates the cached palettes that `changes` affects: rebuilds the palettes that `is_in_use` accepts, and drops
+    /// the others. If a rebuilt palette differs from the old one, adds it to `changes`, so that the results computed
+    /// from the old one are invalidated.
     pub fn revalidate_palettes(&self, changes: &mut Invalidation, is_in_use: impl Fn(&Dependency) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.affects(&built.reads));

@@ -1,6 +1,6 @@
-//! Fitness of a fallback. The first request, with the tools in the fallback's form, should fit the fallback's context
-//! window by the estimate, and the `spend` limit has to pay for it. A model that accepts images needs a fallback that
-//! accepts images.
+//! Checks of a fallback model. By the estimate, the first request and its reply should fit into the context window of
+//! the fallback. The `spend` limit should be enough for a turn of the fallback. If the model accepts images, the
+//! fallback should accept images too.
 
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, ModelError};

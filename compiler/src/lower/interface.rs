@@ -11,7 +11,7 @@ use crate::item;
 use crate::plan::InterfaceField;
 use crate::semantics::value::{Type, are_equal};
 
-/// Converts declared fields to the plan's form.
+/// Converts the declared inputs or outputs of a directive to the form in which the plan contains them.
 pub fn lower_fields(declared: &IndexMap<String, WithOrigin<item::FieldDecl>>) -> IndexMap<String, InterfaceField> {
     let plan = |field: &item::FieldDecl| InterfaceField {
         kind: field.kind,

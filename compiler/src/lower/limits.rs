@@ -62,7 +62,7 @@ pub fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl Fn(u64)
     effective.find_map(|limit| limit.source.span)
 }
 
-/// Returns the smallest ceiling of each limit.
+/// Returns the smallest ceiling of each limit that has a ceiling; in nano-dollars for `spend`.
 pub fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
     let mut smallest: BTreeMap<LimitName, u64> = BTreeMap::new();
     for (name, value, _) in parsed_ceilings(&layers.ceilings) {

@@ -14,7 +14,7 @@ pub fn format_value(value: &Value) -> String {
     }
 }
 
-/// Joins words in backticks with commas.
+/// Lists the words, separated by commas and each in backticks.
 pub fn quote_list(words: &[impl AsRef<str>]) -> String {
     words.iter().map(|w| format!("`{}`", w.as_ref())).collect::<Vec<_>>().join(", ")
 }

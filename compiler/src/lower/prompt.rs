@@ -201,8 +201,9 @@ impl LayerCollector<'_, '_> {
         })
     }
 
-    /// Returns true if the item must be added: no earlier layer contains the item in every run. Otherwise records that
-    /// `by` repeats the item. `depends` is true if only some runs contain the item at this place.
+    /// Returns true if a layer with the item `id` must be added: no earlier layer contains this item in every run.
+    /// Otherwise records that `by` repeats the item. `depends` is true if only some runs contain the layer that would
+    /// be added.
     fn is_first(&mut self, id: &str, by: &str, depends: bool) -> bool {
         if self.seen.contains(id) {
             self.repeats.push(RepeatedKnowledge { id: id.to_owned(), by: by.to_owned() });

@@ -69,8 +69,8 @@ fn is_protocol_item(item: &ContextItem) -> bool {
     item.id.as_str().starts_with(PROTOCOL_PREFIX)
 }
 
-/// Returns the span at which a mismatch of two declarations is reported. It is the span of the declaration that comes
-/// later in the chain, because this declaration caused the mismatch; `None` if it has no span.
+/// Returns the span at which a mismatch of two declarations is reported: the span of the declaration that comes later
+/// in the chain, because this declaration caused the mismatch. `None` if this declaration has no span.
 fn nearer_span(composed: &Composed, a: &DeclaredOrigin, b: &DeclaredOrigin) -> Option<Span> {
     let depth = |origin: &DeclaredOrigin| match &origin.by {
         OriginKind::Directive(id) => composed.chain.iter().position(|link| link.id() == id),

@@ -7,7 +7,7 @@ use super::{McpServer, read_servers};
 use crate::item::Items;
 use crate::tool_spec::{ToolKind, ToolSpec};
 
-/// A difference between a server's settings and a tool file.
+/// A reason why a tool file of an MCP server does not match the settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum ServerDrift {
     #[error("the MCP servers cannot be read: {why}")]
@@ -73,7 +73,8 @@ impl ServerDrift {
 pub struct ConfiguredServers(Result<BTreeMap<String, McpServer>, String>);
 
 impl ConfiguredServers {
-    /// Reads the servers, without looking up which of their variables hold a provider's key.
+    /// Reads the configured MCP servers. Does not look up which of their variables hold a provider's key, so
+    /// `McpServer::keys` stays empty.
     pub fn read(items: &Items<'_>) -> Self {
         Self(read_servers(items).map_err(|error| error.message))
     }

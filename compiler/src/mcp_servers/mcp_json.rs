@@ -7,8 +7,8 @@ use crate::item::Items;
 /// Maximum size of the file, in bytes.
 const MAX_MCP_JSON_BYTES: usize = 1 << 20;
 
-/// Returns the text of `.mcp.json`; `None` if the file does not exist. The error is the message for a file that is too
-/// large, not UTF-8 or cannot be read.
+/// Returns the text of `.mcp.json`; `None` if the file does not exist. The error is a message: the file is too large,
+/// is not UTF-8 or cannot be read.
 pub(super) fn read_text(items: &Items<'_>) -> Result<Option<String>, String> {
     let Some(bytes) = items.mcp_json().map_err(|error| format!("`.mcp.json` cannot be read: {error}"))? else {
         return Ok(None);

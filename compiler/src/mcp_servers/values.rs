@@ -6,7 +6,7 @@ use rye_grammar::data::{Kind, Node};
 
 use super::ServerFault;
 
-/// Reads a string, or a list of strings and numbers.
+/// Reads a string as a list of one text, or a list of strings and numbers. A number becomes its text.
 pub(super) fn read_strings(node: &Node, key: &str) -> Result<Vec<String>, ServerFault> {
     match &node.kind {
         Kind::String(s) => Ok(vec![s.clone()]),

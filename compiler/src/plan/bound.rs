@@ -67,8 +67,8 @@ impl PlannedModel {
         head.saturating_add(sum)
     }
 
-    /// Returns the size of the definition of a tool, as requests to this model contain it. The size has a token count,
-    /// which leaves out the name of the tool, and an upper bound, which includes the name.
+    /// Returns the size of the definition of a tool, as requests to this model contain it. The token count of the size
+    /// leaves out the name of the tool; its upper bound includes the name.
     pub fn definition_size(&self, tool: &PaletteTool) -> TextSize {
         let sent = self.wire_tool(tool);
         let schema = sent.parameters.as_deref().map(ToString::to_string).unwrap_or_default();
@@ -84,7 +84,7 @@ impl super::Plan {
         model.bound_head(system, &self.palette)
     }
 
-    /// Returns an upper bound on the input tokens of the first request.
+    /// Returns an upper bound on the input tokens of the first request, whose texts the caller has rendered.
     pub fn bound_first_request(&self, system: &str, first_message: &str) -> u64 {
         let message = self.model.bound_message(self.model.counted_by.bound(first_message), 1);
         self.bound_head(&self.model, system).saturating_add(message)

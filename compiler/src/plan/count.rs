@@ -33,7 +33,7 @@ impl Tokenizer {
         }
     }
 
-    /// Looks up a tokenizer by name.
+    /// Returns the tokenizer with this name; `None` for an unknown name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Characters, Self::Cl100k, Self::O200k].into_iter().find(|tokenizer| tokenizer.as_str() == name)
     }

@@ -56,7 +56,7 @@ pub enum ApprovalOrigin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Start: ready to continue.
+    /// Start: the only outcome of this node.
     Ready,
     /// Hooks: no hook returned an answer that changes the next node.
     Pass,
@@ -90,7 +90,7 @@ pub enum Outcome {
     Text,
     /// Model, `after_step` hooks: the reply contains only text, and messages wait.
     Queued,
-    /// Model: the attempt failed and another is allowed.
+    /// Model: the attempt failed, and another attempt is allowed.
     Failed,
     /// Model: no attempt is left, or the failure is permanent.
     Exhausted,

@@ -11,7 +11,7 @@ use crate::semantics::glob::inclusion::{Coverage, Witness, covers, covers_all, w
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NarrowedGrants {
     pub grants: Vec<Grant>,
-    /// Patterns that share no capability with the grants.
+    /// Patterns of the set that share no capability with any of the original grants.
     pub unused: Vec<String>,
     /// Pairs of a pattern and a grant that share capabilities, although neither covers the other. A pair of this kind
     /// adds nothing to `grants`.

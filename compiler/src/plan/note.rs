@@ -20,7 +20,7 @@ pub enum Note {
     Escaped { id: String, tag: String, count: u64 },
 }
 
-/// Reasons for an omission.
+/// The reason why a plan does not contain an item, a hook or a further occurrence of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OmissionReason {
     Suppressed,

@@ -36,7 +36,7 @@ pub enum OriginCause {
     Declared(OriginKind),
     /// An option of the command, or an argument of the call.
     GivenWithCall,
-    /// A limit that the parent thread's remaining amount lowers.
+    /// A limit that is lowered to the amount that remains to the spawn parent.
     ParentLimit,
     /// A grant of the spawning thread.
     InheritedGrant,
@@ -52,8 +52,8 @@ pub enum OriginCause {
     ToolGuidance { tool: ItemId, tokens: u64 },
     /// The text of the directive itself.
     Body,
-    /// The directive at this position of the chain, counted from 1; `count` is the length of the chain, `space` the
-    /// directive's space.
+    /// A directive of the extends chain: its position in the chain, counted from 1, the length of the chain (`count`),
+    /// and the directive's space.
     ChainLink { position: usize, count: usize, space: Space },
     /// The extends parent that a directive declares.
     ExtendsParent { parent: ItemId, child: ItemId },

@@ -16,7 +16,8 @@ use crate::semantics::risk::{RiskTable, RiskTableError};
 /// The fraction 1 in billionths, the unit in which the settings of a run store fractions.
 pub const BILLIONTHS: u64 = 1_000_000_000;
 
-/// The settings files that a plan contains, by file name, each merged over the spaces. Copies share the values.
+/// The settings files that a plan contains, by file name. The content of each file is merged from all spaces. Clones
+/// share the values.
 #[derive(Debug, Clone, Default)]
 pub struct PlanSettings(Arc<Frozen>);
 
@@ -33,7 +34,7 @@ struct Frozen {
 pub struct RunSettings {
     /// Maximum bytes of a tool result that enters the conversation untruncated: `tool_result.max_bytes`.
     pub max_result_bytes: usize,
-    /// Children of one thread that run at the same time: `concurrency.max_concurrent_children`.
+    /// Maximum number of children of one thread that run at the same time: `concurrency.max_concurrent_children`.
     pub max_concurrent_children: usize,
     /// True if running children are cancelled when their parent completes: `child_policy.on_end: cancel`.
     pub cancels_children_on_completion: bool,
@@ -50,7 +51,7 @@ pub struct RunSettings {
     pub wait_threads_seconds: u64,
 }
 
-/// The limits of a whole chat.
+/// The limits of a whole chat, for all of its prompts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionLimits {
     pub turns: u64,

@@ -1,4 +1,5 @@
-//! The size of a text in tokens, computed on first use: one text is part of the prompts of many directives.
+//! The size of a text in tokens. The size is computed once, on first use, because many directives can have the text in
+//! their prompts.
 
 use std::sync::OnceLock;
 
@@ -9,7 +10,7 @@ use super::Tokenizer;
 pub struct TextSize {
     /// Number of tokens: counted if this build has the model's tokenizer, else estimated.
     pub tokens: u64,
-    /// Upper bound on the tokens.
+    /// Upper bound on the number of tokens, also if `tokens` is only an estimate.
     pub bound: u64,
 }
 

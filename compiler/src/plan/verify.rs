@@ -114,7 +114,7 @@ enum Consumed {
     Call,
     /// A control message from another process or the user.
     Message,
-    /// Headroom of a limit: a hook raises the limit, or a person approves a raise. A hook that leaves the limit
+    /// Headroom of a limit, which a raise by a hook or an approved raise consumes. A hook that leaves the limit
     /// unchanged does not have the outcome `raise`, so it does not take this edge.
     Limit,
 }
@@ -145,7 +145,8 @@ fn consumed_by(node: Node, outcome: Outcome) -> Option<Consumed> {
     }
 }
 
-/// Returns one cycle for every strongly connected component: its first node and the shortest path back to it.
+/// Returns one cycle for each strongly connected component that contains a cycle: the shortest path from the smallest
+/// node of the component back to this node.
 fn find_cycles(graph: &DiGraphMap<Node, ()>) -> Vec<Vec<Node>> {
     let mut found = Vec::new();
     for mut part in kosaraju_scc(graph) {

@@ -20,7 +20,7 @@ use crate::world::{ItemKind, World, WorldError};
 const WHOLE_PROJECT: &str = "the project";
 /// The entry of [`PlanAccess::reach`] that represents all hosts of the public internet.
 const ANY_HOST: &str = "any host";
-/// The access of an MCP server's program without a sandbox.
+/// The entry of [`PlanAccess::write`] for the program of an MCP server that runs without a sandbox.
 const UNSANDBOXED: &str = "anything (no sandbox)";
 
 /// The access of a thread, in four lists of names.
@@ -37,7 +37,8 @@ pub struct PlanAccess {
     pub start: Vec<String>,
 }
 
-/// Collects the access of a plan: its palette, the granted tools outside of it, and the tools of its hooks.
+/// Collects the access of a plan: of the tools in its palette, of further tools that its grants allow, and of the tools
+/// that its hooks execute.
 ///
 /// # Errors
 /// The list of directives cannot be read.

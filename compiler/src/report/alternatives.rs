@@ -45,8 +45,8 @@ pub fn compile_routes_with_default_inputs(
     split_routes(world, &request, compiled, shown)
 }
 
-/// Returns the plan of a request as the only plan. If the request has no plan because an input that decides the route
-/// is missing, compiles a plan for each open route.
+/// Returns the plans of a compiled request. If the request has a plan, this plan is the only one. If it has no plan
+/// because an input that decides the route is missing, compiles a plan for each route that is still possible.
 fn split_routes(
     world: &dyn World,
     request: &CompileRequest,

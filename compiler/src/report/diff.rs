@@ -192,9 +192,9 @@ fn pair_plans<'c>(
     found
 }
 
-/// Removes from `one` the changes that `root` contains too. `one` compares the plans of a started directive, and `root`
-/// those of the directive that can start it. Returns `None` if nothing is left to report: no change remains, and the
-/// started directive exists on both sides.
+/// Removes from `one` the changes that `root` contains too. `root` compares the plans of a directive, and `one` those
+/// of a directive that it can start. Returns `None` if nothing is left to report: no change remains, and both sides
+/// have the started directive.
 fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     one.changes.retain(|change| !root.changes.contains(change));
     one.hooks.retain(|hook| !root.hooks.contains(hook));
@@ -205,7 +205,7 @@ fn without_reported(mut one: PlanDiff, root: &PlanDiff) -> Option<PlanDiff> {
     (is_on_one_side || !one.has_no_changes()).then_some(one)
 }
 
-/// Compares two plans, without the plans that they can start.
+/// Compares two plans, without the plans of the directives that their threads can start.
 fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
     let (old, new) = (render(before.compilation, Vec::new()), render(after.compilation, Vec::new()));
     let mut found = of_reports(Some(&old), Some(&new));

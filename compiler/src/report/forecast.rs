@@ -24,7 +24,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 /// result), and for the one block in each message.
 const FRAMES_PER_TURN: u64 = 4;
 
-/// Totals of one estimated run.
+/// An estimate of one run: the total turns, tokens and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunEstimate {
     pub turns: u64,
@@ -38,7 +38,7 @@ pub struct RunEstimate {
     pub stopped: StopReason,
 }
 
-/// The reason why the run ends in a forecast.
+/// The reason for the end of the run that a forecast simulates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// The model has nothing left to do.
@@ -49,7 +49,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Returns the name that reports use: `done`, a limit's name, or `context window`.
+    /// Returns the name of the reason in reports: `done`, the name of a limit, or `context window`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -67,7 +67,7 @@ pub struct Forecast {
     /// Upper bound on the cost of every run.
     pub worst: WorstCase,
     pub turns: TurnBounds,
-    /// Bound on the threads of every run.
+    /// Upper bound on the number of threads in the tree of a run.
     pub threads: ThreadBound,
     pub prefix: StablePrefix,
 }
@@ -94,9 +94,9 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the tokens by which the worst case of a turn's reply and results exceeds their assumed size. The bound
-    /// on the next prompt counts the worst case (each byte is a token), because the provider has not yet reported the
-    /// usage of the turn.
+    /// Returns the tokens by which the bound on the next prompt exceeds the assumed size of a turn's reply and results.
+    /// The bound counts a token for each of their bytes, because the provider has not yet reported the usage of the
+    /// turn.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)
@@ -178,9 +178,10 @@ impl Plan {
         estimate
     }
 
-    /// Returns the reason why no next request is sent: the first limit that prevents it, or a full context window;
-    /// `Done` if a request can be sent. Checks the limits in the order of a run. `prompt` is the estimated number of
-    /// tokens of the next prompt, `bound` an upper bound of this number, and `left` the money that is not spent.
+    /// Returns the reason why the thread sends no further request: the first limit that prevents it, or a full context
+    /// window. Returns `Done` if nothing prevents a request. Checks the limits in the order of a run. `prompt` is the
+    /// estimated number of tokens of the next prompt, `bound` an upper bound of this number, and `left` the money that
+    /// is not spent.
     fn stopped(&self, estimate: &RunEstimate, prompt: u64, bound: u64, left: Nanos) -> StopReason {
         if estimate.turns >= self.limits.turns {
             return StopReason::Limit(LimitName::Turns);

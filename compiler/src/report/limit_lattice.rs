@@ -21,8 +21,8 @@ struct Contribution {
     place: Option<SourcePlace>,
 }
 
-/// Returns a step for each value that a source requests for the limit, lowest precedence first, then a step for each
-/// upper bound on the limit.
+/// Returns the derivation of a limit. It has a step for each value that a source requests, lowest precedence first, and
+/// then a step for each upper bound.
 pub fn limit_lattice(world: &dyn World, compilation: &Compilation, limit: LimitName) -> Vec<DerivationStep> {
     let items = Items::new(world);
     let values = requested_values(&items, compilation, limit);
@@ -76,9 +76,9 @@ fn requested_values(items: &Items<'_>, compilation: &Compilation, limit: LimitNa
     all
 }
 
-/// Returns the bounds that cap a limit: `limits.max` in the settings file of each space, and the limit of the parent
-/// thread. If `is_given` is true, a caller passed the value. The result then omits `limits.max`, which does not cap
-/// such a value.
+/// Returns the bounds that cap a limit: `limits.max` in the settings file of each space, and the value that the parent
+/// thread leaves to its child. If `is_given` is true, a caller passed the value. The result then omits `limits.max`,
+/// which does not cap such a value.
 fn settings_bounds(
     items: &Items<'_>,
     compilation: &Compilation,

@@ -1,5 +1,5 @@
-//! The lockfile: plan ids, and the hash of every file, hook, schema, price and text of which the plans are made, so
-//! that a report can name each change. A lockfile is optional.
+//! The lock file, which is optional. For each plan, it contains the plan id and the hash of every file, hook, schema,
+//! price and text of which the plan is made, so that a report can name each change.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::report::closure::{NoPlan, compile_reachable};
 use crate::report::render::json::{PlanReport, render};
 use crate::world::World;
 
-/// The format version that this build writes. Newer versions are refused.
+/// The version of the lock file's format that this build writes. A lock file with a newer version is refused.
 pub const LOCK_FORMAT: u32 = 1;
 
 /// The lock of a project: a list of entries for each directive.

@@ -39,11 +39,10 @@ pub struct Matrix {
     /// Inputs that a condition reads, with one value for each set of values that all conditions treat alike; null means
     /// no value.
     pub inputs: BTreeMap<String, Vec<Value>>,
-    /// Conditions on the inputs, in the form of `contexts[].when`, that are not decided: the search found no call for
-    /// which one of them holds. Such a call may belong to no entry of `contexts` and `refused`; every other call
-    /// belongs to exactly one.
+    /// Conditions on the inputs, in the form of `contexts[].when`, for which the search found no call. A call for which
+    /// one of them holds may belong to no entry of `contexts` and `refused`; every other call belongs to exactly one.
     pub open: Vec<String>,
-    /// Number of combinations that were planned.
+    /// Number of combinations of input values that were examined.
     pub combinations: usize,
     /// Contexts in the order of discovery.
     pub contexts: Vec<MatrixContext>,

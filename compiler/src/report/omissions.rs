@@ -52,7 +52,8 @@ fn of_knowledge(items: &Items<'_>, id: &str, by: Tokenizer) -> Option<u64> {
     Some(by.count(&items.knowledge(&id)?.body.node))
 }
 
-/// Returns the tokens of the knowledge that an omitted hook would have added; `None` if the hook fetches no knowledge.
+/// Returns the tokens of the knowledge that an omitted hook would have added; `None` if the hook fetches no knowledge,
+/// or if the hook or the knowledge does not exist.
 fn of_hook(items: &Items<'_>, compilation: &Compilation, id: &str) -> Option<u64> {
     let hook = compilation.plan.hooks.iter().find(|hook| hook.id == id)?;
     of_knowledge(items, hook.action.knowledge()?, compilation.plan.model.counted_by)

@@ -28,7 +28,7 @@ pub struct WorstCase {
     pub set_by: CostBound,
 }
 
-/// The part of a plan that determines [`WorstCase::cost`].
+/// The part of a plan that bounds [`WorstCase::cost`], or the reason why the cost has no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CostBound {
     /// The limit `spend`: the ledger permits no attempt that could exceed it.
@@ -70,7 +70,7 @@ pub struct TurnBound {
 /// Upper bound on the threads of a tree. A thread counts once with its continuations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadBound {
-    /// The number of threads; `None` if a hook may raise the limit.
+    /// The maximum number of threads, with the root thread; `None` if a hook may raise the limit.
     pub threads: Option<u64>,
     pub set_by: ThreadBoundOrigin,
 }
@@ -107,11 +107,11 @@ impl TurnBound {
 }
 
 impl Plan {
-    /// Returns an upper bound on the cost of every run.
+    /// Returns an upper bound on the cost of every run: the `spend` limit, unless all models are free or a hook may
+    /// raise the limit. The ledger reserves the worst case of each attempt and the money of each child from this limit.
     ///
-    /// The ledger reserves the worst case of each attempt and the money of each child from the `spend` limit of the
-    /// root. A smaller bound, such as the worst case of one attempt for each turn, does not hold: a recovery can repeat
-    /// an interrupted attempt any number of times, and messages to the thread can lengthen its prompt.
+    /// A smaller bound, such as the worst case of one attempt for each turn, does not hold: a recovery can repeat an
+    /// interrupted attempt any number of times, and messages to the thread can lengthen its prompt.
     pub fn bound_cost(&self) -> WorstCase {
         let is_free = self.models().all(is_free);
         if is_free && !self.can_start_threads() {
@@ -158,8 +158,8 @@ impl Plan {
         self.palette.iter().any(is_execute) && grants.iter().any(|grant| may_run_tools(&grant.pattern))
     }
 
-    /// Returns the smallest upper bound on the turns that one of the limits `turns`, `tokens` and `spend` sets; `None`
-    /// if none of the limits sets a bound. A limit that a hook may raise sets no bound.
+    /// Returns the smallest of the upper bounds that the limits `turns`, `tokens` and `spend` set on the turns; `None`
+    /// if none of these limits sets a bound. A limit that a hook may raise sets no bound.
     fn bound_turns_above(&self) -> Option<TurnBound> {
         let spend = self.most_paid_turns().map(|turns| TurnBound::new(turns, LimitName::Spend));
         let bounds = [

@@ -219,8 +219,9 @@ impl LockComparison {
 }
 
 impl PlanAccess {
-    /// Returns the four lists of the access: folders to write, tools to run, hosts to reach and directives to start.
-    /// Each list follows its verb (`write`) and the plural noun for its entries (`places`).
+    /// Returns four lists: the folders that the thread can write, the tools that it can run, the hosts that it can
+    /// reach and the directives that it can start. Each list comes with its verb (`write`) and a plural noun for its
+    /// entries (`places`).
     pub fn lists(&self) -> [(&'static str, &'static str, &[String]); 4] {
         [
             ("write", "places", &self.write),

@@ -125,7 +125,8 @@ pub fn explain_with_missing_grants(
     })
 }
 
-/// Adds to the explanation of a granted tool that every call is refused, if the grants do not meet its needs.
+/// Adds a step to the explanation of each granted tool that needs a folder or host which no grant gives. The step
+/// states that every call of the tool is refused.
 fn with_unmet_needs(world: &dyn World, compilation: &Compilation, mut found: Vec<Explanation>) -> Vec<Explanation> {
     let items = Items::new(world);
     let declaring = compilation.plan.capabilities.from.as_ref().and_then(|id| items.directive(id));
@@ -176,7 +177,7 @@ fn explain_layers(compilation: &Compilation, thing: &str, found: &mut Vec<Explan
     }
 }
 
-/// The kinds of keys in `Origins`.
+/// The first segments of the keys in `Origins`, such as `limit` in `limit.spend`.
 const ORIGIN_KINDS: [&str; 9] = ["limit", "capability", "hook", "layer", "tool", "input", "output", "link", "extends"];
 
 fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Explanation {

@@ -188,11 +188,13 @@ impl WorkspaceScan<'_, '_> {
         })
     }
 
-    /// Lists the requirements of the project's directives: grants, items of the user space, texts of continuations, and
-    /// scripts. Each directive is compiled as a root without inputs.
+    /// Lists the trust requirements of the project's directives: their grants, the items of the user space that they
+    /// reach, the texts of their continuation directives, and the scripts that simulate their models. Each directive is
+    /// compiled as a root without inputs.
     ///
-    /// A directive that inherits its permissions is listed only if a directive with more permissions could start it:
-    /// the user has directives, or a directive of the project has more grants than an untrusted project may use.
+    /// The requirement of a directive that inherits its permissions is listed only if a directive with more permissions
+    /// could start it. This is assumed if the user has directives, or if a directive of the project has more grants
+    /// than an untrusted project may use.
     fn directives(&self) -> Vec<TrustRequirement> {
         let shared = LowerContext::new(self.items);
         let (mut found, mut heirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());

@@ -101,8 +101,8 @@ impl fmt::Display for ItemType {
     }
 }
 
-/// Returns true if a pattern, as written, matches a whole capability. To match a pattern several times, use a
-/// [`CapabilitySet`], which compiles its patterns once.
+/// Returns true if a pattern matches a whole capability. The pattern need not be normalized. To match a pattern several
+/// times, use a [`CapabilitySet`], which compiles its patterns once.
 pub fn pattern_matches(pattern: &str, capability: &str) -> bool {
     // No capability has a `/` or the prefix of an alias, so only a pattern that contains one of these is normalized.
     if pattern.contains('/') || pattern.starts_with("rye.search") || pattern.starts_with("rye.load") {
@@ -150,7 +150,7 @@ impl CapabilitySet {
 pub struct CapabilityRequest<'a> {
     pub primary: Primary,
     pub item_type: ItemType,
-    /// The id of the item; `None` for a query.
+    /// The id of the item; `None` for a query, which can find any item of the type.
     pub item_id: Option<&'a ItemId>,
     /// The space that the id resolved to; `None` if the id was not looked up. The space matters only for actions that
     /// need no grant: the tool of such an action must be in the system space.
@@ -172,8 +172,8 @@ impl CapabilityRequest<'_> {
         capability
     }
 
-    /// Returns true for actions that need no grant: the thread tools internal to the engine and `rye_directive_return`,
-    /// both only if the id resolves to the system space.
+    /// Returns true for the actions that need no grant: the execution of `rye_directive_return`, and of the thread
+    /// tools that are internal to the engine. In both cases, the id must resolve to the system space.
     fn is_exception(&self) -> bool {
         self.primary == Primary::Execute
             && self.item_type == ItemType::Tool

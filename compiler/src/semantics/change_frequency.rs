@@ -59,7 +59,7 @@ impl ChangeFrequency {
         }
     }
 
-    /// Returns the frequency of the fact that a path reads.
+    /// Returns the change frequency of the fact that the path of a placeholder or condition reads.
     pub fn of_path(path: &Path) -> Self {
         match path.segments.first() {
             Some(Segment::Name(root)) => Self::of_fact(root),

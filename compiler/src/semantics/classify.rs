@@ -108,7 +108,8 @@ impl Classification {
     }
 }
 
-/// The facts of a failure. Header names are those of the provider, in lower case.
+/// Names of the facts that the condition of a classification rule can read. `headers` is an object: its keys are the
+/// header names of the provider's response, in lower case.
 pub const FAILURE_FACTS: [&str; 7] =
     ["stage", "status", "headers", "error.type", "error.code", "error.message", "attempt"];
 

@@ -59,7 +59,8 @@ pub fn answer(line: &str) -> String {
     }
 }
 
-/// The kinds of requests, each with the other keys that a request of the kind may have.
+/// The kinds of requests of `rye eval`: the key that contains the request, and the other keys that are allowed beside
+/// it.
 const REQUEST_KINDS: [(&str, &[&str]); 11] = [
     ("condition", &["facts", "unknown"]),
     ("template", &["facts", "unknown"]),

@@ -10,7 +10,7 @@ pub struct Facts {
     unknown: Vec<UnknownPath>,
 }
 
-/// The result of looking up a path.
+/// The result of looking up the value of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Lookup<'a> {
     Known(&'a Value),
@@ -115,7 +115,7 @@ fn key_of<'a>(map: &'a Map<String, Value>, segment: &Segment) -> Option<&'a Valu
     }
 }
 
-/// Parses one segment of a valid path.
+/// Parses one segment of a valid path: digits without a leading zero are a number, any other text is a name.
 pub(crate) fn parse_segment(text: &str) -> Segment {
     let numeric =
         !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));

@@ -176,7 +176,8 @@ fn tokens(pattern: &str) -> Vec<Token> {
     tokens
 }
 
-/// Returns the class that opens before `start`, and the position after its `]`; `None` if it never closes.
+/// Parses a character class (`[a-z]`) whose `[` precedes `start`. Returns the class and the position after its `]`;
+/// `None` if the class never closes.
 fn parse_class(chars: &[char], start: usize) -> Option<(Token, usize)> {
     let is = |at: usize, c: char| chars.get(at) == Some(&c);
     let mut close = start;

@@ -84,7 +84,7 @@ pub struct HookPointRow {
     pub actions: &'static [ActionName],
 }
 
-/// The meaning of a path at a hook point.
+/// The meaning that a path of a condition or placeholder, such as `inputs.name`, has at a hook point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathMeaning {
     /// A fact, with its type if known.
@@ -190,7 +190,7 @@ const STEP: &[ActionName] = &[A::Retry, A::Continue, A::Terminate, A::Execute];
 /// The mode of the hook points that are transcript events. The facts of these points are the fields of the event.
 const EVENT_MODE: Mode = Mode::Observe;
 
-/// The whole table, in the order of [`HookPoint`].
+/// The table of hook points: one row for each, in the order of [`HookPoint`].
 pub const HOOK_POINTS: &[HookPointRow] = &[
     row(
         HookPoint::ResolveExtends,

@@ -11,7 +11,7 @@ use crate::hook::HookSource;
 #[derive(Debug, Clone, Copy)]
 pub struct HookCandidate<'h> {
     pub id: &'h str,
-    /// The declared `layer`; `None` for the layer that [`default_layer`] returns for the source.
+    /// The declared `layer`. If it is `None`, [`default_layer`] returns the layer of the hook for its `source`.
     pub layer: Option<f64>,
     pub source: &'h HookSource,
     pub enabled: bool,
@@ -49,8 +49,8 @@ pub fn default_layer(source: &HookSource) -> f64 {
 /// The layer of the `infra_hooks`. The hooks of this layer always run, and their results never decide at a hook point.
 pub const INFRASTRUCTURE_LAYER: f64 = 4.0;
 
-/// Returns the position of each hook in `candidates`, sorted in evaluation order. Removed hooks are included, with the
-/// reason.
+/// Returns the hooks of `candidates` in evaluation order, each as its index. Removed hooks are included, with the
+/// reason of the removal.
 pub fn order_hooks(candidates: &[HookCandidate<'_>]) -> Vec<HookPlace> {
     let named = HooksById::new(candidates);
     let mut keyed: Vec<((f64, usize), HookPlace)> = Vec::with_capacity(candidates.len());

@@ -40,9 +40,8 @@ pub enum Operation {
     /// suspended, the increase is reserved from every ancestor up to the nearest one that is open.
     Raise { thread: String, spend: Nanos },
     /// Ends a thread and opens the account of its continuation, under the same parent if the thread has a parent. The
-    /// remaining amount of the thread, at most `most`, moves from the reservation of the thread to the continuation. If
-    /// the thread is suspended, this amount is 0. The parent may be draining, because the operation reserves nothing
-    /// more from the parent.
+    /// continuation gets the remaining amount of the thread, at most `most`; a suspended thread has no remaining
+    /// amount. The parent may be draining, because no further amount is reserved from the parent.
     #[serde(alias = "hand_over")]
     HandOff { thread: String, next: String, most: Nanos },
     /// Suspends a thread. Until the thread continues, its account holds only the amount that is spent or reserved for
@@ -380,7 +379,8 @@ impl Ledger {
 pub struct AccountHistory {
     pub thread: String,
     pub parent: Option<String>,
-    /// The reservation after all raises and the handoff of the thread.
+    /// The total amount reserved for the thread: after all raises, and without the amount that a handoff moved to the
+    /// next thread.
     pub reserved: Nanos,
     /// The amount that the thread itself has settled.
     pub spent: Nanos,

@@ -94,7 +94,8 @@ impl Limits {
         if name == LimitName::Spend { self.spend.to_json() } else { Value::from(self.number(name)) }
     }
 
-    /// Returns the six limits of `rye eval` (`language.md` 13); `spend` is a number of dollars.
+    /// Returns all limits except `output`, by name, in the form that `rye eval` uses (`language.md` 13).
+    /// `spend` is in dollars.
     pub fn to_json(&self) -> Map<String, Value> {
         LimitName::ALL
             .into_iter()
@@ -103,7 +104,7 @@ impl Limits {
             .collect()
     }
 
-    /// Returns the value as stored, in nano-dollars for `spend`.
+    /// Returns the value of a limit as stored: nano-dollars for `spend`, seconds for `duration_seconds`, else a count.
     pub(crate) fn number(&self, name: LimitName) -> u64 {
         match name {
             LimitName::Turns => self.turns,
@@ -167,7 +168,7 @@ pub enum LimitValue {
     Json(Value),
     /// Decimal text from an attribute or a flag, parsed exactly.
     Text(String),
-    /// The parsed value that the limit has in the parent thread, in nano-dollars for `spend`.
+    /// The value of the limit in the parent thread, which needs no parsing. The value of `spend` is in nano-dollars.
     Kept(u64),
 }
 
@@ -216,8 +217,9 @@ pub enum LimitResolutionError<S> {
     },
 }
 
-/// Resolves limits: defaults < directive < overrides, then the minimum with the parent's limits (for `depth`, with the
-/// parent's value minus one).
+/// Resolves limits. A value in `overrides` takes precedence over a value in `directive`, which takes precedence over a
+/// value in `defaults`. The limits of `parent` then bound the result; for `depth`, the bound is one less than the
+/// parent's value.
 ///
 /// # Errors
 /// Returns every unknown name, every value that is negative, not a number, null, fractional, or zero where zero is
@@ -263,7 +265,7 @@ pub fn resolve<S: Clone>(
     if faults.is_empty() { Ok(ResolvedLimits { limits, sources }) } else { Err(faults) }
 }
 
-/// Returns the limits of [`resolve`] without overrides and without a parent; `None` if there is an error.
+/// Resolves limits as [`resolve`] does, but without overrides and without a parent. `None` if a setting is invalid.
 pub fn resolve_declared<S: Clone>(defaults: &[LimitSetting<S>], directive: &[LimitSetting<S>]) -> Option<Limits> {
     let (mut limits, mut faults) = (Limits::default(), Vec::new());
     for setting in defaults.iter().chain(directive) {

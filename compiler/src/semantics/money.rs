@@ -56,7 +56,8 @@ impl Nanos {
         i64::try_from(nanos).map(Self).map_err(|_| MoneyError::TooLarge(text.chars().take(40).collect()))
     }
 
-    /// Converts an unsigned count of nano-dollars, as plans and usage rows store it; saturates.
+    /// Converts an unsigned count of nano-dollars, as plans and usage rows store it. A count above the maximum of an
+    /// amount becomes this maximum.
     pub fn from_u64(nanos: u64) -> Self {
         Self(i64::try_from(nanos).unwrap_or(i64::MAX))
     }

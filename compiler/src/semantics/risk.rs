@@ -264,9 +264,9 @@ impl RiskTable {
             && self.rules.iter().all(|rule| PatternReach::from_rule(&rule.normal).is_some())
     }
 
-    /// Classifies a grant of the form `prefix*` by comparing prefixes. The result equals that of
-    /// [`RiskTable::classify_grant`]. The caller guarantees that the pattern of every rule is either one capability or
-    /// a prefix with `*`. `by_text` is the rule that matches the text of the grant.
+    /// Variant of [`RiskTable::classify_grant`] with the same result, for a grant of the form `prefix*`: comparing
+    /// prefixes is enough. The caller guarantees that the pattern of every rule is either one capability or a prefix
+    /// with `*`. `by_text` is the rule that matches the text of the grant.
     fn classify_reach(&self, by_text: Option<&RiskRule>, grant: &PatternReach<'_>) -> Risk {
         let rules: Vec<(&RiskRule, PatternReach<'_>)> =
             self.rules.iter().filter_map(|rule| Some((rule, PatternReach::from_rule(&rule.normal)?))).collect();
@@ -349,8 +349,8 @@ impl<'p> PatternReach<'p> {
     }
 
     /// Returns the capabilities that the pattern of a risk rule matches; `None` if the pattern has a wildcard other
-    /// than one `*` at the end. Unlike `of`, accepts a pattern without a wildcard, and a `*` that replaces more than a
-    /// part of an id, as in `rye.execute.*`.
+    /// than one `*` at the end. Accepts two forms that `of` refuses: a pattern without a wildcard, and a `*` that
+    /// replaces more than a part of an id, as in `rye.execute.*`.
     fn from_rule(pattern: &'p str) -> Option<Self> {
         let (literal, is_prefix) = match pattern.strip_suffix('*') {
             Some(literal) => (literal, true),

@@ -26,7 +26,8 @@ pub struct HttpSpec {
 #[serde(rename_all = "snake_case")]
 pub enum HttpBody {
     Text(String),
-    /// A value whose strings are templates; a string that is a single placeholder becomes the parameter itself.
+    /// A JSON value whose strings are templates. A string that is a single placeholder is replaced by the value of the
+    /// parameter, of whatever type.
     Json(Value),
 }
 

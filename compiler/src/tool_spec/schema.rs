@@ -40,7 +40,7 @@ fn are_misplaced(node: &Node, has_faults: bool) -> bool {
     }
 }
 
-/// Reads the schema of all parameters, converted to JSON Schema 2020-12.
+/// Reads the schema that covers all parameters of a tool, and converts it to JSON Schema 2020-12.
 pub(super) fn read_parameters(r: &mut ToolSpecReader, node: &Node) -> Value {
     let before = r.faults.len();
     let schema = read_schema(r, node);
@@ -105,8 +105,8 @@ struct SchemaChecker<'a, 'n> {
     author: SchemaAuthor,
 }
 
-/// The position of a schema within the schema of all parameters: its depth, and whether the schema around it describes
-/// the same value (as `allOf` does).
+/// The position of a schema within the schema of all parameters: its depth, and whether the schema is a part of another
+/// schema for the same value (as in `allOf`).
 #[derive(Clone, Copy)]
 struct Position {
     depth: usize,

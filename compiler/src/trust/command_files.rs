@@ -1,6 +1,6 @@
 //! The project files that a command names (`docs/decisions/0029`): paths in its arguments, in the texts that it passes
-//! to a shell, and in the values that fill its placeholders. Some words are complete only when the command runs. Such a
-//! word counts as the folder that its known start names.
+//! to a shell, and in the values that fill its placeholders. If the end of a path is known only when the command runs,
+//! the folder in the known start of the path stands for the path.
 
 mod code;
 mod shell_words;
@@ -18,7 +18,7 @@ const VALUE_START: char = '\u{E000}';
 /// Marks a part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a
 /// glob.
 const EXPANSION: char = '\u{E002}';
-/// The word that stands for all files of the project.
+/// The word for the folder of the project: the command can name every file in it.
 pub const PROJECT_WORD: &str = ".";
 /// Maximum nesting of shell texts in shell texts.
 const MAX_NESTING: usize = 8;
@@ -136,7 +136,8 @@ const INTERPRETERS: [&str; 22] = [
     "tclsh",
     "tsx",
 ];
-/// Launchers that edit or select lines by a script in an argument. The script is not read as shell commands.
+/// Programs of `LAUNCHERS` that edit or select lines. Their script is an argument in a language of its own, which is
+/// not read as shell commands.
 const EDITORS: [&str; 4] = ["awk", "gawk", "mawk", "sed"];
 /// Launchers that are shells. They execute commands from their standard input if no argument names a script file or
 /// contains commands.
@@ -149,7 +150,8 @@ const APPENDERS: [&str; 10] =
     ["xargs", "parallel", "-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
 /// Options that are followed by code in the language of the program.
 const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", "--print", "--run"];
-/// Characters that mark a word as a path or a text. A launcher executes the first word that contains one of them.
+/// Characters that mark a word as a path or as code. Of the words after a launcher, the first word with such a
+/// character is the last that the launcher may execute (see `launched_words`).
 const PATH_OR_TEXT: &str = "/. \t\n(){};'\"$|&";
 /// Characters between the parts of an argument that holds several words.
 const SEPARATORS: [char; 7] = ['=', ':', ',', ';', ' ', '\t', '\n'];
@@ -224,14 +226,14 @@ pub fn files_of_argv<'t>(argv: impl IntoIterator<Item = &'t String>) -> Vec<Stri
     files_of_command(&argv.into_iter().map(|part| without_markers(part)).collect::<Vec<_>>())
 }
 
-/// Returns the words that may name project files in a shell text.
+/// Returns the words of a shell text that may name files of the project.
 pub fn files_of_shell_text(text: &str) -> Vec<String> {
     let mut words = FileWords::default();
     words.add_text(&without_markers(text), 0);
     words.finish()
 }
 
-/// Returns the words that may name project files in the value of a variable.
+/// Returns the words of a variable's value that may name files of the project.
 pub fn files_of_value(value: &str) -> Vec<String> {
     let mut words = FileWords::default();
     let value = without_markers(value);
@@ -427,9 +429,9 @@ impl FileWords {
         self.found.extend(implied.map(|file| (*file).to_owned()));
     }
 
-    /// Adds the words of an argument, which is a path or a text for a program. An argument with white space or special
-    /// characters of a shell is a text. Such characters after the first placeholder or expansion count only if
-    /// `launches` is true.
+    /// Adds the words of an argument that may name files. The argument is either a path or a text for a program. It is
+    /// a text if it contains white space or special characters of a shell. If `launches` is false, only the part before
+    /// the first placeholder or expansion is searched for these characters.
     ///
     /// `launches` is true if the command can execute the argument. `is_shell` is true if the command reads a text as
     /// shell commands. `depth` is the number of shell texts that enclose the argument.

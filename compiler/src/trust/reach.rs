@@ -1,5 +1,5 @@
-//! Trust requirements of directives (`language.md` 9): grants beyond those of an untrusted project, items of the user
-//! space that the project's files reach, scripts that simulate the model.
+//! Trust requirements of directives (`language.md` 9): for grants that an untrusted project may not use, for items of
+//! the user space that the project's files reach, and for scripts that simulate the model.
 
 use std::path::{Component, Path};
 use std::sync::LazyLock;
@@ -23,9 +23,9 @@ use crate::world::{ItemKind, Space, World};
 /// The built-in risk table, used here because no file can loosen it.
 static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
 const SIGN: &str = "rye.sign.";
-/// Prefixes of grants that need no trust requirement if the extends chain declares no permissions, so that a thread
-/// only inherits the grants from its spawn parent. A directive that the thread starts with such a grant runs in a
-/// thread with trust requirements of its own.
+/// Prefixes of grants that need no trust requirement if the extends chain declares no permissions. A thread can then
+/// only inherit such a grant from its spawn parent, and a directive that it starts runs in a thread with trust
+/// requirements of its own.
 const REAUTHORIZED_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
 /// The kinds of items that a grant can name and that the user space can hold.
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
@@ -302,7 +302,8 @@ pub fn script_requirement(path: &str) -> TrustRequirement {
     }
 }
 
-/// Lists the items of the user space that the project's files in a plan reach, by grants, by `<context>` or by hooks.
+/// Returns the trust requirements for items of the user space that the project's files in a plan reach: by grants, by
+/// `<context>` or by hooks.
 pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let mut found: Vec<TrustRequirement> = of_links(items, plan).into_iter().collect();
     for (index, hook) in plan.hooks.iter().enumerate() {
@@ -362,9 +363,9 @@ pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<
     is_of_user(items, kind, &id).then(|| one_line(&format!("fetches {} `{id}` of your user space", kind.as_str())))
 }
 
-/// Returns the trust requirement for items of the user space that a model gets through the plan or, if `hook` is set,
-/// through this hook. `None` if nothing of the project is the cause: the hook is not from the project or, without
-/// `hook`, no directive of the plan's chain is.
+/// Returns the trust requirement for items of the user space that a model gets through `hook`, or through the plan if
+/// `hook` is `None`. `None` if the cause is not in the project: the hook is from another space, or no directive of the
+/// plan's chain is from the project.
 pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustRequirement> {
     let what = "reaches items of your user space";
     let Some(hook) = hook else {
@@ -425,7 +426,7 @@ fn chain_subjects(plan: &Plan) -> Vec<Subject> {
     own.map(subject).collect()
 }
 
-/// Lists the items of the user space that can be executed or fetched with these grants: kind and id of each.
+/// Lists the items of the user space that the grants allow to execute or fetch, each described by its kind and its id.
 fn granted_patterns(items: &Items<'_>, grants: &[Grant]) -> Vec<String> {
     let set = CapabilitySet::new(grants.iter().map(|grant| grant.pattern.clone()));
     let mut reached = Vec::new();

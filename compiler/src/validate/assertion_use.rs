@@ -1,5 +1,6 @@
-//! Checks of assertions that need no list of possible threads. An assertion can never fail if its `for` selects no
-//! directive, or if the results of its functions make no difference. A `passes` must name a hook that exists.
+//! Checks of assertions that `rye check` can make without the list of possible threads. An assertion that can never
+//! fail is reported: its `for` selects no directive, or it holds whatever its functions return. Names of items and
+//! hooks that do not exist are reported too.
 
 use std::collections::BTreeSet;
 

@@ -17,7 +17,8 @@ use crate::world::Space;
 /// the model no text on any route and that no directive extends.
 #[derive(Default)]
 pub struct EmptyDirectives {
-    /// For each directive, its span, and a flag that is true if the directive was empty on every route seen so far.
+    /// The directives with an empty body: the span of each, and a flag that is true if no route seen so far adds text
+    /// to its prompt.
     empty: BTreeMap<ItemId, (Span, bool)>,
     extended: BTreeSet<ItemId>,
     /// True if a directive could not be read. Such a directive may extend any other directive.

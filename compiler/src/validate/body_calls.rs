@@ -24,7 +24,7 @@ use crate::world::ItemKind;
 /// Maximum distance in characters between a call's name and its arguments.
 const MAX_ARGUMENT_DISTANCE: usize = 2000;
 
-/// The thread tool, which starts the directive that its argument names.
+/// Id of the tool that starts a thread of the directive that its argument names.
 const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
 
 /// The regular expression that finds an argument with an item's id or type, as written in prose, Python or JSON.
@@ -157,8 +157,9 @@ impl BodySpawns {
     }
 }
 
-/// Reads a call of the tool `rye/agent/threads/thread_directive`, and returns the call as a start of the directive that
-/// its arguments name; `None` if `name` is another tool. `after` is the text from the opening parenthesis of the call.
+/// Reads a call of the tool `rye/agent/threads/thread_directive`. Returns it as a call of the directive that the
+/// argument `directive_name` names; `None` for a call of another tool, or without this argument. `name` is the name of
+/// the called tool, and `after` is the text from the opening parenthesis of the call.
 fn thread_tool_call(name: &str, after: &str) -> Option<BodyCall> {
     let is_tool = name.strip_prefix("rye_").is_some_and(|n| n == "agent_threads_thread_directive");
     let pattern = ARGUMENT.as_ref().filter(|_| is_tool)?;
@@ -209,7 +210,8 @@ fn primary_calls(primary: Primary, after: &str) -> Vec<BodyCall> {
     item.into_iter().chain(started).collect()
 }
 
-/// Returns the text from the opening parenthesis to the parenthesis that closes it.
+/// Returns the text from its first character, an opening parenthesis, up to the parenthesis that closes it. If none
+/// closes it within [`MAX_ARGUMENT_DISTANCE`] characters, returns these characters.
 fn parenthesized(text: &str) -> &str {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices().take(MAX_ARGUMENT_DISTANCE) {

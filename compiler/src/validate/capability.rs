@@ -30,14 +30,14 @@ pub struct PatternMatcher {
     /// Dotted ids by type, sorted; filled on first use.
     ids: HashMap<ItemType, Vec<String>>,
     reaches: HashMap<String, PatternMatch>,
-    /// Capability groups; `None` until a pattern matches nothing, because only suggestions need them.
+    /// Capability groups, for suggestions; `None` until a pattern that matches nothing needs a suggestion.
     groups: Option<Vec<CapabilityGroup>>,
     /// Memo of whether the grants of a base (an ancestor with sealed `<permissions>`) cover a pattern. The key is the
     /// span of the base's `<permissions>`, and the pattern.
     covered: HashMap<(Span, String), Coverage>,
 }
 
-/// Match results by pattern, kept from one check to the next.
+/// The results of matching patterns against all items, by pattern. They are kept from one check to the next.
 #[derive(Default)]
 pub struct PatternMemo(HashMap<String, PatternMatch>);
 
@@ -150,8 +150,8 @@ impl PatternMatcher {
         PatternMatch::Nothing { suggestion }
     }
 
-    /// Creates a matcher from the match results of an earlier check. If the item lists have changed, matches every
-    /// pattern again. Also returns the patterns whose result differs from the earlier one.
+    /// Creates a matcher from the match results of an earlier check. If the item lists have changed since, matches
+    /// every pattern of these results again. Also returns the patterns whose result has changed.
     pub fn from_memo(memo: PatternMemo, items: &Items<'_>, lists_changed: bool) -> (Self, Vec<String>) {
         if !lists_changed {
             return (Self { reaches: memo.0, ..Self::default() }, Vec::new());
@@ -318,8 +318,9 @@ fn check_risk(
     }
 }
 
-/// Returns the list `classifications` of a project or the user if none of its patterns matches a capability. The list
-/// replaces the standard list, so the capability is unlisted.
+/// Returns the place of the list `classifications` in the settings of the project or the user, if none of its patterns
+/// matches the capability. This list replaces the standard list, so the capability then has no classification. `None`
+/// if a pattern matches, or if the standard list applies.
 fn replaced_table(shared: &LowerContext<'_, '_>, capability: &str) -> Option<Span> {
     let table = shared.items.config_by_name("agent/capability_risk")?;
     let list = table.get("classifications")?;
@@ -434,7 +435,8 @@ fn server_in_sandbox(tool: &Tool) -> Option<String> {
     }
 }
 
-/// Reports a grant of one tool if no grant meets the needs of the tool, so that every call of the tool is refused.
+/// Reports a grant that names a single tool if the tool needs a folder or host that no grant gives. Every call of the
+/// tool is then refused.
 /// Returns true if the grant was reported.
 fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, found: &mut Diagnostics) -> bool {
     let pattern = &grant.pattern.0;
@@ -460,7 +462,7 @@ fn find_tool(items: &Items<'_>, dotted: &str) -> Option<ItemId> {
     ItemId::from_dotted(dotted).filter(|id| items.exists(ItemType::Tool.kind(), id))
 }
 
-/// Returns the folders that the grants of a tool make writable, and the hosts that they allow.
+/// Returns the folders that the grants of a tool make writable, and the hosts that these grants allow.
 pub fn granted_places<'p>(permissions: &'p Permissions, tool: &ItemId) -> (Vec<&'p str>, Vec<&'p str>) {
     let capability = format!("rye.execute.tool.{}", tool.dotted());
     let reaches = |grant: &&GrantDecl| Glob::new(&grant.pattern.0).matches(&capability);
@@ -481,8 +483,8 @@ pub fn write_bound<'p>(permissions: &'p Permissions, tool: &ItemId) -> Vec<&'p s
     grants.iter().flat_map(|grant| grant.write.iter().map(String::as_str)).collect()
 }
 
-/// Returns the attributes that a grant of the tool lacks, as text such as `write="out" net="example.com"`. `write` and
-/// `net` are the granted folders and hosts; `None` if they meet all needs of the tool.
+/// Returns the attributes that a grant of the tool lacks, as text such as `write="out" net="example.com"`; `None` if it
+/// lacks none. `write` and `net` are the folders and hosts that are granted.
 pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     let unmet = |needs: &[String], granted: &[&str], inside: fn(&str, &str) -> bool| {
         let unmet = needs.iter().filter(|need| !granted.iter().any(|outer| inside(need, outer)));
@@ -506,7 +508,8 @@ pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Returns the host of a URL, without a port; `None` if the URL has no host.
+/// Returns the host of a URL, without a port. `None` if the URL has no host, or if its host contains a placeholder, a
+/// user name or an IPv6 address.
 fn literal_host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
     let host = authority.split(':').next()?;
@@ -531,15 +534,15 @@ pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
 }
 
 /// Returns true if a pattern matches knowledge that finished threads export. Such knowledge does not exist before the
-/// first thread has finished.
+/// first thread has finished. `head` is the start of the capabilities for knowledge, such as `rye.fetch.knowledge`.
 fn matches_exports(glob: &Glob, pattern: &str, head: &str) -> bool {
     let exports = super::EXPORT_PREFIX.replace('/', ".");
     let inside = pattern.strip_prefix(head).and_then(|rest| rest.strip_prefix('.'));
     inside.is_some_and(|inside| inside.starts_with(&exports)) || glob.matches(&format!("{head}.{exports}x"))
 }
 
-/// The part of a pattern after the prefix `head` and a dot. Only a pattern without wildcards (`Exact`) and a pattern
-/// whose only wildcard is one `*` at the end (`Prefix`) have such a part.
+/// The result of `literal_tail`: the part of a pattern that follows a given head and a dot. `Exact` is a part without
+/// wildcards. `Prefix` is the part before a `*` at the end of the pattern, if this `*` is the only wildcard.
 enum PatternTail<'p> {
     Exact(&'p str),
     Prefix(&'p str),

@@ -1,4 +1,4 @@
-//! Suppressions that remove nothing in any directive of the project.
+//! Reports suppressions that remove nothing in any directive of the project.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,8 @@ impl Merge for SuppressionUses {
     }
 }
 
-/// Returns true for the id of a layer that is not knowledge: the text of tools, context files and skills.
+/// Returns true for the id of a layer that is not knowledge: the guidance for tools, a context file, or the skills. A
+/// suppression of such a layer is never reported as useless.
 fn is_session_layer(id: &str) -> bool {
     matches!(id, "tools" | "skills") || id.starts_with("context/") || id.starts_with("skill/")
 }

@@ -1,6 +1,6 @@
-//! Checks of continuations (`language.md` 7 and 8; `engine.md` 3). Knowledge is reported that is lost when a thread
-//! continues in a new thread: a `thread_started` hook adds the knowledge, and no `thread_continued` hook restores it.
-//! Token ceilings that are too small or too large are also reported.
+//! Checks of continuations (`language.md` 7 and 8; `engine.md` 3). Reports knowledge that is lost when a thread
+//! continues in a new thread: a `thread_started` hook adds the knowledge, and no `thread_continued` hook adds it again.
+//! Also reports token ceilings that are too small or too large.
 
 use std::collections::BTreeMap;
 
@@ -124,8 +124,10 @@ impl LostKnowledge {
     }
 }
 
-/// Returns how to correct a ceiling that is below `result`, the tokens of one tool result, or not below the tokens at
-/// which the smallest context window is full; `None` if the ceiling works. `full` is that number and the model's id.
+/// Returns how to correct the setting `resume_ceiling_tokens`, whose value is `ceiling`; `None` if the value works. The
+/// value is too low if one tool result of `result` tokens does not fit. It is too high if a continuation with this many
+/// tokens would fill the smallest context window: `full` contains the number of tokens at which this window is full,
+/// and the id of its model.
 fn ceiling_fix(ceiling: u64, result: u64, full: Option<(u64, &String)>) -> Option<String> {
     const CEILING: &str = "continuation: { resume_ceiling_tokens: ";
     const COORDINATION: &str = "`.ai/config/agent/coordination.yaml`";

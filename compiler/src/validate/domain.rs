@@ -14,7 +14,7 @@ use crate::semantics::condition::Domain;
 use crate::semantics::hook_point::{HookPointRow, PathMeaning};
 use crate::semantics::value::Type;
 
-/// Facts with a closed vocabulary: the event, the fact, its values.
+/// Facts that have only certain values. Each entry holds the hook point, the name of the fact, and its values.
 const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 6] = [
     (
         "limit",

@@ -1,6 +1,7 @@
-//! Bounds on the values of hook facts that follow from a directive before a run. Limits bound the facts about costs,
-//! and grants bound the facts about calls. `model` has no bound, because `--model` accepts models that no provider file
-//! lists. A condition that matches calls by a pattern is evaluated for each existing item.
+//! Bounds on the values that the facts of hooks can have in the threads of a directive, as far as they are known before
+//! a run. Limits bound the facts about costs, and grants bound the facts about calls. `model` has no bound, because
+//! `--model` accepts models that no provider file lists. If a condition matches calls by a pattern, the condition is
+//! evaluated for each existing item.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -62,8 +63,8 @@ const LARGE_REQUEST_TOKENS: f64 = 100_000.0;
 /// Seconds by which a thread may exceed its duration: calls are cut at the limit and then have some time to end.
 const DURATION_TOLERANCE: f64 = 60.0;
 
-/// Maximum number of granted tools, by id or name, for which the condition of a hook is evaluated. If the condition
-/// matches more of them, the called tool counts as unknown.
+/// Maximum number of granted calls that are listed as the possible values of a fact such as `call.item_id`. If the
+/// condition of a hook matches more granted calls, the called tool counts as unknown.
 const MAX_MATCHING_CALLS: usize = 64;
 
 /// For each hook (by its span) and each fact that names a call: the calls that meet the hook's condition. The calls are
@@ -97,8 +98,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Self { items, composed, matching, limits, grants, models }
     }
 
-    /// Returns the values that a fact of a hook can have; `None` if no bound is known. Ignores bounds with the cause
-    /// `without`.
+    /// Returns the values that the fact `path` can have when `hook` runs; `None` if no bound is known. Bounds with the
+    /// cause `without` are ignored.
     pub fn domain(&self, hook: &HookDecl, path: &Path, without: Option<BoundCause>) -> Option<Domain> {
         match path.to_string().as_str() {
             "model" => compared_texts(hook, path),
@@ -139,10 +140,13 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Some(number_up_to(if path.to_string() == "tokens_used" { window * MAX_USAGE_RATIO } else { window }, true))
     }
 
-    /// Returns the bound that a limit implies for a fact, raised if a hook raises the limit. `None` if no limit bounds
-    /// the fact, or if a hook may let the thread continue beyond the limit. Counts of tokens and costs have a bound only
-    /// under the assumptions `Overshoot` and `Overspend`. In general no such bound exists: a turn can have any number of
-    /// attempts, each cut attempt counts the bytes of its prompt, and a provider can report more than was reserved.
+    /// Returns the possible values of a fact that a limit bounds. If a hook can raise the limit, the raised value is
+    /// the bound. `None` if no limit bounds the fact, or if a hook may let the thread continue beyond the limit.
+    ///
+    /// Counts of tokens and costs have a bound only under the assumptions `Overshoot` and `Overspend`. In general no
+    /// such bound exists: a turn can have any number of attempts, each cut attempt counts the bytes of its prompt, and
+    /// a provider can report more than was reserved. If `without` is one of these two assumptions, it is not made, and
+    /// the facts that need it have no bound.
     fn limited(&self, fact: &str, without: Option<BoundCause>) -> Option<Domain> {
         let limit = match fact {
             "cost.turns" | "turn" | "loop_count" | "limits.turns" | "max_turns" => LimitName::Turns,
@@ -184,10 +188,10 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         })
     }
 
-    /// Returns the possible values of a fact that holds the item id or the name of a call: the ids or names of the
-    /// granted calls that the condition of the hook distinguishes, one text that stands for all other calls, and the
-    /// absent value. `None` if the condition distinguishes too many granted calls, or if the chain declares no grants
-    /// and the grants of the spawn parent apply.
+    /// Returns the possible values of a fact that holds the item id or the name of a call. These are the ids or names
+    /// of the granted calls that the condition of the hook distinguishes from other calls, one text that stands for all
+    /// other calls, and the absent value. `None` if the condition distinguishes too many granted calls, or if the chain
+    /// declares no grants and the grants of the spawn parent apply.
     fn calls(&self, hook: &HookDecl, path: &Path, fact: CallFact) -> Option<Domain> {
         self.grants()?;
         let condition = hook.compiled.as_ref()?;

@@ -9,16 +9,17 @@ use crate::world::ItemKind;
 /// A named group of capability patterns, merged from the files of all spaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapabilityGroup {
-    /// File and group name: `fs.read`.
+    /// Name of the settings file and name of the group in the file, joined by a dot: `fs.read`.
     pub name: String,
     pub description: String,
     pub patterns: Vec<String>,
 }
 
-/// Prefix of the files with capability groups.
+/// Prefix of the ids of the settings files that define capability groups.
 pub const GROUP_PREFIX: &str = "agent/capabilities/";
 
-/// Returns every group of every space, by name. Errors in the files are reported by the settings check.
+/// Returns every capability group of every space, sorted by name. The check of the settings reports errors in the
+/// files.
 pub fn all_groups(items: &Items<'_>) -> Vec<CapabilityGroup> {
     let mut groups: Vec<CapabilityGroup> = Vec::new();
     let mut last = None;

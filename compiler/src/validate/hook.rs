@@ -72,8 +72,8 @@ pub fn condition_paths(expr: &Expr) -> Vec<(&Path, Span)> {
     all
 }
 
-/// Collects compared expressions that are arithmetic over unknown facts only. Such an expression is probably an item id
-/// without quotes.
+/// Collects the sides of comparisons that probably are item ids without quotes. Such a side contains only arithmetic
+/// operators and at least two paths, none of which is a fact.
 fn collect_unquoted_texts(expr: &Expr, point: &HookPointRow, all: &mut Vec<(String, Span)>) {
     match &expr.kind {
         ExprKind::Compare { left, right, .. } => {
@@ -183,7 +183,7 @@ fn check_fact(
     }
 }
 
-/// Returns the first events that have a fact of this name.
+/// Returns the names of the events that have a fact of this name, at most the first four.
 fn events_with_fact(path: &Path) -> Vec<&'static str> {
     const MOST: usize = 4;
     let rows = hook_point::HOOK_POINTS.iter().filter(|row| !row.is_transcript_event());
@@ -352,7 +352,8 @@ fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Di
     }
 }
 
-/// Checks the items and limits that an action names.
+/// Checks that the item and the limit that an action names exist. If only a run determines the item, checks that the
+/// hook has a grant.
 fn check_names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &mut Diagnostics) {
     let span = hook.item_span();
     if let Some(parent) = action.parent().and_then(|id| ItemId::parse(id).ok()) {
@@ -449,11 +450,13 @@ struct KnownParameters {
     is_complete: bool,
 }
 
-/// Returns the parameters that the calls for which a hook fires can have. `required` are the tools that the condition
-/// of the hook names (see [`required_tools`]). With `required`, returns the parameters of these tools; `None` if
-/// `required` is empty, or if a tool does not exist or accepts parameters that its schema does not list. Without
-/// `required`, returns the parameters of all tools and primaries, and the inputs of all directives, because calls can
-/// start directives too.
+/// Returns the parameters that a call can have if a hook fires for it. `required` lists the tools that the condition of
+/// the hook names (see [`required_tools`]).
+///
+/// - If `required` is set, returns the parameters of these tools. `None` if the list is empty, or if a tool does not
+///   exist or accepts parameters that its schema does not list.
+/// - If `required` is not set, returns the parameters of all tools and primaries, and the inputs of all directives,
+///   because calls can start directives too.
 fn known_parameters(items: &Items<'_>, required: Option<&[ItemId]>) -> Option<KnownParameters> {
     if let Some(required) = required {
         let tools: Vec<_> = required.iter().map(|id| items.tool(id)).collect::<Option<_>>()?;

@@ -29,7 +29,7 @@ use super::incremental::Merge;
 pub struct HookUses {
     uses: BTreeMap<Span, HookUse>,
     routes: BTreeMap<Span, RouteUse>,
-    /// Set if a directive could not be composed, so that its hooks are unknown.
+    /// True if a directive could not be composed, so that its hooks are unknown.
     incomplete: bool,
 }
 
@@ -49,8 +49,9 @@ struct RouteUse {
     hook: Arc<HookDecl>,
     /// True if the hook sets the route of some directive.
     routes: bool,
-    /// The hook that sets the route of the first directive for which the condition of `hook` is true. The hook is
-    /// `hook` itself, or another hook that takes precedence over `hook`.
+    /// The hook that sets the route of the first recorded directive for which the condition of `hook` may be true:
+    /// `hook` itself, or another hook that takes precedence over `hook`. The report of a hook that never sets a route
+    /// names this hook.
     by: Arc<HookDecl>,
 }
 
@@ -113,9 +114,9 @@ impl HookUses {
         }
     }
 
-    /// Records the `resolve_extends` hooks in files of the project that could set the route of a directive: the hook
-    /// that sets the route, and the later hooks whose condition is not known to be false. The later hooks have no
-    /// effect on the route of this directive.
+    /// Records the project's `resolve_extends` hooks that could set the route of a directive: the hook that sets the
+    /// route, and each later hook whose condition may be true. A hook that is recorded for some directives, but sets
+    /// the route of none, is reported by [`Self::report_unreached_routes`].
     fn add_routes(&mut self, composed: &Composed) {
         let Some(route) = &composed.route else { return };
         let routing = composed
@@ -305,8 +306,9 @@ pub struct ConditionVerdicts {
 }
 
 impl ConditionVerdicts {
-    /// Starts a new check of the hooks. The fuel of each condition depends on `hooks`, the number of hooks. Returns the
-    /// verdicts of the previous check for reuse; empty if the fuel has changed, because fuel affects verdicts.
+    /// Starts a new check of the hooks. `hooks` is the number of hooks, which determines the fuel of each condition.
+    /// Returns the verdicts of the previous check, by the span of the hook, so that they can be reused. Empty if the
+    /// fuel has changed, because fuel affects verdicts.
     fn start_pass(&mut self, hooks: usize) -> BTreeMap<Span, Option<bool>> {
         let before = std::mem::take(self);
         self.fuel = Fuel::share(hooks);
@@ -381,8 +383,8 @@ fn has_checkable_condition(hook: &HookDecl) -> bool {
 }
 
 /// Returns false only if the condition of a hook is proven to be false for all values of the directive's inputs and of
-/// the facts. If `without` is given, facts whose values are bounded for this cause count as unbounded, so that the
-/// caller can find the bound that makes the condition false.
+/// the facts. If `without` is given, ignores the bounds on facts that have this cause, so that the caller can find the
+/// bound that makes the condition false.
 fn may_fire(
     composed: &Composed,
     hook: &HookDecl,
@@ -520,7 +522,8 @@ fn false_part(point: &HookPointRow, condition: &Expr) -> Option<(Span, Condition
     })
 }
 
-/// Returns true if later hooks do not run after this hook has fired. The mode of the hook's event determines this.
+/// Returns true if later hooks do not run after this hook has fired. This depends on the mode of the event and on the
+/// action of the hook.
 fn prevents_later_hooks(hook: &HookDecl) -> bool {
     let Some(action) = hook.action.as_ref().map(|a| &a.node) else { return false };
     match hook_point::row_of(hook.event).mode {

@@ -98,10 +98,10 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
 
 /// Returns the regular expression that an author probably meant by a pattern with wildcards: `^d.*$` for `d*`.
 ///
-/// Returns `None` in two cases:
+/// Returns `None` if the pattern is not clearly a pattern with wildcards:
 /// - The pattern contains no `*`, contains `.*`, or contains special characters that are not wildcards.
-/// - Each `*` can be meant as the repetition of a regular expression: no `*` follows `/` or another `*`, and the
-///   pattern, as a regular expression, does not match every text.
+/// - The pattern makes sense as a regular expression: no `*` follows `/` or another `*`, and the regular expression
+///   does not match every text.
 fn pattern_of_wildcards(pattern: &str) -> Option<String> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '/' | '.' | '*' | '?');
     if !pattern.contains('*') || pattern.contains(".*") || !pattern.chars().all(is_plain) {

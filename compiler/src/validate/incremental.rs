@@ -185,7 +185,7 @@ impl UnitReports {
         directives.filter_map(|((_, id), share)| Some((id, share.as_ref()?.chain.as_slice())))
     }
 
-    /// Returns true if the result of any unit depends on `read`.
+    /// Returns true if the stored result of any checked item depends on `read`.
     pub fn depends_on(&self, read: &Dependency) -> bool {
         self.blocks.iter().filter_map(|block| block.merged.as_ref()).any(|whole| whole.reads.contains(read))
     }

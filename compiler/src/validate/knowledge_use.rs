@@ -81,7 +81,7 @@ impl KnowledgeUses {
         }
     }
 
-    /// Records a pattern, unless it can match no knowledge.
+    /// Records a capability pattern if the pattern can allow a fetch of knowledge.
     fn add_pattern(&mut self, pattern: &String) {
         if can_fetch(pattern) && !self.patterns.contains(pattern) {
             self.patterns.insert(pattern.clone());
@@ -262,9 +262,9 @@ impl KnowledgeMentions {
         });
     }
 
-    /// Drops the mentions that were found in unreached knowledge, and repeats this until nothing changes, because a
-    /// dropped mention can leave further knowledge unreached. Knowledge is unreached if it is in `ids` and has no
-    /// mention.
+    /// Drops the mentions that were found in unreached knowledge. Knowledge is unreached if its id is in `ids` and no
+    /// item mentions the id. A dropped mention can leave further knowledge unreached, so this is repeated until nothing
+    /// changes.
     fn drop_unreached_mentions(&mut self, ids: &[ItemId]) {
         loop {
             let is_reached = |unit: &Unit| {
@@ -429,7 +429,7 @@ pub fn check_references(items: &Items<'_>, knowledge: &Knowledge, found: &mut Di
 
 const FETCH_KNOWLEDGE_PREFIX: &str = "rye.fetch.knowledge.";
 
-/// Returns the literal prefix of a pattern.
+/// Returns the part of a pattern before its first wildcard.
 fn literal_prefix(pattern: &str) -> &str {
     pattern.split(['*', '?', '[']).next().unwrap_or_default()
 }

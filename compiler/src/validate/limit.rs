@@ -59,8 +59,9 @@ pub fn unknown_limit_error(name: &str, span: Span) -> LimitError {
     }
 }
 
-/// Returns the limit whose name a word contains besides `max` or `limit`: `turns` for `max_turn`. Such a word has the
-/// meaning and the unit of the limit.
+/// Returns the limit that a word names with `max` or `limit` added, such as `turns` for `max_turn`; `None` for any
+/// other word. `duration_seconds` and `output` are never returned, because such a word may stand for a value in another
+/// unit.
 fn affixed_limit(word: &str) -> Option<String> {
     let plain: String = word.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     let is_affixed = |limit: &str| {

@@ -11,7 +11,8 @@ use crate::item::{Tool, shorten};
 use crate::semantics::needs::{fold_case, is_folder_inside, is_host_inside, is_protected};
 use crate::tool_spec::ToolKind;
 
-/// Reports calls of built-in tools with a literal URL or path that the grants do not allow.
+/// Reports a call of a built-in tool whose literal URL or path would be refused: by the tool itself, or because no
+/// grant allows the URL or path.
 pub fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mut Diagnostics) {
     let ToolKind::Builtin { name } = &tool.spec.kind else { return };
     for argument in &call.arguments {
@@ -92,8 +93,8 @@ fn resolve_dots(path: &str) -> String {
     parts.join("/")
 }
 
-/// Returns the reason why a URL is refused whatever its host is: another scheme, or a user name. `None` if it has
-/// neither.
+/// Returns the reason why a URL is refused, whatever its host is: its scheme is neither `http` nor `https`, or it
+/// contains a user name or a password. `None` if neither holds.
 fn unsupported_url(url: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     let is_scheme = !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c));

@@ -115,8 +115,8 @@ const OTHER_MARKS: [(&str, &str); 4] = [("$", ""), ("%", "%"), ("[[", "]]"), ("<
 /// The name of the placeholder `$ARGUMENTS`, which other agents replace with all arguments of a command.
 const ALL_ARGUMENTS: &str = "ARGUMENTS";
 
-/// Finds placeholders of other template languages without braces that name a declared input (`$name`, `%name%`), and
-/// the placeholder `$ARGUMENTS`.
+/// Adds to `found` the placeholders of other template languages without braces (`$name`, `%name%`) that name a declared
+/// input, and the placeholder `$ARGUMENTS`. `start` is the offset of `line` in the body.
 fn find_other_marks<'t>(
     line: &'t str,
     start: usize,
@@ -209,8 +209,9 @@ fn block_tag_len(text: &str) -> Option<usize> {
     WORDS.contains(&word).then(|| text.len() - inside.len() + end + close.len())
 }
 
-/// Returns `None` if the text in braces is plain text. If the text is a mistyped placeholder, returns the declared
-/// input that the text names, if there is one. `double` is true for two braces, `dollar` for a `$` before the brace.
+/// Decides if `inside`, a text in braces, is a mistyped placeholder. Returns `None` for plain text. For a mistyped
+/// placeholder, returns the declared input that the text names; the inner `Option` is `None` if no declared input has
+/// this name. `double` is true if two braces enclose the text, `dollar` if a `$` precedes the braces.
 fn intended_input<'t>(
     inside: &'t str,
     double: bool,

@@ -20,9 +20,9 @@ use crate::world::Space;
 
 use super::incremental::Merge;
 
-/// Minimum number of constant tokens after a changing part of the first message. The changing part is not reported if
-/// fewer constant tokens follow. Providers do not cache a shorter prefix. Also, the tokens are saved only for threads
-/// that start while the cache of an earlier thread lasts.
+/// Minimum number of constant tokens after a changing part of the first message. A changing part that fewer constant
+/// tokens follow is not reported: providers do not cache so few tokens, and only threads that start while the cache of
+/// an earlier thread lasts could reuse them.
 const MIN_STABLE_TOKENS: u64 = 1_024;
 
 /// A memo of the change frequency of the texts that hooks provide, by the span of the text and the hook point. The
@@ -196,8 +196,8 @@ impl CachePrefixChecks {
         }
     }
 
-    /// Reports a part of the prompt that changes often and thereby makes `tokens_after` constant tokens after it
-    /// expensive. `key` identifies the part, so that the part is reported once. The report labels `span`.
+    /// Reports a part of the prompt that changes often, so that the provider cannot cache the `tokens_after` constant
+    /// tokens behind it. `key` identifies the part: each part is reported once. `span` is the place of the report.
     #[expect(clippy::too_many_arguments, reason = "one argument for each field of the diagnostic")]
     fn report(
         &mut self,

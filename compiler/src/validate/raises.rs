@@ -84,7 +84,8 @@ impl Merge for RaiseUses {
     }
 }
 
-/// Returns the number that a value or its text states; `None` for a template, whose value is unknown before a run.
+/// Returns the value as a number if it is a number or a text that contains only a number; `None` for any other value,
+/// such as a template.
 fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),

@@ -57,7 +57,7 @@ struct ParagraphIndex {
 /// The paragraphs of a text.
 struct TextParagraphs {
     list: Vec<Paragraph>,
-    /// True if a paragraph of this text occurs twice in the text, or also in another text of knowledge.
+    /// True if a paragraph of this text occurs twice in the text, or also in the text of another knowledge item.
     is_repeated: Cell<bool>,
 }
 
@@ -73,8 +73,8 @@ pub struct ParagraphCache {
     indexes: RefCell<HashMap<Vec<SentText>, Rc<ParagraphIndex>>>,
 }
 
-/// The repetitions that were found. For the spans of two equal texts: their token count, and the first directive whose
-/// first request contains both.
+/// The texts that the first request of a directive contains twice. The key of an entry holds the spans of both texts.
+/// The value holds the token count of one text, and the first directive whose first request contains both.
 #[derive(Default)]
 pub struct RepeatedParagraphs {
     found: BTreeMap<(Span, Span), (u64, String)>,

@@ -53,9 +53,9 @@ pub struct ReportedPlaces {
 }
 
 impl ReportedPlaces {
-    /// Returns true if the schema check has already reported the fault that a reader of settings files found. If the
-    /// reader refused a whole table, any schema error in the file counts, because the reader reports only the first
-    /// error of the table.
+    /// Returns true if the schema check has already reported the fault `error`, which another reader of the settings
+    /// file found. If the reader refused a whole table, any schema error in the file counts, because the reader reports
+    /// only the first error of the table.
     pub fn contains(&self, error: &ConfigError) -> bool {
         match error {
             ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),
@@ -251,7 +251,7 @@ struct SettingsWalk<'f> {
     file: &'f str,
     found: Diagnostics,
     patterns: Vec<(Pattern, Span)>,
-    /// Estimated bytes that further patterns of the operator `matches` in this file may have in total.
+    /// The remaining budget for the size of the patterns of the operator `matches` in this file.
     regexes: PatternBudget,
 }
 
@@ -391,7 +391,7 @@ impl SettingsWalk<'_> {
         renamed.map(|(_, _, new)| *new)
     }
 
-    /// Returns the name of the mapping at a key, for messages.
+    /// Returns the words that name the mapping at `key` in a message; an empty `key` stands for the whole file.
     fn place(&self, key: &str) -> String {
         if key.is_empty() { format!("`{}`", self.file) } else { format!("`{key}` of `{}`", self.file) }
     }
@@ -415,7 +415,8 @@ impl SettingsWalk<'_> {
     }
 }
 
-/// Returns true if a path is a fact of a failure. Any header is allowed, because headers depend on the provider.
+/// Returns true if a condition on a failure may read this path: a fact of a failure, or any response header, because
+/// the headers depend on the provider.
 fn is_fact(path: &Path) -> bool {
     let names: Vec<&str> = path
         .segments

@@ -45,8 +45,8 @@ pub enum SpawnSource {
     /// A hook. `grants` are the patterns that the child gets from the hook. `certain` is true if the hook always fires,
     /// `own` if the directive itself declares the hook.
     Hook { id: String, grants: Vec<String>, certain: bool, own: bool },
-    /// A call in the body. `free` is true for a call of the thread tool, because the call itself may set the limits of
-    /// the child.
+    /// A call in the body. `free` is true for a call of `rye/agent/threads/thread_directive`, because the arguments of
+    /// this tool may set the limits of the child.
     Body { free: bool },
     /// A grant that names the child by its full id, without a wildcard: it permits the spawn, but does not cause it.
     Grant,
@@ -60,7 +60,7 @@ impl SpawnEdge {
     }
 }
 
-/// The spawns that a body names.
+/// The directives that a body starts, as far as their ids are known.
 #[derive(Debug, Clone, Default)]
 pub struct BodySpawns {
     pub named: Vec<SpawnEdge>,
@@ -142,8 +142,8 @@ impl Merge for Spawns {
     }
 }
 
-/// Checks only the permissions of the spawns in `several`. Each directive is in one element of `several` only, and the
-/// directives are in the order of their ids. Directives of the project may be missing.
+/// Checks only the permissions of the spawns in `several`. Each directive is in one element of `several` only, in the
+/// order of the ids. Unlike for [`check`], not every directive of the project has to be present.
 pub fn check_permissions(items: &Items<'_>, several: &[&Spawns], found: &mut Diagnostics) {
     let leaves = graph::leaf_routes(several, |id| routes_in_other_spaces(items, id));
     proof::check(&SpawnGraph::new(several, &leaves), found);
@@ -196,8 +196,8 @@ impl SpawnRoute {
     }
 }
 
-/// Returns a spawn for each directive that the directive's own grants name by its full id, except directives that
-/// `starts` already contains.
+/// Returns a spawn for each directive that the grants of the leaf name by its full id. Directives that `starts` already
+/// contains are left out.
 fn granted_spawns(composed: &Composed, starts: &[SpawnEdge]) -> Vec<SpawnEdge> {
     let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return Vec::new() };
     let named = permissions.grants.iter().filter_map(|grant| {

@@ -19,7 +19,8 @@ use crate::world::ItemKind;
 /// and a fallback can double them again.
 const ATTEMPTS_PER_RETRY: u64 = 4;
 
-/// Number of retries that the check assumes if the settings allow fewer. The built-in retry table has this number.
+/// Minimum number of retries that the estimate of attempts assumes, even if the settings allow fewer. The built-in
+/// retry table has this number.
 const MIN_RETRIES: u64 = 3;
 
 /// Folder of the tools that start and control threads.
@@ -78,8 +79,9 @@ pub fn check(items: &Items<'_>, composed: &Composed, audit: &LowerSummary, found
     }
 }
 
-/// Returns the report of a limit above the maximum that the settings of the project set. Settings of the user space
-/// bound the directives of every project, so they are not reported.
+/// Returns the error for a limit that is above a maximum in the settings of the project; `None` if there is no such
+/// maximum. A maximum in the settings of the user space is not reported, because it bounds the directives of every
+/// project.
 fn above_ceiling(items: &Items<'_>, composed: &Composed, limit: &DeclaredLimit) -> Option<LimitError> {
     let name = LimitName::parse(&limit.name.node)?;
     let number = |value: &LimitValue| parse_limit_value(name, value).ok();
@@ -103,9 +105,9 @@ fn above_ceiling(items: &Items<'_>, composed: &Composed, limit: &DeclaredLimit) 
     })
 }
 
-/// The highest values that limits can have in a run. A `limit` hook can raise the limit that was reached, or let the
-/// thread continue beyond it. Only hooks of this event can do so, because the limits are checked again after every
-/// other event.
+/// The highest values that limits can have in a run. Only a hook at the hook point `limit` can raise the limit that was
+/// reached, or let the thread continue beyond it. A hook at another point cannot do so, because the limits are checked
+/// again after it.
 struct ReachableLimits<'c> {
     composed: &'c Composed,
     audit: &'c LowerSummary,
@@ -206,7 +208,7 @@ fn may_shorten_requests(composed: &Composed) -> bool {
     hooks.filter_map(|hook| hook.decl.action.as_ref()).any(|action| shortens(&action.node))
 }
 
-/// Returns the most attempts of one turn if the settings name this number of retries.
+/// Returns the maximum number of attempts of one turn. `retries` is the number of retries in the settings.
 pub fn most_attempts(retries: u64) -> u64 {
     ATTEMPTS_PER_RETRY.saturating_mul(retries.max(MIN_RETRIES).saturating_add(1))
 }

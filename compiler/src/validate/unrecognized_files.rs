@@ -323,7 +323,7 @@ fn is_for_readers(path: &str) -> bool {
     ["README", "LICENSE", "CHANGELOG"].iter().any(|word| name == *word || name.starts_with(&format!("{word}.")))
 }
 
-/// Returns the nearest text that is a valid id.
+/// Converts a text to a valid id: replaces each character that an id cannot contain by `_`.
 fn as_id(text: &str) -> String {
     let segment = |s: &str| -> String {
         s.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()

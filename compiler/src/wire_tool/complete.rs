@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::{MAX_SCHEMA_DEPTH, add_notes, remove_unnameable_properties, types_of};
 
-/// Adds missing `properties` and `items` to the root and to everything below it. Removes the properties whose names not
-/// every wire format accepts. The descriptions of the root's removed properties are added to `notes`.
+/// Adds missing `properties` and `items` to the root and to everything below it. Removes the properties with names that
+/// a wire format refuses. The descriptions of the removed properties of the root are added to `notes`.
 pub(super) fn complete_root(root: &mut Value, notes: &mut Vec<String>) {
     if let Some(map) = root.as_object_mut() {
         notes.extend(remove_unnameable_properties(map));

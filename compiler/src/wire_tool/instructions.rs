@@ -29,9 +29,9 @@ pub fn instructions_text(model: &PlannedModel, palette: &[PaletteTool]) -> Optio
 }
 
 impl Plan {
-    /// Returns the system prompt of a request to `model`; `None` if `system`, the system prompt of the thread, is sent
-    /// unchanged. If `model` needs the instructions for text tools and `system` lacks them (a hook may have replaced
-    /// it), they are added. If `model` does not need them, they are removed.
+    /// Adds the instructions for text tools to `system`, the system prompt of the thread, or removes them, as a request
+    /// to `model` requires. Returns the changed prompt; `None` if `system` is sent unchanged. The instructions can be
+    /// missing because a hook has replaced the system prompt.
     pub fn system_for(&self, model: &PlannedModel, system: &str) -> Option<String> {
         if self.palette.is_empty() || [&self.model, model].iter().all(|model| model.tool_use == ToolUse::Native) {
             return None;

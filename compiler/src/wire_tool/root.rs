@@ -103,7 +103,7 @@ fn accepts_object(schema: &Value) -> bool {
     }
 }
 
-/// Declares required properties that the schema does not describe.
+/// Adds an empty schema for each required property that `properties` lacks. Changes nothing without `properties`.
 fn declare_required(map: &mut Map<String, Value>) {
     let required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     if let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) {

@@ -15,12 +15,12 @@ use super::{add_notes, remove_unnameable_properties, types_of};
 /// Limits for following references: the levels of a recursive definition, and the total depth. If the result is too
 /// large, the next entry, with smaller limits, is tried.
 const EFFORTS: [(usize, usize); 6] = [(3, 24), (2, 16), (1, 12), (1, 8), (1, 6), (1, 4)];
-/// Maximum number of schemas in a result. If the last entry of `EFFORTS` still leads to more, each further schema is
-/// reduced to its type and a note.
+/// Maximum number of schemas in a result. If a result is larger even with the smallest limits (the last entry of
+/// `EFFORTS`), each schema beyond the maximum is reduced to its type and a note.
 const MAX_SCHEMAS: usize = 500;
 /// Values of the keyword `format` that the API documents.
 const FORMATS: [&str; 3] = ["date-time", "date", "time"];
-/// Keywords that are copied to the result.
+/// Keywords that are copied unchanged to the converted schema.
 const COPIED_KEYWORDS: [&str; 6] = ["title", "description", "minimum", "maximum", "minItems", "maxItems"];
 /// Keywords that become text in the description, because the API does not document them.
 const DESCRIBED_KEYWORDS: [&str; 29] = [
@@ -85,9 +85,9 @@ struct SubsetConverter<'v> {
     references: Vec<String>,
 }
 
-/// A schema without references and `allOf` at its top level (`Map`, with the rules that the result cannot express). If
-/// the schema is a recursive reference that is followed no further, only the name and the types of its definition
-/// remain (`Cut`).
+/// The result of removing references and `allOf` from the top level of a schema. `Map` holds the resulting schema, and
+/// the rules that it cannot express. `Cut` stands for a recursive reference that is not followed any further, and holds
+/// only the name and the types of its definition.
 enum FlatSchema {
     Map(Map<String, Value>, Vec<String>),
     Cut { name: String, types: Vec<String> },
@@ -126,8 +126,9 @@ impl SubsetConverter<'_> {
         converted
     }
 
-    /// Replaces references by their targets and merges `allOf`. Parts that the result cannot express become notes.
-    /// Returns `Cut` if a reference contains itself more often than `levels` allows, or is nested deeper than `depth`.
+    /// Replaces references by their targets and merges `allOf`. Returns the resulting schema, with a note for each part
+    /// that it cannot express. Returns `Cut` where the conversion stops: at a reference that contains itself more often
+    /// than `levels` allows, or that is nested deeper than `depth`.
     fn flatten(&mut self, mut map: Map<String, Value>, nesting: usize) -> FlatSchema {
         let (mut notes, mut conflicts) = (Vec::new(), Vec::new());
         for key in ["$ref", "$dynamicRef"] {
@@ -175,8 +176,8 @@ impl SubsetConverter<'_> {
         FlatSchema::Map(map, notes)
     }
 
-    /// Converts a schema without references to the documented keywords. Also returns the rules of the schema that the
-    /// result cannot express.
+    /// Converts a schema whose own references are resolved. The result contains only the keywords that the API
+    /// documents. Also returns the rules of the schema that the result cannot express.
     fn convert_flat(&mut self, mut map: Map<String, Value>, depth: usize) -> (Map<String, Value>, Vec<String>) {
         if let Some(key) = ["anyOf", "oneOf"].into_iter().find(|key| map.get(*key).is_some_and(Value::is_array))
             && let Some(Value::Array(any)) = map.shift_remove(key)
@@ -538,8 +539,8 @@ fn describe_alternative(map: &mut Map<String, Value>, outer: Map<String, Value>)
 }
 
 /// Returns the schema that replaces a schema at which the conversion stops: at a recursion, at the maximum depth or at
-/// the maximum number of schemas. The replacement has only the type, if there is exactly one, and a description that
-/// refers the model to `name` in the levels above.
+/// the maximum number of schemas. The replacement has only the type, if there is exactly one, and a description. The
+/// description refers the model to `name`, a schema of the same form that the levels above contain.
 fn shorten_note(name: &str, types: &[&str]) -> Value {
     let description = format!("Continues like `{name}` above.");
     let mut map = Map::new();

@@ -41,7 +41,8 @@ impl ContextFileRead {
     }
 }
 
-/// A file that was read. `path` is `None` if the kind and the id of the item determine the folder of the file.
+/// A file that was read. `path` is recorded only if the kind of the item has several folders; otherwise the kind and
+/// the id determine the folder.
 #[derive(Debug, Clone)]
 struct FileRead {
     sha256: String,
@@ -84,7 +85,7 @@ impl<W: World> RecordingWorld<W> {
         Some(self.reads.borrow().get(&(kind, id.clone()))?.get(&space)?.sha256.clone())
     }
 
-    /// Returns the context files that were read, outermost first.
+    /// Returns the context files that were read, the file of the outermost folder first.
     pub fn context_file_reads(&self) -> Vec<ContextFileRead> {
         self.context.borrow().clone()
     }

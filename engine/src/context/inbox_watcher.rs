@@ -26,7 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The watched inboxes of the running threads.
 struct InboxWatcher {
     disk: Arc<dyn Disk>,
-    /// `None` if the disk reports no changes.
+    /// The source of reported inbox changes. `None` if the disk reports no changes: the inboxes are then polled.
     watch: Option<Box<dyn NameWatch>>,
     threads: BTreeMap<ThreadId, ControlSender>,
 }
@@ -84,7 +84,8 @@ pub(super) async fn watch_inboxes(engine: Weak<EngineContext>, threads_changed: 
     }
 }
 
-/// Waits for reported changes; forever if the disk reports none.
+/// Waits until the disk reports changes, and returns the changed folders. Never completes if the disk cannot report
+/// changes.
 fn reported_folders(watcher: &mut Option<InboxWatcher>) -> BoxFuture<'_, io::Result<BTreeSet<PathBuf>>> {
     match watcher.as_mut().and_then(|watcher| watcher.watch.as_mut()) {
         Some(watch) => watch.changed(),
@@ -100,7 +101,7 @@ async fn sleep_until(deadline: Option<Instant>) {
 }
 
 impl InboxWatcher {
-    /// Creates a watcher without threads. Needs a runtime.
+    /// Creates a watcher that watches no threads yet. Must be called inside a Tokio runtime.
     fn new(disk: Arc<dyn Disk>) -> Self {
         let watch = disk.name_watch().unwrap_or_else(|error| {
             tracing::info!(%error, "the disk does not report new messages: the mailboxes are polled");
@@ -125,7 +126,8 @@ impl InboxWatcher {
         }
     }
 
-    /// Returns the threads whose inboxes may have new messages after these folders changed.
+    /// Returns the threads whose inboxes may have new messages, because their folders changed. After a watch error,
+    /// returns no thread and polls every inbox from now on.
     fn changed_inboxes(&mut self, changed: io::Result<BTreeSet<PathBuf>>) -> BTreeSet<ThreadId> {
         let folders = match changed {
             Ok(folders) => folders,
@@ -145,7 +147,8 @@ impl InboxWatcher {
         threads
     }
 
-    /// Watches the inbox of a thread; if there is none, its folder, in which the first message creates the inbox.
+    /// Watches the inbox of a thread. If the inbox does not exist yet, watches the folder of the thread instead,
+    /// because the first message creates the inbox there.
     fn watch_inbox(&mut self, thread: &ThreadId) {
         let (inbox, folder) = (layout::inbox(thread), layout::thread_folder(thread));
         let Some(watch) = &mut self.watch else { return };

@@ -65,7 +65,8 @@ impl From<RunResult> for TaskEnd {
 }
 
 impl TaskEnd {
-    /// Returns the result of the ended thread to a thread that waits for it. Fails if the store failed.
+    /// Returns the result of the ended thread, for a thread that waits for the result. Fails if the thread stopped
+    /// because of an error of the store.
     pub fn into_result(self) -> Result<RunResult, DriveError> {
         match self.store_failure {
             Some(reason) => Err(DriveError::ChildStopped { child: self.result.thread_id, reason }),
@@ -80,7 +81,8 @@ impl RunningThread {
         self.end().await.result
     }
 
-    /// Waits for the end of the task.
+    /// Waits for the end of the task that runs the thread. A task that ended without a result counts as an engine
+    /// failure.
     pub async fn end(&self) -> TaskEnd {
         let mut done = self.done.clone();
         let waited = done.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());

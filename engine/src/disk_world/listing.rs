@@ -33,8 +33,8 @@ pub(super) struct Listing {
     linked: BTreeSet<Arc<str>>,
 }
 
-/// Lists the entries directly in `.ai/`. Of the hidden entries, only misplaced files are listed: `.mcp.json`, and
-/// `.env` in the project. Only the `.env` of the user space is read.
+/// Lists the entries directly in `.ai/`, without hidden entries other than misplaced files. Misplaced are `.mcp.json`
+/// and, in the project, `.env`: only the `.env` of the user space is read.
 pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
     let entries = match folder_entries(dir, ".ai") {

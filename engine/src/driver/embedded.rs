@@ -65,8 +65,8 @@ pub struct EmbeddedDriver {
     /// The data of the event `opened` in which the grants of the current prompt replace the grants of the thread.
     /// `None` if the prompt does not narrow the grants.
     narrowed: Mutex<Option<Arc<Opened>>>,
-    /// The time of the last update of the registry row of a session that serves an MCP client, in milliseconds since
-    /// 1970, and true if the client has made a call since then.
+    /// The last update of the registry row of a session that serves an MCP client: its time in milliseconds since 1970,
+    /// and true if the client has made a call since then.
     row_update: Mutex<(i64, bool)>,
 }
 
@@ -210,9 +210,9 @@ impl EmbeddedDriver {
         }
     }
 
-    /// Waits until the deadline, and then for the time that a child needs to end, because a child has the deadline of
-    /// its parent. While a thread of the tree waits for an approval, the wait continues, because no thread's time
-    /// passes then. Never returns without a deadline.
+    /// Waits until the deadline, and then for the time that a child needs to end, because a child has the same deadline
+    /// as its parent. Waits longer while a thread of the tree waits for an approval, because this wait does not count
+    /// against the deadlines. Never returns if there is no deadline.
     async fn give_up_waiting(&self, deadline: Option<Deadline>) {
         self.wait_for_deadline(deadline).await;
         loop {
@@ -242,8 +242,8 @@ impl EmbeddedDriver {
         }))
     }
 
-    /// Returns the signal with this fact and the current time, or the time of the deadline if that is later: work that
-    /// was cut at the deadline must not end before it.
+    /// Returns the signal with this fact. Its time is the current time or, if that is later, the time of `deadline`:
+    /// work that was cut at the deadline must not end before the deadline.
     fn not_before(&self, deadline: Option<Deadline>, fact: Fact) -> Signal {
         let signal = self.at(fact);
         Signal { at: deadline.map_or(signal.at, |deadline| signal.at.max(deadline.at)), ..signal }

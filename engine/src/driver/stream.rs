@@ -146,8 +146,8 @@ impl AttemptStreamState {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Discards the buffered pieces. Returns true if earlier pieces were written or are being written, so that the file
-    /// can exist.
+    /// Discards the buffered pieces. Returns true if a write of earlier pieces has started, so that the file
+    /// `live.jsonl` may exist.
     fn close(&self) -> bool {
         let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
         gathered.pieces.clear();

@@ -26,8 +26,8 @@ pub struct ApprovalGiven {
 pub enum Approval {
     /// Approved by an approver.
     Approved,
-    /// Approved without a request: an earlier approval, the trust in the tool, the kind of the call or the policy
-    /// `allow` covers it.
+    /// Approved without a request, because of an earlier approval, the trust in the tool, the kind of the call or the
+    /// policy `allow`.
     Preapproved,
     /// Refused by a user.
     Refused,

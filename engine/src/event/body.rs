@@ -48,8 +48,8 @@ pub struct Opened {
     /// the call; `None` if the thread runs a directive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Box<ToolCall>>,
-    /// Milliseconds of the last incomplete second of the continued thread; they count towards the duration of this
-    /// thread.
+    /// The milliseconds by which the duration of the continued thread exceeds whole seconds. They count towards the
+    /// duration of this thread.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub carried_ms: u64,
     /// True if the thread completes although required outputs are missing.
@@ -108,11 +108,11 @@ pub struct PlanBound {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Continues {
     pub thread: String,
-    /// Number of the last event of the other thread that belongs to the conversation.
+    /// Number of the last event of `thread` that belongs to the continued conversation.
     pub at_seq: u64,
     /// The chain hash of the event with the number `at_seq`.
     pub at_h: String,
-    /// The user's message for the continuation.
+    /// The message with which the user continues the thread, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The unfinished prompt of a chat; `None` in a run, and if every prompt was finished.
@@ -219,6 +219,7 @@ pub struct CognitionOut {
     pub stop: StopReason,
     pub model: Option<String>,
     /// Kinds of provider events and content that the wire does not know, and that are therefore missing in `content`.
+    /// Also contains the names of fields of usage reports that occur repeatedly or that no decoder reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
@@ -283,7 +284,7 @@ pub struct HookEvaluation {
     /// The facts that the condition read, by path.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub operands: Map<String, Value>,
-    /// The reason for a failure or a skip.
+    /// The error if the hook failed; else `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
 }
@@ -359,7 +360,7 @@ pub enum HookOutcome {
     },
 }
 
-/// An operation of a `context` hook on the messages of one call.
+/// An operation of a `context` hook on the messages of one model call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "operation", rename_all = "snake_case")]
 pub enum ContextOperation {
@@ -392,7 +393,8 @@ pub struct FileChanged {
     pub call_id: String,
     /// Path of the file, relative to the project.
     pub path: String,
-    /// The object with the contents before the write; null if there was no file. Contents above 16 MiB are not stored.
+    /// Id of the object with the contents before the write; null if there was no file. Contents above 16 MiB are only
+    /// hashed: no object with this id is stored.
     pub before: Option<String>,
     /// The object with the contents after the write; null if the file is removed.
     pub after: Option<String>,
@@ -413,7 +415,7 @@ pub struct ToolCallResult {
     pub is_error: bool,
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
-    /// Bytes of the whole result, before the guard.
+    /// Size of the whole result in bytes, before the guard shortens it.
     pub bytes: u64,
     /// Id of the object that holds the whole result; `None` if the guard did not shorten the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -521,7 +523,8 @@ pub enum LimitScope {
     Session,
 }
 
-/// A write to the thread's own store. A null value removes the key.
+/// A write to the key-value store of a thread, which the tool `rye/agent/threads/state` accesses. A null value removes
+/// the key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StateSet {
     pub key: String,
@@ -575,7 +578,7 @@ pub struct Ended {
     /// Required outputs that are missing because the thread ended without a return.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// The stop reason of the last reply.
+    /// The stop reason of the last reply; `None` if there is no reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
     pub error: Option<RunError>,

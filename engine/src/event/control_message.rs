@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{ChatMode, Delivery, UserInput};
 use crate::thread::Status;
 
-/// The receipt of a control message; recorded once.
+/// The event for a received control message. A message that is delivered again is not recorded again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReceivedMessage {
     pub id: String,

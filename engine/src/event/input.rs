@@ -71,7 +71,8 @@ pub enum Delivery {
     /// The model receives the message before the next turn; calls that have not started are skipped. In an idle
     /// session, the message is a prompt.
     Steer,
-    /// The model receives the message instead of ending the prompt. In an idle session, the message is a prompt.
+    /// The model receives the message at the point where it would end the prompt, and the prompt continues. In an idle
+    /// session, the message is a prompt.
     FollowUp,
     /// With the next prompt, after the user message of that prompt. The message starts no prompt itself.
     NextTurn,

@@ -49,10 +49,10 @@ impl PromptBounds {
 pub enum ChatMode {
     /// Only calls whose capability has the tier `safe` in the risk table, and no call of `rye_sign`.
     ReadOnly,
-    /// The calls that the plan grants, with approval requests.
+    /// The calls that the plan grants. A call that needs an approval waits for the user's answer.
     #[default]
     Ask,
-    /// The calls that the plan grants, without approval requests.
+    /// The calls that the plan grants. A call that needs approval runs without an approval request.
     Auto,
 }
 

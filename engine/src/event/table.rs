@@ -56,8 +56,8 @@ pub enum Criticality {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// Before the next side effect, because the event states the intent of that effect or a fact that cannot be derived
-    /// again.
+    /// The event must be on disk before the next side effect. It states the intent of that side effect, or a fact that
+    /// cannot be derived again.
     Barrier,
     /// At the next barrier: after a crash, the event can be derived again from the registry or the state.
     Lazy,
@@ -69,7 +69,7 @@ pub enum Durability {
 pub enum EventReader {
     /// The machine, which folds the event into the state with `apply`: resume and recovery depend on the event.
     Machine,
-    /// The conversation with the model, which exports and the threads that continue this thread build from the events.
+    /// The code that builds the conversation from the events, for exports and for threads that continue this thread.
     Conversation,
     /// The repair of the registry and the ledger from transcripts.
     Repair,

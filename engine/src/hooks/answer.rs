@@ -58,7 +58,7 @@ pub(super) fn parse_result(point: HookPoint, content: &Value) -> FiredHook {
     FiredHook::Text(result_text(content))
 }
 
-/// Fills in the fields that an action may omit.
+/// Adds the default values of the fields that an action may omit.
 fn add_defaults(action: &mut Value) {
     let Value::Object(map) = action else { return };
     let word = map.get("action").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -80,7 +80,8 @@ fn add_defaults(action: &mut Value) {
     }
 }
 
-/// Checks that an action can run with the values of its placeholders.
+/// Checks the parts of an action that are known only once its placeholders are filled: the messages of `replace`, and
+/// the limit and the value of `raise`.
 ///
 /// # Errors
 /// Returns the reason why the action cannot run; the hook then counts as failed.

@@ -160,7 +160,7 @@ impl KeyFolder {
     }
 }
 
-/// Adds the path to an I/O error.
+/// Returns a function that converts an I/O error at this path to a [`KeyError`].
 fn io_error(path: &Path) -> impl Fn(io::Error) -> KeyError + use<> {
     let path = path.to_owned();
     move |source| KeyError::Io { path: path.clone(), source }

@@ -381,7 +381,7 @@ fn spawned(state: &ThreadState, child: SpawnResult, at: i64) -> Vec<EventBody> {
     }
 }
 
-/// Returns the milliseconds from the start of a call to `at`.
+/// Returns the milliseconds from the start of the call with this index to `at`; 0 if the call has not started.
 fn since(state: &ThreadState, index: usize, at: i64) -> u64 {
     let began = state.calls.list.get(index).and_then(|call| call.started_at).unwrap_or(at);
     u64::try_from(at.saturating_sub(began)).unwrap_or(0)

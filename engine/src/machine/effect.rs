@@ -29,8 +29,8 @@ pub enum Effect {
     /// Tool calls of one group, which run at the same time. The driver answers with a signal for each call.
     RunTools(Vec<Allowed<Dispatch>>),
     RunHooks(Box<HookRun>),
-    /// A command of the user, by the id of its control message. The driver performs it concurrently with the current
-    /// effect.
+    /// A shell command that the user submitted in a chat. `id` is the id of its control message. The driver runs the
+    /// command concurrently with the current effect.
     RunCommand {
         id: String,
         call: Box<Allowed<Dispatch>>,
@@ -107,7 +107,7 @@ pub struct Reservation {
     pub amount: u64,
     pub settle: Vec<Settled>,
     /// The current limits of the thread if a limit was raised since the thread started; otherwise `None`. The driver
-    /// writes these limits to the ledger and the registry before the amount is reserved.
+    /// writes these limits to the ledger and the registry before it reserves `amount`.
     pub raised: Option<PlanLimits>,
 }
 
@@ -121,7 +121,7 @@ pub struct HookRun {
     pub facts: Map<String, Value>,
     /// The current turn.
     pub turn: u64,
-    /// The remaining duration of the thread, in milliseconds.
+    /// The owned time, in milliseconds, that the thread has left until it reaches its duration limit.
     pub remaining_ms: u64,
     /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,

@@ -153,8 +153,8 @@ fn limits(plan: &Plan, state: &ThreadState) -> Value {
 }
 
 /// Returns the limit `duration_seconds` that hooks and the model see: the limit of the plan, or a raised one. The
-/// remaining time of the parent also bounds the thread, but is ignored here, because this time depends on the speed of
-/// earlier steps.
+/// remaining time of the parent also bounds the thread, but is not considered here: it depends on the speed of earlier
+/// steps, so the value would differ between equal runs.
 pub(super) fn stated_duration_seconds(plan: &Plan, state: &ThreadState) -> u64 {
     let (planned, current) = (plan.limits.duration_seconds, state.thread_limits.duration_seconds);
     let at_launch = state.launch.as_ref().map_or(current, |launch| launch.limits.duration_seconds);
@@ -167,7 +167,7 @@ fn usage_ratio(plan: &Plan, state: &ThreadState) -> Value {
     crate::thread::thousandths(thousandths)
 }
 
-/// Returns references to the images of the current prompt's message.
+/// Returns references to the images of the current prompt's message, as a JSON list.
 fn images(state: &ThreadState) -> Value {
     let shown = prompt_content(state).iter().filter(|block| matches!(block, ContentBlock::Image(_)));
     shown.map(|block| serde_json::to_value(block).unwrap_or(Value::Null)).collect()

@@ -266,7 +266,7 @@ pub(super) fn authorize_user_command(state: &ThreadState, id: &str, command: &st
     Allowed { inner: dispatch, capability }
 }
 
-/// Maximum duration of a command of the user, in milliseconds.
+/// Maximum duration of a shell command that the user runs in a chat, in milliseconds.
 const MAX_COMMAND_MS: u64 = 600_000;
 
 /// Authorizes the action of a hook. These actions need no grant of the thread:
@@ -337,9 +337,9 @@ pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<St
     )
 }
 
-/// Returns the folders that bound the writes of a file tool with this capability, in one list for each thread of the
-/// spawn chain. A thread has no list if one of its matching grants names no folder, because the thread then does not
-/// bound the writes.
+/// Returns the folders to which each thread of the spawn chain restricts the writes of a file tool with this
+/// capability: a list for each restricting thread. A thread restricts no writes, and has no list, if one of its
+/// matching grants names no folder.
 pub(crate) fn write_bounds(grants: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     needs::write_bounds(grants, capability)
 }
@@ -530,8 +530,9 @@ fn resolved_space(plan: &Plan, kind: ItemKind, id: &ItemId) -> Option<Space> {
     read.space
 }
 
-/// Returns true if the risk table requires approval for this capability and the directive does not acknowledge the
-/// risk. If the approval policy of the thread requests no approvals, the call runs nevertheless (`language.md` 9).
+/// Returns true if the risk table requires approval for this capability, and the directive does not acknowledge the
+/// risk. The caller considers the approval policy of the thread: if the policy requests no approvals, the call runs
+/// (`language.md` 9).
 ///
 /// # Errors
 ///

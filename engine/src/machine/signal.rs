@@ -64,7 +64,7 @@ pub enum Fact {
     },
     /// A file tool is about to write a file.
     FileChanged(FileChanged),
-    /// A command of the user has ended.
+    /// A shell command that the user ran in a chat has ended.
     ShellRan {
         id: String,
         answer: Box<CallAnswer>,

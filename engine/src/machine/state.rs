@@ -58,7 +58,7 @@ pub struct ThreadState {
     /// Part of `failures` that occurred before the fallback model took over. These failures do not count towards the
     /// maximum number of retries.
     pub failures_before_fallback: u32,
-    /// The last failure of this turn.
+    /// The last failed attempt of this turn; `None` if no attempt failed.
     pub failed: Option<Box<AttemptFailed>>,
     /// Earliest time of the next attempt, in milliseconds since 1970; `None` if there is nothing to wait for.
     pub wait_until: Option<i64>,
@@ -74,7 +74,7 @@ pub struct ThreadState {
     pub hook_children: BTreeSet<u64>,
     /// Number of evaluated hook points.
     pub hook_points: u64,
-    /// Retries that `error` hooks requested in this turn.
+    /// Number of retries that `error` hooks requested in this turn.
     pub hook_retries: u32,
     pub mailbox: Mailbox,
     /// The open approval request. A suspended thread retains it.
@@ -90,7 +90,7 @@ pub struct ThreadState {
     pub output_reminders: u64,
     /// Number of turns at the last compaction; `None` before the first one.
     pub compacted: Option<u64>,
-    /// The stop reason of the last reply.
+    /// The stop reason of the last reply; `None` if the current prompt or run has no reply yet.
     pub stop_reason: Option<StopReason>,
     /// Number of consecutive requests to continue a cut reply or to repeat a reply without text.
     pub continued_replies: u32,
@@ -201,9 +201,9 @@ pub struct Conversation {
     /// Number of messages up to the last reply that an `agent_end` hook refused. Replies among these messages are never
     /// a part of the thread's result.
     pub denied: usize,
-    /// The text of cut replies, which precedes the text of the reply that continues them.
+    /// The joined text of the replies that were cut. It precedes the text of the reply that continues them.
     pub cut_text: String,
-    /// The provider's token counts of the last request and its reply; `None` if they do not describe the messages.
+    /// Token counts of the last request and its reply; `None` if the provider counted nothing or other messages.
     pub measured: Option<MeasuredTokens>,
 }
 
@@ -211,8 +211,8 @@ pub struct Conversation {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReplyCalls {
     pub list: Vec<CallState>,
-    /// Index in `list` of the first call of the current group (calls that run together); between groups, of the last
-    /// group.
+    /// Index in `list` of the first call of the current group (calls that run together). Between two groups, the index
+    /// still belongs to the earlier group.
     pub start: usize,
     /// Index after the last call of the group that begins at `start`.
     pub end: usize,
@@ -231,7 +231,7 @@ pub struct CallState {
     pub blocked: Option<String>,
     /// The reason if the call cannot run, found before an approver was asked.
     pub cannot_run: Option<String>,
-    /// The answer to the approval request of the call.
+    /// The answer to the approval request of the call; `None` if there is no answer.
     pub answer: Option<Approval>,
     /// True if the reply reached its output limit inside the call, so that its arguments may be incomplete.
     pub cut: bool,
@@ -267,7 +267,7 @@ pub struct ChildState {
     pub index: usize,
     pub directive: String,
     pub thread_id: Option<String>,
-    /// The last thread of the child's chain of handoffs, once that thread has ended.
+    /// The last thread of the child's chain of handoffs; `None` until that thread has ended.
     pub last_thread_id: Option<String>,
     /// Nano-dollars that are reserved for the child.
     pub spend: u64,
@@ -421,7 +421,7 @@ impl ThreadState {
         self.living_children().map(|(_, child)| child.spend).sum()
     }
 
-    /// Returns the cost that the thread has if it ends now. The reservations of its live children count as outstanding.
+    /// Returns the cost of the thread if it ends now. Money reserved for living children is added to `outstanding`.
     pub fn final_cost(&self) -> Cost {
         Cost {
             outstanding: self.cost.outstanding.saturating_add(self.held_by_children()),
@@ -437,7 +437,7 @@ impl ThreadState {
         self.clock.paused.is_none().then(|| limit.saturating_sub(self.clock.elapsed_at(now)))
     }
 
-    /// Returns the limits for a continuation. Money reserved for living children is not included.
+    /// Returns the limits of a continuation: the rest of this thread's limits, without money held for living children.
     pub fn remaining_limits(&self) -> PlanLimits {
         self.remaining_of(&self.thread_limits)
     }
@@ -455,7 +455,7 @@ impl ThreadState {
         }
     }
 
-    /// Returns the children that have not ended, as far as the thread knows.
+    /// Returns the children that have not ended as far as the thread knows, with their spawn numbers.
     pub fn living_children(&self) -> impl Iterator<Item = (u64, &ChildState)> {
         self.children.iter().filter(|(_, child)| child.ended.is_none()).map(|(spawn, child)| (*spawn, child))
     }
@@ -493,7 +493,7 @@ impl ThreadState {
         may.then_some(if defect == ReplyDefect::NoCall { REPEAT_CALL } else { request })
     }
 
-    /// Returns the user's message of a resumed or forked thread; `None` for any other thread.
+    /// Returns the message with which a thread was resumed or forked; `None` for other threads and an empty message.
     pub fn resume_message(&self) -> Option<&str> {
         let origin = self.launch.as_ref()?.origin;
         let message = self.continuation_message()?;

@@ -12,7 +12,7 @@ pub(crate) const STATE_TOOL: &str = "rye/agent/threads/state";
 
 /// Maximum characters of a key.
 const MAX_KEY_CHARS: usize = 200;
-/// Maximum bytes of a value as JSON.
+/// Maximum bytes of a value in the thread's store, as JSON text.
 const MAX_VALUE_BYTES: usize = 64 * 1024;
 /// Maximum keys of one thread.
 const MAX_KEYS: usize = 1_000;
@@ -53,7 +53,8 @@ pub(crate) fn parse_state_op(parameters: &Value) -> Result<StateOp, String> {
     }
 }
 
-/// Returns the result of an operation and, for a write, the event that records it.
+/// Returns the result of an operation and, for a write, the event that records it. The error is a message for the
+/// model.
 pub(crate) fn apply_state_op(
     store: &BTreeMap<String, Value>,
     requested: StateOp,
@@ -71,7 +72,7 @@ pub(crate) fn apply_state_op(
     }
 }
 
-/// Applies a write to the store.
+/// Applies a write to the store. A null value removes the key.
 pub(crate) fn apply_write(store: &mut BTreeMap<String, Value>, set: &StateSet) {
     if set.value.is_null() {
         store.remove(&set.key);

@@ -84,8 +84,8 @@ pub(super) fn closing_events(state: &ThreadState) -> Option<Vec<EventBody>> {
     (!events.is_empty()).then_some(events)
 }
 
-/// Returns the events that stop an overdue thread before a step that would wait: open attempts and calls are closed,
-/// and the duration limit is recorded.
+/// Returns the events that stop a thread at its duration limit: open attempts and calls are closed, and the limit is
+/// recorded. The thread has reached the limit at `now`, or would reach it while the next step waits for `delay_ms`.
 pub(super) fn overdue_events(state: &ThreadState, now: i64, delay_ms: u64) -> Vec<EventBody> {
     let mut events = close_open_work(state, (false, true), "skipped: the thread reached its duration limit");
     events.push(duration_limit(state, now, delay_ms));
@@ -152,7 +152,8 @@ fn close_open_work(state: &ThreadState, (made, ran): (bool, bool), skipped: &str
 /// The result of a call whose outcome is unknown, for the model.
 pub(super) const INTERRUPTED: &str = "interrupted: outcome unknown";
 
-/// Returns true if the thread must end and may not start anything.
+/// Returns true if the thread was cancelled or killed, or has another recorded reason to end. Such a thread starts
+/// nothing more.
 pub(super) fn is_ending(state: &ThreadState) -> bool {
     state.mailbox.killed || state.mailbox.cancelled || state.stop.is_some()
 }

@@ -24,7 +24,7 @@ pub(super) enum StepResult {
     Finished(Outcome),
 }
 
-/// The result of a walk: the result of its last step.
+/// The result of a walk through the plan's graph, which is the result of the last step of the walk.
 #[derive(Debug)]
 pub(super) struct WalkResult {
     pub decision: StepResult,
@@ -38,7 +38,7 @@ pub(super) struct WalkContext<'a> {
     pub now: i64,
     /// The last edge that the walk took: the node where the edge starts, and the outcome that selected the edge.
     pub from: (Node, Outcome),
-    /// Index of the first call of the current or next group.
+    /// Index of the first call of the current or next group (calls that run together) in the list of calls.
     pub group_start: usize,
 }
 

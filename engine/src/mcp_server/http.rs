@@ -330,8 +330,9 @@ impl HttpServer {
     }
 }
 
-/// Converts a refusal of the protocol library to a JSON-RPC error with the status and the headers of the refusal. The
-/// library writes some refusals as plain text, which JSON-RPC clients cannot read.
+/// Converts an error response of the protocol library to a JSON-RPC error with the status and the headers of the
+/// response. The library writes some errors as plain text, which JSON-RPC clients cannot read. Returns any other
+/// response unchanged.
 async fn as_json_rpc(response: Response<HttpBody>) -> Response<HttpBody> {
     let is_json =
         response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"));

@@ -50,7 +50,7 @@ impl MessageError {
         Self::new(Value::Null, REFUSED, message)
     }
 
-    /// Returns true if the message is a JSON-RPC request, and only its method or its parameters are wrong.
+    /// Returns true if the faulty message is a valid JSON-RPC request except for its method or its parameters.
     pub fn is_request_error(&self) -> bool {
         matches!(self.code, METHOD_NOT_FOUND | INVALID_PARAMS)
     }
@@ -139,13 +139,14 @@ fn check_params<T: DeserializeOwned>(
     }
 }
 
-/// Finds the id of a message that is too large to buffer, as its bytes arrive.
+/// A parser that finds the id of a message that is too large to buffer. The parser reads the bytes as they arrive.
 #[derive(Debug, Default)]
 pub(super) struct IdFinder {
     depth: u32,
     in_string: bool,
     escaped: bool,
-    /// The bytes of the last string, number or word at depth 1, at most [`MAX_ID_BYTES`]. A string includes its quotes.
+    /// The bytes of the last string (with its quotes), number or word at depth 1, that is, directly in the object of
+    /// the message. At most [`MAX_ID_BYTES`] are kept.
     token: Vec<u8>,
     /// True if the next value belongs to the key `id`.
     after_id: bool,
@@ -211,7 +212,7 @@ impl IdFinder {
         self.depth == 0 && !self.in_string
     }
 
-    /// Returns the id; null if there is none.
+    /// Returns the id of the message; null if the message has none, or if its id is neither a string nor a number.
     pub fn id(&self) -> Value {
         let id = self.id.as_deref().and_then(|text| serde_json::from_slice(text).ok());
         id.filter(|id: &Value| id.is_string() || id.is_number()).unwrap_or_default()

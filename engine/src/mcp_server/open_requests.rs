@@ -23,8 +23,8 @@ pub(super) struct OpenRequest {
 }
 
 impl OpenRequests {
-    /// Marks the id of a request as in progress. A notification that cancels a request frees the id of that request.
-    /// Every other message has no effect.
+    /// Updates the set of ids in progress for a message of a client. The id of a request is added. If the message is
+    /// the notification that cancels a request, the id of that request is removed. Any other message changes nothing.
     ///
     /// # Errors
     /// A request with the same id is in progress.

@@ -38,7 +38,7 @@ pub(super) struct SessionContext {
     pub render: EventRenderer,
 }
 
-/// A session. Its thread starts with the first call, and ends when the session is dropped.
+/// A session of an MCP client. Its thread starts with the first call, and ends when the session is dropped.
 pub(super) struct Session {
     context: Arc<SessionContext>,
     thread: OnceCell<SessionThread>,
@@ -239,9 +239,8 @@ struct SessionWatcher {
     ended: Arc<OnceLock<String>>,
     progress: broadcast::Sender<ProgressLine>,
     render: EventRenderer,
-    /// For each living descendant of the session's thread, by id: the child of the session's thread from which it
-    /// descends. A call of the client started this child, and the progress of its descendants is reported for that
-    /// call.
+    /// The living descendants of the session's thread, by id. The value is the child that a call of the client started
+    /// and from which the descendant descends. The progress of the descendant is reported for that call.
     calls: BTreeMap<String, ThreadId>,
 }
 

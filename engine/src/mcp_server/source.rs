@@ -32,7 +32,7 @@ pub(super) struct ServedResult {
     pub is_error: bool,
 }
 
-/// The state of a call, shared by the client and the thread.
+/// The state of a client's call: queued, cancelled or running. The client's connection and the thread share it.
 #[derive(Default)]
 pub(super) struct CallSlot(Mutex<SlotState>);
 
@@ -107,8 +107,8 @@ impl CallSource {
         }
     }
 
-    /// Sends the last call's result to the client, and waits for the next call. Once the client is gone, the thread
-    /// ends.
+    /// Returns the next call of the client, as the reply of a model. First sends the result of the last call to the
+    /// client. If the client is gone, returns a final reply, which ends the thread.
     async fn next(&self, request: &Request, thread: &ThreadId, mut closing: watch::Receiver<bool>) -> Reply {
         let mut state = self.state.lock().await;
         if let Some((id, result)) = state.waiting.take() {
@@ -174,7 +174,7 @@ impl SessionTable {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, known| !Arc::ptr_eq(known, source));
     }
 
-    /// Returns true if the thread gets its calls from a client.
+    /// Returns true if an MCP client, not a model, makes the calls of the thread.
     pub fn contains(&self, thread: &ThreadId) -> bool {
         self.get(thread).is_some()
     }
@@ -197,8 +197,8 @@ impl SessionTable {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).get(thread).cloned()
     }
 
-    /// Returns the source of a thread. Waits if the session of the thread is just starting. A continuation has the
-    /// source of the thread that it continues.
+    /// Returns the source of a thread: the calls of the MCP client that the thread serves. Waits if the session of the
+    /// thread is just starting. A continuation has the source of the thread that it continues.
     async fn source(&self, thread: &ThreadId) -> Result<Arc<CallSource>, CallError> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());

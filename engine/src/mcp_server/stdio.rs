@@ -150,7 +150,8 @@ async fn write_line<W: AsyncWrite + Unpin>(output: &Mutex<W>, mut line: String) 
     output.flush().await
 }
 
-/// Reads messages until the end of the input; answers messages that cannot be handled.
+/// Reads messages until the end of the input, and passes them to `sender`. Answers a message that cannot be handled
+/// with an error.
 async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     mut input: BufReader<R>,
     sender: &mpsc::Sender<RxJsonRpcMessage<RoleServer>>,

@@ -20,7 +20,8 @@ struct MessageEntry {
     /// The user content that requests send in place of this message, if providers do not accept the kind of the
     /// message.
     converted: OnceLock<Vec<ContentBlock>>,
-    /// The last encoding. Earlier ones are not kept, because a thread rarely changes its wire.
+    /// The last encoding of the message. Encodings for earlier wires are not kept, because a thread rarely changes its
+    /// wire.
     encoded: Mutex<Option<(WireEncoding, Arc<[u8]>)>>,
     /// The last copy of the message with other call ids, made by [`SharedMessage::renamed`].
     renamed: Mutex<Option<SharedMessage>>,
@@ -87,8 +88,8 @@ impl SharedMessage {
         bytes
     }
 
-    /// Returns a copy of the message in which the call ids are replaced. `rename` creates the copy. The last copy is
-    /// kept, and returned again if `is_same` accepts it.
+    /// Returns a copy of the message with other call ids. Returns the last such copy again if `is_same` accepts it;
+    /// otherwise creates a copy with `rename` and stores it.
     #[must_use]
     pub fn renamed(&self, is_same: impl FnOnce(&Message) -> bool, rename: impl FnOnce(&Message) -> Message) -> Self {
         let mut slot = self.0.renamed.lock().unwrap_or_else(PoisonError::into_inner);

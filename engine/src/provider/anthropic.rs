@@ -85,7 +85,8 @@ fn tools(definitions: &[ToolDefinition]) -> Value {
     Value::Array(tools)
 }
 
-/// A message under construction: turns of the same role are joined, because the API requires alternating roles.
+/// A message under construction. Adjacent messages of the same role are joined to one message, because the API requires
+/// alternating roles.
 struct MessageDraft {
     role: Role,
     /// Results of tools. The API requires these blocks before all other blocks of the message.

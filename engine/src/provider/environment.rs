@@ -14,7 +14,7 @@ pub struct ProviderEnvironment {
 }
 
 impl std::fmt::Debug for ProviderEnvironment {
-    /// Prints names only: the values are keys.
+    /// Prints only the names of the variables, because their values are secret keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Environment").field("file", &self.file.keys()).finish_non_exhaustive()
     }

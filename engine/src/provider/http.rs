@@ -20,7 +20,7 @@ use crate::secrets::mask_secrets;
 
 /// Maximum bytes read of an error's body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
-/// Fields at the top of a response document that show a reply or its cost.
+/// Top-level fields of a response document that contain a reply or its token counts.
 const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidates", "content", "output"];
 /// Names of fields that contain a reply or its token counts, at any depth of a response document. An error document
 /// with such a field may be billed.
@@ -69,8 +69,7 @@ pub struct Endpoint {
 pub struct ResponseStream {
     response: Response,
     idle: Duration,
-    /// The time until which the rest of the stream is read after the reply is complete; `None` until the reply is
-    /// complete.
+    /// The deadline for reading the rest of the stream, set when the reply is complete; `None` before that.
     drained: Option<Instant>,
 }
 
@@ -184,7 +183,8 @@ impl Endpoint {
         error
     }
 
-    /// Returns the key that the requests contain, if they need one. A provider may repeat the key in a reply.
+    /// Returns the API key that the requests contain; `None` if they need no key. The caller masks the key in replies,
+    /// because a provider may repeat it there.
     pub fn key(&self) -> Option<&ApiKey> {
         self.key.as_ref()
     }
@@ -312,7 +312,7 @@ fn has_billed_part(value: &Value) -> bool {
     }
 }
 
-/// An error body of a provider, in any of the usual forms.
+/// An error that a provider reports in the body of a response. A field is `None` if the body does not contain it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderErrorBody {
     pub kind: Option<String>,
@@ -415,7 +415,8 @@ fn client_for(url: &Url) -> Result<&'static Client, CallError> {
     client.as_ref().map_err(|cause| setup_error(format!("no HTTP client: {cause}")))
 }
 
-/// Origins that have answered, so that a request to them may use an idle connection.
+/// Origins (scheme, host and port) that have answered a request of this process. A later request to such an origin
+/// may use an idle connection.
 static KNOWN_ORIGINS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn is_known_origin(url: &Url) -> bool {

@@ -150,8 +150,8 @@ fn item(block: &ContentBlock) -> Option<Value> {
     }
 }
 
-/// Returns true if an item can be sent back. A reasoning item without encrypted content cannot: it is only a reference
-/// to data on the server, and requests do not let the server store data (`store` is false).
+/// Returns true if an item of the API can be sent back. A reasoning item without encrypted content cannot be sent back:
+/// it is only a reference to data on the server, and requests do not let the server store data (`store` is false).
 fn can_return(item: &Value) -> bool {
     !is_reasoning(item) || item.get("encrypted_content").is_some_and(Value::is_string)
 }
@@ -160,7 +160,7 @@ fn is_reasoning(item: &Value) -> bool {
     item.get("type").and_then(Value::as_str) == Some(REASONING)
 }
 
-/// The type of a reasoning item.
+/// The value of `type` that marks a reasoning item of the API.
 const REASONING: &str = "reasoning";
 
 #[cfg(test)]

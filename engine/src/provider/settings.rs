@@ -54,7 +54,7 @@ impl ApiKey {
         &self.0
     }
 
-    /// Masks the key in `text`, also in encoded form, because a provider may quote it in an error message.
+    /// Masks the API key in `text`, even if the key is encoded. The error message of a provider may quote the key.
     pub fn mask(&self, text: &str) -> String {
         mask_one(text, "key", &self.0)
     }
@@ -182,7 +182,7 @@ pub struct ProviderSettings {
     pub max_tokens_field: MaxTokensField,
     /// True if requests in the format `openai-responses` ask for encrypted reasoning items.
     pub encrypted_reasoning: bool,
-    /// The script that `scripted` plays.
+    /// Path of the script from which the wire format `scripted` takes the replies; `None` for other wire formats.
     pub script: Option<PathBuf>,
     pub timeouts: Timeouts,
 }

@@ -31,7 +31,7 @@ pub struct SseParser {
     /// Bytes of an incomplete line.
     line: Vec<u8>,
     name: Vec<u8>,
-    /// Data lines so far, each followed by a line feed.
+    /// Data lines of the current event so far, each followed by a line feed.
     data: Vec<u8>,
     /// True if a carriage return ended the last line: a line feed directly after it belongs to the same line end.
     after_cr: bool,

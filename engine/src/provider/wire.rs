@@ -155,7 +155,8 @@ pub(super) fn read_count(usage: &Value, path: &str) -> Option<Option<u64>> {
 #[derive(Debug, Default)]
 pub(super) struct UsageReports {
     pub usage: Option<Usage>,
-    /// True if the last report counts the whole reply.
+    /// True if the last usage report is valid and came after the end of the reply, so that `usage` counts the whole
+    /// reply.
     pub is_final: bool,
 }
 

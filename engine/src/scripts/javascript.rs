@@ -339,7 +339,8 @@ impl JavaScriptReader<'_> {
         }
     }
 
-    /// Adds a name of an export list (`export { name }`), without a value, because the list contains only names.
+    /// Adds an exported name (`export { name }`) to the names and the constants of the script. The constant has no
+    /// value, because an export list contains only names.
     fn add_exported_name(&mut self, name: &ModuleExportName<'_>) {
         let (text, span) = match name {
             ModuleExportName::IdentifierName(id) => (id.name.to_string(), id.span),
@@ -363,7 +364,7 @@ impl LiteralReader {
         self.span(span.start, span.end)
     }
 
-    /// Returns the value of a literal; otherwise the span of the first expression that is not a literal.
+    /// Converts a literal expression to its value. The error is the span of the first part that is not a literal.
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other expression is a literal")]
     fn javascript(&mut self, expression: &Expression<'_>, depth: usize) -> Result<Node, Span> {
         let span = self.at(expression.span());

@@ -178,8 +178,9 @@ struct KeyReads<'a> {
 }
 
 impl<'a> KeyReads<'a> {
-    /// Returns the reads of keys that the caller must set, because the function neither tests nor sets these keys
-    /// itself. Empty if the function assigns the name of the object again, so that the name can mean another value.
+    /// Returns the keys that the caller must set, each with the place where the function reads it. A key that the
+    /// function itself tests or sets is left out. Empty if the function assigns another value to the name of the
+    /// object, because a read may then concern the other value.
     fn certain(self) -> Vec<(&'a str, TextRange)> {
         let Self { reads, handled, is_reassigned, .. } = self;
         reads.into_iter().filter(|(key, _)| !is_reassigned && !handled.contains(key)).collect()

@@ -92,8 +92,8 @@ impl Stream {
         out
     }
 
-    /// Returns the hex digits in lower case, without the separators, offsets and text columns of dumps. Any other
-    /// character ends a run of digits.
+    /// Returns only the hex digits, in lower case. Leaves out separators, and the offsets and text columns of hex
+    /// dumps. Any other character becomes a `|`, so that digits before and after it are not joined.
     pub fn hex_digits(&self) -> Self {
         let mut out = Self::default();
         let mut from = 0;
@@ -128,8 +128,8 @@ impl Stream {
     }
 }
 
-/// Decodes the first escape or character of some bytes. Returns the decoded bytes, and the number of bytes that the
-/// escape or character takes in `rest`, at least one.
+/// Decodes the first escape or character of `rest`. Returns the decoded bytes, and the number of bytes of `rest` that
+/// they were decoded from, at least one.
 fn decode_first(rest: &[u8]) -> (Vec<u8>, usize) {
     let same = |bytes: &[u8]| (bytes.to_vec(), 1);
     match rest {

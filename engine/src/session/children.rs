@@ -44,7 +44,8 @@ mod start;
 pub(super) struct ChildRequest {
     pub spawn: u64,
     pub start: ChildStart,
-    /// The tool call that the child runs instead of a directive, and the capability that allows the call.
+    /// The tool call that the child runs, and the capability that allows the call; `None` if the child runs a
+    /// directive.
     pub call: Option<(ToolCall, String)>,
 }
 
@@ -221,8 +222,9 @@ impl EngineContext {
         }
     }
 
-    /// Starts a directive for a hook and waits for it. If the same hook runs again after a crash, the same child is
-    /// found, and no second child is started.
+    /// Starts a directive for a hook and waits for its end. If the hook runs again after a crash, the child of the
+    /// first run is found, and no second child is started. The error is the reason why the child was not started or has
+    /// no result.
     pub(crate) async fn hook_child(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -342,9 +344,10 @@ impl EngineContext {
         .await
     }
 
-    /// Plans the children. Returns, in the order of the requests, the spawn number with the plan or with the reason why
-    /// the request is refused. All directives are compiled from one state of the world. For a child that runs a tool,
-    /// finds the tool, validates its parameters, and derives the plan from the plan of the parent.
+    /// Plans the requested children, all directives from one state of the world. The result has the order of the
+    /// requests. It holds the spawn number of each child, with the plan or with the reason why the request is refused.
+    /// For a child that runs a tool, the tool must exist and its parameters must be valid; the plan is derived from
+    /// that of the parent.
     async fn plan_all(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,

@@ -36,13 +36,14 @@ pub(crate) enum ResumePoint {
     End,
     /// The end of the turn with this number.
     Turn(u64),
-    /// The end of the thread, for a new thread that starts with only the recent messages and the text of the
-    /// continuation directive.
+    /// The end of a thread whose context is full. The new thread starts with only the recent messages and the text of
+    /// the continuation directive.
     Handoff,
 }
 
-/// The process that ran the thread that is now continued. For `Unknown`, the start of the thread is checked again. For
-/// `ThisProcess`, the check is left out, because it would fail if the directive has changed since the start.
+/// The process that ran the thread that is now continued. If it may be another process (`Unknown`), the start of the
+/// thread is checked again. If it is this process, the start was checked before. Another check would fail if the
+/// directive has changed since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PriorOwner {
     ThisProcess,
@@ -60,8 +61,8 @@ pub(super) struct PriorThread {
 }
 
 impl EngineContext {
-    /// Starts the continuation of a thread whose context was full. The end of that thread has created the row and the
-    /// account of the continuation.
+    /// Starts the continuation of a thread that ended because its context was full. The registry row and the account of
+    /// the continuation exist: the end of the thread has created them.
     pub(super) async fn continue_after_handoff(
         self: &Arc<Self>,
         thread: &ThreadId,

@@ -40,12 +40,13 @@ impl Descendant {
 }
 
 impl EngineContext {
-    /// Ends the unfinished children of a thread before the end of the thread is committed, so that they release their
-    /// reservations first. If the process dies in between, recovery of the thread repeats this step.
+    /// Ends the unfinished children of a thread before the end of the thread is committed, so that the children release
+    /// their reservations first. `status` is the end status of the thread. If the process dies before the commit,
+    /// recovery of the thread ends the children again.
     ///
-    /// Skips the children that tool calls of the thread started and that run in this process, because the driver ends
-    /// them. Also skips suspended and idle children, unless the thread has failed, was cancelled or was killed. If
-    /// `rye run --parent` started a skipped suspended or idle child, sends it a message to cancel.
+    /// Two kinds of children are not ended here. The driver ends a child that runs in this process and that a tool call
+    /// started. A suspended or idle child continues to wait, unless the thread has failed, was cancelled or was killed.
+    /// If `rye run --parent` started such a waiting child, the child gets a message that cancels it.
     pub(crate) async fn end_descendants(
         self: &Arc<Self>,
         thread: &ThreadId,

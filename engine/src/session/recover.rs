@@ -25,7 +25,8 @@ use crate::thread_id::ThreadId;
 /// The part of a thread that another thread continues: the events up to the point from which the other thread starts.
 struct ContinuedThread {
     events: Vec<Event>,
-    /// Id of the plan of the other thread, if a handoff starts that thread; `None` for a resume, fork or replan.
+    /// Id of the plan with which a handoff starts the other thread; `None` if the other thread is a resume, fork or
+    /// replan.
     handoff_plan: Option<String>,
 }
 
@@ -55,7 +56,8 @@ impl EngineContext {
         recovery.await.map_err(DriveError::from)?
     }
 
-    /// Recovers the last thread of a chain. A caller that may be dropped calls this function in a task of its own.
+    /// Recovers the last thread of a continuation chain. If the future of the caller can be dropped, the caller must
+    /// run this function in a task of its own.
     async fn recover_last(
         self: &Arc<Self>,
         thread: &ThreadId,
@@ -282,8 +284,9 @@ impl EngineContext {
     }
 
     /// Handles a thread whose process died before the thread's first event, so that the thread had no effect. A
-    /// continuation or a child is started again, because another thread depends on it. Any other thread counts as never
-    /// started. If a message in `messages` or `inbox` ends a child, the child is finalized instead of started again.
+    /// continuation or a child is started again and returned, because another thread depends on it. Any other thread
+    /// counts as never started: its row is finalized, and the result is `None`. If a message in `messages` or `inbox`
+    /// ends a child, the child is finalized too.
     async fn restart(
         self: &Arc<Self>,
         thread: &ThreadId,

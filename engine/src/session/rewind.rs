@@ -18,8 +18,8 @@ use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedK
 const MAX_THREADS: usize = 10_000;
 /// Maximum number of calls that a rewind lists as not undone.
 const MAX_LISTED_CALLS: usize = 100;
-/// A capability pattern that grants everything. A rewind writes files with this grant, because the user restores the
-/// files, so that no grant of a thread bounds the writes.
+/// A capability pattern that covers every item. A rewind writes files with this pattern as its grant: the user restores
+/// the files, so the grants of the threads must not bound the writes.
 const EVERY_ITEM: &str = "rye.*";
 
 /// The files that a rewind to the state before a prompt can restore or has restored.
@@ -38,14 +38,14 @@ pub struct RewoundFile {
     pub state: RewindState,
     /// Hash of the object with the contents before the prompt; `None` if the file did not exist then.
     pub before: Option<String>,
-    /// The object with the contents after the last recorded write; null if this write removed the file.
+    /// Hash of the object with the contents after the last recorded write; `None` if that write removed the file.
     pub after: Option<String>,
 }
 
 /// The recorded changes of a file since a prompt.
 struct RecordedChanges {
     first: FileChanged,
-    /// The object with the contents after the last change; `None` if this change removed the file.
+    /// Hash of the object with the contents after the last recorded change; `None` if that change removed the file.
     after: Option<String>,
     /// True if the file also changed without a record: its contents before a recorded change are not the contents after
     /// the previous recorded change.
@@ -61,7 +61,7 @@ pub enum RewindState {
     /// The file did not exist before the prompt, and nothing changed it after the last recorded write, so the rewind
     /// can remove it.
     Removable,
-    /// The file has its old contents already.
+    /// The file already has its contents from before the prompt, so the rewind does not change the file.
     Unchanged,
     /// Something else changed the file after the last recorded write, so the rewind does not change the file.
     Changed,
@@ -71,8 +71,9 @@ pub enum RewindState {
     Restored,
 }
 
-/// Finds the files that file tools have changed since the start of a prompt, in the conversation of `thread` and in the
-/// children of its prompts. `None` if the conversation has no prompt with the number `prompt`.
+/// Finds the files that file tools have changed since the start of the prompt with the number `prompt`. The changes of
+/// `thread`, of the threads that it continues and of the children of the prompts count. `None` if the conversation has
+/// no such prompt.
 ///
 /// # Errors
 /// A transcript cannot be read.

@@ -64,7 +64,7 @@ impl EngineContext {
         Ok(ThreadHandle::new(id, events, running))
     }
 
-    /// Returns the remaining duration of a thread in milliseconds.
+    /// Returns the owned time, in milliseconds, that a thread has left until it reaches its duration limit.
     async fn remaining_duration(self: &Arc<Self>, thread: &ThreadId) -> Result<u64, DriveError> {
         let (engine, id) = (Arc::clone(self), thread.clone());
         let read = move || {
@@ -82,8 +82,8 @@ impl EngineContext {
         blocking(read).await
     }
 
-    /// Returns the current time of the process that owns a thread. The wall clock can have been changed between the
-    /// start of that process and the start of this one.
+    /// Returns the current time by the clock of the process that owns a thread. This clock differs from the clock of
+    /// this process if the wall clock was changed between the starts of the two processes.
     fn time_of_owner(&self, row: &ThreadRow) -> Result<i64, DriveError> {
         let offset = self.clock.offset();
         let info = row.owner.as_ref().map(|owner| read_owner_info(&*self.disk, owner)).transpose()?.flatten();

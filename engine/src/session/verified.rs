@@ -193,7 +193,8 @@ impl EngineContext {
         Err(invalid_claim(&thread, "the chain of parents and continued threads of this thread is too long"))
     }
 
-    /// Reads the start and the plan of another thread of this project.
+    /// Returns the id of another thread of this project, and the claims that its transcript makes about its start. Only
+    /// the first lines of the transcript are read.
     fn read_head(&self, thread: &str) -> Result<(ThreadId, ThreadClaims), DriveError> {
         let id = ThreadId::parse(thread).map_err(|invalid| DriveError::Plan(invalid.reason))?;
         let reading = transcript::read_head(&*self.disk, &id)?;
@@ -283,15 +284,15 @@ impl EngineContext {
         Ok(())
     }
 
-    /// Verifies a thread and returns the data that bound a child of the thread; `None` if the transcript records no
-    /// start or no plan. Blocks.
+    /// Verifies a thread, and returns its start event and its plan, which bound a child of the thread. `None` if the
+    /// transcript records no start or no plan. Blocks.
     pub(crate) fn read_parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
         let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
         self.parent_of_verified(thread, &verified)
     }
 
-    /// Reads a verified thread before its recovery; `None` if nothing was recorded. The recovery uses the read
-    /// transcript. Blocks.
+    /// Verifies a thread before its recovery and returns it as a `ParentThread`; `None` if the transcript is missing or
+    /// has no start event or plan yet. Keeps the read transcript, which the recovery then uses. Blocks.
     pub(crate) fn inspect(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
         let length = self.transcript_length(thread)?;
         let Some(verified) = self.read_verified(thread)? else { return Ok(None) };
@@ -300,7 +301,8 @@ impl EngineContext {
         Ok(parent)
     }
 
-    /// Calls `read` with the events of the inspected thread; returns `None` if another thread or none was inspected.
+    /// Calls `read` with the events of the inspected transcript of this thread. Returns `None` if no transcript, or
+    /// that of another thread, was inspected last.
     pub(crate) fn read_inspected<T>(&self, thread: &ThreadId, read: impl FnOnce(&[Event]) -> T) -> Option<T> {
         let inspected = self.inspected();
         inspected
@@ -309,8 +311,9 @@ impl EngineContext {
             .map(|inspected| read(&inspected.verified.events))
     }
 
-    /// Returns the inspected transcript of a thread, or reads the transcript if the thread was not inspected or its file
-    /// has changed since. Blocks.
+    /// Returns the verified transcript of a thread; `None` if nothing was recorded. If the last inspection read this
+    /// thread and the transcript is unchanged since, returns the inspected transcript; otherwise reads it again.
+    /// Blocks.
     pub(crate) fn take_verified(&self, thread: &ThreadId) -> Result<Option<VerifiedTranscript>, DriveError> {
         let inspected = self.inspected().take().filter(|inspected| inspected.thread == *thread);
         if let Some(InspectedTranscript { length, verified, .. }) = inspected {

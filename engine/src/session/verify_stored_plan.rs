@@ -12,7 +12,7 @@ use crate::context::EngineContext;
 use crate::error::DriveError;
 
 impl EngineContext {
-    /// Checks that every hook of a stored plan that has an effect or grants a capability matches the current files.
+    /// Checks the hooks of a stored plan that have an effect or grant a capability: each must match the current files.
     /// Compiles the directive again only if there are such hooks. Blocks.
     ///
     /// # Errors

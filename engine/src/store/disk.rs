@@ -105,7 +105,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// the other methods of the disk.
     fn shared_file(&self, path: &Path, access: FileAccess) -> io::Result<Option<File>>;
 
-    /// Creates a watch for new names in folders; `None` if this disk has no notifications. Needs a runtime.
+    /// Creates a watch for new names in folders; `None` if this disk cannot report them. Must be called within a Tokio
+    /// runtime.
     fn name_watch(&self) -> io::Result<Option<Box<dyn NameWatch>>>;
 
     /// Returns the counts of the operations since the disk was opened.
@@ -144,14 +145,14 @@ pub enum FileAccess {
 
 /// A watch that reports new names in its folders.
 pub trait NameWatch: Send + fmt::Debug {
-    /// Adds a folder whose complete new files are reported. Files whose names start with a dot are temporary and are not
-    /// reported.
+    /// Adds a folder. A new file in the folder is reported once the file is complete. Files whose names start with a
+    /// dot are temporary and are not reported.
     fn add_files(&mut self, folder: &Path) -> io::Result<()>;
 
     /// Adds a folder whose new subfolders are reported.
     fn add_folders(&mut self, folder: &Path) -> io::Result<()>;
 
-    /// Removes a folder.
+    /// Removes a folder from the watch: its changes are no longer reported. The folder itself stays on the disk.
     fn remove(&mut self, folder: &Path);
 
     /// Waits for changes and returns the changed folders. A removed folder is reported as changed, and is no longer
@@ -176,7 +177,7 @@ fn ancestors(path: &Path) -> Vec<&Path> {
     folders
 }
 
-/// Returns a unique temporary name in the same folder, made from the process id and a counter.
+/// Returns a unique temporary path in the folder of `path`. The name of the file contains the process id and a counter.
 pub(super) fn temporary_beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();

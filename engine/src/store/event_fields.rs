@@ -5,7 +5,7 @@ use std::fmt::Display;
 use serde::ser::{Error as _, Impossible, Serialize, SerializeMap, SerializeStruct, Serializer};
 use serde_json::{Error, Value};
 
-/// Receives the fields of an event in their order.
+/// A receiver of the fields of an event, in the order of their serialization.
 pub(crate) trait FieldVisitor {
     fn visit_field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), Error>;
 }

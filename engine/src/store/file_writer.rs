@@ -39,7 +39,7 @@ impl<'d> FileWriter<'d> {
     }
 }
 
-/// Replaces a file atomically by these parts, as [`Disk::write_atomic`] does.
+/// Replaces the contents of a file atomically by the parts, in order, as [`Disk::write_atomic`] does.
 pub(crate) fn write_parts_atomic(disk: &dyn Disk, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let temporary = temporary_beside(path);
     let mut file = FileWriter::new(disk, &temporary);

@@ -97,12 +97,13 @@ fn create_folder(disk: &dyn Disk, folder: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Lists every thread that has a transcript, by id. Folders whose names are not thread ids are ignored.
+/// Lists every thread that has a transcript, sorted by id. Folders whose names are not thread ids are ignored.
 pub fn find_threads(disk: &dyn Disk) -> Result<Vec<ThreadId>, StoreError> {
     find_threads_outside(disk, &BTreeSet::new())
 }
 
-/// Lists every thread that has a transcript and is not in `known`, by id. The folders of known threads are not read.
+/// Lists every thread that has a transcript and is not in `known`, sorted by id. The folders of known threads are not
+/// read.
 pub fn find_threads_outside(disk: &dyn Disk, known: &BTreeSet<&str>) -> Result<Vec<ThreadId>, StoreError> {
     let mut found = Vec::new();
     let mut folders = vec![String::new()];

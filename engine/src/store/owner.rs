@@ -81,8 +81,8 @@ pub struct OwnerLock {
 }
 
 impl OwnerLock {
-    /// Acquires a new lock for this process. `now` is in milliseconds since 1970; `clock_offset` is that of the clock
-    /// of this process.
+    /// Acquires a new lock for this process. `now` is in milliseconds since 1970; `clock_offset` is the offset of this
+    /// process's clock (see [`OwnerInfo::clock_offset`]).
     pub fn acquire(disk: Arc<dyn Disk>, now: i64, clock_offset: i64) -> Result<Self, StoreError> {
         layout::create_folders(&*disk)?;
         if let Err(error) = remove_dead_owners(&*disk, now) {
@@ -134,7 +134,7 @@ pub fn read_owner_info(disk: &dyn Disk, owner: &OwnerId) -> Result<Option<OwnerI
     }
 }
 
-/// Lists the live owners.
+/// Returns the ids of the owners whose processes are alive.
 pub fn live_owners(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
     let folder = Path::new(OWNERS);
     let entries = match disk.list(folder) {

@@ -45,7 +45,7 @@ pub use rows::{Liveness, RowUpdate, ThreadRow};
 use unsynced::UnsyncedMark;
 pub use writer::{GroupCommit, RegistryWriter};
 
-/// Format version that this program writes, and the newest it reads.
+/// Version of the registry's format that this program writes, and the newest version that it reads.
 pub const REGISTRY_FORMAT: u64 = 1;
 
 /// Maximum time that a writer waits for another process.
@@ -63,7 +63,8 @@ pub struct Registry {
     disk: Arc<dyn Disk>,
     /// The open database; `None` only while the registry is being dropped.
     database: Option<OpenDatabase>,
-    /// A lock that queues the writers of one process, so that only processes compete for the database's lock.
+    /// A lock that queues the writers of this process, so that only one of them at a time competes with other processes
+    /// for the database's lock.
     writing: Mutex<WriteStreak>,
     commits: AtomicU64,
     first_error: FirstError,
@@ -89,8 +90,8 @@ impl WriteStreak {
         }
     }
 
-    /// Returns true if this process may write now: its uninterrupted series of writes has not lasted longer than
-    /// `MAX_HOLD`.
+    /// Returns true if this process may write without a pause: its current series of writes began at most `MAX_HOLD`
+    /// ago. A break longer than `POLL_INTERVAL` starts a new series.
     fn may_continue(&mut self) -> bool {
         let now = Instant::now();
         if self.ended.is_none_or(|ended| now.duration_since(ended) > POLL_INTERVAL) {
@@ -260,7 +261,7 @@ impl Registry {
         })
     }
 
-    /// Runs `scan` on a consistent snapshot.
+    /// Runs `scan` on a consistent snapshot of the registry, and returns the result.
     fn read<T>(&self, scan: impl FnOnce(&ReadTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let checked = catch_panics("reading it", || {
             let transaction = match &self.database {
@@ -348,7 +349,8 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Handles a missing registry: returns `None` if there are no threads; otherwise fails with `RegistryLost`.
+/// Checks that no thread exists, because the registry is missing. Returns `None` in place of the registry, or fails
+/// with `RegistryLost` if there are threads.
 fn check_no_threads(disk: &dyn Disk) -> Result<Option<Registry>, StoreError> {
     match layout::find_threads(disk)?.len() {
         0 => Ok(None),

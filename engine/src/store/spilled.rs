@@ -6,7 +6,8 @@ use super::{ObjectId, Objects, StoreError, TranscriptRecord};
 use crate::event::Event;
 use crate::thread_id::ThreadId;
 
-/// The key under which a line lists the fields of its event that were stored as objects because of their size.
+/// The key of a transcript line that lists the fields of the line's event that are stored as objects because of their
+/// size.
 pub(crate) const SPILLED_KEY: &str = "spilled";
 
 /// Returns the event of a line, including the fields that are stored as objects.
@@ -14,8 +15,8 @@ pub fn restore_event(record: &TranscriptRecord, thread: &ThreadId, objects: &Obj
     take_event(&mut record.clone(), thread, objects)
 }
 
-/// Variant of [`restore_event`] that moves the fields out of the record, whose body is then empty. A long transcript
-/// then is in memory once.
+/// Variant of [`restore_event`] that moves the fields out of the record and leaves the body of the record empty. The
+/// fields of a long transcript are therefore not in memory twice.
 pub fn take_event(record: &mut TranscriptRecord, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
     if !record.body.contains_key(SPILLED_KEY) {
         return record.take_event(thread);

@@ -55,7 +55,7 @@ pub struct TranscriptRecord {
     pub barrier: u64,
     pub hash: ChainHash,
     pub seal: Option<Seal>,
-    /// `type` and the event's own fields.
+    /// The content of the event: `type`, and the fields that events of this type have.
     pub body: Map<String, Value>,
 }
 

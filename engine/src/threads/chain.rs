@@ -1,4 +1,5 @@
-//! Continuation chains: a thread and the threads that continue it. A wait and a search cover the whole chain.
+//! Continuation chains: a thread and the threads that continue it. A wait for a thread and a search in a thread cover
+//! its whole chain.
 
 use regex::Regex;
 use serde::Serialize;
@@ -49,7 +50,8 @@ impl Threads {
         Ok(self.chain(thread)?.pop().unwrap_or_else(|| thread.clone()))
     }
 
-    /// Searches the texts of all threads of a continuation chain; returns at most `most` matches.
+    /// Searches the texts in the events of all threads of a continuation chain. Returns the first matching line of each
+    /// text, at most `most` lines.
     pub fn search(&self, thread: &ThreadId, pattern: &Regex, most: usize) -> Result<Vec<SearchMatch>, StoreError> {
         let mut found = Vec::new();
         for id in self.chain(thread)? {
@@ -72,7 +74,7 @@ impl Threads {
     }
 }
 
-/// Collects the texts of an event, without field names and numbers.
+/// Adds every string in `value`, at any depth, to `texts`. Field names and values of other types are left out.
 fn collect_texts(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) => texts.push(text.clone()),

@@ -53,7 +53,7 @@ pub enum ThreadVerdict {
     Damaged,
 }
 
-/// A failed check.
+/// A failed check of a stored file of a thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerificationFault {
     /// Path of the faulty file, relative to the project.

@@ -15,8 +15,8 @@ use crate::thread_id::ThreadId;
 /// The result of waiting for one thread.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WaitOutcome {
-    /// The thread has ended, is suspended, or is a closed session. If the thread was continued, this applies to its
-    /// last continuation. The result is that of the last continuation.
+    /// The thread or, if it was continued, its last continuation has ended, is suspended, or is a closed session. The
+    /// result is that of the last continuation.
     Over(Box<RunResult>),
     /// The thread has no live owner, so that it would never end by itself.
     Orphaned(Box<ListedThread>),
@@ -48,7 +48,8 @@ impl Threads {
         }
     }
 
-    /// Returns the current state of a thread without waiting; a running thread counts as timed out.
+    /// Returns the state of the last thread in a thread's continuation chain, without waiting. A running thread counts
+    /// as timed out.
     pub fn poll(&self, thread: &ThreadId) -> Result<WaitOutcome, crate::store::StoreError> {
         let last = self.last_in_chain(thread)?;
         let Some(listed) = self.show(&last)? else { return Ok(WaitOutcome::Unknown) };

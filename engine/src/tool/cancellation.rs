@@ -14,8 +14,8 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct CancellationToken(watch::Receiver<()>);
 
-/// The sender of a thread's cancellations. A cancellation stops only the calls that are running. It does not stop a
-/// later step, because the step after a cancellation ends the thread.
+/// The sender of a thread's cancellations. A cancellation stops the calls that are running now. It does not affect
+/// calls of later steps, because the step after a cancellation ends the thread anyway.
 #[derive(Debug)]
 pub struct CancellationSource(watch::Sender<()>);
 

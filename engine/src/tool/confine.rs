@@ -35,7 +35,7 @@ const MAX_LINKS: u32 = 40;
 /// Maximum bytes of a path.
 const MAX_PATH: usize = 4096;
 
-/// The files of a project, with the access of one call.
+/// The files of a project, as one tool call may read and write them.
 pub struct ProjectFiles {
     /// The root as the caller stated it. An absolute path below this root, or below the canonical root, becomes a
     /// relative path.
@@ -328,7 +328,7 @@ fn segments(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
     })
 }
 
-/// Names the type of a special file; `None` for a regular file.
+/// Names the type of a file that is not regular, such as a pipe or a link; `None` for a regular file.
 fn special_kind(kind: FileType) -> Option<&'static str> {
     match kind {
         FileType::RegularFile => None,

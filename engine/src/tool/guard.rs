@@ -19,7 +19,7 @@ const MIN_REFERENCED_BYTES: usize = 512;
 pub trait ObjectStore: Send + Sync {
     /// Stores bytes durably and returns their SHA-256, lowercase hex.
     fn put(&self, bytes: &[u8]) -> Result<String, StoreError>;
-    /// Returns the bytes with this hash.
+    /// Returns the stored bytes whose SHA-256 is `sha256` (lowercase hex).
     fn get(&self, sha256: &str) -> Result<Vec<u8>, StoreError>;
 }
 
@@ -52,8 +52,9 @@ pub fn fits_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
     matches!(&outcome.content, Value::String(text) if text.len() <= max_bytes)
 }
 
-/// Bounds the size of a result. `earlier` contains the results that are still in the conversation: their hashes, each
-/// with the id of the call. A result that is equal to an earlier one is replaced by a reference to that call.
+/// Bounds the size of a result to `max_bytes`; a larger result is stored whole and shortened. `earlier` contains the
+/// results that are still in the conversation: the hash of each result, with the id of its call. A result that equals
+/// an earlier one is replaced by a reference to that call, unless the result is small.
 ///
 /// # Errors
 /// The store cannot write a large result.
@@ -93,8 +94,8 @@ fn result_text(content: &Value) -> String {
     }
 }
 
-/// Returns the contents of an envelope: an object that names an item, has a status and `data`, and no unknown keys. Any
-/// other value is returned unchanged.
+/// Returns the field `data` of an envelope. An envelope is an object that names an item, has a status, and has no other
+/// keys than the known keys of envelopes. Any other value is returned unchanged.
 fn unwrap_envelope(content: &Value) -> &Value {
     let Value::Object(map) = content else { return content };
     let names_item = map.get("item_id").is_some_and(Value::is_string);
@@ -159,7 +160,7 @@ fn tail_lines(text: &str, most: usize) -> &str {
     }
 }
 
-/// Returns the nearest character boundary at or below a byte.
+/// Returns the largest character boundary that is not above the byte offset `at`.
 pub(super) fn floor_char_boundary(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
 }

@@ -114,8 +114,8 @@ impl PersistentProcesses {
 }
 
 impl ProcessSlot {
-    /// Returns true if the process may start. A start after a failure counts as a restart. Returns false if the prompt
-    /// has no restart left.
+    /// Returns true if the process may start in the prompt with the number `prompt`. A start after a failure counts as
+    /// a restart. Returns false if the prompt has no restart left.
     fn may_start(&mut self, prompt: u64) -> bool {
         if !std::mem::take(&mut self.has_failed) {
             return true;

@@ -51,7 +51,7 @@ pub struct Program {
     pub folder: PathBuf,
     pub thread_id: String,
     pub timeout: Duration,
-    /// Cancelled when the thread is cancelled.
+    /// A token that is cancelled with the thread. The program is then ended.
     pub halt: CancellationToken,
     /// The sandbox; `None` for the full access of the user.
     pub sandbox: Option<Sandbox>,

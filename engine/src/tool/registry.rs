@@ -41,7 +41,7 @@ pub struct ToolRegistry {
 /// The file that a tool was read from, with its contents at that time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFile {
-    /// The path of the file; `None` for embedded files of the standard library.
+    /// Path of the tool's file on the disk; `None` for an embedded file of the standard library.
     pub path: Option<PathBuf>,
     /// Path of the tool's file, relative to the root of its space.
     pub item_path: Arc<str>,

@@ -123,7 +123,8 @@ impl ToolSchema {
     }
 }
 
-/// Returns true if a text of the schema has a lookaround or a backreference.
+/// Returns true if a string or key of the schema seems to contain a regular expression with a lookaround or a
+/// backreference.
 fn has_lookaround(schema: &Value) -> bool {
     let found = |text: &str| {
         ["(?=", "(?!", "(?<=", "(?<!"].iter().any(|group| text.contains(group))

@@ -152,7 +152,7 @@ impl ScriptTool {
     }
 }
 
-/// Returns true for `{"success": false}` and `{"status": "error"}`, by which tools report a failure.
+/// Returns true for an object with `"success": false` or `"status": "error"`, by which tools report a failure.
 pub(super) fn reports_failure(content: &Value) -> bool {
     content.get("success") == Some(&Value::Bool(false))
         || content.get("status").and_then(Value::as_str) == Some("error")

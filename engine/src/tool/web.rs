@@ -28,7 +28,7 @@ pub struct WebClient {
     pub hosts: Vec<String>,
     /// Timeout of the whole exchange, redirects and body included.
     pub timeout: Duration,
-    /// Maximum bytes of a body that are kept.
+    /// Maximum number of bytes that are kept of the body of a response.
     pub max_bytes: usize,
 }
 
@@ -49,7 +49,7 @@ pub struct WebResponse {
     pub url: Url,
     pub content_type: String,
     pub body: Vec<u8>,
-    /// True if the body was truncated.
+    /// True if `body` holds only the start of the response, because the response exceeds the maximum size.
     pub cut: bool,
 }
 

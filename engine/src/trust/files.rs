@@ -109,7 +109,7 @@ impl<'p> NamedFiles<'p> {
         }
     }
 
-    /// Adds every file of a folder, and the targets of links in it.
+    /// Adds the hash of every file below a folder, and of the targets of links in it. Skips the folders in `LEFT_OUT`.
     fn add_folder(&mut self, folder: &Path, depth: usize) -> Result<(), TrustError> {
         let too_large = |reason: String| TrustError::TooLarge { path: folder.to_path_buf(), reason };
         if !self.folders.insert(folder.to_path_buf()) || LEFT_OUT.iter().any(|out| folder == self.project.join(out)) {

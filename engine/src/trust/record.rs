@@ -14,7 +14,7 @@ use super::TrustError;
 
 /// The format version that this build writes. Newer versions are refused.
 const FORMAT: u32 = 1;
-/// Maximum bytes of a record.
+/// Maximum size of the file of a trust record, in bytes.
 const MAX_RECORD: u64 = 16 << 20;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

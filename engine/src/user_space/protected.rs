@@ -19,8 +19,8 @@ type Identity = (u64, u64);
 pub struct ProtectedFiles {
     /// The `.ai/` folders of every folder that can be the user space.
     pub user_folders: BTreeSet<Identity>,
-    /// Identities of the user's and the project's folders with keys and trust records, and of the files in these
-    /// folders.
+    /// Identities of the folders that hold keys and trust records, in the user space and in the project, and of the
+    /// files in these folders.
     pub secrets: BTreeSet<Identity>,
 }
 

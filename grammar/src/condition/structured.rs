@@ -14,7 +14,7 @@ use crate::text::{closest_word, shorten};
 pub const OPERATORS: [&str; 11] =
     ["eq", "ne", "gt", "gte", "lt", "lte", "in", "contains", "regex", "matches", "exists"];
 
-/// The keys of the mapping form.
+/// The keys of a condition in mapping form.
 const KEYS: [&str; 6] = ["path", "op", "value", "any", "all", "not"];
 
 /// Synonyms that other languages use for some of the keys above, for suggestions: pairs of the synonyms, separated by

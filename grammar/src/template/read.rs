@@ -248,7 +248,7 @@ fn read_placeholder(source: SourceId, start: usize, pair: &Pair<'_, Rule>) -> Op
     Some(Placeholder { path: path?, fallback, raw: raw.to_owned(), span })
 }
 
-/// Returns the placeholder whose `${` is at `open`, if the placeholder is well-formed. The search for the end stops at
+/// Returns the placeholder whose `${` is at `open`; `None` if it is not well-formed. The search for the end stops at
 /// the first byte that cannot belong to a placeholder, so a text with many `${` takes linear time.
 fn parse_placeholder(source: SourceId, text: &str, base: usize, open: usize) -> Option<Placeholder> {
     let end = placeholder_end(text.as_bytes(), open)?;

@@ -105,7 +105,7 @@ pub(super) fn unknown_constants(constants: &[Constant]) -> Vec<Spanned<String>> 
 }
 
 /// Converts the constants in [`DECLARING_CONSTANTS`] to one mapping with the keys of YAML tools; ignores all other
-/// constants. The mapping has the span of `empty`.
+/// constants. The mapping gets the span of the node `empty`.
 pub(super) fn read_metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Vec<SyntaxError>) {
     let mut entries: Vec<Entry> = Vec::new();
     let mut errors = Vec::new();

@@ -17,8 +17,8 @@ pub(super) struct Tag {
     pub name: Spanned<String>,
     pub attributes: Vec<Attribute>,
     pub errors: Vec<SyntaxError>,
-    /// The offset at which parsing must restart. Set if another `<` comes before the `>`: the first `<` is then not the
-    /// start of a complete tag.
+    /// The offset at which parsing must restart if another `<` comes before the `>`: the first `<` is then not the
+    /// start of a complete tag. `None` if parsing continues after the tag.
     pub resume: Option<usize>,
 }
 
@@ -191,7 +191,8 @@ impl<'t> TagScanner<'t> {
         Some(Attribute { name, value: Spanned::new(value, self.span(start, start + len)) })
     }
 
-    /// Resolves references and normalizes white space as XML requires: each tab and line break becomes a space.
+    /// Returns the value of an attribute, with references resolved. As XML requires, each tab and each line break
+    /// becomes a space.
     fn resolve_value(&mut self, start: usize, raw: &str) -> String {
         if !raw.bytes().any(|b| matches!(b, b'<' | b'&' | b'\r' | b'\n' | b'\t')) {
             return raw.to_owned();

@@ -62,9 +62,9 @@ fn indenting_tab(text: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Returns the offset and the character of the innermost bracket that is open at `until`; `None` unless an earlier line
-/// opens the bracket. A quote is recognized only at the start of a value, because an apostrophe inside a text starts no
-/// quoted text.
+/// Returns the offset and the character of the innermost bracket that is still open at the offset `until`. `None` if no
+/// bracket is open, or if the bracket is on the same line as `until`. A quote is recognized only at the start of a
+/// value, because an apostrophe inside a text starts no quoted text.
 fn unclosed_bracket(text: &str, until: usize) -> Option<(usize, char)> {
     let before = text.get(..until)?;
     let mut open: Vec<(usize, char)> = Vec::new();

@@ -162,8 +162,8 @@ impl SpanConverter<'_> {
         Span::new(self.source, self.base + start, self.base + end)
     }
 
-    /// Returns the byte range of a location. Computes the offset for a location with only a line and a column, as the
-    /// scanner of the library reports.
+    /// Returns the byte range of a location that the YAML library reports. The scanner of the library reports only a
+    /// line and a column; the offset of such a location is computed.
     pub(super) fn byte_range(&self, place: Location) -> (usize, usize) {
         let as_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let start = match place.span().byte_offset() {
@@ -228,8 +228,8 @@ impl SpanConverter<'_> {
         if written.starts_with(['"', '\'']) && inside == Some(value) { (start + 1, end - 1) } else { (start, end) }
     }
 
-    /// Converts a float. An integer that is out of range also arrives as a float; it is recognized by its spelling and
-    /// reported.
+    /// Converts a float of the YAML library. The library also returns an integer that is out of range as a float. Such
+    /// an integer is recognized by its spelling and reported.
     fn convert_float(&self, value: f64, place: Location, errors: &mut Vec<SyntaxError>) -> Kind {
         let (start, end) = self.byte_range(place);
         let written = self.text.get(start..end).unwrap_or_default();

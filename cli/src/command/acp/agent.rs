@@ -102,10 +102,10 @@ async fn next_signal(signals: &mut Option<StopSignals>) -> StopSignal {
     }
 }
 
-/// The engines whose sessions close.
+/// The engines of the agent while it closes all of their sessions.
 struct ClosingEngines {
     engines: Vec<Engine>,
-    /// The sessions that were closed directly.
+    /// The sessions that `close_directly` has closed, so that a further call does not interrupt them again.
     closed: Mutex<BTreeSet<ThreadId>>,
 }
 
@@ -150,7 +150,7 @@ fn is_closed_by_client(error: &Error) -> bool {
     error.data.as_ref().is_some_and(|data| data.as_str() == Some(closed.as_str()))
 }
 
-/// Returns the capabilities of the agent.
+/// Returns the response to the request `initialize`: the capabilities of this agent.
 pub fn initialize() -> InitializeResponse {
     let sessions = SessionCapabilities::new()
         .list(SessionListCapabilities::new())
@@ -171,7 +171,7 @@ fn unknown_session(id: &SessionId) -> Error {
     invalid(&format!("unknown session `{id}`"))
 }
 
-/// Returns the error for a request that cannot be performed as it is.
+/// Returns the protocol error "invalid params" for a request that cannot be performed, with the reason.
 pub fn invalid(reason: &str) -> Error {
     Error::invalid_params().data(reason.to_owned())
 }

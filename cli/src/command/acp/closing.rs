@@ -10,9 +10,9 @@ const CLOSE_GRACE: Duration = Duration::from_secs(2);
 /// Time that children which outlive their session have after the end of the input: the default limit of the duration of
 /// a thread.
 const OUTLIVE_TIMEOUT: Duration = Duration::from_mins(10);
-/// Time from a stop signal to the kill of the threads that still run.
+/// Maximum time from a stop signal until the threads that still run are killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time from a kill to the end of the process.
+/// Maximum time from the kill of the threads to the end of this process.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The sessions that close.

@@ -18,7 +18,8 @@ const READ_AHEAD: usize = 16;
 type Written = (String, oneshot::Sender<io::Result<()>>);
 
 /// Returns a transport over stdin and stdout. Its two threads live until the process ends, because neither a read nor a
-/// write can be cancelled. `input_ended` is set behind the last line of the input.
+/// write can be cancelled. `input_ended` becomes true at the end of the input, after the transport has returned the
+/// last line.
 pub fn standard_streams(
     input_ended: Arc<AtomicBool>,
 ) -> Lines<impl Sink<String, Error = io::Error> + Send, impl Stream<Item = io::Result<String>> + Send> {

@@ -23,7 +23,8 @@ use crate::present::event::{result_reason, shown_messages};
 /// Maximum length of a result in an update, in characters. The transcript has the whole result.
 const MAX_RESULT_CHARS: usize = 20_000;
 
-/// Key of the tool `rye/agent/threads/state` whose value is shown as the plan of the agent.
+/// Key in the thread's store whose value clients show as the plan of the agent. The model sets the value with the tool
+/// `rye/agent/threads/state`.
 const PLAN_KEY: &str = "plan";
 
 /// Code of a prompt whose model refused to answer.
@@ -46,7 +47,7 @@ pub struct UpdateMapper {
     context_window: u64,
     /// Cost of the session, in nano-dollars.
     session_cost: u64,
-    /// Inputs of the calls that have no result yet, by id.
+    /// Arguments of the calls that have no result yet, as JSON texts, by the id of the call.
     open_calls: BTreeMap<String, String>,
     /// Changes of files by the calls that have no result yet, by the id of the call.
     changes: BTreeMap<String, Vec<FileChanged>>,
@@ -62,7 +63,8 @@ impl UpdateMapper {
         Self { context_window, ..Self::default() }
     }
 
-    /// Includes changed files in the updates: their paths are below `project`, and `objects` stores their texts.
+    /// Makes the updates include changed files. `project` is the folder to which the paths of the files are relative;
+    /// `objects` stores the texts of the files.
     #[must_use]
     pub fn with_files(self, project: PathBuf, objects: Objects) -> Self {
         Self { files: Some((project, objects)), ..self }
@@ -238,7 +240,8 @@ pub fn tool_call(call: &message::ToolCall) -> ToolCall {
         .raw_input(call.input.clone())
 }
 
-/// Returns the kind of a call, from the last word of the tool's name.
+/// Returns the ACP kind of a call, derived from the last word of the tool's name and from the parameters of the call
+/// (`input`).
 fn kind_of(name: &str, input: &Value) -> ToolKind {
     let word = name.rsplit(['_', '.', '/', '-']).next().unwrap_or_default();
     match word {

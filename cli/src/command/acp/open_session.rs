@@ -29,7 +29,7 @@ use crate::command::chat::requests::RequestHandler;
 const ACCEPT: &str = "accept";
 const DECLINE: &str = "decline";
 
-/// An open session. Clones refer to the same session.
+/// A session that an ACP client has open. Clones refer to the same session.
 #[derive(Clone)]
 pub struct OpenSession {
     pub id: SessionId,
@@ -184,7 +184,8 @@ impl OpenSession {
         self.choose("change", what, changes, ToolKind::SwitchMode, options).await.as_deref() == Some(ACCEPT)
     }
 
-    /// Returns the id of the option that the user chooses; `None` if the client does not answer.
+    /// Lets the client show the options to its user, and returns the id of the chosen option; `None` if the client does
+    /// not answer.
     async fn choose(
         &self,
         subject: &str,

@@ -18,7 +18,7 @@ const MODEL: &str = "model";
 const BUDGET: &str = "budget";
 /// Category of the option `budget`. The protocol reserves names without the underscore.
 const BUDGET_CATEGORY: &str = "_rye_budget";
-/// Budgets that a client can choose, in nano-dollars.
+/// Values of the option `budget` that a client can choose: `spend` limits of a prompt, in nano-dollars.
 const BUDGETS: [u64; 9] = [
     50_000_000,
     100_000_000,
@@ -40,7 +40,7 @@ fn describe_mode(mode: ChatMode) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns the mode of a session.
+/// Returns the mode of a session; the default mode if its thread is not a chat.
 pub fn mode_of(live: &LiveState) -> ChatMode {
     live.state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default()
 }

@@ -47,7 +47,8 @@ type PromptResponder = Box<Responder<PromptResponse>>;
 #[derive(Default)]
 struct WaitingQuestions {
     questions: Vec<Question>,
-    /// Approval requests whose event has arrived but whose question has not: the thread and the text of each request.
+    /// Approval requests whose `approval_asked` event has arrived before their question: the thread and the text of
+    /// each request.
     events: Vec<(ThreadId, String)>,
 }
 
@@ -65,7 +66,7 @@ impl WaitingQuestions {
     }
 
     /// Handles the event `approval_asked` of an approval request. If the question to the client has already arrived,
-    /// removes the question and returns it. Otherwise stores the event, so that the question finds it.
+    /// removes the question and returns it. Otherwise stores the event until the question arrives, and returns `None`.
     fn event(&mut self, thread: &ThreadId, what: &str) -> Option<Question> {
         let is_same = |question: &Question| question.thread == *thread && question.what == what;
         if let Some(at) = self.questions.iter().position(is_same) {
@@ -90,7 +91,7 @@ pub struct SessionTask {
 }
 
 impl SessionTask {
-    /// Runs until the thread has ended.
+    /// Serves the session until its last thread has ended.
     pub async fn run(mut self) {
         // The current thread of the session. Another thread can continue the session.
         let mut main = self.session.thread_id().clone();
@@ -183,9 +184,10 @@ impl SessionTask {
         }
     }
 
-    /// Submits a text: a message or a typed command. For a message, and for `/retry`, returns the id of the message and
-    /// the responder, and the caller responds at the end of the prompt. In every other case, responds itself and
-    /// returns `None`: at once if the text is refused or the session has ended, else at the end of the command.
+    /// Submits a text: a message or a typed command. For a message and for `/retry`, returns the id of the message and
+    /// the responder; the caller responds at the end of the prompt. For any other command, this function responds at
+    /// the end of the command and returns `None`. If the text is refused or the session has ended, it responds at once
+    /// and returns `None`.
     async fn submit(
         &self,
         content: PromptContent,

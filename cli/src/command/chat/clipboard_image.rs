@@ -18,7 +18,8 @@ const FOLDER: &str = ".ai/state/chat";
 /// `project`.
 ///
 /// # Errors
-/// A path in the project leads to a file outside it, through a symbolic link. The user sees only the name of the link.
+/// A path in the project is a symbolic link to a file outside the project. Such an image is not sent, because the text
+/// shows the user only the name of the link.
 pub fn image_words(text: &str, project: &Path) -> Result<Vec<PathBuf>, String> {
     let named = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
     let files = named.filter(|path| has_image_extension(path)).map(|path| project.join(path));
@@ -35,8 +36,8 @@ pub fn image_words(text: &str, project: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(files)
 }
 
-/// Returns the file that a path in the project leads to, if that file is outside the project. A path that names a place
-/// outside the project is the choice of the user.
+/// Returns the target of a link in the project, if the target is outside the project. `None` for a path that itself
+/// names a place outside the project, because the user has chosen that place.
 fn link_out_of(project: &Path, file: &Path) -> Option<PathBuf> {
     let inside = file.strip_prefix(project).ok()?;
     if inside.components().any(|part| part == Component::ParentDir) {

@@ -21,7 +21,7 @@ use super::replan::CONFIRM_HINT;
 use super::rewind::RewindFiles;
 use crate::present::{format_date, truncate_line};
 
-/// Maximum characters of a text in a list.
+/// Maximum characters of a message, prompt or call in a list that a command prints.
 const MAX_TEXT_CHARS: usize = 60;
 
 /// Maximum characters of a title in the list of sessions.
@@ -34,7 +34,7 @@ pub enum TypedText {
     Help(Option<String>),
     /// Closes the session. The value is the treatment of children that still run, if the command names one.
     Leave(Option<LeftChildren>),
-    /// A command of the session.
+    /// A command that sends a request to the session.
     Request(ChatVerb),
     /// A question about the session.
     Inquiry(Inquiry),
@@ -50,7 +50,7 @@ pub enum TypedText {
 }
 
 impl TypedText {
-    /// Parses a typed text.
+    /// Parses a text that the user typed in a chat: a command of the session, or else a message.
     pub fn parse(text: &str) -> Self {
         if let Some(command) = text.strip_prefix('!') {
             let (command, excluded) = command.strip_prefix('!').map_or((command, false), |rest| (rest, true));
@@ -108,8 +108,8 @@ impl TypedText {
     }
 }
 
-/// Splits the arguments of a command. If the last argument is `wait` or `cancel`, the treatment of children that still
-/// run, returns the other arguments and this treatment. Otherwise returns all arguments and `None`.
+/// Splits the arguments of a command. The last argument can be `wait` or `cancel`, the treatment of children that still
+/// run. If it is, returns the other arguments and the treatment. Otherwise returns all arguments and `None`.
 fn split_children(rest: &str) -> (&str, Option<LeftChildren>) {
     let (before, last) = rest.rsplit_once(char::is_whitespace).unwrap_or(("", rest));
     match LeftChildren::parse(last) {

@@ -17,10 +17,11 @@ use super::replan::{PlanChanges, PlanRequest, compare_with_session, recompile};
 use super::requests::{ENDED, RequestHandler};
 use crate::present::format_count;
 
-/// Maximum number of references to a part of the context that are listed: the hooks and layers that name the part.
+/// Maximum number of references that are listed for a part of the context. A reference is a hook or a layer that names
+/// the part.
 const MAX_REFERENCES: usize = 8;
 
-/// The effect of a change of the context.
+/// The effect of leaving out a part of the context, or of adding a part that is left out.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ContextChange {
     pub part: String,
@@ -37,8 +38,8 @@ pub struct ContextChange {
 }
 
 impl RequestHandler {
-    /// Shows the effect of leaving out a part of the context, or of adding a part that is left out. With `confirm`,
-    /// applies the change.
+    /// Returns the effect of leaving out a part of the context or, if the part is left out now, of adding it again.
+    /// With `confirm`, also applies the change, and returns the id of the message that requests it.
     pub(super) async fn change_context(&self, part: String, confirm: bool) -> Result<Option<Value>, String> {
         let live = self.control.started_state().await;
         let mut omitted = live.plan.omitted.clone();

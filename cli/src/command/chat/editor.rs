@@ -64,7 +64,7 @@ impl Editor {
         text
     }
 
-    /// Edits the text with a key.
+    /// Applies a key to the editor: the key changes the text or moves the cursor.
     pub fn input(&mut self, key: KeyEvent) {
         self.area.input(key);
     }

@@ -22,7 +22,7 @@ pub enum ExportFormat {
     Markdown,
     /// Prompts, calls and replies as an HTML page without scripts.
     Html,
-    /// Every event of the session's threads.
+    /// Every event of the session's threads, one JSON object per line.
     JsonLines,
     /// A script that replays the newest thread.
     Script,
@@ -77,7 +77,7 @@ impl ExportTarget {
 }
 
 impl RequestHandler {
-    /// Writes the conversation to a new file.
+    /// Writes the conversation to a new file. Returns a message for the user that names the file.
     pub(super) async fn export(&self, target: &ExportTarget) -> Result<String, String> {
         let live = self.control.started_state().await;
         let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;

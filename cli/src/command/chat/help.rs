@@ -159,7 +159,7 @@ const TEXT_FORMS: [(&str, &str); 6] = [
     ("//TEXT", "send a text that starts with `/`"),
 ];
 
-/// Returns the built-in commands in their order.
+/// Returns the built-in commands in the order in which the help lists them.
 pub fn built_in_commands() -> impl Iterator<Item = &'static BuiltInCommand> {
     COMMAND_GROUPS.iter().flat_map(|(_, commands)| commands.iter())
 }

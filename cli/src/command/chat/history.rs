@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rye_engine::rooted_dir::RootedDir;
 use rye_engine::user_space::project_folder_name;
 
-/// Folder of the files, relative to the user space. It has one folder for each project.
+/// Folder of the chat files, relative to the user space. This folder contains one folder for each project.
 const FOLDER: &str = ".ai/state/chat";
 /// Name of the file with the history.
 const HISTORY: &str = "history.jsonl";

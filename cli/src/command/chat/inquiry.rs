@@ -26,9 +26,9 @@ use crate::present::event::{event_view, serialized_name};
 use crate::present::table::two_columns;
 use crate::present::{format_count, truncate_line};
 
-/// Maximum characters of a text in a report.
+/// Maximum characters of the text of one approval request in the list of approvals.
 const MAX_TEXT_CHARS: usize = 200;
-/// Maximum number of answered approval requests in a report, the newest ones.
+/// Maximum number of answered approval requests in the list of approvals, the newest ones.
 const MAX_APPROVALS: usize = 20;
 
 /// A typed command that requests information about a session, such as `/plan` or `/why`.
@@ -71,7 +71,7 @@ impl CurrentValue {
 }
 
 impl Inquiry {
-    /// Parses a command; `None` for any other name.
+    /// Parses a command that asks about the session; `None` if `name` is not the name of such a command.
     ///
     /// # Errors
     /// Returns the reason why the arguments are invalid.

@@ -98,7 +98,7 @@ pub enum ChatVerb {
         /// Id of a part: a layer, a hook, `skill/NAME`, or the name of a tool.
         #[serde(default)]
         part: Option<String>,
-        /// Apply the change.
+        /// True to remove or restore the part.
         #[serde(default)]
         confirm: bool,
     },
@@ -115,7 +115,8 @@ pub enum ChatVerb {
     },
     /// The plan of the session, in the format of `rye plan --format json`.
     Plan {},
-    /// The comparison of the last message with the text that was sent, or the origin of a part of the plan.
+    /// The origin of a part of the plan. Without `part`, a comparison of the last message as it was typed with the text
+    /// that was sent to the model.
     Why {
         /// Name of a part of the plan, as in `/why`: `limit.spend`, `model`, the name of a tool. If absent, the last
         /// message is explained.

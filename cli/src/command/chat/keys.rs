@@ -2,7 +2,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-/// An action of a key.
+/// An action that a key triggers in the terminal of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyAction {
     /// Sends the text: as the next prompt, or as a message that steers the running one.
@@ -37,7 +37,7 @@ pub enum KeyAction {
     /// Edits the text with the program of `$VISUAL` or `$EDITOR`.
     ExternalEditor,
     Help,
-    /// Edits the text.
+    /// Edits the text in the editor with the pressed key.
     Edit,
     None,
 }

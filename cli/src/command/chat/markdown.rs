@@ -160,7 +160,8 @@ impl MarkdownStream {
         }
     }
 
-    /// Emits complete lines of code. Returns true if the block of code has ended.
+    /// Moves the complete lines of the open block of code from the pending text to `rows`; with `is_end`, also the last
+    /// line if it is incomplete. Returns true if the block has ended, or if no block is open.
     fn take_code(&mut self, is_end: bool, rows: &mut Vec<Row>) -> bool {
         let Some(fence) = &self.fence else { return true };
         let mut at = 0;
@@ -215,7 +216,7 @@ fn code_row(line: &str) -> Row {
     Row::new(if text.is_empty() { text } else { format!("  {style}{text}{style:#}") })
 }
 
-/// Replaces tabs by spaces up to the next stop.
+/// Replaces each tab by spaces up to the next column that is a multiple of `TAB_COLUMNS`.
 pub fn expand_tabs(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut column = 0;

@@ -43,8 +43,8 @@ pub fn can_emit_part(block: &str) -> bool {
     !first.starts_with(['|', '<', '#', '`', '~']) && !block.contains('|') && !has_open_markup(block)
 }
 
-/// Returns the offset at which the last row of a paragraph starts, if the row is plain text that stays a paragraph
-/// without the rows before it.
+/// Returns the offset in the paragraph `block` at which its last row `last` starts. `None` if the row is the only one,
+/// or if it would not be a paragraph of plain text without the rows before it.
 pub fn start_of_last_row(block: &str, last: &str) -> Option<usize> {
     let is_text = last.starts_with(char::is_alphabetic) && !last.contains('\x1b');
     let end = block.trim_end().len();
@@ -53,7 +53,8 @@ pub fn start_of_last_row(block: &str, last: &str) -> Option<usize> {
     (follows_space && block.get(start..end) == Some(last)).then_some(start)
 }
 
-/// Returns true if an inline construct may be open at the end of a text.
+/// Returns true if inline markup, such as emphasis, a code span or a link, may still be open at the end of a Markdown
+/// text.
 fn has_open_markup(text: &str) -> bool {
     let (mut code, mut stars, mut underscores, mut brackets, mut angles) = (0_usize, 0_usize, 0_usize, 0_i64, 0_i64);
     for line in text.lines() {

@@ -24,7 +24,7 @@ const MAX_ENTRY_CHARS: usize = 200;
 /// An entry of the list below the editor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The text that replaces the typed text.
+    /// The text that a chosen entry inserts in place of the word at the cursor or of the whole text ([`Replaced`]).
     pub text: String,
     /// A short explanation that is shown beside the text.
     pub note: String,

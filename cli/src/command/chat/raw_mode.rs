@@ -96,8 +96,8 @@ struct KeyChannel {
 }
 
 impl KeyReader {
-    /// Returns the keys that no session has read yet. The first call starts the reading thread; the terminal must be in
-    /// raw mode by then.
+    /// Returns the receiver of the keys, which holds the keys that no session has read yet. Waits until no other
+    /// session uses the receiver. The first call starts the reading thread; the terminal must be in raw mode by then.
     pub async fn keys(&self) -> MutexGuard<'_, UnboundedReceiver<Event>> {
         self.0.get_or_init(read_keys).events.lock().await
     }

@@ -46,7 +46,7 @@ pub enum PlanRequest {
     Reload(ModelOverride),
     /// Another model: a tier or the id of a model.
     Model(String),
-    /// Another `spend` limit of each prompt.
+    /// Another `spend` limit for each prompt, in nano-dollars.
     Budget(Nanos),
     /// The parts that the user leaves out of the requests.
     Omit(Vec<String>),

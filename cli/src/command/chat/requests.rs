@@ -343,8 +343,8 @@ impl RequestHandler {
         Ok(Some(data))
     }
 
-    /// Closes the session, records the session that follows it, and returns the data of the response. `children` is the
-    /// treatment of asynchronous children that still run, and must be set if there are such children. Fails while a
+    /// Closes the session and records `next`, the session that follows it. Returns the data of the response. `children`
+    /// determines the treatment of asynchronous children; it must be set if such children still run. Fails while a
     /// prompt runs.
     async fn switch_session(&self, next: NextStart, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let Some(chosen) = &self.next else { return Err("this interface cannot open another session".to_owned()) };

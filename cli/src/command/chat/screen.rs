@@ -1,9 +1,9 @@
 //! The screen of a chat: finished lines that the terminal keeps in its scrollback, and below them a viewport of a few
 //! rows that is repainted.
 //!
-//! Every motion is relative to the first row of the viewport, where the cursor usually rests, and a row never wraps
-//! while it is painted. A frame therefore looks the same even if the terminal was resized before it processed the
-//! frame.
+//! Every movement of the cursor is relative to the first row of the viewport, where the cursor usually rests, and a row
+//! never wraps while it is painted. A frame therefore looks the same even if the terminal was resized before it
+//! processed the frame.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

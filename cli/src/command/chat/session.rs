@@ -20,8 +20,8 @@ use crate::report::printable;
 /// The input of a chat: lines of stdin, or the keys of a terminal.
 pub enum ChatInput {
     Lines(SessionInput),
-    /// The keys of a terminal. The terminal sends the control messages for its keys itself; [`ChatInput::next`] handles
-    /// none of them.
+    /// The keys of a terminal. The code of the terminal handles the keys and sends the control messages for them;
+    /// [`ChatInput::next`] handles no key.
     Terminal {
         control: ControlSender,
         stops: u32,
@@ -29,8 +29,8 @@ pub enum ChatInput {
 }
 
 impl ChatInput {
-    /// Waits for the next line of the input, handles the line, and returns a note for the user, if there is one. For
-    /// the keys of a terminal, never returns, because the terminal handles its keys itself.
+    /// Waits for the next line of stdin and handles the line. Returns a note for the user, if there is one. For
+    /// [`ChatInput::Terminal`], this function never returns.
     pub async fn next(&mut self) -> Option<String> {
         match self {
             // A note can repeat any text of a file, such as the description of a skill.
@@ -39,8 +39,9 @@ impl ChatInput {
         }
     }
 
-    /// Interrupts the current prompt. Returns false after repeated interruptions: the process should then end without
-    /// waiting for the end of the session.
+    /// Interrupts the current prompt. Also closes the session if it is used at a terminal, or if this is the second
+    /// interruption in a row. Returns false after repeated interruptions: the process should then end without waiting
+    /// for the end of the session.
     pub fn interrupt(&mut self) -> bool {
         match self {
             Self::Lines(input) => input.interrupt(),
@@ -64,7 +65,7 @@ impl ChatInput {
     }
 }
 
-/// The input of a session.
+/// The input of a session: reads each line, and handles the line as a message or as a JSON request.
 pub struct SessionInput {
     lines: Arc<PromptLines>,
     control: ControlSender,
@@ -209,7 +210,7 @@ impl SessionInput {
         self.start(async move { handler.switch(verb, children).await });
     }
 
-    /// Starts to perform a typed command.
+    /// Starts a typed command, and does not wait for its result.
     fn perform(&mut self, verb: ChatVerb) {
         let handler = Arc::clone(&self.requests);
         self.start(async move { handler.answer(ChatRequest { id: Value::Null, verb }).await });

@@ -34,7 +34,8 @@ pub struct SessionStatus {
     session_limit: u64,
     /// The cost of the session's earlier threads, in nano-dollars.
     cost_before_thread: u64,
-    /// The expected and the highest price of the next request in nano-dollars, while the user is typing.
+    /// The expected and the highest price, in nano-dollars, of the request that the text in the editor would cause;
+    /// `None` if the text would cause no request.
     next: Option<(u64, u64)>,
     mode: ChatMode,
     /// True if the session calls a model without a price.
@@ -60,7 +61,7 @@ impl SessionStatus {
         status
     }
 
-    /// Marks the session as one whose model a script replaces.
+    /// Records in the status line whether a script replaces the model of the session.
     #[must_use]
     pub fn scripted(self, is_scripted: bool) -> Self {
         Self { is_scripted, ..self }
@@ -138,7 +139,7 @@ impl SessionStatus {
         }
     }
 
-    /// Sets the expected and the highest price of the next request, in nano-dollars.
+    /// Sets the expected and the highest price of the next request, in nano-dollars. With `None`, no price is shown.
     pub fn set_next(&mut self, next: Option<(u64, u64)>) {
         self.next = next;
     }

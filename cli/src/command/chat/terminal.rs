@@ -63,12 +63,12 @@ const MAX_QUEUE_ROWS: usize = 3;
 pub struct TerminalSession {
     pub requests: Arc<RequestHandler>,
     pub thread: ThreadId,
-    /// The sender of answers to approval requests.
+    /// Channel for the user's answers to approval requests. Each answer is one line of text.
     pub answers: Sender<String>,
     pub status: SessionStatus,
     /// Messages that were not sent when the session was closed.
     pub unsent: Vec<String>,
-    /// The end of the conversation of a session that was opened again.
+    /// The end of the conversation of a session that was opened again, to be printed once; `None` for a new session.
     pub recap: Option<Recap>,
     /// True to print every event.
     pub events: bool,
@@ -394,7 +394,7 @@ impl ChatTerminal {
         Some(self.queue.remove(at))
     }
 
-    /// Moves the oldest queued message with this delivery to the finished lines.
+    /// Shows that the chat took a message: moves the oldest queued message with this delivery to the finished lines.
     fn delivered(&mut self, delivery: Delivery) {
         if let Some(at) = self.queue.iter().position(|queued| queued.delivery == delivery) {
             let message = self.queue.remove(at);

@@ -36,7 +36,7 @@ impl WordWrapper {
         !self.has_text
     }
 
-    /// Returns true if the paragraph ends with `text`, whatever the styles.
+    /// Returns true if the paragraph, without its styles, ends with `text`.
     pub fn plain_ends_with(&self, text: &str) -> bool {
         self.plain.ends_with(text)
     }

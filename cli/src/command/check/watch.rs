@@ -15,8 +15,8 @@ use crate::options::OutputFormat;
 use crate::report::Printer;
 use crate::workspace::Spaces;
 
-/// The time between two checks for changes: for those that inotify reports, and for changes of the few files that scans
-/// leave out (`Fingerprints::of_other_files`). Without inotify, also the minimum time between two scans.
+/// Interval between two checks for changes. A check reads the changes that inotify has reported, and the few files that
+/// scans leave out (`Fingerprints::of_other_files`). Without inotify, scans also have at least this interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time to wait after a change, because an editor writes a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(30);
@@ -28,7 +28,7 @@ const SCAN_INTERVAL_FACTOR: u32 = 200;
 /// Minimum interval between two scans without inotify, as a multiple of the duration of the last scan.
 const SCAN_INTERVAL_FACTOR_WITHOUT_INOTIFY: u32 = 50;
 
-/// Runs until the process is interrupted or the output is closed.
+/// Checks the project now and after each change of its files, until the process is interrupted or the output is closed.
 pub fn run(args: &CheckArgs, spaces: &Spaces, requested: OutputFormat, report: &Printer) -> Result<Exit, CommandError> {
     let mut spaces = spaces.clone();
     // Start watching before the first check, so that no change is missed.
@@ -84,7 +84,8 @@ impl ChangeDetector {
         }
     }
 
-    /// Watches the folders again and takes new fingerprints, before everything is read again.
+    /// Watches the folders again and takes new fingerprints. The caller reads all files again afterwards, so that no
+    /// change in between is missed.
     fn restart(&mut self, spaces: &Spaces) {
         if self.watcher.is_some() {
             self.watcher = Watcher::new(space_roots(spaces).collect()).ok();

@@ -45,7 +45,7 @@ pub struct AddArgs {
 /// A server that was added to the file, and the earlier contents of the file.
 pub struct AddedServer {
     pub server: McpServer,
-    /// The file as it was; `None` if there was none.
+    /// The contents of `.mcp.json` before the server was added; `None` if the file did not exist.
     before: Option<Vec<u8>>,
 }
 
@@ -88,7 +88,8 @@ impl AddedServer {
         Ok(spaces.trust().record_trust(config::trust_requirement(&self.server).as_slice())?)
     }
 
-    /// Restores the contents that `.mcp.json` had before the server was added.
+    /// Restores the contents that `.mcp.json` had before the server was added; removes the file if it did not exist
+    /// before.
     pub fn remove(&self, spaces: &Spaces) -> Result<(), CommandError> {
         restore_file(self.before.as_deref(), spaces)
     }

@@ -137,7 +137,7 @@ struct OtherInputs<'a> {
 }
 
 enum OtherComparison {
-    /// Nothing has to be shown in addition to the comparison for the default inputs.
+    /// The comparison for the default inputs suffices, so no comparison for other inputs is shown.
     Same,
     /// The plans of both sides differ with the inputs that `inputs` describes, which are not the default inputs. The new
     /// plan is wider with these inputs, unless no inputs make the new plan wider.
@@ -254,7 +254,8 @@ fn print(diff: &PlanDiff, requested: OutputFormat, report: &Printer) -> Result<(
 }
 
 /// Parses `BEFORE..AFTER`. Without `BEFORE`, the first side is the revision `HEAD`; without `AFTER`, the second side is
-/// the current files. If `requested` is the path of a file, the first side is this file.
+/// the current files. A text without `..`, or the path of an existing file, is the first side, and the second side is
+/// the current files.
 fn parse_sides(requested: &str) -> Result<(ComparedSide, ComparedSide), CommandError> {
     let side = |text: &str| {
         if text.is_empty() {
@@ -278,8 +279,8 @@ fn parse_sides(requested: &str) -> Result<(ComparedSide, ComparedSide), CommandE
     }
 }
 
-/// Opens the world of one side of the comparison. `None` if the side is a plan file. The spaces are `None` only if both
-/// sides are plan files.
+/// Opens the world of one side of the comparison; `None` for a plan file, which needs no world. `spaces` is `None` only
+/// if both sides are plan files.
 fn open<'w>(
     side: &ComparedSide,
     spaces: Option<&Spaces>,

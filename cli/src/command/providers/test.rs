@@ -25,7 +25,7 @@ use crate::present::{format_money, truncate_line};
 use crate::report::{Printer, printable};
 use crate::workspace::Spaces;
 
-/// Output token limit, with room for a model that thinks before it answers.
+/// Maximum output tokens of the test request, with room for a model that thinks before it answers.
 const MAX_OUTPUT_TOKENS: u64 = 1_024;
 
 #[derive(Debug, Args)]

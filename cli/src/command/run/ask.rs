@@ -200,8 +200,8 @@ pub struct ThreadGrant {
 }
 
 impl ThreadGrant {
-    /// Reads the capability from `what`, the text of an approval request for a call: `CAPABILITY with INPUT`. `None` if
-    /// the text has another form.
+    /// Returns the approval of `thread` for the capability in `what`, the text of an approval request for a call:
+    /// `CAPABILITY with INPUT`. `None` if the text has another form.
     pub fn parse_request(thread: &ThreadId, what: &str) -> Option<Self> {
         let (capability, _) = what.split_once(" with ")?;
         Some(Self { thread: thread.to_string(), capability: capability.to_owned() })
@@ -402,8 +402,8 @@ impl TerminalLines {
         Self { read, discard, sender, receiver, reading: false }
     }
 
-    /// Prints a question, waits for the next line and returns it; `None` at the end of the input. Discards lines typed
-    /// before the question.
+    /// Prints a question with `put`, waits for the next line and returns it; `None` at the end of the input. Discards
+    /// lines typed before the question.
     async fn prompt_line(&mut self, put: impl Future<Output = ()>) -> Option<String> {
         while self.receiver.try_recv().is_ok() {
             self.reading = false;

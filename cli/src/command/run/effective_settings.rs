@@ -61,8 +61,8 @@ impl EffectiveSettings {
     }
 
     /// Reads the script that simulates the models: the script that the command names, else the recorded script of the
-    /// thread. `None` if there is neither. An unreadable recorded script is an error, except in a silent run (`None`),
-    /// which only ends the thread and calls no model.
+    /// thread. `None` if there is neither. An unreadable recorded script is an error. In a silent run it is `None`
+    /// instead, because a silent run only ends the thread and calls no model.
     pub fn script_providers(&self, how: RunOptions<'_>) -> Result<Option<ScriptedProviders>, CommandError> {
         if let Some(file) = how.script {
             return read_script(file).map(Some);
@@ -77,7 +77,7 @@ impl EffectiveSettings {
         }
     }
 
-    /// Describes the recorded settings that apply; `None` if there are none.
+    /// Returns a note that lists the options that a resume keeps from the resumed thread; `None` if it keeps none.
     pub fn describe(&self) -> Option<String> {
         let CommandSettings { unattended, script, locked } = &self.kept;
         let flags = [

@@ -50,7 +50,7 @@ pub struct HumanRenderer {
     quiet: bool,
     /// True to print every event.
     events: bool,
-    /// Thread whose text is printed: the first thread, then its continuation.
+    /// Thread whose text is printed: the first thread, then its continuation; `None` until the first thread starts.
     main: Option<ThreadId>,
     /// Text of the current attempt that was printed.
     streamed: PrintedText,
@@ -181,7 +181,7 @@ impl HumanRenderer {
         writeln!(self.lines, "{whose}{style}{}{style:#}", printable(text)).ok();
     }
 
-    /// Prints text of the model, after the buffered lines.
+    /// Prints text of the model. Buffered lines are printed first.
     fn text(&mut self, text: &str) {
         self.hide_progress();
         self.flush();

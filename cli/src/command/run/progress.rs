@@ -22,7 +22,7 @@ pub const REPAINT_INTERVAL: Duration = Duration::from_millis(100);
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
 /// Time that a step must take before the progress lines are shown, so that short steps do not flicker.
 const SHOWN_AFTER: Duration = Duration::from_millis(300);
-/// Minimum width to repaint at, in columns.
+/// Minimum width of a terminal on which lines are repainted, in columns.
 const MIN_WIDTH_COLUMNS: usize = 20;
 /// Width if the terminal does not report one, in columns.
 const DEFAULT_WIDTH_COLUMNS: usize = 80;
@@ -43,7 +43,7 @@ pub struct Progress {
     painted: PaintedLines,
     /// The key that stops the run.
     stop_hint: &'static str,
-    /// True if a stop signal ends the prompt at once, as in a chat with an editor.
+    /// True in a chat with an editor, where the first stop signal already ends the prompt.
     is_chat: bool,
     /// True if the terminal can repaint lines.
     repaints: bool,
@@ -178,7 +178,8 @@ impl Progress {
         None
     }
 
-    /// Returns the rows with the state of each thread, each at most `columns` wide.
+    /// Returns the rows that show the state of each thread, each at most `columns` wide. The first row starts with a
+    /// spinner, or with `?` while the thread `main` waits for the user.
     pub fn rows(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let mut lines = self.lines(main, columns.saturating_sub(2));
         let frames = self.started.elapsed().as_millis() / REPAINT_INTERVAL.as_millis();
@@ -193,7 +194,7 @@ impl Progress {
     }
 
     /// Returns the progress lines, each at most `columns` wide: the line of the thread `main`, then a line for each of
-    /// the first other threads.
+    /// at most `MAX_CHILDREN` other threads. If there are more threads, the last line states how many.
     fn lines(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let stop = match self.stops {
             0 => self.stop_hint,

@@ -99,7 +99,7 @@ pub struct Renderer {
 /// The result of rendering a whole run.
 #[derive(Debug, Default)]
 pub struct RenderOutcome {
-    /// First write error.
+    /// The first error of a write to the output; `None` if everything was written.
     pub write_error: Option<io::Error>,
 }
 

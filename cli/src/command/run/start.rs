@@ -118,12 +118,12 @@ pub struct RunOptions<'a> {
     /// True to print every event.
     pub events: bool,
     pub script: Option<&'a Path>,
-    /// True in the background process of `--detach`.
+    /// True in the background process that `--detach` starts.
     pub detached: bool,
     /// True to print nothing during the run, because the run only ends a thread.
     pub silent: bool,
-    /// Policy for calls that need approval when there is no terminal; `None` for the policy of the resumed thread, else
-    /// of the settings.
+    /// Policy for calls that need approval when there is no terminal. If it is `None`, the policy of the resumed thread
+    /// applies, else the policy of the settings.
     pub unattended: Option<HeadlessPolicy>,
     /// The headless policy if neither the command nor the resumed thread names one; `None` for the policy of the
     /// settings.
@@ -140,7 +140,7 @@ pub struct RunOptions<'a> {
     pub model: Option<&'a PlannedModel>,
     /// Limits of a resumed thread; `None` to keep the thread's own limits.
     pub limits: Option<&'a ResumedLimits>,
-    /// True to complete a fresh thread although required outputs are missing.
+    /// True to complete a new thread although required outputs are missing. A resumed thread keeps its recorded value.
     pub allow_missing_outputs: bool,
     /// The user interface of a chat; `None` for a run.
     pub chat: Option<&'a ChatFace>,
@@ -278,7 +278,7 @@ async fn print_resumed(
     Ok(())
 }
 
-/// Reports that a script replaces the model of a chat.
+/// Prints a note if a script replaces the model of a chat. JSON output gets no note.
 fn note_script(kept: &EffectiveSettings, how: RunOptions<'_>, format: Format, report: &Printer) {
     let is_shown = how.chat.is_some() && format == Format::Human;
     if let Some(script) = kept.settings.script.as_deref().filter(|_| is_shown) {
@@ -297,7 +297,7 @@ fn request_handler(control: &ControlSender, engine: &Engine, spaces: &Spaces, ho
 /// The parts of the transcript of a session that its user interface shows when the session is opened again.
 #[derive(Debug, Default)]
 struct PastSession {
-    /// `None` for a new session.
+    /// The status of a session that is opened again; `None` for a new session.
     status: Option<SessionStatus>,
     /// Messages that were not sent when the session was closed.
     unsent: Vec<String>,
@@ -305,8 +305,8 @@ struct PastSession {
 }
 
 impl PastSession {
-    /// Reads the parts from the transcript that was verified for the recovery. An unreadable transcript has no parts,
-    /// because the recovery reports the error.
+    /// Reads the past session from the transcript that was verified for the recovery. An unreadable transcript counts
+    /// as empty, because the recovery reports the error.
     fn read(engine: &Engine, thread: &ThreadId) -> Self {
         let of = |events: &[Event]| Self {
             status: Some(session_status(engine, thread, events)),
@@ -357,7 +357,7 @@ fn background_choice(how: RunOptions<'_>) -> BackgroundChoice {
     how.chat.map(|face| face.background.clone()).unwrap_or_default()
 }
 
-/// Returns the input of a chat.
+/// Returns the source of a chat's input: the terminal, or the lines of stdin.
 fn chat_input(face: &ChatFace, requests: RequestHandler, format: Format) -> ChatInput {
     match &face.input {
         FaceInput::Terminal(_) => ChatInput::Terminal { control: requests.control, stops: 0 },
@@ -384,7 +384,7 @@ fn is_chat(engine: &Engine, thread: &ThreadId) -> bool {
 }
 
 /// Installs the handlers of the stop signals, then starts the thread. Returns `None` if a signal arrives before the
-/// thread has started. If the transcript exists by then, the thread can be resumed.
+/// thread has started. The thread can then be resumed if its transcript already exists.
 async fn start_unless_stopped(
     engine: &Engine,
     start: ThreadStart,

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 
 use crate::report::printable;
 
-/// Maximum bytes of one write. The end of a reply can have many megabytes, and each write copies its text.
+/// Maximum bytes of one write. A longer text is written in pieces, because each write copies its text and a text can
+/// have many megabytes.
 const MAX_WRITE_BYTES: usize = 64 * 1024;
 
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ impl Stdout {
         Self { captured: Some(Vec::new()), ..Self::default() }
     }
 
-    /// Captures a piece and returns `None` if output is captured; otherwise returns the piece.
+    /// Stores `output` and returns `None` if the output is captured; otherwise returns `output`, to be printed.
     pub fn capture(&mut self, output: CapturedOutput) -> Option<CapturedOutput> {
         match &mut self.captured {
             Some(captured) => {

@@ -11,17 +11,18 @@ pub enum TypedAnswer {
     /// Allows, for the rest of the thread, every simple command that starts with the same words as the command of the
     /// call ([`CommandShape`](super::command_shape::CommandShape)).
     Shape,
-    /// Allows the commands of [`TypedAnswer::Shape`] for the project.
+    /// Allows the same commands as [`TypedAnswer::Shape`], but in all threads of the project.
     ProjectShape,
     No,
-    /// No answer: the thread waits for an approval message.
+    /// The input has ended without an answer. The thread then waits for an approval message.
     EndOfInput,
 }
 
 impl TypedAnswer {
-    /// Parses an answer; an empty line means no. Returns `None` for a text that is no accepted answer. The answers for
-    /// the whole thread and for the project are accepted only if `has_scopes` is true: for calls, but not for limits.
-    /// The answers for similar commands are accepted only if `has_shape` is true: for calls of simple commands.
+    /// Parses an answer; an empty line means no. Returns `None` for a text that is not an accepted answer. If
+    /// `has_scopes` is true, the answer can also apply to the whole thread or project; questions about limits have no
+    /// such answers. If `has_shape` is true, the answer can also apply to similar commands; only calls of simple
+    /// commands have such answers.
     pub fn parse(line: &str, (has_scopes, has_shape): (bool, bool)) -> Option<Self> {
         // An upper-case letter is a wider scope.
         if line.trim() == "C" {

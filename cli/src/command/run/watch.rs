@@ -215,7 +215,7 @@ fn is_hangup_ignored() -> bool {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & HANGUP != 0)
 }
 
-/// Forwards the stop signals of this process to its threads.
+/// The part of a command that forwards the stop signals of this process to its threads.
 struct SignalForwarder<'a> {
     signals: Option<StopSignals>,
     engine: &'a Engine,

@@ -138,8 +138,8 @@ fn is_chat(events: &[Event]) -> bool {
     events.iter().any(|event| matches!(&event.body, EventBody::PlanBound(bound) if bound.chat))
 }
 
-/// Waits up to [`ANSWER_TIMEOUT`] until the thread has recorded the answer. Fails if another answer arrived before, or
-/// if the thread has ended.
+/// Waits up to [`ANSWER_TIMEOUT`] until the thread has recorded the answer. After this time, the answer remains in the
+/// mailbox, which is no failure. Fails if another answer was recorded before, or if the thread has ended.
 fn wait_until_consumed(
     id: &ThreadId,
     open: &OpenApprovalRequest,
@@ -171,7 +171,8 @@ fn wait_until_consumed(
     }
 }
 
-/// Returns the failure of an answer to a request that is no longer open, with the earlier answer.
+/// Returns the error for an answer to an approval request that is no longer open. The message names the earlier answer
+/// if there was one.
 fn late_answer_failure(id: &ThreadId, open: &OpenApprovalRequest, events: &[Event]) -> CommandError {
     let answer =
         |event: &Event| if let EventBody::ApprovalGiven(given) = &event.body { Some(given.answer) } else { None };

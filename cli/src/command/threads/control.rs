@@ -241,7 +241,7 @@ pub fn print_status(threads: &[ThreadId], reader: &ThreadReader, report: &Printe
     print_entries(&entries?, report)
 }
 
-/// Prints a line per thread, or the JSON objects of `rye threads list`.
+/// Prints a line with the id and the status of each thread; as JSON, prints the same object as `rye threads list`.
 pub fn print_entries(entries: &[ListedThread], report: &Printer) -> Result<Exit, CommandError> {
     if report.format() == Format::Json {
         report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?;

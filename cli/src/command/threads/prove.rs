@@ -253,10 +253,10 @@ impl RecordedCall<'_> {
 }
 
 impl RecordedCall<'_> {
-    /// Compiles a call, and returns the ids of the plans with which the recorded thread may have run; empty if the call
-    /// does not compile. The first id is the id of the compiled plan. For a chat, the second id belongs to the compiled
-    /// plan with the limits and the requested model of the recorded plan. A thread after `/model` or `/budget` has the
-    /// second id, because these commands keep the settings that they do not change.
+    /// Compiles the request `call`, and returns the ids of the plans with which the recorded thread may have run; empty
+    /// if the request does not compile. The first id is the id of the compiled plan. For a chat, the second id belongs
+    /// to the compiled plan with the limits and the requested model of the recorded plan: a thread after `/model` or
+    /// `/budget` has this id, because the command changes one of these settings and keeps the others.
     fn compile_to_ids(&self, world: &dyn World, call: &CompileRequest) -> Vec<String> {
         let Some(made) = compile(world, call).value else { return Vec::new() };
         let mut ids = vec![made.plan_id.clone()];

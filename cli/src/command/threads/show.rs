@@ -225,7 +225,7 @@ fn account_status_name(status: AccountStatus) -> &'static str {
     }
 }
 
-/// Returns the lines of the human and plain output, by label.
+/// Returns the lines that the human and plain formats print, grouped under labels such as `status`.
 fn labeled_values(
     reader: &ThreadReader,
     record: &LoadedThread,

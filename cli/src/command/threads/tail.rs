@@ -42,7 +42,7 @@ pub fn run(args: &TailArgs, reader: &ThreadReader, report: &Printer) -> Result<E
     Ok(Exit::Success)
 }
 
-/// The events to print of a thread and of the threads that continue it.
+/// The options for printing the events of a thread and of the threads that continue it.
 #[derive(Debug, Clone, Copy)]
 pub struct Tail {
     /// True to print new events until the thread ends.

@@ -1,5 +1,5 @@
-//! A source file in a report: its text begins at an offset of its own, and lines that are too long to print are
-//! cropped.
+//! A source file in a diagnostic report. All source files of a report form one virtual text, in which each file starts
+//! at an offset of its own. Lines that are too long to print are cropped.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rye_grammar::{Source, SourceId, Span};
 const MAX_SPAN_BYTES: usize = 600;
 /// Maximum distance in bytes from a label to the start or end of its line, beyond which the line is cropped.
 const MAX_LINE_DISTANCE: usize = 160;
-/// Context in bytes that a cropped line keeps beside a label.
+/// Number of bytes that a cropped line keeps before or after a label.
 const CROP_CONTEXT: usize = 60;
 
 /// A source of a report. All sources of a report form one virtual text, in which the first byte of this source is at
@@ -115,7 +115,7 @@ impl SourceView {
     }
 }
 
-/// Returns true for a character of [`is_terminal_control`], and for newlines and tabs.
+/// Returns true for newlines, tabs, and the characters for which [`is_terminal_control`] returns true.
 pub fn breaks_line(c: char) -> bool {
     is_terminal_control(c) || matches!(c, '\n' | '\t')
 }
@@ -144,7 +144,8 @@ pub fn sanitize<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
     Cow::Owned(out)
 }
 
-/// Replaces characters that control a terminal in a whole file: every byte keeps its offset, and `\r\n` line ends stay.
+/// Replaces the terminal control characters in the text of a file. Every replacement has as many bytes as the
+/// character, so all offsets stay valid. `\r\n` line ends are kept.
 fn sanitize_in_place(text: &str) -> Cow<'_, str> {
     // A report is created for each diagnostic of a file, so this function must be fast: for most files, this one pass
     // is enough.
@@ -170,7 +171,7 @@ fn sanitize_in_place(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Cuts a text to at most `most` bytes, and appends `…` if it was cut.
+/// Cuts a text to at most `most` bytes, not counting the `…` that is appended to a cut text.
 pub fn shorten(text: &str, most: usize) -> String {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {

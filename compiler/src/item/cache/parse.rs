@@ -41,8 +41,9 @@ pub(super) fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics
     knowledge::read(file, parsed.tree, found)
 }
 
-/// Returns an error if a file starts with front matter in a format that files of its kind do not have, because its keys
-/// would be ignored; `None` otherwise. `marks` are the marker lines that can enclose such front matter.
+/// Returns an error for front matter at the start of a file if `kind` has no front matter of this format: nothing would
+/// read the keys of the front matter. `None` for any other file. `marks` are the lines that can enclose front matter of
+/// this format, such as `+++`.
 fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind: ItemKind) -> Option<ItemError> {
     let start = rye_grammar::signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
     let content = text.get(start..)?;

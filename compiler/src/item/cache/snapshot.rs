@@ -30,8 +30,8 @@ pub enum Dependency {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dependencies(Vec<Dependency>);
 
-/// The differences between an earlier state of the world and the current state. Results that depend on one of `reads`
-/// have to be computed again.
+/// The differences between an earlier state of the world and the current state. A result has to be computed again if it
+/// depends on one of `reads`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Invalidation {
     /// True if settings changed or no earlier state is known: every result has to be computed again.
@@ -66,8 +66,8 @@ pub(super) struct DependencyLog {
 type McpJsonResult = Result<Option<Arc<[u8]>>, WorldError>;
 type CandidatesResult = Result<Vec<LocatedFile>, WorldError>;
 
-/// Maximum number of unused sources with which a cache is reused. If more sources are unused, and more are unused than
-/// used, the cache is dropped as a whole.
+/// Number of unused sources that a reused cache may always contain. A cache with more unused sources is dropped as a
+/// whole if more of its sources are unused than used.
 const MAX_UNUSED_SOURCES: usize = 1000;
 
 impl Dependencies {

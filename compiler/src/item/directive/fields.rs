@@ -159,8 +159,8 @@ fn read_part(element: &Element, known: &[&str], label: &str, depth: usize, found
     }
 }
 
-/// Reports the `<item>` and `<field>` elements that the type `kind` does not allow (`known` lists the allowed ones),
-/// and all other child elements.
+/// Reports child elements that a declaration of the type `kind` must not have. The elements `<item>` and `<field>` are
+/// allowed if `known` contains their name, and no other element is allowed.
 fn check_parts(element: &Element, kind: FieldType, known: &[&str], found: &mut Diagnostics) {
     let is_part = |name: &str| matches!(name, "item" | "field");
     for child in element.elements().filter(|child| is_part(&child.name.node) && !known.contains(&&*child.name.node)) {
@@ -295,8 +295,8 @@ fn report_odd_choices(text: &Spanned<String>, kind: FieldType, of: &str, values:
     }
 }
 
-/// Converts a text to a value of a type; `None` if the text does not fit. A value of any type other than `string` is
-/// written as JSON.
+/// Converts a text to a value of the type `kind`; `None` if the text is no value of this type. A value of the type
+/// `string` is the text itself. For any other type, the text is parsed as JSON.
 pub fn value(text: &str, kind: FieldType) -> Option<Value> {
     let value = match kind {
         FieldType::String => Some(Value::String(text.to_owned())),

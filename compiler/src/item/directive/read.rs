@@ -1,5 +1,5 @@
-//! Converts the tree of a directive file to a [`Directive`]: the closed vocabulary of `language.md` 2, element by
-//! element.
+//! Converts the tree of a directive file to a [`Directive`], element by element. Reports elements and attributes
+//! outside the closed vocabulary (`language.md` 2).
 
 use rye_grammar::directive::DirectiveTree;
 use rye_grammar::template::{InputsPart, InputsText};
@@ -143,8 +143,8 @@ impl<'e> MetadataSections<'e> {
     }
 }
 
-/// Checks the attribute `name`. Returns its span, or the span of the element's name if the attribute is missing.
-/// Diagnostics about the directive as a whole point at this span.
+/// Checks the attribute `name`. Returns the place at which diagnostics about the whole directive are shown: the span of
+/// the attribute, or the span of the element's name if the attribute is missing.
 fn read_name(file: &FileRef, root: &Element, found: &mut Diagnostics) -> Span {
     let Some(name) = root.attribute("name") else {
         found.push(ItemError::Missing {
@@ -296,7 +296,7 @@ fn read_nudge(element: &Element, found: &mut Diagnostics) -> Option<Spanned<Nudg
     Some(Spanned::new(policy, text.span))
 }
 
-/// Joins the body: the text of `<process>`, then the text after the fence.
+/// Returns the body of a directive: the text of `<process>`, followed by the text after the metadata block.
 fn read_body(root: &Element, after: &Spanned<String>, found: &mut Diagnostics) -> (Spanned<String>, InputsText) {
     let mut parts = Vec::new();
     let mut text = String::new();

@@ -51,7 +51,7 @@ fn wrong_action_error(word: &Spanned<String>, point: &HookPointRow, exists: bool
     }
 }
 
-/// The name of an action as written, and its fields, whichever spelling the author chose.
+/// The name and the fields of an action, in one form for all spellings. `word` is the name as the author wrote it.
 struct SplitAction {
     word: Spanned<String>,
     fields: Vec<Entry>,

@@ -229,7 +229,7 @@ fn read_point(event: &Spanned<String>, found: &mut Diagnostics) -> Option<&'stat
     point
 }
 
-/// Reads the position `before` or `after`; reports any other value.
+/// Reads the position `before` or `after`; reports any other value and returns `None`.
 pub fn read_position(node: &Node, found: &mut Diagnostics) -> Option<Position> {
     match node.as_str() {
         Some("before") => Some(Position::Before),

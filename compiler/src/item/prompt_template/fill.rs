@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// Maximum length of a filled template, in bytes: a short template can repeat a long argument many times.
 pub const MAX_FILLED_BYTES: usize = 16 << 20;
 
-/// A template with its arguments filled in.
+/// A prompt template whose placeholders are filled with the arguments of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilledTemplate {
     /// The text; `None` if it would exceed [`MAX_FILLED_BYTES`].
@@ -14,7 +14,7 @@ pub struct FilledTemplate {
     /// Numbers of the arguments that the call lacks, although the template names them without a default; each is filled
     /// in as an empty text.
     pub missing: BTreeSet<usize>,
-    /// Numbers of the arguments that no placeholder names.
+    /// Numbers (from 1) of the arguments of the call that no placeholder of the template names.
     pub unused: BTreeSet<usize>,
 }
 
@@ -100,7 +100,7 @@ impl Filler<'_> {
     }
 }
 
-/// Finds placeholders in time linear in the length of the template.
+/// A scanner that finds placeholders in time linear in the length of the template.
 struct Scanner {
     /// True once a `${` with a default and without a closing brace was found. No later default can have a closing brace
     /// then, so the scanner does not search for one again.

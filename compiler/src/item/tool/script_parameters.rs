@@ -1,6 +1,6 @@
-//! Scripts that read their parameters in the wrong place. Three cases are reported: a function that has a parameter for
-//! each value, although a call passes all values as one object; a function that reads a parameter that the tool does
-//! not declare; a shell script that reads arguments.
+//! Scripts that do not read their parameters as a call passes them. Three cases are reported: a function that has a
+//! parameter for each value (a call passes all values as one object), a function that reads a parameter that the tool
+//! does not declare, and a shell script that reads arguments (a call passes none).
 
 use rye_grammar::data::Node;
 use rye_grammar::tool_header::{EntrySignature, ToolLanguage, ToolTree};
@@ -11,8 +11,8 @@ use crate::diagnostics::{ItemError, closest};
 /// Maximum number of arguments that a call passes to `execute`: the object of parameters and the project's folder.
 const MOST_ARGUMENTS: usize = 2;
 
-/// Returns the error for the first place at which a script does not read its parameters as a call passes them, such as
-/// a parameter that the tool does not declare. `None` if there is no such place.
+/// Returns the error for the first place at which a script expects its parameters in another form or with another name
+/// than a call passes them; `None` if there is no such place.
 pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError> {
     let script = tree.script.as_ref()?;
     let declared = DeclaredParameters::of(tree);
@@ -51,7 +51,8 @@ struct DeclaredParameters<'t> {
 
 impl<'t> DeclaredParameters<'t> {
     fn of(tree: &'t ToolTree) -> Self {
-        /// Keys of a schema that add no parameters to those in `properties`. With any other key, the schema is open.
+        /// Keys of a schema that permit no parameters beyond those in `properties`. A schema with any other key counts
+        /// as open, except for `additionalProperties: false`.
         const CLOSED_KEYS: [&str; 8] =
             ["type", "properties", "required", "description", "title", "examples", "$schema", "$comment"];
         let parameters = tree.metadata.get("parameters");
@@ -141,10 +142,10 @@ struct ShellRead {
     help: String,
 }
 
-/// Returns the first place where a shell script probably means to read a parameter but reads something else; `None` if
-/// there is no such place. The script reads an argument such as `$1`, or a variable that has the name of a parameter
-/// and that no line sets. Arguments are not reported in a script with functions or `set --`, because functions and `set
-/// --` replace the arguments.
+/// Returns the first place where a shell script probably means to read a parameter but reads something else: an
+/// argument such as `$1`, or a variable that has the name of a parameter and that no line sets. `None` if there is no
+/// such place. Arguments are not reported in a script with functions or `set --`, because functions and `set --`
+/// replace the arguments.
 fn shell_read(text: &str, parameters: &DeclaredParameters<'_>) -> Option<ShellRead> {
     let declared = &parameters.names;
     let sets_arguments =

@@ -40,8 +40,8 @@ fn split_long_runs(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Counts four characters as one token. A build without the feature `tokenizers` has no vocabularies and counts no plan
-/// with an exact tokenizer.
+/// Returns the estimate of one token for four characters. This variant for builds without the feature `tokenizers` only
+/// satisfies the callers: such a build counts no plan with an exact tokenizer.
 #[cfg(not(feature = "tokenizers"))]
 pub fn count(_: Tokenizer, text: &str) -> u64 {
     Tokenizer::Characters.count(text)

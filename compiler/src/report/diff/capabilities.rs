@@ -30,7 +30,8 @@ pub fn compare_capabilities(before: Option<&PlanReport>, after: Option<&PlanRepo
     changes
 }
 
-/// Lists the capabilities of `to` that `from` does not cover, each as a change with the given direction.
+/// Lists the capabilities of the plan `to` that the plan `from` does not cover, each as a change with the given
+/// direction. Without `from`, no capability is covered; without `to`, the list is empty.
 fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direction) -> Vec<CapabilityChange> {
     let Some(to) = to else { return Vec::new() };
     let held: &[CapabilityReport] = from.map_or(&[], |plan| &plan.capabilities);
@@ -99,7 +100,7 @@ fn capability_of(tool: &ToolReport) -> String {
     format!("rye.execute.tool.{}", tool.id.replace('/', "."))
 }
 
-/// Returns true if the pattern is the capability to execute a file tool of the palette, and this tool may write in the
+/// Returns true if the pattern is exactly the capability to execute a file tool of the palette that may write in the
 /// whole project.
 fn is_unbounded_file_tool(plan: &PlanReport, pattern: &str) -> bool {
     let unbounded = plan.palette.iter().filter(|tool| written_folders(tool).is_some_and(<[String]>::is_empty));

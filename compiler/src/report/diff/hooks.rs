@@ -1,5 +1,6 @@
 //! Changes of hooks. Hooks that stop a thread or its calls (`HookRole::Guard`), and hooks that extend what a thread may
-//! do, are compared by their conditions: if a condition implies another condition, its hook fires in fewer cases.
+//! do, are compared by their conditions: if the condition of a hook implies that of another hook, the hook fires in
+//! fewer cases than the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -208,9 +209,9 @@ pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> 
 }
 
 /// Returns the direction and the reason of the change if `hook`, a hook of the new plan, may act in more cases than in
-/// the old plan. `answer` states whether hooks of the old plan with the same effect acted in every case in which `hook`
-/// acts; if they did, the result is `None`. `needs_new_trust` is true if only the new plan requires trust in `hook`
-/// (decision 0105).
+/// the old plan; otherwise `None`. `answer` is the result of a proof: it holds if, in every case in which `hook` acts,
+/// a hook of the old plan with the same effect acted too. `needs_new_trust` is true if only the new plan requires trust
+/// in `hook` (decision 0105).
 fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -241,8 +242,8 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
 }
 
 /// Returns the direction and the reason of the change if `hook`, a hook of the old plan, may act in fewer cases in the
-/// new plan. `answer` states whether hooks of the new plan with the same effect act in every case in which `hook`
-/// acted; if they do, the result is `None`. `kept` is true if the new plan has a hook with the id of `hook`.
+/// new plan; otherwise `None`. `answer` is the result of a proof: it holds if, in every case in which `hook` acted, a
+/// hook of the new plan with the same effect acts too. `kept` is true if the new plan has a hook with the id of `hook`.
 fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -290,7 +291,7 @@ fn describe_other_action(was: &PlannedHook, is: &PlannedHook) -> String {
     }
 }
 
-/// Returns the word of an action in hook files: `keep_last`.
+/// Returns the name that hook files use for an action, such as `keep_last`.
 fn action_word(action: &HookAction) -> String {
     let value = serde_json::to_value(action).unwrap_or_default();
     value.get("action").and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -375,8 +376,8 @@ fn add_finding(
     });
 }
 
-/// Returns the values that a fact can have, if they are the same in both plans. If the values differ or are unknown,
-/// the fact may have any value.
+/// Returns the possible values and the type of the fact that a path reads. Without values (`domain` is `None`), the
+/// fact may have any value: its values are unknown, or they differ between the two plans.
 fn possible_values(
     event: HookPoint,
     path: &Path,

@@ -103,9 +103,9 @@ fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction
     found
 }
 
-/// Returns the direction of a changed fallback. A thread can use two models: its model and the fallback. Adding a
-/// fallback can only widen the spend, and removing a fallback can only narrow it. Either change is neutral if the
-/// thread can also use another model of the same provider that is not cheaper than the fallback.
+/// Returns the direction of a changed fallback. A thread can use its model and the fallback. An added fallback can only
+/// widen the spend, and a removed one can only narrow it. Either change is neutral if the fallback is not more
+/// expensive than another model of the same provider that the thread can use.
 fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
     let joining = after.fallback.as_deref().map_or(Direction::Neutral, |new| compare_with_set(new, before));
     let leaving = before.fallback.as_deref().map_or(Direction::Neutral, |old| compare_with_set(old, after));
@@ -118,8 +118,9 @@ fn compare_fallbacks(before: &PlannedModel, after: &PlannedModel) -> Direction {
 }
 
 /// Returns the direction in which the spend changes if a thread that uses the model `set` may also use `joining`. The
-/// prices of `joining` are compared with the prices of `set` and of its fallback. The direction is widened only if
-/// `joining` is more expensive than each of these models that has the same provider, or if none has the same provider.
+/// prices of `joining` are compared with those of `set` and its fallback, but only with models of the same provider.
+/// The direction is widened only if `joining` is more expensive than each of these models, or if there is no such
+/// model.
 fn compare_with_set(joining: &PlannedModel, set: &PlannedModel) -> Direction {
     let known = [Some(set), set.fallback.as_deref()];
     let of_provider = known.into_iter().flatten().filter(|model| model.provider == joining.provider);
@@ -286,7 +287,8 @@ fn is_explained(read: &ManifestEntry, found: &PlanDiff) -> bool {
     }
 }
 
-/// Lists plan fields that differ although no other change was found, so that every difference is reported.
+/// Lists all fields in which the two plans differ. The caller keeps those that no other change covers, so that every
+/// difference is reported.
 pub fn unexplained_changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let value = |plan| serde_json::to_value(plan).unwrap_or(Value::Null);
     let (before, after) = (value(&trees.before.compilation.plan), value(&trees.after.compilation.plan));

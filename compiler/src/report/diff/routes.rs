@@ -1,4 +1,5 @@
-//! Comparison of a directive whose unknown inputs decide the route: the plans of each route before and after.
+//! Comparison of two versions of a directive whose unknown inputs decide the route: compares the plans that calls with
+//! the same inputs have in both versions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ pub struct RoutedSide<'a> {
     pub plans: &'a [RoutedPlan],
 }
 
-/// The comparison of two plans that calls with the same inputs have.
+/// A comparison of the old plan and the new plan that calls with the same inputs have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RouteDiff {
     /// Conditions on the inputs for the new plan: a call has this plan if one of them holds.
@@ -26,8 +27,10 @@ pub struct RouteDiff {
     pub diff: PlanDiff,
 }
 
-/// Compares the plans of the routes that calls with the same inputs take on both sides. A new route without such a
-/// call on the old side is compared with the first old plan; an old route that no call takes any more allows nothing.
+/// Compares the plans of a directive on both sides, route by route. Each plan of the new side is compared with the plan
+/// that its example call has on the old side, or with the first old plan if the call has none there. Each old plan is
+/// also compared with the plan that its example call has on the new side. An old plan whose call has no new plan is not
+/// compared, because nothing is allowed in its place.
 ///
 /// # Errors
 /// The directives of a side cannot be listed.
@@ -73,8 +76,8 @@ fn chain_of(compilation: &Compilation) -> Vec<&str> {
     compilation.plan.chain.iter().map(|link| link.id.as_str()).collect()
 }
 
-/// Returns the change if other calls than before take a route. The change is unknown: these calls get the plan of this
-/// route in place of another plan.
+/// Returns the change if the calls that take a route are not the same as before. The direction is unknown, because some
+/// calls now get another plan than before.
 fn changed_selection(was: &RoutedPlan, is: &RoutedPlan, trees: &DiffSides<'_>) -> Option<PlanChange> {
     let routing = |compilation: &Compilation| -> Vec<(String, Option<Value>, Option<String>)> {
         let hooks = compilation.plan.hooks.iter().filter(|hook| hook.event == HookPoint::ResolveExtends);

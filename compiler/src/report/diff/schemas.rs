@@ -20,8 +20,8 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 const TYPES: [&str; 6] = ["array", "boolean", "null", "number", "object", "string"];
 
-/// Returns the direction in which a schema changed: narrowed if it accepts fewer values, neutral if it accepts the same
-/// values. `None` if the schema is the same.
+/// Returns the direction in which a schema changed: narrowed if it accepts fewer values, widened if it accepts more,
+/// neutral if it accepts the same values, else unknown. `None` if both schemas are equal.
 pub fn compare_schemas(before: &Value, after: &Value) -> Option<Direction> {
     if before == after {
         return None;
@@ -60,7 +60,7 @@ fn type_of_keyword(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns true if a type in a `type` list contains values of `kind`, for which integers count as numbers.
+/// Returns true if the type `name` of a `type` list is `kind`, or is a part of it: `integer` is a part of `number`.
 fn is_kind(name: &Value, kind: &str) -> bool {
     name == kind || (name == "integer" && kind == "number")
 }
@@ -162,7 +162,7 @@ impl Comparison {
         })
     }
 
-    /// Returns true if the keywords of `part` imply one keyword of `outer`.
+    /// Returns true if the keywords of `part` imply one keyword of `outer`: the keyword `key` with the value `value`.
     fn implies(
         &self,
         part: &Map<String, Value>,
@@ -250,7 +250,8 @@ fn conjuncts(schema: &Value) -> Vec<&Map<String, Value>> {
     std::iter::once(map).chain(list_of(map, "allOf").iter().flat_map(conjuncts)).collect()
 }
 
-/// Returns the values of a schema that lists them, also if other keywords restrict the list further.
+/// Returns the values that a schema lists in `enum`, even if other keywords exclude some of them; `None` if the schema
+/// lists no values.
 fn values_in(schema: &Value) -> Option<&Vec<Value>> {
     conjuncts(schema).into_iter().find_map(|part| part.get("enum").and_then(Value::as_array))
 }
@@ -270,7 +271,8 @@ fn of_type(schema: &Value, kind: &str) -> Value {
     Value::Object(map)
 }
 
-/// Returns true if a `type` list contains each type in `types`. `parts` are the keywords that the values meet.
+/// Returns true if a `type` list accepts all values of the types in `types` that meet the keywords in `parts`. If these
+/// keywords allow only whole numbers, `integer` accepts every number.
 fn has_all_types(types: &BTreeSet<&'static str>, parts: &[&Map<String, Value>], list: &Value) -> bool {
     let allowed = list.as_array().map_or(&[][..], Vec::as_slice);
     let is_whole = |part: &&Map<String, Value>| {
@@ -289,7 +291,8 @@ fn exact(value: &Value) -> Option<f64> {
     value.as_f64().filter(|float| value.is_f64() || float.abs() < EXACT)
 }
 
-/// Returns the upper bound of numbers, and true if the bound itself is excluded.
+/// Returns the upper bound that a schema sets for numbers (`None` if it sets none), and true if the bound itself is
+/// excluded.
 fn upper(part: &Map<String, Value>) -> (Option<f64>, bool) {
     let number = |key: &str| part.get(key).and_then(exact);
     match (number("maximum"), number("exclusiveMaximum")) {
@@ -299,7 +302,8 @@ fn upper(part: &Map<String, Value>) -> (Option<f64>, bool) {
     }
 }
 
-/// Returns the lower bound of numbers, and true if the bound itself is excluded.
+/// Returns the lower bound that a schema sets for numbers (`None` if it sets none), and true if the bound itself is
+/// excluded.
 fn lower(part: &Map<String, Value>) -> (Option<f64>, bool) {
     let number = |key: &str| part.get(key).and_then(exact);
     match (number("minimum"), number("exclusiveMinimum")) {
@@ -309,7 +313,8 @@ fn lower(part: &Map<String, Value>) -> (Option<f64>, bool) {
     }
 }
 
-/// Returns true if every number below the first bound is below the second one.
+/// Returns true if every number that the upper bound `own` allows is also allowed by the upper bound `most`. Returns
+/// false if one of the bounds is missing.
 fn at_most((own, own_excluded): (Option<f64>, bool), (most, excluded): (Option<f64>, bool)) -> bool {
     #[expect(clippy::float_cmp, reason = "both bounds are literals of schemas")]
     own.zip(most).is_some_and(|(own, most)| own < most || (own == most && (own_excluded || !excluded)))

@@ -1,6 +1,5 @@
-//! Changes of the tools that the grants or hooks of a plan reach: of what a call starts, and of the tool's other
-//! declarations. If the program, request or script that a call starts changed, the direction of the change is unknown.
-//! Parameter schemas are compared by the values that they accept (`schemas`).
+//! Changes of the tools that the grants or hooks of a plan reach. A changed program, request or script of a tool is a
+//! change with an unknown direction. Parameter schemas are compared by the values that they accept (`schemas`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -162,8 +161,9 @@ struct ToolChange {
     path: Vec<String>,
 }
 
-/// Returns the place of a key in the metadata of a tool: in the new file or, if the new file does not have the key, in
-/// the old one. A missing key has the place of the key around it.
+/// Returns the place of the key at `path` in the metadata of a tool: in the new file or, if the new file does not have
+/// the key, in the old one. If neither file has the key, returns the place of the nearest key around it that a file
+/// has; `None` if there is none.
 fn place_of(trees: &DiffSides<'_>, (was, is): (&Tool, &Tool), path: &[String]) -> Option<SourceReport> {
     let sides = [(&trees.new, &trees.after, is), (&trees.old, &trees.before, was)];
     for depth in (1..=path.len()).rev() {
@@ -186,8 +186,8 @@ fn place_of(trees: &DiffSides<'_>, (was, is): (&Tool, &Tool), path: &[String]) -
     None
 }
 
-/// Returns the first line of a new tool file that differs from the old file. `bytes` are both files without their
-/// signature lines.
+/// Returns the first line of the new file of the tool `is` that differs from the old file. `old` and `new` are the
+/// contents of both files without their signature lines.
 fn first_changed_line(trees: &DiffSides<'_>, is: &Tool, (old, new): (&[u8], &[u8])) -> Option<SourceReport> {
     let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').count().saturating_sub(1);
     let whole = trees.after.world.candidates(ItemKind::Tool, &is.file.id).ok()?.into_iter().next()?;
@@ -298,7 +298,8 @@ fn changed_parameters(before: &Value, after: &Value) -> Vec<String> {
     names
 }
 
-/// Describes the differences between what two calls start, each with the key that declares it.
+/// Describes the differences between the programs or HTTP requests of two versions of a tool. Each difference comes
+/// with the key of the tool file that declares the changed part.
 fn compare_kinds(before: &ToolKind, after: &ToolKind) -> Vec<(&'static str, String)> {
     let (ToolKind::Http(old), ToolKind::Http(new)) = (before, after) else {
         let key = match after {
@@ -326,7 +327,7 @@ fn compare_kinds(before: &ToolKind, after: &ToolKind) -> Vec<(&'static str, Stri
     found
 }
 
-/// Describes what a call starts, for humans.
+/// Describes, for humans, the program or request that a call of the tool starts.
 fn format_kind(kind: &ToolKind) -> String {
     match kind {
         ToolKind::Builtin { name } => format!("the built-in `{name}`"),

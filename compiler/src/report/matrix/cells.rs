@@ -226,7 +226,7 @@ fn contained(parts: &[Value], value: &Value) -> Vec<bool> {
 }
 
 impl Partition {
-    /// Returns for each cell, in order, the value that represents the cell.
+    /// Returns one value for each cell, in the order of the cells. The value represents all values of the cell.
     pub fn values(&self) -> impl Iterator<Item = &Value> {
         self.cells.iter().map(|(_, value)| value)
     }
@@ -288,9 +288,10 @@ impl Partition {
         })
     }
 
-    /// Returns a condition for the chosen cells, without the cell of an absent input. The second value is true if the
-    /// condition also holds for an absent input. If the values of the input are a closed list and `may_exclude` is
-    /// true, the condition excludes the values that are not chosen if these are fewer than the chosen ones.
+    /// Returns a condition that is true exactly for the chosen cells, except the cell of an absent input. The second
+    /// value is true if the condition also holds for an absent input. For an input with a closed list of values, the
+    /// condition lists the chosen values; if `may_exclude` is true and the other values are fewer, it excludes these
+    /// instead.
     fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
         let points = |is_in: bool| -> Vec<&Value> {
             let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {
@@ -353,10 +354,10 @@ impl Partition {
         matches!(self.cells.get(n), Some((ValueSet::Point(_) | ValueSet::Between(..), _)))
     }
 
-    /// Returns a condition that is true for the values in the chosen cells, as text. The condition checks which parts
-    /// (substrings, elements or keys) a value contains. `inside` and `outside` are the values with a cell of their own;
-    /// the condition is true for those in `inside` and false for those in `outside`. The second returned value is true
-    /// if the condition also holds for an absent input.
+    /// Returns a condition, as text, that is true exactly for the values in the chosen cells. The condition checks
+    /// which parts (substrings, elements or keys) a value contains. Of the values that have a cell of their own,
+    /// `inside` holds those in chosen cells, and `outside` holds the rest. The second returned value is true if the
+    /// condition also holds for an absent input.
     fn describe_parts(&self, chosen: &BTreeSet<usize>, inside: &[&Value], outside: &[&Value]) -> (String, bool) {
         let signatures = self.cells.iter().enumerate().filter(|(n, _)| chosen.contains(n));
         let mut terms: Vec<Vec<Option<bool>>> = signatures

@@ -1,9 +1,9 @@
-//! Predicates: atoms of conditions whose result does not follow from the cell (`cells.rs`) of a single input, such as
+//! Predicates: parts of conditions whose result does not follow from the cell (`cells.rs`) of a single input, such as
 //! patterns, lengths, sums and comparisons of two inputs.
 //!
-//! Inputs that predicates connect, directly or through further inputs, form a component. A state of a component assigns
-//! a cell to each input of the component and a result to each of its predicates. A state is listed only if known values
-//! of the inputs lead to it.
+//! A component is a set of inputs that predicates connect, directly or through further inputs. A state of a component
+//! assigns a cell to each of its inputs and a result to each of its predicates. A state is listed only if input values
+//! that lead to the state were found.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ const MAX_CANDIDATES: usize = 120;
 const MAX_TRIES: usize = 20_000;
 /// Maximum number of predicates that connect the inputs of one component.
 const MAX_PREDICATES: usize = 8;
-/// Greatest length of a text (in characters) or list (in elements) that is tried for an atom that compares a length.
+/// Greatest number in an atom that is tried as a length, of a text (in characters) or of a list (in elements).
 const MAX_LENGTH: u64 = 2_000;
 
 /// An atom of a condition (a part that `all`, `any` and `not` combine) that reads only inputs.
@@ -83,7 +83,7 @@ pub struct SplitInputs<'f> {
     pub fields: Vec<&'f InterfaceField>,
     pub partitions: Vec<Partition>,
     pub predicates: Vec<Predicate>,
-    /// Values of the inputs that the caller has set. These inputs have no cells.
+    /// Values of the inputs that the request sets. The values of these inputs are known, so they have no cells.
     pub given: Map<String, Value>,
 }
 
@@ -213,9 +213,9 @@ impl SplitInputs<'_> {
         combined
     }
 
-    /// Returns boxes that together contain the states that may exist although no values of the inputs were found for
-    /// them. If each input cell of a state holds a single value, these values were tried and led to another state, so
-    /// the state is left out.
+    /// Returns boxes that together contain the undecided states: no values of the inputs were found that lead to such a
+    /// state, but the state may exist. A state in which each input has only one possible value is decided, because
+    /// these values were tried.
     pub fn unexamined(&self, components: &[Component]) -> Vec<CellBox> {
         let mut boxes = Vec::new();
         for component in components.iter().filter(|component| !component.predicates.is_empty()) {
@@ -244,7 +244,7 @@ impl SplitInputs<'_> {
 }
 
 impl Component {
-    /// Returns the number of states of the component for which values of the inputs are known.
+    /// Returns the number of known states of the component: states for which an example of the inputs was found.
     pub fn len(&self) -> usize {
         self.states.len()
     }

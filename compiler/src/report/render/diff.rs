@@ -96,7 +96,7 @@ pub fn lines(diff: &PlanDiff) -> Vec<DiffLine> {
     out
 }
 
-/// Renders a hook's change, with its direction first.
+/// Renders the change of a hook, with the direction of the change (`narrowed`, `widened`) first.
 fn format_hook(change: &HookChange) -> String {
     let newly = if change.newly_reachable { ", newly reachable" } else { "" };
     let (before, after) = (format_verdict(change.before), format_verdict(change.after));
@@ -105,7 +105,7 @@ fn format_hook(change: &HookChange) -> String {
     format!("{} {} {}: {values}{newly}{why}", change.direction.as_str(), change.event, change.id)
 }
 
-/// Renders a change, with its direction first.
+/// Renders a change, with the direction of the change (`narrowed`, `widened`) first.
 fn render_change(change: &PlanChange) -> String {
     format!("{} {}", change.direction.as_str(), change.what)
 }

@@ -93,7 +93,7 @@ impl SourceColors {
     }
 }
 
-/// Returns the file that a layer comes from; the text `via` if the layer comes from no file.
+/// Returns the file that a layer comes from. If the layer comes from no file, returns its field `via`.
 fn format_origin(layer: &LayerReport) -> String {
     layer.source.as_ref().map_or_else(|| layer.via.clone(), |source| source.file.clone())
 }

@@ -303,7 +303,8 @@ pub struct PricesReport {
     pub cache_write: Value,
 }
 
-/// Tokens of the first request. Placeholders count as their markers.
+/// Tokens of the first request. A placeholder counts as its marker, such as `${thread_id}`, because a plan does not
+/// contain the value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TokensReport {
     /// The token counter: `characters / 4`, or the name of the exact tokenizer.
@@ -397,8 +398,8 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
     }
 }
 
-/// Returns the headless policy of reports of version 0.1, which lack the field. If there was no approver, that version
-/// allowed calls that need approval.
+/// Returns the headless policy of a report of version 0.1, which does not state the policy. This version allowed calls
+/// that need approval if there was no approver.
 fn policy_of_0_1() -> HeadlessPolicy {
     HeadlessPolicy::Allow
 }
@@ -407,8 +408,9 @@ fn report_source(origin: Option<&Origin>) -> Option<SourceReport> {
     origin?.place.as_ref().map(SourceReport::from)
 }
 
-/// Returns the cause of a part of the plan, and the source line that declares the part. `key` is the part's key in the
-/// origins, such as `limit.spend`. Without an origin, the cause is empty and the line `None`.
+/// Returns the origin of a part of the plan: the cause for which the plan contains the part, and the source line that
+/// declares the part. `key` is the part's key in the origins, such as `limit.spend`. If no origin is recorded, the
+/// cause is empty and the line is `None`.
 fn report_origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
     let origin = compilation.origins.get(key);
     (origin.map(|o| o.cause.to_string()).unwrap_or_default(), report_source(origin))

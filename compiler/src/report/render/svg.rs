@@ -102,7 +102,7 @@ fn write_arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], is_horizontal
     writeln!(out, "<path class=\"edge{dashed}\" d=\"{d}\" marker-end=\"url(#rye-arrow)\"/>").ok();
 }
 
-/// Draws the label of an edge at its middle.
+/// Draws the label of an edge at the middle of `path`, shortened to at most `most` characters.
 fn draw_edge_label(out: &mut String, edge: &DrawnEdge, path: &[Point], most: usize) {
     if edge.label.is_empty() || path.len() < 2 {
         return;

@@ -34,7 +34,7 @@ pub struct LayerView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlaceholderView {
     pub offset: usize,
-    /// Length of the marker of the placeholder, in bytes.
+    /// Length of the marker that stands for the placeholder in the text, in bytes.
     pub bytes: usize,
     pub pending: RuntimePlaceholder,
     pub why: String,
@@ -69,9 +69,9 @@ impl Plan {
     }
 }
 
-/// Joins all layers that may be part of one message, in the form in which [`crate::plan::Prompt::render_opening`] joins
-/// them. `seen` holds the ids of the knowledge that earlier messages contain; the function adds the knowledge of this
-/// message.
+/// Returns one message with all layers that it may contain, joined in the same form as in a request
+/// ([`crate::plan::Prompt::render_opening`]). `seen` holds the ids of the knowledge in earlier messages. The function
+/// leaves this knowledge out, and adds to `seen` the knowledge that this message always contains.
 fn view_message<'l>(
     layers: &'l [Layer],
     origins: &Origins,

@@ -11,7 +11,8 @@ use crate::semantics::condition::{Condition, PatternBudget, Verdict};
 use crate::semantics::decimal::{ExtraDigits, parse_scaled};
 use crate::semantics::value::{Num, to_node};
 
-/// A compiled classification table.
+/// The rules that classify a failed model call, with compiled conditions. The first rule whose condition is true
+/// decides.
 #[derive(Debug, Clone)]
 pub struct ClassifyTable {
     rules: Vec<ClassifyRule>,

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::{Comparison, CompiledNode, Condition};
 
 impl Condition {
-    /// Returns the atoms of the condition, in order: the parts that `all`, `any` and `not` combine.
+    /// Returns the atoms of the condition (the parts that `all`, `any` and `not` combine), in the order of the
+    /// condition.
     pub fn atoms(&self) -> Vec<Self> {
         let mut nodes = Vec::new();
         collect_atoms(&self.root, &mut nodes);
@@ -32,7 +33,7 @@ impl Condition {
         literals
     }
 
-    /// Returns texts that match the patterns of the condition.
+    /// Returns texts that the patterns of the condition probably match, a few for each pattern.
     pub fn pattern_samples(&self) -> Vec<String> {
         let mut samples = Vec::new();
         visit_nodes(&self.root, &mut |node| {

@@ -1,4 +1,5 @@
-//! Compiles a condition's tree to a form that cannot fail, and reports every static error.
+//! Compiles a condition's syntax tree to a form whose evaluation cannot fail. Reports every error that does not depend
+//! on the values of facts.
 
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path};
 use serde_json::Value;
@@ -24,7 +25,7 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// Compiles an expression in a boolean position.
+    /// Compiles an expression whose value must be a boolean. Reports an expression that always has another type.
     fn boolean(&mut self, expr: &Expr) -> CompiledNode {
         if let Some(known) = self.known_type(expr)
             && known != Type::Boolean

@@ -15,8 +15,8 @@ pub enum Domain {
     /// Any of these values; `None` is an absent fact.
     Values(Vec<Option<Value>>),
     /// Any number from `least` to `most`, where `None` means no bound. Contains only integers if `whole` is true, and
-    /// also an absent fact if `optional` is true. To evaluate a condition for the domain, one number between two
-    /// neighboring numbers of the condition stands for all numbers between them.
+    /// also an absent fact if `optional` is true. Evaluating a condition for a few of these numbers is enough: those
+    /// that the condition compares with, and one between each two neighbors of them.
     Number { whole: bool, least: Option<i32>, most: Option<f64>, optional: bool },
 }
 
@@ -99,9 +99,10 @@ impl Condition {
         }
     }
 
-    /// Returns a selection of the values of `domain`: if the condition has the same result for all of them, it has this
-    /// result for the whole domain. An entry `None` stands for an absent value. Returns `None` if there is no such
-    /// selection, for example because the condition does more with a number than compare it with numbers.
+    /// Returns values that represent the whole `domain`: if the condition has the same result for all of these values,
+    /// it has this result for every value of the domain. An entry `None` stands for an absent value. Returns `None` if
+    /// no such values are known, for example because the condition does more with a number than compare it with
+    /// numbers.
     fn representative_values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
         let (whole, least, most, optional) = match domain {
             Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),

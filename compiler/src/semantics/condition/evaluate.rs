@@ -1,4 +1,5 @@
-//! Kleene's evaluation of a compiled condition. The evaluation is total: it has a result for any facts.
+//! Evaluation of a compiled condition in Kleene's three-valued logic: true, false or unknown. The evaluation is total:
+//! it has a result for any facts.
 
 use std::cmp::Ordering;
 

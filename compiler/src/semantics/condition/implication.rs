@@ -1,7 +1,7 @@
-//! Implication between conditions, decided by enumerating every value that the comparisons can distinguish. Patterns,
-//! arithmetic and comparisons of two paths cannot be enumerated; their results are assumed to be free, that is, true or
-//! false independently of the values. An implication that holds under this assumption holds for real values. An
-//! implication that fails only because of this assumption is unproved.
+//! Implication between conditions, decided by trying every value that the comparisons can distinguish. The results of
+//! patterns, arithmetic and comparisons of two paths cannot be tried this way. They are assumed to be true or false
+//! independently of the values. An implication that holds under this assumption holds for real values. An implication
+//! that fails only because of this assumption is unproved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ pub struct PathValues {
     pub kind: Option<Type>,
 }
 
-/// Maximum number of assignments; beyond it the result is `Unproved`.
+/// Maximum number of combinations of truth values that are tried. If there are more, the result is `Unproved`.
 const MAX_ASSIGNMENTS: usize = 1 << 16;
 /// Maximum number of substrings that the comparisons of one path may search for. If there are more, a proof tries no
 /// values of the path, and each of its comparisons counts as true or false independently of the others. A search for an
@@ -42,8 +42,8 @@ const MAX_PARTS: usize = 8;
 const MAX_PAIRS: usize = 1 << 12;
 /// The magnitude below which `f64` represents every integer exactly: 2⁵³.
 const EXACT: f64 = 9_007_199_254_740_992.0;
-/// A character that occurs in none of the substrings with which a condition compares. In an example value, it separates
-/// the substrings.
+/// Separator of the substrings in an example value: a character that occurs in no substring that a condition compares
+/// with.
 const SEPARATOR: char = '\u{1}';
 
 /// The structure of a condition. Each atom is represented by its number.

@@ -9,8 +9,8 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 
 /// Maximum size of a built pattern in bytes. This bounds memory; matching is linear in any case.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
-/// Size in bytes that is charged to the budget for a pattern whose estimate exceeds [`MAX_PATTERN_BYTES`], in place of
-/// the estimate. Such a pattern is built at once, because only building it shows its real size.
+/// Size in bytes that a pattern takes from the [`PatternBudget`] if its estimated size exceeds [`MAX_PATTERN_BYTES`].
+/// The estimate can be far too high, so the pattern is built at once to find its real size.
 const BUILT_PATTERN_BYTES: usize = 16 << 20;
 /// Maximum of the estimated sizes of all patterns of one file together, in bytes. An estimate is several times the real
 /// size.
@@ -21,8 +21,8 @@ const STATE_BYTES: usize = 64;
 /// seven sequences of up to four states.
 const CLASS_RANGE_BYTES: usize = 256;
 
-/// The remaining size of the patterns of one file, in estimated bytes. The budget bounds the time to build the
-/// patterns.
+/// The size, in estimated bytes, that further patterns of one file may still have together. The budget bounds the time
+/// to build the patterns.
 #[derive(Debug, Clone)]
 pub struct PatternBudget(usize);
 

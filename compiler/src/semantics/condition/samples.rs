@@ -240,8 +240,9 @@ fn collect_literals(node: &CompiledNode, values: &mut Vec<Value>) -> bool {
     is_literal
 }
 
-/// Marks a path as open ([`ComparedLiterals::open`]), because more than comparisons with literals depends on its value:
-/// arithmetic or a pattern, for example. For a node that is not a path, walks the node instead.
+/// Marks a path as open ([`ComparedLiterals::open`]): the condition uses the value of the path not only in comparisons
+/// with literals, but also in arithmetic or with a pattern, for example. If the node is not a path, walks the node
+/// instead.
 fn mark_incomplete(node: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
     if let CompiledNode::Path(path) = node {
         if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {

@@ -48,8 +48,8 @@ fn end_of_string(bytes: &[u8], open: usize) -> Option<usize> {
     }
 }
 
-/// Returns the JSON value at the start of a text. `None` if the text does not start with a value, or if nothing follows
-/// the value: such a value may be truncated.
+/// Returns the JSON value at the start of a text. `None` if the text does not start with a value. Also `None` if the
+/// text ends directly after the value, because the value may then be truncated: `12` can be the start of `123`.
 fn leading_json_value(text: &str) -> Option<&str> {
     let text = text.trim_start();
     let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();

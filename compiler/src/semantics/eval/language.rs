@@ -12,7 +12,7 @@ use crate::semantics::facts::Facts;
 use crate::semantics::template::{Rendered, TemplateTree, render_inputs};
 use crate::semantics::value::{Num, inline_text, to_node};
 
-/// Requests have no source, so all spans are empty.
+/// The span of every part of a request of `rye eval`: a request has no source file.
 const EMPTY_SPAN: Span = Span { source: SourceId(0), start: 0, end: 0 };
 
 fn syntax_answer(error: &SyntaxError) -> EvalError {

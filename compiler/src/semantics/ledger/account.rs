@@ -193,7 +193,7 @@ impl Account {
         self.status = AccountStatus::Released;
     }
 
-    /// Adds a live child that holds this amount.
+    /// Counts one more live child, and adds the amount that the child holds to the amount that all live children hold.
     pub(super) fn add_child(&mut self, held: Nanos) {
         self.children = self.children.saturating_add(1);
         self.children_hold = self.children_hold.saturating_add(held);
@@ -212,7 +212,7 @@ impl Account {
         self.spent = self.spent.saturating_add(spent);
     }
 
-    /// Changes the amount that a live child holds from `before` to `now`.
+    /// Replaces the amount `before` of a live child by `now` in the total that children hold.
     pub(super) fn update_child(&mut self, before: Nanos, now: Nanos) {
         self.children_hold = self.children_hold.saturating_sub(before).saturating_add(now);
     }

@@ -12,9 +12,9 @@ use super::{MissingInput, TemplateText, fill_input, input_placeholders};
 pub struct HookText {
     template: Template,
     inputs: Vec<InputPlaceholder>,
-    /// The character that marks input placeholders in `template`. In place of each `{input:…}`, `template` has the
-    /// placeholder's index in `inputs`, between two of these characters. The text of the hook does not contain the
-    /// character.
+    /// The delimiter of the input placeholders in `template`, a character that the text of the hook does not contain.
+    /// In place of an `{input:…}`, `template` has the index of the placeholder in `inputs`, with this character before
+    /// and after the index.
     mark: char,
 }
 

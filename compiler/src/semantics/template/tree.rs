@@ -18,7 +18,7 @@ pub enum TemplateTree<T = Template> {
     Map(Vec<(String, Self)>),
 }
 
-/// A tree whose strings may also hold `{input:…}`.
+/// A template tree of a hook. Its strings may hold `{input:…}` in addition to `${…}`.
 pub type HookTemplateTree = TemplateTree<HookText>;
 
 /// A text with placeholders.
@@ -86,7 +86,7 @@ impl<T: TemplateText> TemplateTree<T> {
         }
     }
 
-    /// Returns every string, in order.
+    /// Returns every text of the tree, in the order in which the tree contains them.
     fn texts(&self) -> Vec<&T> {
         match self {
             Self::Value(_) => Vec::new(),
@@ -103,7 +103,7 @@ impl<T: TemplateText> TemplateTree<T> {
 }
 
 impl TemplateTree {
-    /// Renders the value, or returns every path that is not known yet.
+    /// Fills the placeholders with the facts. If the values of some paths are unknown, returns these paths instead.
     pub fn render(&self, facts: &Facts) -> Rendered {
         let mut pending = Vec::new();
         let value = self.fill(facts, &mut pending);

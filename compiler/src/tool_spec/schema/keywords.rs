@@ -43,7 +43,7 @@ pub(super) const TOP_LEVEL_KEYWORDS: [&str; 33] = [
     "deprecated",
 ];
 
-/// The shape of a keyword's value.
+/// The values that a keyword of JSON Schema may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     Any,

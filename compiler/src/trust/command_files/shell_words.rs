@@ -11,7 +11,7 @@ pub struct ShellCommand {
     pub nested: Vec<String>,
 }
 
-/// Splits a text into simple commands.
+/// Splits a shell text into its simple commands.
 pub fn split_commands(text: &str) -> Vec<ShellCommand> {
     let mut splitter = Splitter { text: text.chars().collect(), ..Splitter::default() };
     splitter.run();

@@ -14,7 +14,8 @@ use crate::semantics::facts::Facts;
 /// The lowest and the highest status code that HTTP allows.
 const STATUS_CODES: (i32, f64) = (100, 599.0);
 
-/// Checks the rules that the project or the user wrote; `node` is the merged file.
+/// Reports the classification rules of the project and the user that never match. `node` is the file
+/// `error_classification.yaml`, merged over all spaces.
 pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
     let mut earlier: Vec<(String, Value)> = Vec::new();
     let mut patterns = PatternBudget::default();

@@ -87,7 +87,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
     }
 }
 
-/// Returns a price in nano-dollars; `None` if the value is not a valid price.
+/// Returns a price of a provider file in nano-dollars (per million tokens); `None` if the value is not a valid price.
 fn read_price(node: &Node) -> Option<u64> {
     let price = match &node.kind {
         Kind::String(text) => Nanos::parse(text).ok(),

@@ -59,7 +59,7 @@ pub struct SettingField {
     pub about: &'static str,
 }
 
-/// A settings file, or all files of a folder.
+/// The schema of a settings file, or of all files in a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct SettingsFile {
     /// The id; an id that ends in `/` stands for every file directly below it.

@@ -77,7 +77,8 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nano
     budgets.into_iter().map(|budget| budget.map(|budget| budget.spend)).collect()
 }
 
-/// Returns the highest spend limit over all routes; `None` if the limits of a route are invalid.
+/// Returns the highest spend limit over all routes; `None` if there is no route, or if the limits of a route are
+/// invalid.
 fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
@@ -91,10 +92,10 @@ pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)>
     requested?.into_iter().min_by_key(|(requested, _)| *requested)
 }
 
-/// Returns the highest amount that a thread with the limit `spend` can reserve for a child. For a child of a hook, this
-/// is the whole limit, because the hook may run when the thread needs no further turn. For a child of a body call or a
-/// grant, the thread keeps a part of the limit for its own last turn. `None` for a child that the tool
-/// `rye/agent/threads/thread_directive` starts, because a call of this tool can set a lower limit for the child.
+/// Returns the highest amount that a thread with the limit `spend` can reserve for a child. A child that a hook starts
+/// can get the whole limit, because the hook may run when the thread needs no further turn. Before a child that a body
+/// call or a grant starts, the thread sets aside a part of the limit for its own last turn. `None` for a child that the
+/// tool `rye/agent/threads/thread_directive` starts, because a call of this tool can set a lower limit for the child.
 fn max_child_spend(link: &SpawnRoute, start: &SpawnEdge, spend: Nanos) -> Option<Nanos> {
     match &start.by {
         SpawnSource::Body { free: true } => None,

@@ -11,7 +11,7 @@ use super::graph::SpawnGraph;
 use crate::diagnostics::{Diagnostics, SpawnError};
 
 /// Returns a number for each directive, by the index of the directive. Two directives have equal numbers exactly if
-/// they belong to one cycle.
+/// they belong to one cycle of starts. Only starts that every thread of a directive makes count.
 pub fn component_of(graph: &SpawnGraph<'_>) -> Vec<usize> {
     let mut components: Vec<usize> = (0..graph.nodes.len()).collect();
     for members in kosaraju_scc(&certain_edges(graph)) {

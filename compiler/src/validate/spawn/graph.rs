@@ -31,9 +31,9 @@ pub struct SpawnGraphEdge<'n> {
     pub child: Option<usize>,
 }
 
-/// Returns the routes of the spawned directives that spawn no directives themselves. Each element of `several` holds
-/// the directives of one range of ids, and the ranges are in ascending order. A directive that no element holds is
-/// looked up by `elsewhere`; the result omits the directive if `elsewhere` returns `None`.
+/// Returns the routes of the directives that others spawn and that spawn none themselves. Each element of `several`
+/// holds the directives of one range of ids, and the ranges are in ascending order. `elsewhere` looks up a directive
+/// that no element holds; if it returns `None`, the directive is left out.
 pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Vec<Rc<SpawnRoute>>>) -> SpawnRoutes {
     let starting: HashSet<&ItemId> = several.iter().flat_map(|s| s.starting.keys()).collect();
     let others: Vec<(&ItemId, &SpawnRoutes)> =
@@ -49,8 +49,8 @@ pub fn leaf_routes(several: &[&Spawns], elsewhere: impl Fn(&ItemId) -> Option<Ve
 }
 
 impl<'n> SpawnGraph<'n> {
-    /// Builds the graph of the directives that spawn others, from `several`, and of the spawned directives that spawn
-    /// no others, from `leaves`.
+    /// Builds the graph. Its nodes are the directives in `several` that spawn others, and the directives in `leaves`,
+    /// which are spawned and spawn no others.
     pub fn new(several: &[&'n Spawns], leaves: &'n SpawnRoutes) -> Self {
         let mut all: Vec<(&ItemId, &[Rc<SpawnRoute>])> =
             several.iter().flat_map(|s| &s.starting).chain(leaves).map(|(id, links)| (id, links.as_slice())).collect();

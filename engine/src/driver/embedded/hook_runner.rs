@@ -114,7 +114,8 @@ impl HookRunner for EmbeddedHookRunner<'_> {
     }
 }
 
-/// Converts a hook's action to a call. The item id is validated after its placeholders are filled.
+/// Converts a hook's action, whose placeholders are filled, to a call. Fails if the item id is invalid, or if a hook
+/// cannot use such an item in this way.
 fn call(action: HookAction) -> Result<GatedCall, String> {
     let id = |text: &str| ItemId::parse(text).map_err(|invalid| invalid.reason);
     if let HookAction::Execute { item_type, item_id, params } = action {

@@ -16,7 +16,8 @@ use crate::thread::{Cost, Status};
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
-/// Maximum age of the registry row of a session that serves an MCP client, in milliseconds, while calls arrive.
+/// Age in milliseconds at which the registry row of a session that serves an MCP client is updated even while calls of
+/// the client arrive.
 const MAX_ROW_AGE_MS: i64 = 1_000;
 /// Time without a call of the MCP client after which the registry row of the client's session is updated, in
 /// milliseconds.
@@ -112,10 +113,12 @@ impl EmbeddedDriver {
         Ok(())
     }
 
-    /// Commits the end of the thread: books open settlements, writes the end status and closes the account. While
-    /// children live, the closed account still books their cost. The account of a suspended root or of a closed session
-    /// stays open. A continuation gets its row and account in the same commit: after a crash, either this thread or the
-    /// continuation can be resumed.
+    /// Commits the end of the thread: books open settlements, writes the end status and closes the account. The account
+    /// of a suspended thread or of a closed session is not closed; a suspended child returns its unused money to its
+    /// parent. While children live, a closed account still books their cost.
+    ///
+    /// The row and the account of a continuation are created in the same commit, so that after a crash either this
+    /// thread or the continuation can be resumed.
     pub(super) async fn finish(
         &self,
         settle: &[Settled],
@@ -185,9 +188,9 @@ impl EmbeddedDriver {
         Ok(vec![vec![Change::Ledger(LedgerStep::hand_off(&self.id, next, most)), put]])
     }
 
-    /// Returns the spend limit of the plan with which a session continues, in nano-dollars. The account of the
-    /// continuation gets no more than this amount. Otherwise, the account could hold more than the limit in the
-    /// transcript of the continuation.
+    /// Returns the spend limit, in nano-dollars, of the plan with which a session continues. The account of the
+    /// continuation gets at most this amount. With more money, the account would exceed the limit that the transcript
+    /// of the continuation records.
     async fn spend_limit_of(&self, plan_id: String) -> Result<u64, DriveError> {
         let engine = Arc::clone(&self.engine);
         blocking(move || {

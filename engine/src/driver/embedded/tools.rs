@@ -75,7 +75,7 @@ impl EmbeddedDriver {
         Ok(Fact::ToolFinished(Box::new(ToolFinished { index, answer, duration_ms })))
     }
 
-    /// Runs a command of the user.
+    /// Runs a shell command that the user entered in a chat.
     pub(super) async fn run_command(
         &self,
         id: String,
@@ -249,8 +249,9 @@ impl EmbeddedDriver {
         Ok(self.prepare_allowed(item_id, parameters, None, (&write, &net)).await?.map(drop))
     }
 
-    /// Returns the tool of a call. The inner error is the reason why the call is refused: for example, the parameters
-    /// do not match the schema of the tool, or the grants do not cover its needs.
+    /// Returns the tool of a call, if the call may run. `write` and `net` are the folders and hosts that the grants
+    /// allow. The inner error is the reason why the call is refused: for example, the parameters do not match the
+    /// schema of the tool, or the tool needs a folder that is not granted.
     async fn prepare_allowed(
         &self,
         item_id: &ItemId,
@@ -453,7 +454,7 @@ fn check_no_provider_keys(items: &Items<'_>, spec: &ToolSpec) -> Result<(), Stri
     }
 }
 
-/// Checks that an item is unchanged since the plan was made.
+/// Checks that an item is unchanged since the plan was made. An item that the compilation did not read passes.
 pub(crate) fn check_unchanged(
     world: &dyn World,
     manifest: &[rye_compiler::plan::ManifestEntry],

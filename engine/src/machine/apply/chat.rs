@@ -151,7 +151,7 @@ pub(super) fn queue_command(state: &mut ThreadState, id: &str, command: &str, ex
     }
 }
 
-/// Records the output of a command of the user. The next prompt sends the output to the model.
+/// Records the output of a shell command that the user ran. The next prompt adds the output to the conversation.
 pub(super) fn on_shell_ran(state: &mut ThreadState, ran: &ShellRan) {
     if let Some(object) = &ran.object {
         state.objects.insert(object.clone());
@@ -209,8 +209,9 @@ pub(super) fn abandon_compaction(state: &mut ThreadState) {
     }
 }
 
-/// Changes the successor of a session: the new thread in which the session continues at the next idle step, with
-/// another plan or with only the start of the conversation. If no successor is requested yet, requests one.
+/// Requests that a session continues in a new thread, the successor, at the next idle step. `change` sets the plan of
+/// the successor and the end of the conversation that it gets. If a successor is requested already, `change` changes
+/// that request.
 pub(super) fn set_successor(state: &mut ThreadState, change: impl FnOnce(&mut Successor)) {
     if let Some(chat) = &mut state.chat {
         change(chat.successor.get_or_insert_default());
@@ -230,15 +231,17 @@ pub(super) fn request_fork(state: &mut ThreadState, prompt: u64, thread: Option<
     }
 }
 
-/// Bounds the wait before the next attempt, after another process has taken over the thread at the time `now`. The clock
-/// of that process may be behind, so the wait gets at most its rest at the time of the last event before.
+/// Shortens the wait before the next attempt, after another process has taken over the thread at the time `now`. The
+/// wait lasts at most as long as it had to last at the time `last_event` of the last recorded event. Without this
+/// bound, a process whose clock is behind would wait too long.
 pub(super) fn bound_wait(state: &mut ThreadState, now: i64, last_event: i64) {
     let bound = |until: i64| until.min(now.saturating_add(until.saturating_sub(last_event).max(0)));
     state.wait_until = state.wait_until.map(bound);
 }
 
-/// Prepares a chat whose process has ended for the next process. Moves the waiting messages to `held`, reopens a closed
-/// session, and drops the pending commands and the pending change of the session.
+/// Prepares a chat for its next process, after the earlier process has ended. Moves the waiting messages to `held`,
+/// reopens a closed session, lowers the mode to at most `Ask`, and drops the pending commands and the pending change of
+/// the session.
 pub(super) fn hold_queues(state: &mut ThreadState) {
     if state.ended.as_ref().is_some_and(|ended| ended.status != Status::Idle) {
         return;

@@ -1,4 +1,4 @@
-//! Changes of the thread state by the hooks of a hook point.
+//! Applies the results of the hooks of a hook point to the thread state.
 
 use std::sync::Arc;
 
@@ -159,8 +159,9 @@ fn can_hand_off_at_limit(state: &ThreadState) -> bool {
     state.cost.turns > 0 && state.limit.as_ref().is_some_and(|hit| hit.at == Node::Model)
 }
 
-/// Applies the answer of the `input` hooks to the message with which a thread was resumed. The answer for a queued
-/// message is applied by the event of the message's intake.
+/// Applies the recorded answer of the `input` hooks to the message with which a thread was resumed: a hook can change
+/// the message, or handle the message itself, which ends the thread. Ignores the answers for queued messages, because
+/// the event of the intake of such a message applies them.
 fn screened(state: &mut ThreadState, run: &HookPointRun) {
     if run.subject.as_deref() != Some(RESUME_SUBJECT) {
         return;

@@ -5,9 +5,9 @@ use rye_compiler::plan::Grant;
 use rye_compiler::semantics::capability::pattern_matches;
 pub(crate) use rye_compiler::semantics::needs::{is_folder_inside, is_host_inside};
 
-/// Returns the folders or hosts (the values of `field`) that the spawn chain grants to a call with this capability. The
-/// values come from the thread's own grants whose pattern matches the capability. A value is kept only if every
-/// ancestor has a grant that matches the capability and has a value that encloses the kept value.
+/// Returns the folders or hosts that the spawn chain grants to a call with this capability. `field` returns the folders
+/// or hosts of a grant. Only grants whose pattern matches the capability count. A value of the thread's own grants is
+/// returned if every ancestor has a grant with a value that encloses it.
 pub(super) fn granted_items(
     chain: &[Vec<Grant>],
     capability: &str,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::ChildStart;
 
-/// The id of the tool whose arguments this module parses.
+/// The id of the tool that starts a child thread. This module parses the arguments of its calls.
 pub(in crate::machine) const THREAD_DIRECTIVE: &str = "rye/agent/threads/thread_directive";
 
 const PARAMETER_NAMES: [&str; 5] = ["directive_name", "async", "inputs", "model", "limit_overrides"];

@@ -24,7 +24,7 @@ pub struct Attempt {
 /// The token counts of the last request and its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeasuredTokens {
-    /// Tokens of the whole request.
+    /// Input tokens of the whole request, including tokens that the provider read from or wrote to its cache.
     pub input: u64,
     pub output: u64,
     /// Number of messages in the request.

@@ -42,8 +42,8 @@ pub struct ChatState {
     pub mode: ChatMode,
     /// The mode of the current prompt.
     pub prompt_mode: ChatMode,
-    /// The grant sets of the current prompt, if the prompt narrows the grants of the thread: first the set of the
-    /// prompt, then the sets of the thread.
+    /// The grant sets of the current prompt: first the set of the prompt, then the sets of the thread. `None` if the
+    /// prompt does not narrow the grants of the thread.
     pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 
@@ -66,9 +66,9 @@ pub struct CompactionRequest {
 /// The thread in which a session continues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Successor {
-    /// The id of the successor's plan; `None` for the plan of this thread.
+    /// The id of the successor's plan; `None` if the successor has the plan of this thread.
     pub plan: Option<String>,
-    /// The prompt before which the conversation ends; `None` for the whole conversation.
+    /// Number of the prompt before which the conversation ends; `None` for the whole conversation.
     pub before_prompt: Option<u64>,
     /// The thread of the session to whose prompts `before_prompt` refers; `None` for the current branch.
     pub branch: Option<String>,

@@ -37,7 +37,8 @@ fn in_group<'a>(
     state.calls.list.iter().enumerate().filter(move |(index, _)| group.contains(index))
 }
 
-/// Runs the `tool_call` hooks of every call in the current group.
+/// Runs the `tool_call` hooks of the next call of the current group whose hooks have not run. Passes if there is no
+/// such call, or if a steering message waits.
 pub(super) fn before_gate(walk: &WalkContext<'_>) -> StepResult {
     if !walk.state.mailbox.steering.is_empty() {
         return StepResult::Finished(Outcome::Pass);
@@ -217,7 +218,8 @@ fn intended(
     }
 }
 
-/// Returns the events of an operation on the thread's store: the answer, and the write if there is one.
+/// Returns the events of an operation on the thread's store of values: the result of the call, preceded by the write if
+/// there is one.
 fn state_op_events(
     state: &ThreadState,
     index: usize,
@@ -235,8 +237,8 @@ fn state_op_events(
     }
 }
 
-/// Runs the hooks on the results of the current group of calls. Then continues with the next group, or with the end of
-/// the calls.
+/// Runs the next hooks at `tool_result` or `error` that have not yet seen a result of the current group of calls. If
+/// there are none, continues with the next group of calls, or ends the calls of the reply.
 pub(super) fn guard(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     let fresh = group(walk);

@@ -73,7 +73,8 @@ pub(crate) fn undelivered_prompt(state: &ThreadState) -> Option<&QueuedMessage> 
     chat.queue.front().filter(|_| state.is_prompt_queued())
 }
 
-/// Returns the events that add the messages with the delivery `NextTurn`, which follow the user message of the prompt.
+/// Returns the events that add the messages with the delivery `NextTurn` to the conversation, after the user message of
+/// the prompt.
 pub(super) fn next_turn_events(state: &ThreadState) -> impl Iterator<Item = EventBody> {
     let waiting = state.chat.iter().flat_map(|chat| &chat.next_turn).filter(|message| message.accepted);
     waiting.map(|message| {

@@ -18,7 +18,8 @@ use crate::machine::state::{ReplyDefect, ThreadState};
 use crate::retry;
 use crate::thread::{RunError, Status};
 
-/// Runs the `after_complete` hooks, then the hooks of the end status, then writes the last event.
+/// Runs the `after_complete` hooks, then the hooks of the end status, then writes the last event. A thread that is
+/// killed, suspended or idle runs no hooks.
 pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     let ended = end_result(walk);

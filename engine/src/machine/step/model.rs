@@ -135,7 +135,8 @@ pub(in crate::machine) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u
 }
 
 /// Returns the largest number of output tokens, at most `wanted`, for which `left` nano-dollars pay, and the worst-case
-/// cost of a call with this number. `None` if the money does not pay for a useful reply.
+/// cost of a call with this number. `None` if the money pays neither for `MIN_OUTPUT_TOKENS` nor for `wanted` tokens.
+/// Without prices, every call is free.
 fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -> Option<(u64, u64)> {
     if model.prices.is_none() {
         return Some((wanted, 0));
@@ -187,8 +188,8 @@ pub(in crate::machine) fn settlement(plan: &Plan, pending: &PendingSettlement) -
     EventBody::Settled(Settled { turn, attempt, amount, usage, unknown_outcome, overspent })
 }
 
-/// Returns the cost of a call with this usage, in nano-dollars; if it overflows, the largest amount that a ledger
-/// holds.
+/// Returns the cost of a call with this usage, in nano-dollars; 0 if the model has no prices. If the cost overflows,
+/// returns the largest amount that a ledger holds.
 fn price(model: &PlannedModel, usage: &Usage) -> u64 {
     if model.prices.is_none() {
         return 0;

@@ -285,7 +285,7 @@ const RESPONSE_FIELDS: [&str; 6] =
 const CANDIDATE_FIELDS: [&str; 7] =
     ["content", "finishReason", "finishMessage", "index", "safetyRatings", "tokenCount", "avgLogprobs"];
 
-/// Fields of a call that are read.
+/// Fields of a call that the decoder reads. The reply lists every other field of a call as unread.
 const CALL_FIELDS: [&str; 3] = ["id", "name", "args"];
 
 /// The fields of an event that apply to the whole response.

@@ -74,7 +74,8 @@ struct ChatTextDelta {
 }
 
 impl<'e> ChatTextChunk<'e> {
-    /// Returns the model and the text; `None` if the event contains anything else.
+    /// Returns the model id and the text of an event; `None` if the event contains anything besides text. The id is
+    /// empty if the event names no model.
     fn read(event: &'e SseEvent) -> Option<(&'e str, String)> {
         let piece = serde_json::from_str::<Self>(&event.data).ok().filter(|_| event.name.is_empty())?;
         let Self { model, choices: [choice], usage: None, error: None, .. } = piece else { return None };
@@ -381,8 +382,9 @@ impl ChatDecoder {
         }
     }
 
-    /// Returns the index of the call that a chunk belongs to; `None` if the chunk starts a call. Some servers number
-    /// every call 0 and distinguish calls by id; some send neither index nor id.
+    /// Returns the index in `calls` of the call that a chunk belongs to; `None` if the chunk starts a call. Some
+    /// servers number every call 0 and distinguish calls by id, so both are compared. A chunk with neither index nor id
+    /// belongs to the last call, unless the chunk has a name.
     fn call_position(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
         if index.is_none() && id.is_empty() {
             return self.calls.len().checked_sub(1).filter(|_| name.is_empty());

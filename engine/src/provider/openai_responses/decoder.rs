@@ -272,8 +272,8 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Handles the final event, which repeats the whole output. Reads the items that were not streamed from the event,
-    /// and returns their deltas. The event's name and its status determine the outcome.
+    /// Handles the final event, which repeats the whole output. Reads from the event the items that were not streamed
+    /// before, and returns the deltas of these items. The event's name and its status determine the outcome.
     fn read_final_event(&mut self, kind: &str, value: &Value) -> Vec<Delta> {
         let response = value.get("response");
         self.read_head(response, true);
@@ -307,8 +307,8 @@ impl ResponsesDecoder {
         deltas
     }
 
-    /// Records the names of fields and parts of a message or a call that the decoder does not read. Items of other
-    /// kinds are stored whole, so none of their fields is recorded.
+    /// Records the names of those fields and parts of a message or a call that the decoder does not read. Output items
+    /// of other kinds are stored whole, so none of their fields is recorded.
     fn name_unread_fields(&mut self, item: &Value) {
         self.unread.add_unless_strings("item", item, &["type"]);
         match item.get("type").and_then(Value::as_str) {
@@ -375,8 +375,8 @@ impl ResponsesDecoder {
         Vec::new()
     }
 
-    /// Reports an item as unread if the whole item differs from the pieces that were streamed before. The reply then
-    /// consists of the pieces, because they have been displayed already.
+    /// Reports an output item of the API as unread if the whole item differs from the pieces that were streamed before.
+    /// The reply then consists of the pieces, because they have been displayed already.
     fn report_difference(&mut self, index: u64, item: &Value) {
         let streamed = self.items.get(&index);
         let differs = match (streamed, OpenItem::start(item)) {
@@ -396,7 +396,7 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Adds an item that arrived complete.
+    /// Adds an item that arrived complete, and returns its content as deltas.
     fn add_whole_item(&mut self, index: u64, item: &Value) -> Vec<Delta> {
         self.refused |= is_refusal(item);
         let known = self.items.contains_key(&index);

@@ -46,7 +46,7 @@ impl IdPlaceholders {
         map_strings(arguments, &|text| self.replace(text.to_owned(), SELF_ID))
     }
 
-    /// Fills the placeholders in the arguments of a call.
+    /// Replaces the placeholders in the arguments of a call by the ids of the thread and of its children.
     pub fn fill_arguments(&self, arguments: &Value) -> Value {
         let fill = |text: &str| {
             let known = self.children.iter().fold(text.to_owned(), |text, (id, name)| text.replace(name.as_str(), id));

@@ -10,11 +10,12 @@ use crate::message::ProviderMessage;
 /// Maximum number of characters that an error message shows of a line that differs from the recording.
 const MAX_SHOWN_CHARS: usize = 160;
 
-/// Texts that a request must contain exactly; omitted fields are not compared.
+/// The recorded parts of a request. A request matches only if its parts are equal to the recorded ones. A part that is
+/// `None` is not compared.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedRequest {
-    /// The system prompt.
+    /// The system prompt; `None` if it is not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// The names of all tools that the request offers; `None` if they are not compared.
@@ -34,7 +35,8 @@ pub struct RecordedRequest {
 }
 
 impl RecordedRequest {
-    /// Records all texts of a request.
+    /// Records the texts of a request that a replay compares: the system prompt, the names of the tools, and the user
+    /// messages and tool results since the previous reply.
     pub fn from_request(request: &Request) -> Self {
         let ids = IdPlaceholders::of(&request.cue);
         let since: Vec<ProviderMessage<'_>> =

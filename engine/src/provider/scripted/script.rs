@@ -10,14 +10,15 @@ use crate::exchange::{CallError, CutStream, FailedStage, Request, StopReason, Th
 use crate::message::ProviderMessage;
 use crate::provider::wire::length;
 
-/// A script (see the scripts reference).
+/// A script that replaces the model: the reply or failure of each attempt (see the scripts reference).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
     /// The steps for the threads of every directive that has no branch in `threads`.
     #[serde(default)]
     pub steps: Vec<ScriptStep>,
-    /// The branches of the script: the steps for the threads of a directive, by the full id of the directive.
+    /// The branches of the script. A key is the full id of a directive, and the value holds the steps for the threads
+    /// of this directive.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub threads: IndexMap<String, Vec<ScriptStep>>,
 }
@@ -153,7 +154,7 @@ pub struct ScriptedFailure {
     pub headers: IndexMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ScriptedErrorBody>,
-    /// True if the stream is cut.
+    /// True if the stream ends before its final event, as after a lost connection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
     /// Usage that the provider reported before the failure; `None` if it reported none.

@@ -50,7 +50,7 @@ pub(super) fn split_reply(text: &str) -> Vec<ReplyPiece> {
 }
 
 /// Splits the text after the opening tag of a call into the body of the call and the rest. The body ends at the closing
-/// tag; if there is none, at the next call or result, or at the end.
+/// tag or at the next call or result, whichever comes first, or else at the end of the text.
 fn split_body(text: &str) -> (&str, &str) {
     let next = [format!("\n{CALL_START}"), format!("\n{RESULT_START}")].iter().filter_map(|mark| text.find(mark)).min();
     let (end, skip) = match (text.find(CALL_END), next) {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 /// The JSON of several items, joined by commas.
 pub(in crate::provider) type EncodedItems = Arc<[u8]>;
 
-/// Encodes the items of a turn as JSON, joined by commas, without enclosing brackets.
+/// Encodes each item as JSON and joins the results by commas, without enclosing brackets.
 pub(in crate::provider) fn encode_items<T: Serialize>(items: &[T]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for item in items {
@@ -26,15 +26,16 @@ pub(in crate::provider) fn encode_items<T: Serialize>(items: &[T]) -> Vec<u8> {
 /// and `front` and `back` are the JSON around the items. Or each item is an entry of its own, and `front` and `back`
 /// are empty.
 pub(in crate::provider) struct EncodedGroup {
-    /// JSON before the items, such as the start of the object that encloses them; empty if the items themselves are
-    /// entries of the list of turns.
+    /// JSON before `items`, such as the start of an object that encloses the items; empty if each item is an entry of
+    /// its own.
     pub front: &'static str,
     pub items: Vec<EncodedItems>,
     pub back: &'static str,
 }
 
 impl EncodedGroup {
-    /// Creates a group without enclosing JSON: each item is an entry of its own in the request's list of turns.
+    /// Creates a group that adds no JSON around its items, because each item is an entry of its own in the request's
+    /// list of turns.
     pub fn of_entries(items: Vec<EncodedItems>) -> Self {
         Self { front: "", items, back: "" }
     }
@@ -56,8 +57,8 @@ impl EncodedGroup {
     }
 }
 
-/// Returns a JSON object with the entries of `fields`, except that the value of the field `list` is the array of all
-/// items of `groups`.
+/// Returns the JSON text of an object with the entries of `fields`. The value of the field `list` is replaced by the
+/// array of all items in `groups`.
 pub(in crate::provider) fn encode_body(fields: &Map<String, Value>, list: &str, groups: &[EncodedGroup]) -> Vec<u8> {
     let (mut front, mut back) = (vec![b'{'], Vec::new());
     let mut part = &mut front;

@@ -96,7 +96,7 @@ fn has_call_ids(message: &Message, ids: &[String]) -> bool {
     matches!(message, Message::Assistant { content } if calls_in(content).map(|call| &call.id).eq(ids))
 }
 
-/// Returns the reply with these ids for its calls, in order.
+/// Returns a copy of the reply `message` in which the calls have the ids in `ids`, in order.
 fn with_call_ids(message: &Message, ids: &[String]) -> Message {
     let mut message = message.clone();
     if let Message::Assistant { content } = &mut message {
@@ -161,7 +161,7 @@ fn is_normalized(turns: &[SharedMessage]) -> bool {
 #[derive(Default)]
 struct CallIds {
     used: HashSet<String>,
-    /// The next number to try for an id that is already used.
+    /// For each id, the number to try as the suffix of its next use: `call`, `call_2`, `call_3`.
     numbers: HashMap<String, u32>,
     /// The calls that have no result yet: for each call id that the model gave, the ids under which the calls with this
     /// id are sent, in the order of the calls.
@@ -176,7 +176,7 @@ impl CallIds {
         calls_in(content).map(|call| self.unique_id(&call.id)).collect()
     }
 
-    /// Returns an id that no other call of the request has.
+    /// Returns `id`, changed if necessary: the result is a valid id that no other call of the request has.
     fn unique_id(&mut self, id: &str) -> String {
         let plain = plain_name(id);
         let numbered = |n: u32| plain_name(&if n == 1 { plain.clone() } else { format!("{plain}_{n}") });

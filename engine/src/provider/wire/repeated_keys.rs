@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 
 use super::UnreadKinds;
 
-/// Keys of usage reports on the wires.
+/// Keys under which the wire formats report token counts.
 pub(super) const USAGE_KEYS: [&str; 2] = ["usage", "usageMetadata"];
 
 /// Merges the values of repeated keys in the data of an event that contains a usage report, and adds the paths of these

@@ -1,6 +1,6 @@
-//! Corrections of the text of provider events, the same for all wires. A server may split a character outside the basic
-//! plane over two events. Each event then contains a lone surrogate escape (`"\ud83d"`), which JSON parsers refuse. The
-//! two halves are joined; a single half becomes U+FFFD. Repeated keys of usage reports are merged.
+//! Corrections of the text of provider events, the same for all wires. A server may split a character above U+FFFF over
+//! two events. Each event then contains a lone surrogate escape (`"\ud83d"`), which JSON parsers refuse. The two halves
+//! are joined; a single half becomes U+FFFD. Repeated keys of usage reports are merged.
 
 use super::repeated_keys::merge_repeated_keys;
 use super::unknown_counts::add_unknown_counts;

@@ -31,7 +31,7 @@ impl ExportText {
     }
 }
 
-/// Renders the knowledge file that exports a thread, without its signature line. `now` is RFC 3339.
+/// Renders the knowledge file that exports a thread, without its signature line. `now` is the current time as RFC 3339.
 pub(super) fn render_export(thread: &DrivenThread, ended: &Ended, now: &str) -> ExportText {
     let (id, directive, status) = (&thread.id, &thread.plan.directive, ended.status.as_str());
     let capabilities = layout::capabilities(id);
@@ -158,7 +158,7 @@ fn fenced(text: &str, language: &str) -> String {
     format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
-/// States the number of bytes that a quote leaves out.
+/// Appends a note with the number of bytes that a quote leaves out; appends nothing if `bytes` is 0.
 fn omission(to: &mut String, bytes: usize) -> std::fmt::Result {
     if bytes == 0 { Ok(()) } else { writeln!(to, "\n({bytes} bytes more; the transcript has them)") }
 }

@@ -8,7 +8,7 @@ pub struct Counters {
     pub appends: u64,
     /// Number of `sync` calls for files.
     pub syncs: u64,
-    /// Folders synced.
+    /// Number of `sync_dir` calls, which sync the names in a folder.
     pub dir_syncs: u64,
     pub renames: u64,
     pub creates: u64,
@@ -22,7 +22,7 @@ impl Counters {
         self.syncs + self.dir_syncs
     }
 
-    /// Returns the difference to an earlier reading.
+    /// Returns the number of operations of each kind since an earlier reading of the counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

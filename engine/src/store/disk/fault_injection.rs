@@ -40,14 +40,14 @@ type StepHook = dyn Fn(DiskStep<'_>) -> StepDecision + Send + Sync;
 pub enum SyncKind {
     /// Lines of a transcript.
     Transcript,
-    /// The names that a thread's folder contains: the names of the transcript and of the inbox.
+    /// Names in a thread's folder: those of the transcript and of the inbox.
     RecordNames,
     /// Names of threads' folders.
     ThreadNames,
     /// Contents of an object.
     Object,
     ObjectNames,
-    /// Contents of the registry, when it is closed or rebuilt.
+    /// Contents of the registry's file, which is synced when the registry is closed or rebuilt.
     Registry,
     /// Contents of a control message.
     Mail,
@@ -92,7 +92,8 @@ impl SyncKind {
 }
 
 impl SyncSkippingDisk {
-    /// Creates a disk that calls `before` before each change and each sync.
+    /// Creates a disk that calls `before` before each change and each sync, and skips a sync for which `before` returns
+    /// `LeftOut`.
     pub fn new(inner: Arc<dyn Disk>, before: impl Fn(DiskStep<'_>) -> StepDecision + Send + Sync + 'static) -> Self {
         Self { inner, before: Box::new(before) }
     }

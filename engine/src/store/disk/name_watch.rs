@@ -29,7 +29,7 @@ pub struct InotifyWatch {
 }
 
 impl InotifyWatch {
-    /// Creates a watch without folders. Needs a runtime.
+    /// Creates a watch that watches no folder yet. Must be called inside a Tokio runtime.
     ///
     /// # Errors
     /// The system does not support watches, or the user has too many.

@@ -15,8 +15,8 @@ use rustix::fs::OFlags;
 use super::name_watch::InotifyWatch;
 use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock, NameWatch};
 
-/// Maximum number of open files. There can be thousands of threads, but a process may often have only 1,024
-/// descriptors.
+/// Maximum number of written files that stay open. There can be thousands of threads, but a process may often have only
+/// 1,024 descriptors.
 const MAX_OPEN_FILES: usize = 256;
 
 /// The files below one folder of the real disk.
@@ -33,7 +33,7 @@ pub struct RealDisk {
 #[derive(Debug, Default)]
 struct OpenFiles {
     files: BTreeMap<PathBuf, OpenFile>,
-    /// The `age` of the next file to be opened: a counter, so that older files have smaller numbers.
+    /// The `age` of the next file to be opened. Every file gets a higher number than the files that were opened before.
     next: u64,
     /// Files whose sync failed when their handle was evicted. No caller has seen that error, so every later sync of
     /// such a file fails.

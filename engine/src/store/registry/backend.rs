@@ -1,6 +1,6 @@
-//! Database backends that do not use a shared file. The backend in memory serves to create a new registry. The backend
-//! on a [`Disk`] serves disks without shared files; with it, tests crash the simulated disk between any two writes of
-//! the database.
+//! Two backends of the database that do not work on a file of the operating system. `MemoryBackend` holds a registry in
+//! memory while it is created. `DiskBackend` stores the database through a [`Disk`]; with it, tests crash a simulated
+//! disk between any two writes of the database.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -36,7 +36,7 @@ pub enum Change {
     /// Makes a process the owner of a thread, unless another live process owns it.
     Own { thread: ThreadId, owner: OwnerId, now: i64 },
     /// Releases a thread that `owner` owns, unless the thread has ended. If `status` is set, the thread gets this
-    /// earlier status back.
+    /// status back, which it had before `owner` acquired it.
     Disown { thread: ThreadId, owner: OwnerId, status: Option<Status>, now: i64 },
     /// Applies a ledger operation as one step of a thread. A repeated step returns the first answer and changes
     /// nothing. A refusal changes nothing and is not stored.
@@ -283,7 +283,7 @@ pub fn put_row(transaction: &WriteTransaction, row: &ThreadRow) -> Result<Change
     Ok(ChangeResult::Done)
 }
 
-/// Stores a row as JSON.
+/// Writes a row to a table as JSON, in place of an older row with the same key.
 pub fn insert_json<T: Serialize>(table: &mut Table<'_, &str, &[u8]>, key: &str, row: &T) -> Result<(), StoreError> {
     let bytes = serde_json::to_vec(row).map_err(registry_error("writing a row"))?;
     table.insert(key, bytes.as_slice()).map_err(registry_error(DOING))?;

@@ -28,7 +28,7 @@ struct RecordedError {
 }
 
 impl FirstError {
-    /// Wraps a backend. The first error of the backend is recorded in `self`.
+    /// Wraps the backend of a database, so that the first error of the backend is recorded in `self`.
     pub fn watch<B: StorageBackend>(&self, backend: B, syncs: CommitSyncs) -> RecordingBackend<B> {
         RecordingBackend { backend, syncs, first: self.clone() }
     }

@@ -35,7 +35,7 @@ pub enum LedgerStepKey {
     Settle { turn: u64, attempt: u32 },
     /// Reserves spend for the child with this spawn number.
     Child(u64),
-    /// Any other operation that is applied once, such as `raise.2`.
+    /// Any other operation, by its name and a number, such as `raise.2`.
     Other(String),
     /// Closes the account.
     End,
@@ -72,7 +72,7 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Register, operation }
     }
 
-    /// Creates the step that reserves the worst case of an attempt.
+    /// Creates the step that reserves the worst case of an attempt. `worst_case` is in nano-dollars.
     pub fn issue(thread: &ThreadId, turn: u64, attempt: u32, worst_case: u64) -> Self {
         let operation = Operation::Issue {
             thread: thread.to_string(),

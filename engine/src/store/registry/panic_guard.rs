@@ -31,7 +31,7 @@ pub fn has_abort_handler() -> bool {
     ABORT_HANDLER.get().is_some()
 }
 
-/// The innermost database operation on this thread that runs under the guard of [`catch_panics`].
+/// The innermost database operation that [`catch_panics`] runs on the current OS thread.
 #[derive(Debug, Clone, Copy)]
 struct GuardedCall {
     doing: &'static str,

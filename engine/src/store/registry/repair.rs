@@ -44,7 +44,7 @@ pub struct RepairReport {
     pub previous: Option<PathBuf>,
 }
 
-/// Name of the registry that the last repair replaced.
+/// File name under which a repair keeps the registry that it replaces.
 const PREVIOUS_REGISTRY: &str = "redb.before-repair";
 
 /// Replaces the registry by one that is rebuilt from the transcripts, and keeps the previous file beside it. Writes
@@ -202,10 +202,10 @@ fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>,
     Ok(folded)
 }
 
-/// Sets `continued_by` of each thread, by the `continues` fields of the other threads. A fork or new plan that a
-/// command started does not count. If several threads continue a thread, the latest resume is used or, without a
-/// resume, the latest other thread. A resume is later than a handoff even if the recorded times disagree, because only
-/// an ended thread is resumed.
+/// Sets `continued_by` of each thread to the thread that continues it, as the `continues` fields of the other threads
+/// state. Ignores a fork and a thread with a new plan if a command started them. If several threads continue a thread,
+/// the latest resume wins or, without a resume, the latest other thread. A resume is later than a handoff even if the
+/// recorded times disagree, because only an ended thread is resumed.
 fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let is_linked = |folded: &&FoldedThread| folded.can_take_over || folded.origin == ThreadOrigin::Resume;
     let mut links: Vec<(bool, i64, ThreadId, ThreadId)> = folds
@@ -267,7 +267,8 @@ impl Handoffs {
         Some((next, next.opened.1))
     }
 
-    /// Returns true if a chain of handoffs starts with the thread.
+    /// Returns true if the thread is the first of its chain of handoffs: it has taken over no account. A thread without
+    /// a handoff is a chain of its own.
     fn is_first(&self, thread: &ThreadId, folds: &BTreeMap<ThreadId, FoldedThread>) -> bool {
         folds.get(thread).is_some_and(|folded| !self.has_taken_over(folded))
     }
@@ -309,9 +310,11 @@ fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>, handoffs: &Ha
     }
 }
 
-/// Divides the descendants of a chain of handoffs among its threads. The times of different threads do not decide near a
-/// handoff, nor if the clock was set back. The spawn limit of a continuation after a full context does: it is the rest at
-/// the handoff, and so states how many descendants had started. The last thread of the chain gets the others.
+/// Divides the descendants of a chain of handoffs among the threads of the chain. `counts` contains a division by
+/// times, which is wrong near a handoff and if the clock was set back. The spawn limits give the exact numbers: after a
+/// handoff because of a full context, the limit of the new thread is the rest of the old thread's limit, so the
+/// difference is the number of descendants that the old thread had started. The last thread of the chain gets the other
+/// descendants.
 fn divide_among_chain(
     first: ThreadId,
     counts: &mut BTreeMap<ThreadId, u64>,
@@ -339,8 +342,8 @@ fn divide_among_chain(
     }
 }
 
-/// Rebuilds all accounts. Transcripts do not order the operations of different threads, and no amount depends on that
-/// order.
+/// Rebuilds all accounts from the transcripts. The order of operations of different threads is not recorded and not
+/// needed, because no amount depends on it.
 fn rebuild_ledger(
     folds: &BTreeMap<ThreadId, FoldedThread>,
     handoffs: &Handoffs,
@@ -388,8 +391,8 @@ fn rebuild_ledger(
 /// answer.
 type LedgerAnswers = BTreeMap<ThreadId, Vec<(String, RecordedOperation)>>;
 
-/// Returns the answers of the ledger to the operations that the recovery of a thread may repeat, so that a repeated
-/// operation gets the same answer. The recovery of an ended thread repeats only the end.
+/// Returns the ledger's answers to the operations that the recovery of a thread may repeat: a repeated operation must
+/// get the same answer. For an ended thread, this is only its end or its handoff.
 fn ledger_answers(folds: &BTreeMap<ThreadId, FoldedThread>, handoffs: &Handoffs) -> LedgerAnswers {
     let mut answers = LedgerAnswers::new();
     let mut record = |LedgerStep { thread, step, operation }: LedgerStep, answer: LedgerReply| {

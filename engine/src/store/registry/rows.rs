@@ -11,13 +11,13 @@ use crate::thread_id::ThreadId;
 pub struct ThreadRow {
     pub id: ThreadId,
     pub directive: String,
-    /// The tool executed by this thread (asynchronous tool calls only).
+    /// The tool that this thread executes as an asynchronous tool call; `None` if the thread runs a directive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     pub status: Status,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ThreadId>,
-    /// Number of the thread among the children of its parent, from 1.
+    /// Number of the thread among the children of its parent, from 1; `None` if the thread has no parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
     /// Maximum number of descendants of this thread; `None` if they are not limited.
@@ -48,7 +48,7 @@ pub struct ThreadRow {
 }
 
 impl ThreadRow {
-    /// Creates the row of a new root thread.
+    /// Creates the row of a new root thread; `now` is in milliseconds since 1970.
     pub fn new(id: ThreadId, directive: impl Into<String>, now: i64) -> Self {
         Self {
             root: id.clone(),

@@ -34,8 +34,8 @@ pub struct UnsyncedMark {
 /// The state of the registry, concluded from the marks of other boots of the machine. Such a mark remains if power
 /// fails before the registry is synced.
 enum OtherMarks {
-    /// The registry is intact: there is no mark of another boot of the machine, or a live process holds each mark of
-    /// another boot.
+    /// The registry is intact. Either there is no mark of another boot of the machine, or a live process holds a mark
+    /// of another boot.
     Intact,
     /// Another process rebuilds the registry.
     Rebuilding,

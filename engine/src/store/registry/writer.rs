@@ -23,7 +23,7 @@ const MAX_BATCH: usize = 512;
 pub struct GroupCommit {
     /// Maximum time that a commit waits for one more commit to arrive.
     pub next: Duration,
-    /// Maximum time that a commit waits in total, however many commits follow.
+    /// Maximum time that a commit waits in total, even if more commits keep arriving.
     pub longest: Duration,
 }
 

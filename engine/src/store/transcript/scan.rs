@@ -27,10 +27,10 @@ impl TranscriptContents {
         self.records.iter().rposition(|record| record.seal.is_some()).map_or(0, |last| last + 1)
     }
 
-    /// Treats the lines after the last seal as a torn tail. A write seals its last line, so these lines come from a
-    /// write that a crash interrupted. Returns false, and changes nothing, if a sync covered one of these lines: its
-    /// write was complete, so the seal is missing for another reason. `synced` is the number of lines that the registry
-    /// knows to be synced.
+    /// Treats the lines after the last seal as a torn tail. A complete write ends with a seal, so these lines come from
+    /// a write that a crash interrupted. Returns false, and changes nothing, if a sync covered one of these lines. The
+    /// write of such a line was complete, so its seal is missing for another reason. `synced` is the number of lines
+    /// that the registry knows to be synced.
     pub fn cut_unsealed(&mut self, synced: u64) -> bool {
         let sealed = self.sealed_count();
         let unsealed = self.records.get(sealed..).unwrap_or_default();
@@ -98,7 +98,7 @@ pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<TranscriptContent
     scan(&path, head, ScanStart { count: 0, hash: ChainHash::start(thread), length: 0 }, 0)
 }
 
-/// Number of lines of the head of a transcript.
+/// Number of lines of the head of a transcript: its first lines, which contain the start of the thread.
 pub const HEAD_LINES: usize = 3;
 /// Maximum bytes of the head of a transcript.
 const MAX_HEAD_BYTES: usize = HEAD_LINES * MAX_LINE_BYTES;
@@ -169,8 +169,9 @@ fn scan(path: &Path, bytes: &[u8], start: ScanStart, synced: u64) -> Result<Tran
     Ok(TranscriptContents { records, ends, length, torn })
 }
 
-/// Returns the barrier that each line in these bytes states. Finds a line even if the newline before it is damaged.
-/// Text inside an event that looks like the start of a line is not counted, because `,`, `:`, `[` or `\` precedes it.
+/// Returns the barrier of each line in these bytes: the number of events that the line states to be on disk. Finds a
+/// line even if the newline before it is damaged. Text inside an event that looks like the start of a line is not
+/// counted, because `,`, `:`, `[` or `\` precedes it.
 fn claimed_barriers(bytes: &[u8]) -> impl Iterator<Item = u64> {
     memchr::memmem::find_iter(bytes, line::LINE_PREFIX).filter_map(|at| {
         let (before, text) = bytes.split_at_checked(at)?;

@@ -117,8 +117,8 @@ fn ambiguous_message(bytes: &[u8], places: &[usize], path: &str) -> String {
     )
 }
 
-/// Returns the message for a text `old` that the file does not contain. The message names the line that is most similar
-/// to the first line of `old`, if a line is similar.
+/// Returns the message for a text `old` that the file does not contain. The message shows the line of the file that is
+/// most similar to the first line of `old` that is not blank, if there is a similar line.
 fn not_found_message(bytes: &[u8], old: &str, path: &str) -> String {
     let text = String::from_utf8_lossy(bytes);
     let Some(wanted) = old.lines().map(str::trim).find(|l| !l.is_empty()) else {

@@ -83,8 +83,8 @@ impl PendingWrite {
     }
 }
 
-/// Returns the object id of a file's contents, and the contents; `None` in their place if they are larger than
-/// [`MAX_KEPT_BYTES`].
+/// Returns the object id of a file's contents, and the contents themselves. The contents are `None` if they are larger
+/// than [`MAX_KEPT_BYTES`].
 pub(crate) fn read_contents(
     project: &ProjectFiles,
     place: &ResolvedPath,

@@ -10,7 +10,7 @@ use crate::path_policy::{PathAccess, path_access};
 use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::{ProjectFiles, printable};
 
-/// Default number of entries.
+/// Maximum number of entries that the result lists, if the call sets no `limit`.
 const DEFAULT_MAX_ENTRIES: usize = 500;
 /// Maximum number of entries read.
 const MAX_ENTRIES: usize = 250_000;

@@ -17,7 +17,7 @@ static REFUSED_PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let after = r#"(?i:permission denied|operation not permitted)[:,][^'"\n]{0,40}['"]([^'"\n]+)['"]"#;
     Regex::new(&format!("{before}|{after}")).ok()
 });
-/// Messages of programs that have no access to the network.
+/// Texts in the output of programs that failed because they have no access to the network.
 const NETWORK: [&str; 7] = [
     "Could not resolve",
     "Temporary failure in name resolution",

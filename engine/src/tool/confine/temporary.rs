@@ -25,7 +25,8 @@ const MAX_SWEPT_FOLDERS: usize = 1_024;
 /// Device and inode of the folders in which this process has already searched for leftover temporary files.
 static SWEPT_FOLDERS: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
-/// Creates a new, empty, locked file under an unused name.
+/// Creates a new, empty, locked file under an unused name. `mode` is the mode of the file to replace, if there is one;
+/// the new file is then accessible only to its owner.
 pub(super) fn create_temporary(dir: &Dir, mode: Option<Mode>) -> std::io::Result<(OsString, File)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // A replacement stays private until it gets the mode of the old file; a new file follows the umask.

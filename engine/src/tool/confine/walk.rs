@@ -16,7 +16,7 @@ use crate::tool::cancellation::StopCondition;
 
 /// Maximum number of entries of one walk.
 const MAX_ENTRIES: usize = 250_000;
-/// Maximum depth of nested folders.
+/// Maximum depth of the folders that a walk enters; deeper folders are left out.
 const MAX_DEPTH: usize = 64;
 /// Maximum bytes read of one ignore file.
 const MAX_IGNORE_FILE: u64 = 1 << 20;

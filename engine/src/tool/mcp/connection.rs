@@ -76,7 +76,8 @@ pub struct McpConnection {
     _held: Option<ProgramHandle>,
 }
 
-/// The client side of the protocol, without sampling, roots or elicitation: it only records that the tool list changed.
+/// The handler of messages from the server. It supports no sampling, roots or elicitation, and only records that the
+/// list of tools has changed.
 struct McpClient {
     changed: Arc<AtomicBool>,
 }
@@ -311,7 +312,7 @@ fn sandbox_hint(server: &McpServer) -> &'static str {
     }
 }
 
-/// Describes the error of a handshake without the names of types.
+/// Describes the error of a handshake with an MCP server, without names of Rust types.
 #[expect(clippy::wildcard_enum_match_arm, reason = "all other variants keep the message of the library")]
 fn describe_start_error(error: &ClientInitializeError) -> String {
     match error {
@@ -359,7 +360,7 @@ fn is_refused_by_transport(error: &DynamicTransportError) -> bool {
     matches!(error, Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)))
 }
 
-/// Joins an error and its causes.
+/// Joins the texts of an error and of its causes with colons, without repeats.
 fn describe_chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

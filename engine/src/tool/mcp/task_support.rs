@@ -19,8 +19,8 @@ pub(super) fn requires_task(tool: &Tool) -> bool {
     tool.meta.as_ref().and_then(|meta| meta.get(META_KEY)).is_some_and(|support| support == "required")
 }
 
-/// Returns a list of tools in which the field `execution.taskSupport` is copied to the metadata of each tool; `None` if
-/// the message contains no such field.
+/// Copies the field `execution.taskSupport` of each tool in a list of tools to the metadata of the tool. `message` is
+/// the server's message with the list. Returns the changed message; `None` if the message contains no such field.
 pub(super) fn copy_task_support(message: &[u8]) -> Option<Vec<u8>> {
     const FIELD: &[u8] = b"\"taskSupport\"";
     if !message.windows(FIELD.len()).any(|part| part == FIELD) {

@@ -47,8 +47,8 @@ pub(super) struct LineProcess {
     lines: mpsc::Receiver<Result<Map<String, Value>, String>>,
     log: StderrTail,
     reader: AbortHandle,
-    /// A line that is sent together with the line of the first call, before that line. `None` if there is no such line,
-    /// or after it was sent.
+    /// A line that the program receives directly before the line of the first call. `None` if there is no such line, or
+    /// after it was sent.
     first_line: Option<Vec<u8>>,
     _held: ProgramHandle,
 }
@@ -106,7 +106,7 @@ impl LineProcess {
         !self.reader.is_finished()
     }
 
-    /// Sends a line and waits for the answer with this id, at most for `most`.
+    /// Sends a line, and waits at most the time `most` for the answer with this id.
     pub async fn exchange(
         &mut self,
         id: u64,

@@ -63,7 +63,8 @@ fn fetch_item(library: &FetchSources<'_>, item_type: ItemType, id: &ItemId) -> R
     item_text(&first).map(|t| t.body)
 }
 
-/// Returns the text of a skill, or of the file at `path` in the skill's folder. The text grants nothing.
+/// Returns the text of a skill, or of the file at `path` in the skill's folder. Fetching a skill gives the thread no
+/// permissions.
 fn fetch_skill(library: &FetchSources<'_>, id: &ItemId, path: Option<&str>) -> Result<String, String> {
     let found = library.world.candidates(ItemKind::Skill, id).map_err(|error| error.to_string())?;
     let file = found.into_iter().next().ok_or_else(|| format!("unknown skill `{id}`"))?;
@@ -101,7 +102,11 @@ fn fetch_object(
 }
 
 /// Returns a page of the bytes as text: from `offset` on, of at most `limit` bytes, cut between characters. The last
-/// line states the offset of the next page, or that the page is the last one.
+/// line of the page states the offset of the next page, or that the page is the last one.
+///
+/// # Errors
+///
+/// The offset is beyond the end of the bytes.
 fn page_of_text(bytes: &[u8], offset: u64, limit: Option<u64>) -> Result<ToolOutcome, String> {
     let total = bytes.len();
     let text = String::from_utf8_lossy(bytes);

@@ -21,7 +21,8 @@ pub struct ItemText {
     pub body: String,
 }
 
-/// Reads the texts of an item: those that `rye_fetch` searches, and the one that it returns.
+/// Reads the texts of an item: the texts that a search of `rye_fetch` compares with the query, and the text that
+/// `rye_fetch` returns.
 ///
 /// # Errors
 /// Returns a message for the model if the item is invalid, or if items of its kind cannot be fetched.

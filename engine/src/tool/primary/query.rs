@@ -22,7 +22,7 @@ pub enum Query {
     Not(Box<Query>),
 }
 
-/// A word or phrase, in one field or in any.
+/// A word or phrase to search for, in one field or in any field.
 #[derive(Debug)]
 pub struct Term {
     field: Option<QueryField>,
@@ -48,7 +48,7 @@ pub enum QueryField {
     Body,
 }
 
-/// The texts of an item, in lowercase.
+/// The texts of an item that a query searches, in lowercase.
 #[derive(Debug, Default)]
 pub struct SearchableTexts {
     pub name: String,

@@ -62,7 +62,7 @@ fn whole_end(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns the bytes without an incomplete character at the start.
+/// Returns the bytes without an incomplete UTF-8 character at the start.
 fn whole_start(bytes: &[u8]) -> &[u8] {
     let skip = bytes.iter().take(3).take_while(|b| **b & 0b1100_0000 == 0b1000_0000).count();
     bytes.get(skip..).unwrap_or(bytes)

@@ -11,8 +11,9 @@ use tokio::process::ChildStdin;
 /// A write in progress; dropping it closes the input.
 pub(super) type InputWrite = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Starts writing the input of a program. If a helper process runs the program, writes to the pipe of the helper, with
-/// the length of the input in eight bytes before the input. Otherwise writes to the program directly.
+/// Starts writing the input of a program; `None` if the program has no pipe for input. With `owner`, the pipe to the
+/// helper process that runs the program, first writes the length of the input in eight bytes. Otherwise writes to the
+/// program itself.
 pub(super) fn write_input(
     owner: Option<PipeWriter>,
     own: Option<ChildStdin>,

@@ -57,7 +57,7 @@ pub(super) struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Creates the group of a program that runs for one call only.
+    /// Creates the group of a program that runs for one call only. `wait_programs_ended` waits for such a program.
     pub(super) fn new(leader: Option<u32>, owner: Option<PipeWriter>) -> Self {
         let mut group = Self::long_lived(leader, owner);
         group.live = Some(LiveGroup::new());

@@ -42,7 +42,7 @@ pub struct Sandbox {
     /// A private folder for temporary files, which exists while the program runs; `None` if the program has no such
     /// folder.
     pub scratch: Option<PathBuf>,
-    /// The binary of bubblewrap, if the sandbox runs inside it.
+    /// Path of the bubblewrap binary; `None` if the sandbox does not use bubblewrap.
     #[serde(default)]
     pub outer: Option<PathBuf>,
 }
@@ -50,8 +50,8 @@ pub struct Sandbox {
 /// The sandbox features of this kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SandboxSupport {
-    /// The Landlock version of this kernel, at most the newest that this build knows; 0 if there is none, so that file
-    /// access is not restricted.
+    /// The Landlock version of this kernel, but at most the newest version that this build knows. 0 if the kernel has
+    /// no Landlock: file access is then not restricted.
     pub landlock: u8,
     /// True if system call filters can refuse sockets.
     pub sockets: bool,

@@ -32,11 +32,13 @@ const PREFIX: &str = "rye-";
 /// Number of attempts to create a folder. Another process can mistake a new folder for an abandoned one before the
 /// folder is locked.
 const CREATE_ATTEMPTS: usize = 16;
-/// Maximum number of passes over all processes. A pass finds the processes that were started during the previous pass.
+/// Maximum number of passes over all processes, in which the processes of a program are killed. Each pass finds the
+/// processes that were started during the previous pass.
 #[cfg(target_os = "linux")]
 const KILL_ROUNDS: usize = 64;
-/// Wait between a pass that found no process of the program and one more pass. During `execve`, a process shows for a
-/// moment the environment of its parent or an empty environment, so the first of these passes can miss it.
+/// Wait before the search for processes of the program is repeated once more, after a search that found none. During
+/// `execve`, a process shows for a moment the environment of its parent or an empty environment, so a single search can
+/// miss the process.
 #[cfg(target_os = "linux")]
 const EXEC_WAIT: Duration = Duration::from_millis(5);
 /// Maximum depth of folders that are made accessible to their owner so that they can be removed.

@@ -28,7 +28,7 @@ use super::sandbox::leftovers::WritableFolders;
 use super::sandbox::{self, Sandbox};
 use super::scratch;
 
-/// The first argument of a helper.
+/// First command-line argument with which `rye` runs as a helper.
 const SUPERVISE_ARGUMENT: &str = "__supervise";
 /// The first argument of a helper for a long-lived program. The helper closes the input of the program when the owner
 /// of the program ends.
@@ -58,14 +58,14 @@ pub(super) enum InputMode {
     Stream,
 }
 
-/// The first descriptor after the standard streams.
+/// The first descriptor that child processes do not inherit: the one after the standard streams.
 const FIRST_UNSHARED_FD: i32 = 3;
 
 static HELPER: OnceLock<OsString> = OnceLock::new();
 
-/// Runs the helper, or the step that applies a sandbox, if this process was started for it, and returns its exit code.
-/// In any other process, records that this binary can act as the helper, and returns `None`. Call this function first
-/// in `main`.
+/// Runs the job of a child process of `rye`, if this process was started as one, and returns the exit code of the job.
+/// A child process is either the helper, or it applies a sandbox and then becomes the sandboxed program. In any other
+/// process, records that this binary can act as the helper, and returns `None`. Call this function first in `main`.
 ///
 /// Marks every inherited descriptor after standard error as close-on-exec, so that no child process gets it.
 pub fn supervise_if_requested() -> Option<ExitCode> {
@@ -203,8 +203,8 @@ fn bubblewrapped(_sandbox: &OsString) -> io::Result<Option<(OsString, Vec<OsStri
 struct Cleanup {
     #[cfg(target_os = "linux")]
     writable: Option<WritableFolders>,
-    /// The folder for temporary files of the program. Normally the owner of the helper removes the folder. The helper
-    /// removes the folder too, in case the owner was killed.
+    /// The folder for temporary files of the program. Its owner removes the folder; the helper removes it too, in case
+    /// the owner was killed. `None` if the program has no such folder.
     scratch: Option<PathBuf>,
 }
 

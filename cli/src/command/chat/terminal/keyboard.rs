@@ -192,7 +192,7 @@ impl ChatTerminal {
         }
     }
 
-    /// Changes between the modes `ask` and `read-only`. The mode `ask` allows more, so the user must press the key
+    /// Switches between the modes `ask` and `read-only`. The mode `ask` allows more, so the user must press Shift+Tab
     /// twice to return to it; `confirm` is true at the second time.
     fn toggle_mode(&mut self, confirm: bool) {
         let mode = match self.session.status.mode() {

@@ -77,7 +77,7 @@ impl ChatTerminal {
         self.is_dirty = true;
     }
 
-    /// Prints the end of the conversation of a session that was opened again.
+    /// Prints the last prompt and the last reply of a session that was opened again.
     pub(super) fn print_recap(&mut self) {
         let Some(recap) = self.session.recap.take() else { return };
         if recap.number > 1 {

@@ -36,7 +36,7 @@ impl KeyQuestion {
 }
 
 impl ChatTerminal {
-    /// Closes the session. If children still run, asks the user for their treatment instead.
+    /// Closes the session. If children still run, asks the user first: wait, leave them running, or cancel them.
     pub(super) fn leave(&mut self) {
         match self.session.requests.running_children().len() {
             0 => self.close(LeftChildren::Wait),

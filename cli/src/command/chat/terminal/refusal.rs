@@ -20,7 +20,7 @@ pub(super) struct RefusalMessage {
 }
 
 impl ChatTerminal {
-    /// Lets the user write the message of a refusal.
+    /// Lets the user write the message of a refusal. The text that was in the editor is kept until `end_refusal`.
     pub(super) fn begin_refusal(&mut self) {
         self.refusal = Some(RefusalMessage { draft: self.editor.take(), message: None });
         self.hint = Some(HINT);
@@ -35,8 +35,9 @@ impl ChatTerminal {
         }
     }
 
-    /// Sends the message of a refusal once `body` records the refusal: a message that is sent before would close the
-    /// approval request without an answer. If the prompt ends without the refusal, returns the message to the editor.
+    /// Sends the message with which the user refused a call, if `body` records the refusal. The message is not sent
+    /// earlier, because it would close the approval request without an answer. If `body` ends the prompt instead,
+    /// returns the message to the editor.
     pub(super) fn send_refusal_message(&mut self, body: &EventBody) {
         let is_recorded = matches!(body, EventBody::ApprovalGiven(_));
         if !is_recorded && !matches!(body, EventBody::PromptEnded(_)) {

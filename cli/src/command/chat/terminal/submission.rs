@@ -75,7 +75,8 @@ impl ChatTerminal {
         }
     }
 
-    /// Submits a message that was typed as `text`.
+    /// Submits a message. `text` is the text that the user typed. If the message is refused, `text` returns to the
+    /// editor.
     pub(super) fn submit(&mut self, input: UserInput, text: String, delivery: Delivery) {
         if let Err(reason) = self.session.requests.check_bounds(&input.bounds) {
             self.note(&reason);

@@ -27,8 +27,8 @@ pub struct RouteDiffsOutput {
     pub routes: Vec<RouteDiff>,
 }
 
-/// Compares the plans of each route, and prints the comparisons. Returns `None` if a side has no directive, errors, or
-/// if both sides have one plan for all inputs.
+/// Compares the plans of both sides for each route, and prints the comparisons. Returns `None`, and prints nothing, if
+/// the directive is missing or has errors on one side, or if each side has a single plan for all inputs.
 pub fn compare(
     (old, new): (&dyn World, &dyn World),
     id: &ItemId,

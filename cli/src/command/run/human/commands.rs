@@ -21,7 +21,7 @@ impl HumanRenderer {
         }
     }
 
-    /// Prints the output of a command of the user.
+    /// Prints the output of a shell command that the user ran, and then the line `end`, which states the exit code.
     pub(super) fn shell(&mut self, thread: &ThreadId, ran: &ShellRan, end: &str) {
         // Omits the last line of the output if it states the exit code, because `end` states the exit code too.
         let code = format!("[exit code {}]", ran.exit_code);

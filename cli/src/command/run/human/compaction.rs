@@ -50,8 +50,8 @@ impl HumanRenderer {
         }
     }
 
-    /// Prints the summary as a receipt with its tokens and its cost, so that it does not look like a reply. The summary
-    /// of a child is not printed.
+    /// Prints the summary of a compaction with its tokens and its cost, marked so that it does not look like a reply.
+    /// The summary of a child is not printed.
     pub(super) fn compacted(&mut self, thread: &ThreadId, compacted: &Compacted) {
         self.compactions.running.remove(thread);
         let replaced = match compacted.keep {

@@ -14,8 +14,8 @@ const MAX_DEPTH: u32 = 200;
 const ANNOTATIONS: [&str; 9] =
     ["title", "description", "default", "examples", "$comment", "$schema", "deprecated", "readOnly", "writeOnly"];
 
-/// Keywords whose effect depends on other schemas than their own. Schemas with these keywords are only compared for
-/// equality.
+/// Keywords whose effect depends on schemas outside the schema that contains them. Schemas with these keywords are only
+/// compared for equality.
 const DYNAMIC: [&str; 7] = [
     "$id",
     "$anchor",
@@ -48,7 +48,7 @@ fn has_dynamic_keyword(value: &Value) -> bool {
 
 struct NormalForm<'s> {
     root: &'s Value,
-    /// The references that are being resolved.
+    /// The references (`$ref`) that are being resolved, to recognize a reference that contains itself.
     open: Vec<String>,
     depth: u32,
     steps: u32,
@@ -120,8 +120,9 @@ impl NormalForm<'_> {
         Some(Value::Object(found))
     }
 
-    /// Returns the schema that a reference names. A reference within the schema that it names remains a reference,
-    /// beside all definitions: it equals only the same reference with the same definitions.
+    /// Returns the normal form of the schema that a reference names; `None` if there is no such schema. A recursive
+    /// reference (a reference inside the schema that it names) is not replaced by the schema. It is returned with the
+    /// whole root schema as its definitions, so that it equals only the same reference with an equal root schema.
     fn of_reference(&mut self, value: &Value) -> Option<Value> {
         let reference = value.as_str()?.to_owned();
         let target = resolve_pointer(self.root, &reference)?;
@@ -144,7 +145,7 @@ fn values_of(values: &[Value]) -> Value {
     Value::Object([("enum".to_owned(), distinct(values))].into_iter().collect())
 }
 
-/// Combines keywords with further schemas, all of which a value has to meet.
+/// Returns the schema of the values that meet both `keywords` and every schema in `parts`.
 fn all_of(keywords: Map<String, Value>, mut parts: Vec<Value>) -> Value {
     if parts.is_empty() {
         return Value::Object(keywords);
@@ -161,7 +162,8 @@ fn all_of(keywords: Map<String, Value>, mut parts: Vec<Value>) -> Value {
     }
 }
 
-/// Returns a list without repeats, in one order. Numbers of equal value are equal.
+/// Returns the values without repeats, sorted by their JSON text. Numbers of equal value, such as `1` and `1.0`, count
+/// as repeats.
 fn distinct(values: &[Value]) -> Value {
     let mut found: Vec<Value> = values.iter().map(number_form).collect();
     found.sort_by_cached_key(Value::to_string);
@@ -257,13 +259,13 @@ fn remove_if(map: &mut Map<String, Value>, key: &str, is_idle: impl Fn(&Value) -
     }
 }
 
-/// Returns the values of a schema that only lists its values.
+/// Returns the list of values if `enum` is the only keyword of the schema; otherwise `None`.
 fn only_values(schema: &Value) -> Option<&Vec<Value>> {
     let map = schema.as_object().filter(|map| map.len() == 1)?;
     map.get("enum")?.as_array()
 }
 
-/// Returns true if no value can meet two of the branches.
+/// Returns true if the types and `enum` lists of the branches prove that no value can meet two branches.
 fn are_disjoint(branches: &[Value]) -> bool {
     let mut types = BTreeSet::new();
     let mut values = BTreeSet::new();

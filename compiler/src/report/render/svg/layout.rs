@@ -82,7 +82,7 @@ pub fn box_width(node: &DrawnNode) -> f64 {
     text_width(&label_of(node)) + padding
 }
 
-/// Lays a drawing out.
+/// Computes the positions of the boxes and edges of a drawing.
 ///
 /// # Errors
 /// Fails if the drawing is too large.
@@ -144,7 +144,8 @@ struct LayerPosition {
     end: f64,
 }
 
-/// Computes the position of each layer. The extent of a layer is that of its largest box.
+/// Returns the positions of the layers along the drawing's direction. A layer is as deep as its deepest box in this
+/// direction.
 fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
     let count = layers.iter().max().map_or(0, |deepest| deepest + 1);
     let mut depths = vec![BOX_HEIGHT; count];
@@ -242,7 +243,7 @@ fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
 
 /// The routes of all edges through the layers of a drawing.
 struct EdgeRoutes {
-    /// For each edge, the numbers of the points that the edge passes, from its upper end to its lower end.
+    /// For each edge, the indexes of the points that the edge passes, from its upper end to its lower end.
     ways: Vec<Vec<usize>>,
     steps: Vec<(usize, usize)>,
     /// The layer of each point, by the point's index.

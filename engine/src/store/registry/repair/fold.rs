@@ -20,7 +20,7 @@ pub struct FoldedThread {
     pub steps: Vec<LedgerStep>,
     /// Nano-dollars that are reserved for the thread, after all accepted raises.
     pub reserved: u64,
-    /// Nano-dollars that are settled.
+    /// Cost of all settled attempts of the thread, in nano-dollars.
     pub spent: u64,
     /// Worst case of each attempt without a settlement, in nano-dollars, by turn and attempt.
     pub issued: BTreeMap<(u64, u32), u64>,
@@ -68,7 +68,7 @@ struct RegistryFold {
     has_ended: bool,
 }
 
-/// Folds the events of a thread; `None` if they do not start with `opened`.
+/// Folds the events of a thread; `None` if the first event is not `opened`, or names an invalid id.
 pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
     let first = events.first()?;
     let EventBody::Opened(opened) = &first.body else { return None };
@@ -243,8 +243,8 @@ impl RegistryFold {
         self.has_ended = false;
     }
 
-    /// Reserves the worst case of an attempt. In a run, a raise of limits takes effect with the next reservation, so
-    /// the raised limits are applied first.
+    /// Adds the reservation of an attempt's worst case, `amount`, to the ledger steps of the thread. In a run, a raise
+    /// of limits takes effect with the next reservation, so the raised limits are applied first.
     fn issue(&mut self, (turn, attempt): (u64, u32), amount: u64) {
         if self.is_raised && !self.is_chat {
             (self.reserved, self.row.spawns) = (self.limits.0, Some(self.limits.1));

@@ -292,7 +292,8 @@ impl<'w> FileRules<'w> {
         Ok(())
     }
 
-    /// Makes a folder or file of the project writable. Creates a missing folder.
+    /// Makes a folder or file of the project writable. Creates a missing folder. Ignores a path that is protected or
+    /// not below the project.
     fn grant_writable(&mut self, root: &Path, written: &str) -> io::Result<()> {
         // An empty or absolute path names no folder of the project.
         if written.trim().is_empty() || written.starts_with('/') {
@@ -424,8 +425,8 @@ impl<'w> FileRules<'w> {
         self.hidden.iter().chain(user).any(|protected| protected.starts_with(place))
     }
 
-    /// Adds a rule that grants a right on the open path `fd` and everything below it, without regard to protected
-    /// paths.
+    /// Grants a right on the open path `fd` and everything below it, without regard to protected paths. Without a
+    /// ruleset, only records the path if it is writable.
     fn add(&mut self, fd: &OwnedFd, right: FileRight) -> io::Result<()> {
         let access = access(right, kind(fd) == FileType::Directory);
         if access.is_empty() {

@@ -1,5 +1,5 @@
-//! Resource limits of a program, and the removal of root's capabilities. The process limit counts all processes of the
-//! user, including the helper, and does not apply to root.
+//! Resource limits of a program, and the removal of the Linux capabilities of root. The process limit counts all
+//! processes and threads of the user, including the helper, and does not apply to root.
 
 use std::io;
 
@@ -12,7 +12,7 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 const MAX_DATA_BYTES: u64 = 8 << 30;
 const MAX_OPEN_FILES: u64 = 4096;
 const NICE: i32 = 5;
-/// Maximum number of processes and threads in addition to the existing ones.
+/// Maximum number of processes and threads in addition to those of the whole machine when the sandbox starts.
 const MAX_NEW_TASKS: u64 = 1024;
 
 pub fn apply() -> io::Result<()> {

@@ -31,7 +31,8 @@ const UNIX_FAMILY: u64 = 1;
 const PAIR_TYPES: [u64; 2] = [1, 5];
 /// The bits of a socket's type without its flags.
 const SOCKET_TYPE_MASK: u64 = 0xf;
-/// The refused flags: `CLONE_NEWNS`, `NEWCGROUP`, `NEWUTS`, `NEWIPC`, `NEWUSER`, `NEWPID` and `NEWNET`.
+/// The refused flags of `clone`, which create namespaces: `CLONE_NEWNS`, `NEWCGROUP`, `NEWUTS`, `NEWIPC`, `NEWUSER`,
+/// `NEWPID` and `NEWNET`.
 const NAMESPACE_FLAGS: [u64; 7] =
     [0x0002_0000, 0x0200_0000, 0x0400_0000, 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000];
 /// The refused `ioctl` requests: `TIOCSTI` and `TIOCLINUX` send input to other programs of a terminal, `TIOCCONS`
@@ -60,7 +61,7 @@ pub enum Sockets {
     Internet,
 }
 
-/// Filters the system calls of this thread, of the program that it executes and of all descendants.
+/// Filters the system calls of the calling OS thread, of the program that it executes and of all descendants.
 pub fn apply(sockets: Sockets) -> io::Result<()> {
     for filter in filters(sockets).map_err(io::Error::other)? {
         seccompiler::apply_filter(&filter).map_err(io::Error::other)?;

@@ -1,7 +1,7 @@
 //! Every system call of Linux 6.18 on x86-64 and on the architectures that share the generic table (aarch64, riscv64),
 //! by class. `docs/decisions/0014-system-calls-by-default-deny.md` states the reason for each class.
 
-/// The number of a system call that an architecture does not have.
+/// Placeholder for the number of a system call that an architecture does not have.
 const NONE: i64 = -1;
 
 /// The decision of the filter about the calls of a class.
