@@ -151,7 +151,7 @@ fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
             let first = state.conversation.messages.len();
             chat::show_outputs(state);
             let end = state.conversation.messages.len() + 1;
-            state.conversation.open_prompt = state.chat.is_some().then_some(first..end);
+            state.conversation.open_prompt = Some(first..end);
             state.position = RunPosition::After(Node::Inbox, Outcome::Prompt);
         }
         MessageSource::Continuation => {

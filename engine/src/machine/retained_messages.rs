@@ -70,7 +70,6 @@ pub(super) fn first_unanswered(state: &ThreadState) -> usize {
     }
     let is_reply = |message: &SharedMessage| matches!(message.kind(), "assistant" | "tool_result");
     let after_reply = conversation.messages.iter().rposition(is_reply).map_or(0, |index| index + 1);
-    // A continuation of a run repeats the first message of the run.
     let after_prompt = match &conversation.open_prompt {
         Some(prompt) if after_reply <= prompt.start => prompt.start,
         Some(prompt) => prompt.end,

@@ -187,8 +187,8 @@ pub struct Conversation {
     /// message.
     pub prompt_index: usize,
     /// The indexes in `messages` of the messages of the unfinished prompt: the outputs of the user's commands, the user
-    /// message, and the messages for the next turn. In a resumed run, the index of the message of the resume. `None` if
-    /// a chat is idle, and in a run that is not resumed.
+    /// message, and the messages for the next turn. In a run, the index of its first message, or of the message with
+    /// which it was resumed. `None` if a chat is idle.
     pub open_prompt: Option<Range<usize>>,
     /// True if the `input` hooks have run for the message with which the thread was resumed.
     pub resume_screened: bool,

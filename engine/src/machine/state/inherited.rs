@@ -36,9 +36,10 @@ impl ThreadState {
         self.chat.is_none() || self.is_prompt_continued()
     }
 
-    /// Returns true if all messages are messages of the unfinished prompt, or follow them without a reply.
+    /// Returns true if all messages of a chat are messages of the unfinished prompt, or follow them without a reply. A
+    /// run is handed over once, whatever its messages.
     fn is_unanswered(&self) -> bool {
         let starts_first = self.conversation.open_prompt.as_ref().is_some_and(|prompt| prompt.start == 0);
-        starts_first && first_unanswered(self) == 0
+        self.chat.is_some() && starts_first && first_unanswered(self) == 0
     }
 }

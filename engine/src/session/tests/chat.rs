@@ -486,7 +486,9 @@ async fn summary_of_an_idle_session_has_the_duration_of_a_prompt() {
     let engine = Engine::open(&lab.path(), options).unwrap();
     let handle = engine.start(&plan(&lab), StartOptions::default()).await.unwrap();
     let thread = handle.thread_id.clone();
-    handle.send(submit("one"));
+    let prompt = handle.control().send_with_id(submit("one")).unwrap();
+    // A compaction that is requested before the first message has nothing to summarize.
+    handle.control().settled(&prompt).await;
     handle.send(ControlMessage::Compact { focus: None });
     handle.send(ControlMessage::Close);
     while model.0.load(Ordering::SeqCst) < 2 {

@@ -200,3 +200,26 @@ async fn long_steering_message_continues_whole() {
     assert_eq!(sent.len(), 2);
     assert_eq!(sent[1].matches(&long).count(), 1, "{}", sent[1]);
 }
+
+/// The turns of a run follow one user message. A continuation has this message and the last turns that fit, whatever the
+/// length of all turns.
+#[tokio::test]
+async fn run_with_many_calls_continues_with_its_prompt_and_its_last_turns() {
+    let lab = lab(|number, _| Ok(if number <= 6 { read() } else { reply_text("done") }));
+    // The result of one call fits, the results of two do not.
+    lab.write(
+        ".ai/config/agent/coordination.yaml",
+        "continuation: { trigger_threshold: 0.0005, resume_ceiling_tokens: 400 }\n",
+    );
+    let engine = lab.engine();
+    let result = lab.run(&engine, "talk").await;
+    assert_eq!((result.status, result.result.as_deref()), (Status::Completed, Some("done")), "{result:?}");
+    assert!(engine.threads().list().unwrap().iter().any(|thread| thread.row.status == Status::Continued));
+    let sent = sent(&lab);
+    assert_eq!(sent.len(), 7);
+    for (number, request) in sent.iter().enumerate() {
+        assert_eq!(request.matches("Do it.").count(), 1, "{number}: {request}");
+        assert!(number == 0 || request.contains("content content"), "{number}: {request}");
+    }
+    assert!(sent[6].len() < 3 * sent[1].len(), "{}", sent[6]);
+}
