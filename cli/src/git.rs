@@ -177,7 +177,7 @@ const GIT_TIMEOUT: Duration = Duration::from_mins(1);
 /// Interval at which the end of a process whose output has ended is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A process that is killed when its time is over, or when this value is dropped.
+/// A process that is killed at the end of its time, or when this value is dropped.
 struct BoundedProcess {
     child: Arc<Mutex<Child>>,
     /// Dropping the sender ends the thread that kills the process in time.
@@ -305,7 +305,7 @@ fn bounded_output(mut command: Command, timeout: Duration) -> Result<Vec<u8>, St
 
 /// Maximum size of the error output of git that is read.
 const MAX_ERROR_BYTES: u64 = 64 << 10;
-/// The signal that ends a process whose time is over.
+/// The signal that ends a process at the end of its time.
 const SIGKILL: i32 = 9;
 
 fn git_output_text(project: &Path, args: &[&str]) -> Result<String, String> {

@@ -42,7 +42,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("threads steer", &["rye threads steer --last 'stop after the tests'"]),
     ("threads approvals", &["rye threads approvals"]),
     ("threads approve", &["rye threads approve --last", "rye threads approve --last --deny"]),
-    ("threads resume", &["rye threads resume --last", "rye threads resume --last --message 'go on' --limit turns=6"]),
+    (
+        "threads resume",
+        &["rye threads resume --last", "rye threads resume --last --message 'continue' --limit turns=6"],
+    ),
     ("threads handoff", &["rye threads handoff --last"]),
     ("threads chain", &["rye threads chain --last"]),
     ("threads search", &["rye threads search --last 'error|failed'"]),

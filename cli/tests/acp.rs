@@ -187,7 +187,7 @@ fn commands_are_listed_and_performed_without_a_request() {
         (&command("review")["description"], &command("review")["input"]["hint"]),
         (&"Review a file.".into(), &"FILE".into())
     );
-    assert_eq!(command("model")["input"]["hint"], "NAME");
+    assert_eq!(command("model")["input"]["hint"], "[NAME]");
     let retried = client.prompt(&session, "/retry");
     assert_eq!(retried.response["result"]["stopReason"], "end_turn", "{}", retried.response);
     assert_eq!(text(&retried, "agent_message_chunk"), "One.");

@@ -54,11 +54,11 @@ fn client_answers_approvals() {
         }
         let answer = client.ask(json!({"type": "answer", "question": seq, "approve": approve}));
         assert_eq!(answer["success"], true, "{answer}");
-        let late = client.ask(json!({"type": "answer", "question": seq, "approve": no}));
-        assert_eq!(late["success"], false, "{late}");
         let result = client.event("tool_call_result");
         assert_eq!(result["event"]["why"]["kind"], expected, "{result}");
         client.event("prompt_ended");
+        let late = client.ask(json!({"type": "answer", "question": seq, "approve": no}));
+        assert_eq!(late["success"], false, "{late}");
         client.end();
     }
 }

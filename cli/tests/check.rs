@@ -56,7 +56,7 @@ fn check_of_a_valid_project_succeeds() {
 fn unusable_files_beside_the_items_are_reported_with_their_place() {
     let secret = "{\"mcpServers\": {\"g\": {\"command\": \"z\", \"env\": {\"GH_TOKEN\": \"ghp_0123456789abcdef\"}}}}";
     for (file, content, code, message, help) in [
-        (".mcp.json", "{\"mcpServers\": {},}\n", "error[rye::config::invalid]", "trailing comma", ".mcp.json:1:18"),
+        (".mcp.json", "{\"mcpServers\": {},}\n", "error[rye::config::invalid]", "trailing comma", ".mcp.json:1:19"),
         (
             ".mcp.json",
             secret,
@@ -245,4 +245,24 @@ fn user_space_as_project_is_checked_once() {
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(!text(&output.stderr).contains("user space:"), "{}", text(&output.stderr));
+}
+
+/// Two mistakes whose help names the place where the right text belongs.
+#[test]
+fn help_names_the_attribute_of_choices_and_the_missing_tiers() {
+    let with_input =
+        GOOD.replace("</directive>", "<inputs><input name=\"mode\"><enum>a,b</enum></input></inputs>\n</directive>");
+    let folder = project(&[(".ai/directives/greet.md", &with_input)]);
+    let shown = text(&rye(folder.path(), &["check"]).stderr);
+    assert!(shown.contains(r#"the allowed values are an attribute: `enum="a,b"`"#), "{shown}");
+
+    let local = "id: local\nwire: openai-chat\nbase_url: http://127.0.0.1:9/v1\nprices: none\nmodels: { m: { context_window: 100000, max_output: 4000 } }\n";
+    let folder = project(&[
+        (".ai/directives/greet.md", GOOD),
+        (".ai/config/agent/providers/local.yaml", local),
+        (".ai/config/agent/models.yaml", "default_provider: local\n"),
+    ]);
+    let shown = text(&rye(folder.path(), &["check"]).stderr).replace("\n ", " ");
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("add `tiers: { general: MODEL }` to `agent/providers/local`"), "{shown}");
 }

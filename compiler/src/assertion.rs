@@ -3,7 +3,6 @@
 //! Conditions use the shared evaluator.
 
 mod flow;
-pub(crate) mod read;
 mod threads;
 mod trifecta;
 
@@ -14,6 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::assertion_file::{self, Assertion, AssertionFunction, Assertions, Trifecta};
 use crate::diagnostics::{Diagnostics, Severity};
 use crate::item::Items;
 use crate::lower::cache::LowerContext;
@@ -24,12 +24,8 @@ use crate::semantics::facts::Facts;
 use crate::semantics::glob::{Coverage, covers};
 use crate::world::{ItemKind, Space, World};
 use flow::{FlowPath, TextFlow};
-use read::{Assertion, AssertionFunction, Assertions, Trifecta};
 use threads::{PossibleThread, ReachMemo, ReachableThreads, ThreadSearch};
 use trifecta::TrifectaTools;
-
-/// Id of the settings file that contains the assertions.
-pub const ASSERTIONS_ID: &str = "agent/assertions";
 
 /// The result of checking the assertions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -129,7 +125,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
     let mut diagnostics = Diagnostics::new();
     let report = {
         let shared = LowerContext::new(&items);
-        let assertions = read::read(&items, &mut diagnostics);
+        let assertions = assertion_file::read(&items, &mut diagnostics);
         let mut report = AssertReport { assertions: assertions.list.len(), ..AssertReport::default() };
         let mut search = ThreadSearch::new(&shared, assertions.gates());
         let mut memo = ReachMemo::new();

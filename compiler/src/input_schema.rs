@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::assertion::read as assertions;
+use crate::assertion_file as assertions;
 use crate::diagnostics::CODES;
 use crate::hook::{END_STATUSES, MESSAGE_KINDS};
 use crate::item::hook::read::KEYS as HOOK_KEYS;

@@ -3,6 +3,7 @@
 
 pub mod approvals;
 pub mod assertion;
+pub(crate) mod assertion_file;
 pub mod commands;
 pub mod compile;
 pub mod compose;

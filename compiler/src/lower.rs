@@ -12,6 +12,7 @@ pub mod origin;
 mod phrases;
 pub mod prompt;
 mod protocol;
+mod provider_keys;
 mod unpriced;
 
 use std::collections::BTreeSet;
@@ -36,13 +37,13 @@ use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::request::CompileRequest;
 use crate::semantics::limits::{LimitName, Limits};
 use crate::tool_guidance::guidance_layer;
-use crate::validate::check_provider_keys;
 use crate::wire_tool::instructions;
 use crate::world::ItemKind;
 use cache::LowerContext;
 use facts::PlanTimeFacts;
 pub use hooks::HookTrace;
 use prompt::{MAX_VALUE_BYTES, ValueBudget};
+pub(crate) use provider_keys::check as check_provider_keys;
 
 /// Smallest output limit, in tokens, that is worth a request (`language.md` 11).
 pub const MIN_OUTPUT_TOKENS: u64 = 1024;

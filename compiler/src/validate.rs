@@ -28,7 +28,6 @@ mod literal_places;
 mod mistyped_placeholders;
 mod model;
 mod prefix;
-mod provider_keys;
 mod raises;
 mod repeated_text;
 mod selection;
@@ -43,7 +42,7 @@ use std::collections::BTreeSet;
 
 use rye_grammar::{ItemId, Sources, Span};
 
-use crate::assertion;
+use crate::assertion_file;
 use crate::commands::read_commands;
 use crate::compose::{Composed, HookScope, compose_all_with};
 use crate::context_files::{appended_layers, context_layers};
@@ -51,7 +50,7 @@ use crate::diagnostics::{ContextError, Diagnostic, Diagnostics, Severity};
 use crate::hook::HookSource;
 use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
 use crate::lower::cache::{LowerCache, LowerContext};
-use crate::lower::try_lower;
+use crate::lower::{check_provider_keys, try_lower};
 use crate::mcp_servers;
 use crate::plan::Tokenizer;
 use crate::resolve::{Inputs, Launch};
@@ -73,7 +72,6 @@ use incremental::{CheckCache, Merge, ProjectAnalyses, UNIT_KINDS, UnitLists, Uni
 use interface::InputUses;
 use knowledge_use::{KnowledgeUses, UnreferencedKnowledge};
 use prefix::{CachePrefixChecks, TextFrequencies};
-pub(crate) use provider_keys::check as check_provider_keys;
 use raises::RaiseUses;
 use repeated_text::{ParagraphCache, RepeatedParagraphs};
 use selection::SelectedDirectives;
@@ -180,7 +178,7 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
         ItemKind::Knowledge => check.check_knowledge(id, share),
         ItemKind::Tool | ItemKind::Config => {
             if let Some(tool) = items.tool(id) {
-                provider_keys::check(items, &tool, &mut share.found);
+                check_provider_keys(items, &tool, &mut share.found);
             }
         }
         ItemKind::Prompt => {
@@ -357,7 +355,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         self.shadowed = hook_use::check_shadowed_hooks(files, &mut self.found);
         hook_value::check_removals(files, &mut self.found);
         // Also checks assertions, so that every error `rye assert` would report is found early.
-        let written = assertion::read::read(self.items, &mut self.found);
+        let written = assertion_file::read(self.items, &mut self.found);
         for assertion in &written.list {
             let patterns = assertion.patterns();
             let patterns = patterns.iter().map(|pattern| (pattern, assertion.span));
@@ -462,7 +460,7 @@ impl<'i, 'w> Checker<'i, 'w> {
     ) -> (Diagnostics, PatternMatcher, LowerCache) {
         let (items, mut found) = (self.items, self.found);
         // Faults of the file were reported with the settings.
-        assertion_use::check(items, &assertion::read::read(items, &mut Diagnostics::new()), &mut found);
+        assertion_use::check(items, &assertion_file::read(items, &mut Diagnostics::new()), &mut found);
         for share in reports {
             found.append(share.found.clone());
         }

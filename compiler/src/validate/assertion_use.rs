@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use rye_grammar::ItemId;
 
 use super::user_written_ids;
-use crate::assertion::read::{Assertion, AssertionFunction, Assertions};
+use crate::assertion_file::{Assertion, AssertionFunction, Assertions};
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError, closest};
 use crate::item::Items;
 use crate::world::ItemKind;

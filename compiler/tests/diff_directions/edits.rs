@@ -248,7 +248,7 @@ fn drawn(project: &EditedProject) -> Vec<PlanEdit> {
         let (narrow, wide) = implied(rng, 2);
         let (event, action, is_guard) = rng.one_of(&[
             ("tool_call", "{ block: { reason: no } }", true),
-            ("agent_end", "{ block: { reason: no } }", true),
+            ("agent_end", "{ block: { reason: no } }", false),
             ("after_step", "terminate", true),
             ("after_step", "continue", false),
             ("agent_end", "{ follow_up: { content: more } }", false),

@@ -68,7 +68,7 @@ pub fn delete_session(projects: &[Spaces], id: &str) -> Result<(), CommandError>
     }
     match holders.as_slice() {
         [] if is_known => Err(CommandError::usage(format!("unknown session `{thread}`"))
-            .with_help("the thread is no session of a chat; `rye threads prune` removes threads of runs")),
+            .with_help("the thread is not a session of a chat; `rye threads prune` removes threads of runs")),
         [] => Ok(()),
         [spaces] => delete_session_of(spaces, &thread),
         [..] => {

@@ -184,10 +184,13 @@ fn line_that_why_adds_grants_the_tool_without_another_report() {
         (".ai/tools/own/post.yaml", "description: d\nkind: http\nurl: https://api.example.com/x\n"),
     ];
     for tool in ["own/build", "own/post", "rye/web/fetch", "rye/bash/bash", "rye/git/log", "rye/file-system/write"] {
+        // Writing files is no elevated risk.
+        let acknowledged =
+            if tool == "rye/file-system/write" { "" } else { "<acknowledge risk=\"elevated\">y</acknowledge>" };
         let project = |grants: &str| {
             let inside = format!(
-                "<metadata><permissions><execute><tool>rye.file-system.read</tool></execute>{grants}\
-                 <acknowledge risk=\"elevated\">y</acknowledge></permissions></metadata>"
+                "<metadata><permissions><execute><tool>rye.file-system.read</tool></execute>{grants}{acknowledged}\
+                 </permissions></metadata>"
             );
             let world = own.iter().fold(stdlib_world(), |world, (path, text)| world.project(path, text));
             with_directives(world, &[("d", "", &inside, "Go.")])

@@ -96,7 +96,7 @@ const ARGUMENT_KEYS: [&str; 3] = ["arguments", "parameters", "input"];
 /// Returns the names of the values of a call that [`parse_call`] does not read: other keys, and the earlier values of a
 /// repeated key. Empty for a call that is kept whole because it is malformed.
 pub(super) fn unread_keys(body: &str) -> Vec<String> {
-    let Ok(Keys(keys)) = serde_json::from_str::<Keys>(unfenced(body.trim())) else { return Vec::new() };
+    let Ok(KeyNames(keys)) = serde_json::from_str::<KeyNames>(unfenced(body.trim())) else { return Vec::new() };
     let read = ARGUMENT_KEYS.iter().find(|key| keys.iter().any(|known| known == *key));
     let mut seen = BTreeSet::new();
     let mut is_unread =
@@ -105,27 +105,27 @@ pub(super) fn unread_keys(body: &str) -> Vec<String> {
 }
 
 /// The keys of a JSON object, repeated ones included.
-struct Keys(Vec<String>);
+struct KeyNames(Vec<String>);
 
-impl<'de> Deserialize<'de> for Keys {
+impl<'de> Deserialize<'de> for KeyNames {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct KeysVisitor;
-        impl<'de> Visitor<'de> for KeysVisitor {
-            type Value = Keys;
+        struct KeyNamesVisitor;
+        impl<'de> Visitor<'de> for KeyNamesVisitor {
+            type Value = KeyNames;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Keys, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KeyNames, A::Error> {
                 let mut keys = Vec::new();
                 while let Some((key, _)) = map.next_entry::<String, IgnoredAny>()? {
                     keys.push(key);
                 }
-                Ok(Keys(keys))
+                Ok(KeyNames(keys))
             }
         }
-        deserializer.deserialize_map(KeysVisitor)
+        deserializer.deserialize_map(KeyNamesVisitor)
     }
 }
 

@@ -8,11 +8,13 @@ use rye_grammar::condition::{Path, Segment};
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::{ItemId, Span, Spanned, capability, condition};
 
-use super::ASSERTIONS_ID;
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError, Severity, closest};
 use crate::item::{Items, data};
 use crate::semantics::condition::{Condition, PatternBudget};
 use crate::semantics::money::Nanos;
+
+/// Id of the settings file that contains the assertions.
+pub const ASSERTIONS_ID: &str = "agent/assertions";
 
 #[derive(Debug, Clone, Default)]
 pub struct Assertions {
