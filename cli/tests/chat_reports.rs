@@ -358,7 +358,7 @@ fn prompt_that_reaches_its_own_limit_has_another_help_than_one_that_reaches_the_
     let done = chat_any(&project("{ text: One. }"), "$0.0001 first\n");
     assert!(done.stderr.contains("help: type a higher amount before the text"), "{}", done.stderr);
     let place = project("{ tool_calls: [{ name: rye_file_system_read, input: { path: note.txt } }] }, { text: One. }");
-    let cheap = talk_directive(9, TOOLS).replace("spend=\"0.50\"", "spend=\"0.0092\"");
+    let cheap = talk_directive(9, TOOLS).replace("spend=\"0.50\"", "spend=\"0.009\"");
     place.write(".ai/directives/talk.md", &cheap);
     let done = chat_any(&place, "first\n");
     assert!(done.stderr.contains("help: `/budget DOLLARS confirm` sets a higher limit"), "{}", done.stderr);

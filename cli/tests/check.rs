@@ -253,7 +253,8 @@ fn help_names_the_attribute_of_choices_and_the_missing_tiers() {
     let with_input =
         GOOD.replace("</directive>", "<inputs><input name=\"mode\"><enum>a,b</enum></input></inputs>\n</directive>");
     let folder = project(&[(".ai/directives/greet.md", &with_input)]);
-    let shown = text(&rye(folder.path(), &["check"]).stderr);
+    let output = rye(folder.path(), &["check"]);
+    let shown = text(&output.stderr);
     assert!(shown.contains(r#"the allowed values are an attribute: `enum="a,b"`"#), "{shown}");
 
     let local = "id: local\nwire: openai-chat\nbase_url: http://127.0.0.1:9/v1\nprices: none\nmodels: { m: { context_window: 100000, max_output: 4000 } }\n";
@@ -262,7 +263,7 @@ fn help_names_the_attribute_of_choices_and_the_missing_tiers() {
         (".ai/config/agent/providers/local.yaml", local),
         (".ai/config/agent/models.yaml", "default_provider: local\n"),
     ]);
-    let shown = text(&rye(folder.path(), &["check"]).stderr).replace("\n ", " ");
-    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let output = rye(folder.path(), &["check"]);
+    let shown = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("add `tiers: { general: MODEL }` to `agent/providers/local`"), "{shown}");
 }

@@ -44,7 +44,8 @@ pub fn context_layers(
     layers
 }
 
-/// Returns the layers of the knowledge that `append_system` of the user and of the project names, in this order.
+/// Returns the layers of the knowledge that the setting `append_system` lists: first the list of the user, then the list
+/// of the project.
 pub fn appended_layers(items: &Items<'_>, found: &mut Diagnostics) -> Vec<Layer> {
     let Ok(settings) = ItemId::parse(SETTINGS) else { return Vec::new() };
     let files = items.config_layers(&settings);

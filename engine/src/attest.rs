@@ -158,8 +158,8 @@ impl PromptCheck {
     }
 }
 
-/// The recorded intake of the user message that is accepted next: the run of the `input` hooks, and the end of a typed
-/// command. `None` stands for an event that was not recorded.
+/// The recorded intake of the next user message: the run of the `input` hooks, and the run of the command that the user
+/// typed. A field is `None` if its event was not recorded.
 #[derive(Debug, Default)]
 struct Intake {
     hooks: Option<HookPointRun>,

@@ -15,7 +15,7 @@ use crate::path_policy::{PathAccess, path_access};
 /// The folders with the open files of this process.
 const OPEN_FILES: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
-/// A folder and everything below it.
+/// Access to a folder and everything below it. A path or a link that leads out of the folder is refused.
 #[derive(Debug)]
 pub struct RootedDir(Dir);
 

@@ -33,8 +33,8 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     best.map(|(_, _, c)| c.to_owned())
 }
 
-/// Counts of the bytes of a text, from which a lower bound on the edits between two texts follows without a comparison
-/// of the texts. The bytes are counted in 16 classes; the low four bits of a byte are its class.
+/// The number of bytes of each class in a text. The class of a byte is its low four bits, so there are 16 classes. The
+/// numbers of two texts give a lower bound on the edits between the texts, faster than the texts themselves.
 struct LetterCounts {
     counts: [u32; 16],
     is_ascii: bool,

@@ -1,5 +1,5 @@
-//! Waits for children. A call that needs the result of a child waits for the child itself. For a detached child, a
-//! background task waits and reports the end to the parent. An orphaned child is recovered first.
+//! Waits for children. If a call needs the result of a child, the call waits. For a detached child, a background task
+//! waits, and reports the end to the parent. An orphaned child is recovered first.
 
 use std::sync::Arc;
 use std::time::Duration;
