@@ -93,7 +93,8 @@ impl SourceView {
         ))
     }
 
-    /// Returns the start of the line `above` lines before the line of `offset`.
+    /// Returns the byte offset of the start of a line: `above` lines before the line of `offset`, or the first line of
+    /// the text.
     fn line_start(&self, offset: usize, above: usize) -> usize {
         let text = self.text.get(..offset).unwrap_or("");
         text.rmatch_indices('\n').nth(above).map_or(0, |(at, _)| at + 1)
