@@ -276,10 +276,9 @@ impl ThreadReader {
                     mailbox::consume(self.disk(), thread, &id)?;
                     return Ok(if is_recorded { MessageDelivery::Recorded } else { MessageDelivery::Refused(last) });
                 }
-                Liveness::Orphaned => return Ok(MessageDelivery::Waiting(last)),
                 Liveness::Alive if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
                 Liveness::Alive if self.has_recorded(thread, &id)? => return Ok(MessageDelivery::Recorded),
-                Liveness::Alive => return Ok(MessageDelivery::Waiting(last)),
+                Liveness::Alive | Liveness::Orphaned => return Ok(MessageDelivery::Waiting(last)),
             }
         }
     }
