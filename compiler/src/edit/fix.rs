@@ -11,7 +11,7 @@ use crate::diagnostics::{Diagnostic, HookError, ItemError, LimitError};
 
 /// Maximum edit distance between the name of a script's constant and the known name that replaces it.
 const MAX_CONSTANT_DISTANCE: usize = 2;
-/// Number of letters from which a word may have two wrong letters and still be a misspelling.
+/// Minimum number of letters of a word in which two wrong letters still count as a misspelling.
 const LONG_WORD_LETTERS: usize = 8;
 /// Words around the name of a limit that do not change its meaning: `max_turns` is `turns`.
 const LIMIT_AFFIXES: [&str; 4] = ["max", "maximum", "limit", "limits"];
@@ -131,7 +131,8 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
 }
 
 /// Returns true if `word` can only be a misspelling of `meant`: they differ in the punctuation between their words, or
-/// have as many words with at most two wrong letters each. A name with another word, such as `duration` beside `duration_ms`, can mean something else or another unit.
+/// have as many words with at most two wrong letters each. A name with another word can mean something else, or another unit: `duration` and
+/// `duration_ms`.
 fn is_misspelling(word: &str, meant: &str) -> bool {
     let (written, meant) = (split_words(word), split_words(meant));
     if written.concat() == meant.concat() {

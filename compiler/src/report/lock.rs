@@ -175,7 +175,7 @@ pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> V
             found.push(drift);
         }
     };
-    // Several routes can have unknown inputs, so entries with the same inputs are told apart by their plans.
+    // Several routes can have unknown inputs, so their plans distinguish entries with the same inputs.
     let is_among = |one: &LockEntry, all: &[LockEntry]| {
         all.iter().any(|other| other.inputs == one.inputs && other.plan_id == one.plan_id)
     };
