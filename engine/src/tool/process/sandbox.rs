@@ -12,6 +12,8 @@ pub(super) mod leftovers;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
+mod protected_inodes;
+#[cfg(target_os = "linux")]
 mod syscalls;
 
 use std::io;

@@ -14,6 +14,7 @@ use landlock::{
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode};
 
 use super::Sandbox;
+use super::protected_inodes::{ProtectedInodes, stat_of};
 use crate::path_policy::{PathAccess, path_access};
 use crate::process::search_path;
 
@@ -175,6 +176,8 @@ struct FileRules<'w> {
     hidden: &'w [PathBuf],
     /// The user's `.ai`, of which only `data` can be writable; `None` if this folder does not exist.
     user: Option<PathBuf>,
+    project: &'w Path,
+    protected_inodes: ProtectedInodes,
     places: Vec<PathBuf>,
     /// Number of entries searched so far.
     entries: usize,
@@ -183,7 +186,9 @@ struct FileRules<'w> {
 impl<'w> FileRules<'w> {
     fn new(sandbox: &'w Sandbox, ruleset: Option<RulesetCreated>) -> Self {
         let user = sandbox.user.as_ref().and_then(|user| user.canonicalize().ok());
-        Self { ruleset, hidden: &sandbox.hidden, user, places: Vec::new(), entries: 0 }
+        let protected_inodes = ProtectedInodes::default();
+        let (hidden, project) = (&sandbox.hidden, &sandbox.project);
+        Self { ruleset, hidden, user, project, protected_inodes, places: Vec::new(), entries: 0 }
     }
 
     fn grant_system(&mut self) -> io::Result<()> {
@@ -222,7 +227,7 @@ impl<'w> FileRules<'w> {
         for name in names(folder)? {
             self.entries += 1;
             // Only folders are opened: `/etc` has more than a thousand files.
-            let is_public = match entry_mode(folder, &name)?.and_then(public_kind) {
+            let is_public = match stat_of(folder, &name)?.and_then(|stat| public_kind(stat.st_mode)) {
                 Some(FileType::Directory) => match open(folder.as_fd(), &name, OFlags::NOFOLLOW)? {
                     Some(child) => self.is_public(&child, depth + 1)?,
                     None => false,
@@ -324,11 +329,14 @@ impl<'w> FileRules<'w> {
         self.grant(&fd, &segments)
     }
 
-    /// Grants a folder as a whole if it contains no protected path, else its unprotected entries. The project root is
-    /// never granted as a whole, because a program could create protected paths in it.
+    /// Grants a folder as a whole if it contains no protected path and no hard link to a protected file, else its
+    /// unprotected entries. The project root is never granted as a whole, because a program could create protected
+    /// paths in it.
     fn grant(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<()> {
-        if kind(fd) == FileType::RegularFile {
-            return self.grant_place(fd, FileRight::Write);
+        let stat = rustix::fs::fstat(fd)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            let is_protected = self.protected_inodes.contains(self.project, &stat)?;
+            return if is_protected { Ok(()) } else { self.grant_place(fd, FileRight::Write) };
         }
         if is_repository(fd) {
             return Ok(());
@@ -356,8 +364,8 @@ impl<'w> FileRules<'w> {
         Ok(())
     }
 
-    /// Returns true if a folder contains no protected path. Returns false if the folder is too large or too deep to
-    /// search.
+    /// Returns true if a folder contains no protected path and no hard link to a protected file. Returns false if the
+    /// folder is too large or too deep to search.
     fn is_unprotected(&mut self, fd: &OwnedFd, segments: &[OsString]) -> io::Result<bool> {
         if is_repository(fd) {
             return Ok(false);
@@ -368,8 +376,11 @@ impl<'w> FileRules<'w> {
             if path_access(&inner) != PathAccess::Ordinary || self.entries > MAX_ENTRIES || segments.len() > MAX_DEPTH {
                 return Ok(false);
             }
-            let is_folder = entry_mode(fd, &name)?.is_some_and(|mode| FileType::from_raw_mode(mode).is_dir());
-            if is_folder
+            let Some(stat) = stat_of(fd, &name)? else { continue };
+            if self.protected_inodes.contains(self.project, &stat)? {
+                return Ok(false);
+            }
+            if FileType::from_raw_mode(stat.st_mode).is_dir()
                 && let Some(child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)?
                 && !self.is_unprotected(&child, &inner)?
             {
@@ -500,17 +511,6 @@ fn public_kind(mode: RawMode) -> Option<FileType> {
 
 fn mode(fd: &OwnedFd) -> Option<RawMode> {
     rustix::fs::fstat(fd).ok().map(|stat| stat.st_mode)
-}
-
-/// Returns the mode of an entry of a folder, without following links; `None` if the entry does not exist or is not
-/// accessible.
-fn entry_mode(folder: &OwnedFd, name: &OsStr) -> io::Result<Option<RawMode>> {
-    use rustix::io::Errno;
-    match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Some(stat.st_mode)),
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP | Errno::PERM) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
 }
 
 pub fn kind(fd: &OwnedFd) -> FileType {
