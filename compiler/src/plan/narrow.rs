@@ -75,8 +75,10 @@ mod tests {
 
     #[test]
     fn narrowed_grants_are_the_common_part_and_the_old_ones_cover_them() {
-        const SOME: [&str; 8] = [
+        const SOME: [&str; 10] = [
             "rye.*",
+            "rye.fetch.skill.*",
+            "rye.fetch.skill.notes",
             "rye.fetch.*",
             "rye.execute.tool.*",
             "rye.execute.tool.rye.file-system.*",

@@ -209,7 +209,7 @@ impl LockComparison {
         match self.state {
             LockState::NotLocked => "not locked".to_owned(),
             LockState::Matches => "matches the lock".to_owned(),
-            LockState::NotComparable => "not comparable: some inputs have no plan".to_owned(),
+            LockState::NotComparable => "not comparable: not every context has a plan".to_owned(),
             LockState::Differs => {
                 let named = |one: &Drift| format!("{} {}", one.what, one.how);
                 format!("differs: {}", shorten(&self.drift.iter().map(named).collect::<Vec<_>>(), LINE_CHARS - 9))

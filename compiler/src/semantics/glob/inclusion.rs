@@ -61,13 +61,14 @@ const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 
 /// The starts of well-formed capabilities. One or more segments (`.segment`) follow a start, except for a query:
 /// `rye.fetch.<type>` is a capability by itself.
-const HEADS: [&str; 9] = [
+const HEADS: [&str; 10] = [
     "rye.execute.tool",
     "rye.execute.directive",
     "rye.execute.knowledge",
     "rye.fetch.tool",
     "rye.fetch.directive",
     "rye.fetch.knowledge",
+    "rye.fetch.skill",
     "rye.sign.tool",
     "rye.sign.directive",
     "rye.sign.knowledge",
@@ -355,4 +356,40 @@ fn representatives<'g>(globs: impl Iterator<Item = &'g Glob>) -> Vec<char> {
             new
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::semantics::capability::ItemType;
+
+    #[test]
+    fn every_item_type_has_its_heads() {
+        let types = |action: &str| -> BTreeSet<&str> {
+            HEADS.iter().filter_map(|head| head.strip_prefix("rye.")?.strip_prefix(action)?.strip_prefix('.')).collect()
+        };
+        let all = ItemType::ALL.map(ItemType::as_str);
+        assert_eq!(types("fetch"), BTreeSet::from(all));
+        let without_skills = all.into_iter().filter(|kind| *kind != "skill").collect::<BTreeSet<_>>();
+        assert_eq!(types("execute"), without_skills);
+        assert_eq!(types("sign"), without_skills);
+    }
+
+    #[test]
+    fn patterns_of_skills_are_compared_like_those_of_other_items() {
+        let glob = Glob::new;
+        let outside = |inner: &str, outer: &str| witness(&[&glob(inner)], &[&glob(outer)]);
+        for (inner, outer) in [
+            ("rye.fetch.skill.notes", "rye.fetch.knowledge.*"),
+            ("rye.fetch.skill.*", "rye.fetch.skill.notes"),
+            ("rye.fetch.*", "rye.fetch.knowledge.*"),
+        ] {
+            assert_ne!(outside(inner, outer), Witness::None, "{inner} is not covered by {outer}");
+        }
+        for outer in ["rye.fetch.skill.*", "rye.fetch.*", "rye.*"] {
+            assert_eq!(outside("rye.fetch.skill.notes", outer), Witness::None, "{outer}");
+        }
+    }
 }
