@@ -309,6 +309,29 @@ fn changed_or_removed_server_is_reported_by_check_plan_diff_and_lock() {
     assert!(place.run_ok(&["plan", "math"]).contains("mcp_my_math_double_it"));
 }
 
+#[test]
+fn tool_of_a_server_that_requests_a_provider_key_is_not_offered() {
+    let Some(place) = place() else { return };
+    place.write(
+        ".mcp.json",
+        r#"{"mcpServers": {"my math": {"command": "python3", "args": ["server.py"], "env": {"K": "${MATH_KEY:-none}"}}}}"#,
+    );
+    place.run_ok(&["trust"]);
+    place.run_ok(&["mcp", "refresh"]);
+    grant_and_lock(&place);
+    assert!(place.json(&["plan", "math"]).1["palette"].to_string().contains("mcp_my_math_double_it"));
+    place.write(
+        ".ai/config/agent/providers/mine.yaml",
+        "wire: openai-chat\nbase_url: http://127.0.0.1:9\nkey_env: MATH_KEY\nmodels:\n  - { id: m, input: 0, output: 0, context: 1000, max_output: 100 }\n",
+    );
+    let why = "the MCP server `my_math` requests `MATH_KEY`, which holds a provider's key";
+    let plan = place.run_ok(&["plan", "math"]);
+    assert!(plan.contains("every call is refused") && plan.contains(why), "{plan}");
+    assert!(!place.json(&["plan", "math"]).1["palette"].to_string().contains("mcp_my_math_double_it"));
+    let diff = place.run_ok(&["plan", "math", "--diff", "HEAD"]);
+    assert!(diff.contains("every call of its tools is refused") && diff.contains(why), "{diff}");
+}
+
 fn call(id: u64, name: &str, input: &serde_json::Value) -> serde_json::Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": input}})
 }

@@ -256,8 +256,8 @@ impl From<&str> for ServerFault {
     }
 }
 
-/// Returns every server, by name. The variables that hold the keys of providers are not determined, because that reads
-/// every provider file; [`find_provider_keys`] determines them.
+/// Returns every server, by name. Reads the provider files if a server requests a variable, to find the variables that
+/// hold a provider's key.
 ///
 /// # Errors
 /// A message for the user, and the place of the fault.
@@ -300,11 +300,12 @@ pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, Se
             all.retain(|name, _| !is_disabled(servers, name));
         }
     }
+    find_provider_keys(items, &mut all);
     Ok(all)
 }
 
 /// Sets `keys` of each server: the variables that the server requests and that hold the key of a provider.
-pub fn find_provider_keys(items: &Items<'_>, servers: &mut BTreeMap<String, McpServer>) {
+fn find_provider_keys(items: &Items<'_>, servers: &mut BTreeMap<String, McpServer>) {
     // Without variables, no provider file is read.
     if servers.values().all(|server| server.variables().is_empty()) {
         return;

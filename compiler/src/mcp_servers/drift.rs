@@ -16,8 +16,7 @@ pub enum ServerDrift {
     Missing { server: String },
     #[error("the settings of the MCP server `{server}` changed since its tools were listed")]
     Changed { server: String },
-    /// The settings pass a variable that holds a provider's key to the server. Found only after `find_provider_keys`
-    /// has run for the server.
+    /// The settings pass a variable that holds a provider's key to the server.
     #[error("the MCP server `{server}` requests `{variable}`, which holds a provider's key")]
     ProviderKey { server: String, variable: String },
     /// The timeout in the settings differs from the timeout in the tool file, both in seconds. This is the only
@@ -73,19 +72,9 @@ impl ServerDrift {
 pub struct ConfiguredServers(Result<BTreeMap<String, McpServer>, String>);
 
 impl ConfiguredServers {
-    /// Reads the configured MCP servers. Does not look up which of their variables hold a provider's key, so
-    /// `McpServer::keys` stays empty.
+    /// Reads the configured MCP servers.
     pub fn read(items: &Items<'_>) -> Self {
         Self(read_servers(items).map_err(|error| error.message))
-    }
-
-    /// Reads the servers, and records for each server which of its variables hold the key of a provider.
-    pub fn read_with_keys(items: &Items<'_>) -> Self {
-        let mut servers = Self::read(items);
-        if let Ok(all) = &mut servers.0 {
-            super::find_provider_keys(items, all);
-        }
-        servers
     }
 
     /// Returns the difference between a tool and the settings of its MCP server. `None` if they agree, or if the tool

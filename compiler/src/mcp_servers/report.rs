@@ -25,7 +25,7 @@ pub fn check_servers(items: &Items<'_>, found: &mut Diagnostics) {
     if ids.is_empty() {
         return;
     }
-    let servers = ConfiguredServers::read_with_keys(items);
+    let servers = ConfiguredServers::read(items);
     let drift = |id: &ItemId| Some((id.clone(), servers.drift_of(&items.tool(id)?.spec)?));
     let drifted: Vec<(ItemId, ServerDrift)> = ids.into_iter().filter_map(drift).collect();
     report_drift(items, &drifted, found);

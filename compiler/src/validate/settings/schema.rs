@@ -274,7 +274,7 @@ pub const FILES: &[SettingsFile] = &[
                 SettingShape::Map(&[key(
                     "max_tokens",
                     SettingShape::Integer { least: 0 },
-                    "budget of the list of skills in the system prompt; a skill beyond it is not listed",
+                    "budget of the entries in the list of skills, without its introduction; a skill beyond it is not listed",
                 )]),
                 "the skills of a chat",
             ),

@@ -1,26 +1,12 @@
 //! The MCP servers of the settings, which the compiler reads, and the trust requirement of each server.
 
-use std::collections::BTreeMap;
-
-use rye_compiler::item::Items;
-pub use rye_compiler::mcp_servers::{McpServer, McpTransport, SandboxOpenings, ServersError};
-use rye_compiler::mcp_servers::{find_provider_keys, read_servers as read_settings};
+pub use rye_compiler::mcp_servers::{McpServer, McpTransport, SandboxOpenings, ServersError, read_servers};
 use rye_compiler::plan::SourcePlace;
 use rye_compiler::trust::command_files::{files_of_argv, files_of_value};
 use rye_compiler::trust::{Subject, TrustRequirement, TrustRequirementKind, describe_server, one_line};
 use rye_compiler::world::ItemKind;
 
 use super::variables::expand_variables;
-
-/// Returns the MCP servers by name. The field `keys` of a server lists its variables that hold the key of a provider.
-///
-/// # Errors
-/// A message for the user, and the place of the fault.
-pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, ServersError> {
-    let mut servers = read_settings(items)?;
-    find_provider_keys(items, &mut servers);
-    Ok(servers)
-}
 
 /// Returns the trust requirement of a server that the project configures; `None` if the user's own files configure the
 /// server.
