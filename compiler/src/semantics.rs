@@ -4,6 +4,7 @@
 //! Check, plan and run share this one implementation. Nothing here resolves items, composes chains or lowers plans, and
 //! after compilation nothing here fails on user input.
 
+pub mod address;
 pub mod capability;
 pub mod change_frequency;
 pub mod classify;

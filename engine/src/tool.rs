@@ -61,6 +61,9 @@ pub struct Invocation {
     pub write_bounds: Vec<Vec<String>>,
     /// Hosts that a process of the call may reach: every thread of the spawn chain grants them.
     pub net: Vec<String>,
+    /// The hosts of `net` that every thread of the spawn chain spells out. The engine's requests reach local addresses
+    /// of these hosts only.
+    pub local_hosts: Vec<String>,
     /// The grant patterns of every thread of the spawn chain. Writing an item needs `rye.sign.<type>.<id>` from each of
     /// these threads (`language.md` 9). If the list is empty, no item may be written.
     pub may_write_item: Vec<Vec<String>>,
@@ -88,6 +91,7 @@ impl Invocation {
             write: Vec::new(),
             write_bounds: Vec::new(),
             net: Vec::new(),
+            local_hosts: Vec::new(),
             may_write_item: Vec::new(),
             halt: CancellationToken::never(),
             thread_count: ThreadCount::default(),

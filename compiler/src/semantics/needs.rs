@@ -1,6 +1,8 @@
 //! Comparison of the hosts and folders that grants name (`language.md` 9). The gate uses it, and so does the comparison
 //! of two plans.
 
+use super::address::is_public;
+
 /// Returns true if the folder `inner` is the folder `outer` or lies inside of it. Both paths are relative to the
 /// project.
 pub fn is_folder_inside(inner: &str, outer: &str) -> bool {
@@ -44,9 +46,59 @@ pub fn write_path_error(path: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns true if `outer` matches every host that `inner` matches: `*.example.com` matches `a.example.com`.
+/// The extent to which a granted host pattern covers another one (`host_coverage`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HostCoverage {
+    None,
+    /// The pattern is a wildcard. A wildcard opens public addresses only, but a host that is spelt out is opened
+    /// whatever its addresses are.
+    PublicAddresses,
+    Complete,
+}
+
+/// Returns the extent to which the granted pattern `outer` allows what the granted pattern `inner` allows. A host that
+/// has only local addresses is not covered by a wildcard.
+pub fn host_coverage(inner: &str, outer: &str) -> HostCoverage {
+    if is_same_host(inner, outer) {
+        return HostCoverage::Complete;
+    }
+    if !is_host_inside(inner, outer) {
+        return HostCoverage::None;
+    }
+    if inner == "*" || inner.starts_with("*.") {
+        return HostCoverage::Complete;
+    }
+    let name = inner.trim_end_matches('.').to_ascii_lowercase();
+    match name.parse().map(is_public) {
+        Ok(true) => HostCoverage::Complete,
+        Ok(false) => HostCoverage::None,
+        Err(_) if name == "localhost" || name.ends_with(".localhost") => HostCoverage::None,
+        Err(_) => HostCoverage::PublicAddresses,
+    }
+}
+
+/// Returns true if the granted pattern `outer` lets requests of the engine reach the host or pattern `inner`.
+pub fn allows_host(inner: &str, outer: &str) -> bool {
+    host_coverage(inner, outer) != HostCoverage::None
+}
+
+/// Returns true if two texts are the same host or pattern. Case and a dot at the end have no meaning.
+pub fn is_same_host(one: &str, other: &str) -> bool {
+    one.trim_end_matches('.').eq_ignore_ascii_case(other.trim_end_matches('.'))
+}
+
+/// Returns the host of a URL, without user information and port. `None` if the text is no URL, or if its host contains
+/// a placeholder or is an IPv6 address.
+pub fn url_host(url: &str) -> Option<&str> {
+    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
+    let host = authority.rsplit('@').next()?.split(':').next()?;
+    (!host.is_empty() && !host.contains(['{', '['])).then_some(host)
+}
+
+/// Returns true if the name of every host that `inner` matches matches `outer`: `*.example.com` matches
+/// `a.example.com`. The addresses of the hosts are not compared.
 pub fn is_host_inside(inner: &str, outer: &str) -> bool {
-    if inner.eq_ignore_ascii_case(outer) || outer == "*" {
+    if is_same_host(inner, outer) || outer == "*" {
         return true;
     }
     let (inner, outer) = (inner.to_ascii_lowercase(), outer.to_ascii_lowercase());
@@ -173,5 +225,43 @@ mod tests {
         assert!(!is_host_inside("example.com", "*.example.com"));
         assert!(!is_host_inside("badexample.com", "*.example.com"));
         assert!(!is_host_inside("*", "*.example.com"));
+    }
+
+    #[test]
+    fn wildcard_covers_no_host_that_is_spelt_out_and_local() {
+        use HostCoverage::{Complete, None, PublicAddresses};
+        for (inner, outer, coverage) in [
+            ("127.0.0.1", "*", None),
+            ("169.254.169.254", "*", None),
+            ("10.0.0.1", "*", None),
+            ("fe80::1", "*", None),
+            ("::ffff:127.0.0.1", "*", None),
+            ("LocalHost.", "*", None),
+            ("a.localhost", "*.localhost", None),
+            ("127.0.0.1", "127.0.0.1", Complete),
+            ("localhost", "Localhost.", Complete),
+            ("8.8.8.8", "*", Complete),
+            ("*.localhost", "*", Complete),
+            ("*.a.test", "*.test", Complete),
+            ("doc.a.test", "*.a.test", PublicAddresses),
+            ("printer", "*", PublicAddresses),
+            ("a.test", "b.test", None),
+            ("*", "*.test", None),
+        ] {
+            assert_eq!(host_coverage(inner, outer), coverage, "{inner} in {outer}");
+        }
+    }
+
+    #[test]
+    fn host_of_a_url_excludes_user_port_and_path() {
+        for (url, host) in [
+            ("http://user:pw@host.test:80/x?y", Some("host.test")),
+            ("https://host.test?x@y", Some("host.test")),
+            ("http://{host}/", Option::None),
+            ("http://[::1]/", Option::None),
+            ("host.test", Option::None),
+        ] {
+            assert_eq!(url_host(url), host, "{url}");
+        }
     }
 }

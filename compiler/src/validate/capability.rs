@@ -18,7 +18,9 @@ use crate::palette::SizedTool;
 use crate::sandbox::{Opening, SandboxKind, unused_opening};
 use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
-use crate::semantics::needs::{is_folder_inside, is_host_inside, suggest_host, write_path_error};
+use crate::semantics::needs::{
+    allows_host, is_folder_inside, is_host_inside, suggest_host, url_host, write_path_error,
+};
 use crate::semantics::risk::{Policy, Tier};
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::ItemKind;
@@ -491,13 +493,13 @@ pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String
         unmet.cloned().collect::<Vec<_>>().join(",")
     };
     let needs = &tool.spec.needs;
-    let mut net_missing = unmet(&needs.net, net, is_host_inside);
     // The engine's own requests go to granted hosts alone.
     let requests = matches!(tool.spec.kind, ToolKind::Builtin { .. } | ToolKind::Http(_));
+    let mut net_missing = unmet(&needs.net, net, if requests { allows_host } else { is_host_inside });
     if requests && SandboxKind::of(&tool.spec.kind) == SandboxKind::Requests && net.is_empty() && net_missing.is_empty()
     {
         net_missing = match &tool.spec.kind {
-            ToolKind::Http(http) => literal_host(&http.url).unwrap_or("host").to_owned(),
+            ToolKind::Http(http) => url_host(&http.url).unwrap_or("host").to_owned(),
             ToolKind::Builtin { .. } | ToolKind::Command { .. } | ToolKind::Script { .. } | ToolKind::Mcp { .. } => {
                 "host".to_owned()
             }
@@ -506,14 +508,6 @@ pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String
     let parts = [("write", unmet(&needs.write, write, is_folder_inside)), ("net", net_missing)];
     let parts: Vec<String> = parts.iter().filter(|(_, m)| !m.is_empty()).map(|(n, m)| format!("{n}=\"{m}\"")).collect();
     (!parts.is_empty()).then(|| parts.join(" "))
-}
-
-/// Returns the host of a URL, without a port. `None` if the URL has no host, or if its host contains a placeholder, a
-/// user name or an IPv6 address.
-fn literal_host(url: &str) -> Option<&str> {
-    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
-    let host = authority.split(':').next()?;
-    (!host.is_empty() && !host.contains(['{', '[', '@'])).then_some(host)
 }
 
 /// Reports the grants of a hook whose action needs no grant. An action without an item never needs a grant. In a hook

@@ -8,7 +8,7 @@ use super::interface::LiteralCall;
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics};
 use crate::item::{Tool, shorten};
-use crate::semantics::needs::{fold_case, is_folder_inside, is_host_inside, is_protected};
+use crate::semantics::needs::{allows_host, fold_case, is_folder_inside, is_protected, url_host};
 use crate::tool_spec::ToolKind;
 
 /// Reports a call of a built-in tool whose literal URL or path would be refused: by the tool itself, or because no
@@ -27,7 +27,7 @@ pub fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found:
                     let (_, net) = granted_places(&permissions.value, &tool.file.id);
                     let host = url_host(value);
                     // If the grants allow no host, another check reports the grants.
-                    if net.is_empty() || host.is_none_or(|host| net.iter().any(|outer| is_host_inside(host, outer))) {
+                    if net.is_empty() || host.is_none_or(|host| net.iter().any(|outer| allows_host(host, outer))) {
                         continue;
                     }
                     (format!("the grant allows only `{}`", net.join("`, `")), Some(permissions.value.span))
@@ -103,12 +103,4 @@ fn unsupported_url(url: &str) -> Option<String> {
     }
     let authority = rest.split(['/', '?', '#']).next()?;
     authority.contains('@').then(|| "a URL with a user name or a password is refused".to_owned())
-}
-
-/// Returns the host of a URL, without user information and port; `None` for a text that is no URL, and for an IPv6
-/// address.
-fn url_host(url: &str) -> Option<&str> {
-    let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
-    let host = authority.rsplit('@').next()?;
-    Some(host.split(':').next().unwrap_or(host)).filter(|host| !host.is_empty() && !host.starts_with('['))
 }

@@ -337,6 +337,12 @@ pub(crate) fn granted_access(grants: &[Vec<Grant>], capability: &str) -> (Vec<St
     )
 }
 
+/// Returns the hosts that the grants of every thread of the spawn chain spell out for a call with this capability. Only
+/// these hosts may have local addresses.
+pub(crate) fn local_hosts(grants: &[Vec<Grant>], capability: &str) -> Vec<String> {
+    needs::granted_items(grants, capability, |grant| &grant.net, needs::is_same_host)
+}
+
 /// Returns the folders to which each thread of the spawn chain restricts the writes of a file tool with this
 /// capability: a list for each restricting thread. A thread restricts no writes, and has no list, if one of its
 /// matching grants names no folder.

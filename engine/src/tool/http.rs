@@ -35,7 +35,12 @@ impl Tool for HttpTool {
                 Err(message) => return ToolOutcome::error(message),
             };
             let timeout = self.timeout.min(invocation.timeout);
-            let web = WebClient { hosts: invocation.net, timeout, max_bytes: MAX_BODY_BYTES };
+            let web = WebClient {
+                hosts: invocation.net,
+                local_hosts: invocation.local_hosts,
+                timeout,
+                max_bytes: MAX_BODY_BYTES,
+            };
             match web.send(request).await {
                 Ok(answer) => http_outcome(&answer),
                 Err(message) => ToolOutcome::error(message),

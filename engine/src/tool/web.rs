@@ -1,8 +1,6 @@
 //! HTTP requests of tools: only to granted hosts, and to a non-public address only if a grant names exactly that host.
 //! This also holds for redirects. Size and time are bounded; there is no proxy and there are no cookies.
 
-mod address;
-
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +10,8 @@ use reqwest::header::{HeaderMap, LOCATION};
 use reqwest::{Client, Method, StatusCode, Url, redirect};
 use tokio::time::timeout;
 
-pub use address::is_public;
-
-use rye_compiler::semantics::needs::is_host_inside;
+use rye_compiler::semantics::address::is_public;
+use rye_compiler::semantics::needs::{is_host_inside, is_same_host};
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
@@ -26,6 +23,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct WebClient {
     /// Granted host patterns: `api.example.com`, `*.example.com`, `*`.
     pub hosts: Vec<String>,
+    /// Hosts that every thread of the spawn chain spells out. Other hosts are reached at public addresses only.
+    pub local_hosts: Vec<String>,
     /// Timeout of the whole exchange, redirects and body included.
     pub timeout: Duration,
     /// Maximum number of bytes that are kept of the body of a response.
@@ -125,16 +124,12 @@ impl WebClient {
         }
         let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
         let host = host.trim_end_matches('.').to_ascii_lowercase();
-        let matching = self.hosts.iter().filter(|pattern| is_host_inside(&host, pattern));
-        let mut granted = None;
-        for pattern in matching {
-            // Only a grant that spells out the host can reach this machine and its network.
-            let named = pattern.trim_end_matches('.').eq_ignore_ascii_case(&host);
-            granted = Some(if named { HostGrant::ByName } else { granted.unwrap_or(HostGrant::ByPattern) });
-        }
-        let Some(granted) = granted else {
+        if !self.hosts.iter().any(|pattern| is_host_inside(&host, pattern)) {
             return Err(format!("permission denied: no grant of this tool names net=\"{host}\""));
-        };
+        }
+        // Only grants that spell out the host can reach this machine and its network.
+        let is_named = self.local_hosts.iter().any(|named| is_same_host(named, &host));
+        let granted = if is_named { HostGrant::ByName } else { HostGrant::ByPattern };
         if let Ok(address) = host.parse::<IpAddr>()
             && granted == HostGrant::ByPattern
             && !is_public(address)
@@ -166,8 +161,8 @@ impl WebClient {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostGrant {
     ByPattern,
-    /// The grant contains the name of the host, not a pattern. Only a grant by name allows a host that is this machine
-    /// or belongs to its network.
+    /// The grants of every thread of the spawn chain contain the name of the host, not a pattern. Only then may the host
+    /// be this machine or belong to its network.
     ByName,
 }
 

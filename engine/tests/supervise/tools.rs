@@ -225,6 +225,7 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
         thread_count: rye_engine::thread_count::ThreadCount::default(),
         write: write.to_vec(),
         net: net.to_vec(),
+        local_hosts: net.to_vec(),
         write_bounds: Vec::new(),
         may_write_item: Vec::new(),
     };

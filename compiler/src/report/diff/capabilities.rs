@@ -8,13 +8,14 @@ use crate::plan::source::SourceReport;
 use crate::report::render::json::{CapabilityReport, PlanReport, ToolReport, VerdictReport};
 use crate::sandbox::SandboxKind;
 use crate::semantics::glob::{Coverage, covers};
-use crate::semantics::needs::{is_folder_inside, is_host_inside};
+use crate::semantics::needs::{HostCoverage, host_coverage, is_folder_inside};
 
 /// A grant that one side has and the other does not cover.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapabilityChange {
     pub direction: Direction,
-    /// A capability pattern such as `rye.execute.tool.…`, `net HOST for PATTERN`, or `write FOLDER for PATTERN`.
+    /// A capability pattern such as `rye.execute.tool.…`, `net HOST for PATTERN`, or `write FOLDER for PATTERN`. A host
+    /// that the other side allows at public addresses only has the suffix `, at local addresses as well`.
     pub what: String,
     /// A capability that only one side allows: of a tool in its palette, else the shortest one; null if the search takes
     /// too long.
@@ -59,19 +60,28 @@ fn one_way(from: Option<&PlanReport>, to: Option<&PlanReport>, direction: Direct
             let known = find_added_tool(to, &patterns, &grant.pattern);
             changes.push(change(grant.pattern.clone(), known.or_else(|| example(how))));
         }
-        // A host or folder is covered only if a grant with this host or folder covers the pattern.
-        let wider = |own: &[String], of: fn(&CapabilityReport) -> &Vec<String>, inside: fn(&str, &str) -> bool| {
-            let lacks = |item: &&String| {
-                let reach = held.iter().filter(|g| of(g).iter().any(|outer| inside(item, outer)));
-                let reach: Vec<&str> = reach.map(|g| g.pattern.as_str()).collect();
-                find_uncovered(&reach, &grant.pattern).is_some()
-            };
-            own.iter().filter(lacks).cloned().collect::<Vec<_>>()
+        // A host or folder is covered only if grants with this host or folder cover the pattern.
+        let is_covered = |has_item: &dyn Fn(&CapabilityReport) -> bool| {
+            let reach: Vec<&str> = held.iter().filter(|g| has_item(g)).map(|g| g.pattern.as_str()).collect();
+            find_uncovered(&reach, &grant.pattern).is_none()
         };
-        for host in wider(&grant.net, |g| &g.net, is_host_inside) {
-            changes.push(change(format!("net {host} for {}", grant.pattern), None));
+        for host in &grant.net {
+            let covers_host = |least| is_covered(&|g| g.net.iter().any(|outer| host_coverage(host, outer) >= least));
+            if covers_host(HostCoverage::Complete) {
+                continue;
+            }
+            let mut one = change(format!("net {host} for {}", grant.pattern), None);
+            if covers_host(HostCoverage::PublicAddresses) {
+                // The addresses of a name are unknown before a request resolves the name.
+                one.what.push_str(", at local addresses as well");
+                if direction == Direction::Widened {
+                    one.direction = Direction::Unknown;
+                }
+            }
+            changes.push(one);
         }
-        for folder in wider(&grant.write, |g| &g.write, is_folder_inside) {
+        let lacks = |folder: &&String| !is_covered(&|g| g.write.iter().any(|outer| is_folder_inside(folder, outer)));
+        for folder in grant.write.iter().filter(lacks) {
             // If the file tool could write everywhere before, the folder narrows the grant, so it is not an added
             // capability.
             if from.is_none_or(|plan| !is_unbounded_file_tool(plan, &grant.pattern)) {

@@ -88,8 +88,36 @@ fn the_same_reach_in_other_words_is_no_change() {
 fn needs_of_a_grant_are_compared_whole() {
     let host = |net: &str| permissions(&format!("<tool net=\"{net}\" write=\"out/\">rye.*</tool>"));
     assert!(compared(&host("a.example.com"), &host("*.example.com")).widened);
-    assert!(!compared(&host("*.example.com"), &host("a.example.com")).widened);
+    assert!(!compared(&host("*.example.com"), &host("*.a.example.com")).widened);
+    assert!(!compared(&host("*,a.b"), &host("a.b,8.8.8.8")).widened);
     assert!(compared(&permissions("<tool>rye.*</tool>"), &host("a.b")).widened);
+}
+
+#[test]
+fn host_spelt_out_inside_a_wildcard_widens_if_its_addresses_may_be_local() {
+    let host = |net: &str| permissions(&format!("<tool net=\"{net}\">rye.*</tool>"));
+    for (before, after, direction, what) in [
+        ("*", "*,127.0.0.1", Direction::Widened, "net 127.0.0.1 for rye.execute.tool.rye.*"),
+        ("*", "*,localhost", Direction::Widened, "net localhost for rye.execute.tool.rye.*"),
+        ("*", "10.0.0.1", Direction::Widened, "net 10.0.0.1 for rye.execute.tool.rye.*"),
+        (
+            "*.a.b",
+            "*.a.b,x.a.b",
+            Direction::Unknown,
+            "net x.a.b for rye.execute.tool.rye.*, at local addresses as well",
+        ),
+    ] {
+        let found = compared(&host(before), &host(after));
+        let change = &found.capabilities[0];
+        assert_eq!(
+            (change.direction, change.what.as_str(), found.widened),
+            (direction, what, true),
+            "{before} {after}"
+        );
+        let back = compared(&host(after), &host(before));
+        let narrowed = back.capabilities.iter().filter(|change| change.direction == Direction::Narrowed);
+        assert!(narrowed.map(|change| change.what.as_str()).any(|one| one == what), "{:?}", back.capabilities);
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ use crate::driver::Deadline;
 use crate::error::DriveError;
 use crate::event::Settled;
 use crate::machine::Fact;
-use crate::machine::gate::{Allowed, Dispatch, GatedCall, granted_access, write_bounds};
+use crate::machine::gate::{Allowed, Dispatch, GatedCall, granted_access, local_hosts, write_bounds};
 use crate::machine::signal::{CallAnswer, ToolFinished};
 use crate::thread_count::blocking;
 use crate::tool::builtin::{ChangeRecorder, PendingChange};
@@ -169,8 +169,10 @@ impl EmbeddedDriver {
             Err(reason) => return Ok(ToolOutcome::refused(reason)),
         };
         let capability = format_capability(Primary::Execute, ItemType::Tool, Some(&item_id));
+        let narrowed = self.narrowed_launch();
         let invocation = Invocation {
-            write_bounds: write_bounds(&self.narrowed_launch().grants, &capability),
+            write_bounds: write_bounds(&narrowed.grants, &capability),
+            local_hosts: local_hosts(&narrowed.grants, &capability),
             item_id,
             parameters,
             project_root: self.engine.project.clone(),

@@ -3,7 +3,7 @@
 
 use rye_compiler::plan::Grant;
 use rye_compiler::semantics::capability::pattern_matches;
-pub(crate) use rye_compiler::semantics::needs::{is_folder_inside, is_host_inside};
+pub(crate) use rye_compiler::semantics::needs::{is_folder_inside, is_host_inside, is_same_host};
 
 /// Returns the folders or hosts that the spawn chain grants to a call with this capability. `field` returns the folders
 /// or hosts of a grant. Only grants whose pattern matches the capability count. A value of the thread's own grants is
@@ -89,6 +89,13 @@ mod tests {
         let capability = "rye.execute.tool.a.b";
         let chain = [vec![grant("rye.execute.tool.a.*", &["out/", "tmp"])], vec![grant("rye.*", &["out"])]];
         assert_eq!(granted_items(&chain, capability, |g| &g.write, is_folder_inside), ["out/"]);
+        let hosts = |net: &[&str]| {
+            let net = net.iter().map(|host| (*host).to_owned()).collect();
+            vec![Grant { pattern: "rye.*".into(), net, write: Vec::new() }]
+        };
+        let chain_of_hosts = [hosts(&["127.0.0.1", "a.test"]), hosts(&["*", "A.test."])];
+        assert_eq!(granted_items(&chain_of_hosts, capability, |g| &g.net, is_host_inside), ["127.0.0.1", "a.test"]);
+        assert_eq!(granted_items(&chain_of_hosts, capability, |g| &g.net, is_same_host), ["a.test"]);
         assert!(granted_items(&chain, "rye.execute.tool.c", |g| &g.write, is_folder_inside).is_empty());
     }
 }

@@ -41,7 +41,12 @@ impl WebFetchTool {
         let request =
             WebRequest { method: Method::GET, url, headers: HeaderMap::from_iter([(ACCEPT, accept)]), body: None };
         let timeout = self.timeout.min(invocation.timeout);
-        let web = WebClient { hosts: invocation.net, timeout, max_bytes: MAX_PAGE_BYTES };
+        let web = WebClient {
+            hosts: invocation.net,
+            local_hosts: invocation.local_hosts,
+            timeout,
+            max_bytes: MAX_PAGE_BYTES,
+        };
         let answer = web.send(request).await?;
         let kind = answer.content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let is_text = kind.is_empty()

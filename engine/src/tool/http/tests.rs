@@ -22,6 +22,7 @@ fn tool(yaml: &str) -> HttpTool {
 fn invocation(parameters: Value, net: &[&str]) -> Invocation {
     Invocation {
         net: net.iter().map(|h| (*h).to_owned()).collect(),
+        local_hosts: net.iter().map(|h| (*h).to_owned()).collect(),
         ..Invocation::sample("project/x", &std::env::temp_dir(), parameters)
     }
 }

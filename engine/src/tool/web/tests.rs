@@ -48,6 +48,7 @@ pub(crate) fn http(status: &str, headers: &[(&str, &str)], body: &str) -> String
 fn web(hosts: &[&str]) -> WebClient {
     WebClient {
         hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
+        local_hosts: hosts.iter().map(|h| (*h).to_owned()).collect(),
         timeout: Duration::from_secs(5),
         max_bytes: 1000,
     }
@@ -86,6 +87,19 @@ async fn loopback_needs_a_grant_by_name() {
     assert!(web(&[]).send(get(&url)).await.is_err());
     assert!(web(&["*"]).send(get("http://user:pw@example.com/")).await.unwrap_err().contains("user and password"));
     assert!(web(&["*"]).send(get("file:///etc/passwd")).await.unwrap_err().contains("`file:` URLs are not supported"));
+}
+
+#[tokio::test]
+async fn local_address_is_refused_if_an_ancestor_grants_only_a_wildcard() {
+    let address = serve(|_| http("200 OK", &[], "hello")).await;
+    for host in ["127.0.0.1", "localhost"] {
+        let url = format!("http://{host}:{}/", address.port());
+        let mut narrowed = web(&[host]);
+        narrowed.local_hosts.clear();
+        let refused = narrowed.send(get(&url)).await.unwrap_err();
+        assert!(refused.contains("is in this machine's network"), "{refused}");
+        assert_eq!(web(&[host]).send(get(&url)).await.unwrap().body, b"hello");
+    }
 }
 
 #[tokio::test]

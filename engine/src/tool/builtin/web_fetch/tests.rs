@@ -10,6 +10,7 @@ use crate::tool::web::tests::{http, serve};
 async fn fetch(parameters: Value, net: &[&str]) -> (String, bool) {
     let invocation = Invocation {
         net: net.iter().map(|h| (*h).to_owned()).collect(),
+        local_hosts: net.iter().map(|h| (*h).to_owned()).collect(),
         ..Invocation::sample("rye/web/fetch", &std::env::temp_dir(), parameters)
     };
     let outcome = WebFetchTool { timeout: Duration::from_secs(5) }.run(invocation).await;
