@@ -18,7 +18,7 @@ const DEFAULT_MAX_TOKENS: u64 = 8000;
 const TAG: &str = "project_instructions";
 
 /// The settings file of chats.
-const SETTINGS: &str = "agent/chat";
+pub(crate) const SETTINGS: &str = "agent/chat";
 
 /// Returns the layers of the context files in these spaces, outermost first. A file with more tokens than the budget
 /// has left is reported and left out. The file is not cut, because a cut file could lack the rule that matters.

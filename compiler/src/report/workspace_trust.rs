@@ -6,7 +6,7 @@ use rye_grammar::{ItemId, Span};
 
 use crate::commands::{COMMAND_FILE, read_commands};
 use crate::compile::{CompileRequest, compile_with_context};
-use crate::context_files::appended_layers;
+use crate::context_files::{SETTINGS as CHAT_FILE, appended_layers};
 use crate::diagnostics::Diagnostics;
 use crate::item::{HookDecl, Items};
 use crate::lower::cache::LowerContext;
@@ -15,8 +15,8 @@ use crate::model::{self, ModelOverride, Provider};
 use crate::plan::{Layer, Plan};
 use crate::semantics::hook_point;
 use crate::trust::reach::{
-    appended, described, fetches_of_user, inherited_permissions, of_continuation, of_grants, of_links, of_scripts,
-    script_of, shadowing,
+    appended, appended_of_user, described, fetches_of_user, inherited_permissions, of_continuation, of_grants,
+    of_links, of_scripts, script_of, shadowing,
 };
 use crate::trust::{
     HOOK_FILES, MODELS_FILE, PROVIDER_PREFIX, RESILIENCE_FILE, RISK_FILE, Subject, TrustRequirement,
@@ -137,14 +137,17 @@ impl WorkspaceScan<'_, '_> {
         found
     }
 
-    /// Lists the knowledge of the project that is appended to the system prompt of chats.
+    /// Lists the knowledge of the project that is appended to the system prompt of chats, and the settings of the
+    /// project that append knowledge of the user space.
     fn appended_knowledge(&self) -> Vec<TrustRequirement> {
+        let of_settings = || self.subjects(ItemKind::Config, &[CHAT_FILE]);
         let layers = appended_layers(self.items, &mut Diagnostics::new());
         let of_one = |layer: Layer| {
             let subjects = self.subjects(ItemKind::Knowledge, &[layer.id.as_str()]);
             (!subjects.is_empty()).then(|| appended(&layer.id, " of chats", subjects))
         };
-        layers.into_iter().filter_map(of_one).collect()
+        let of_user = (!layers.is_empty()).then(|| appended_of_user(self.items, of_settings())).flatten();
+        layers.into_iter().filter_map(of_one).chain(of_user).collect()
     }
 
     fn tools(&self) -> Vec<TrustRequirement> {

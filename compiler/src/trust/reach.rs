@@ -12,10 +12,12 @@ use super::{
     requirement_of_hook, subjects,
 };
 use crate::commands::COMMAND_FILE;
+use crate::context_files::SETTINGS as CHAT_FILE;
+use crate::extends::MAX_LINKS;
 use crate::hook::{HookAction, HookCall, HookPoint, HookSource, PlannedHook};
 use crate::item::Items;
 use crate::lower::HookTrace;
-use crate::plan::{Grant, LayerKind, Plan, SourcePlace, hex};
+use crate::plan::{ChainLink, Grant, LayerKind, Plan, SourcePlace, hex};
 use crate::semantics::capability::CapabilitySet;
 use crate::semantics::risk::{Policy, RiskTable, Tier};
 use crate::world::{ItemKind, Space, World};
@@ -302,8 +304,8 @@ pub fn script_requirement(path: &str) -> TrustRequirement {
     }
 }
 
-/// Returns the trust requirements for items of the user space that the project's files in a plan reach: by grants, by
-/// `<context>` or by hooks.
+/// Returns the trust requirements for items of the user space that the project's files in a plan reach: by the extends
+/// chain (see [`of_links`]), by hooks, or by settings of chats.
 pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let mut found: Vec<TrustRequirement> = of_links(items, plan).into_iter().collect();
     for (index, hook) in plan.hooks.iter().enumerate() {
@@ -318,35 +320,85 @@ pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Ve
             place: traces.get(index).and_then(|trace| trace.place.clone()),
         });
     }
+    if plan.prompt.system.iter().any(|layer| layer.kind == LayerKind::Appended) {
+        found.extend(appended_of_user(items, subjects(plan, ItemKind::Config, &[CHAT_FILE])));
+    }
     found
 }
 
-/// Returns the trust requirement for items of the user space that the project's directives in the extends chain reach,
-/// either by a grant or by `<context>`; `None` if there are no such items. [`of_user_space`] adds the requirements for
-/// the items that hooks reach.
+/// Returns the trust requirement for items of the user space that the project's directives in the extends chain reach:
+/// by a grant, by `<context>`, by `extends` or by `<continuation_directive>`, in their own files or inherited. `None`
+/// if there are no such items. [`of_user_space`] adds the requirements for the items that hooks and settings reach.
 pub(crate) fn of_links(items: &Items<'_>, plan: &Plan) -> Option<TrustRequirement> {
     let links = chain_subjects(plan);
     if links.is_empty() {
         return None;
     }
     let mut reached = granted_patterns(items, &plan.capabilities.grants);
-    let is_own = |link: &ItemId| plan.chain.iter().any(|own| own.id == *link && own.space == Space::Project);
-    let layers = plan.prompt.system.iter().chain(&plan.prompt.first_message).chain(&plan.prompt.continued);
-    for layer in layers.filter(|layer| layer.kind == LayerKind::Knowledge && layer.link.as_ref().is_some_and(is_own)) {
-        let Ok(id) = ItemId::parse(&layer.id) else { continue };
-        if is_of_user(items, ItemKind::Knowledge, &id) {
-            reached.push(format!("knowledge `{id}`"));
-        }
-    }
+    reached.extend(named_by_chain(items, plan));
     reached.sort();
     reached.dedup();
     let what = format!("reaches items of your user space: {}", reached.join(", "));
     (!reached.is_empty()).then(|| requirement_of_plan(plan, TrustRequirementKind::UserSpace, &what, links))
 }
 
-/// Returns the item of the user space that the action of a hook fetches, described for humans; `None` if it fetches
-/// none.
+/// Lists the items of the user space that the extends chain of a plan names, up to and including its last directive of
+/// the project: the directives themselves, the knowledge of their `<context>`, and the continuation directive with its
+/// own chain. Each item is described by its kind and its id. The directives after the last one of the project are not
+/// listed, because only the user's own files name their items.
+fn named_by_chain(items: &Items<'_>, plan: &Plan) -> Vec<String> {
+    let Some(last) = plan.chain.iter().rposition(|link| link.space == Space::Project) else { return Vec::new() };
+    let reached_links = plan.chain.get(..=last).unwrap_or_default();
+    let of_user = reached_links.iter().filter(|link| link.space == Space::User);
+    let mut named: Vec<String> = of_user.map(|link| format!("directive `{}`", link.id)).collect();
+    let is_reached = |link: &ItemId| reached_links.iter().any(|reached| reached.id == *link);
+    let layers = plan.prompt.system.iter().chain(&plan.prompt.first_message).chain(&plan.prompt.continued);
+    for layer in
+        layers.filter(|layer| layer.kind == LayerKind::Knowledge && layer.link.as_ref().is_some_and(is_reached))
+    {
+        let Ok(id) = ItemId::parse(&layer.id) else { continue };
+        if is_of_user(items, ItemKind::Knowledge, &id) {
+            named.push(format!("knowledge `{id}`"));
+        }
+    }
+    let declares = |link: &&ChainLink| items.directive(&link.id).is_some_and(|one| one.continuation.is_some());
+    let declaring = plan.chain.iter().rev().find(declares);
+    let mut next = plan.continuation_directive.clone().filter(|_| declaring.is_some_and(|link| is_reached(&link.id)));
+    for _ in 0..MAX_LINKS {
+        let Some(directive) = next.and_then(|id| items.directive(&id)) else { break };
+        if directive.file.space == Space::User {
+            named.push(format!("directive `{}`", directive.file.id));
+        }
+        next = directive.extends.as_ref().map(|parent| parent.node.clone());
+    }
+    named
+}
+
+/// Returns the trust requirement of the project's settings of chats that append knowledge of the user space to the
+/// system prompt; `None` if there are no such settings. `subjects` is the settings file of the project.
+pub(crate) fn appended_of_user(items: &Items<'_>, subjects: Vec<Subject>) -> Option<TrustRequirement> {
+    let file = ItemId::parse(CHAT_FILE).ok()?;
+    let layers = items.config_layers(&file);
+    let (_, settings) = layers.iter().find(|(space, _)| *space == Space::Project)?;
+    let named = settings.get("append_system")?;
+    let id = named.as_str().and_then(|name| ItemId::parse(name).ok())?;
+    is_of_user(items, ItemKind::Knowledge, &id).then(|| TrustRequirement {
+        kind: TrustRequirementKind::UserSpace,
+        name: CHAT_FILE.to_owned(),
+        what: one_line(&format!("appends knowledge `{id}` of your user space to the system prompt of chats")),
+        subjects,
+        programs: Vec::new(),
+        place: Some(SourcePlace { file: format!(".ai/config/{CHAT_FILE}.yaml"), line: 1, column: 1 }),
+    })
+}
+
+/// Returns the item of the user space that the action of a hook fetches or routes to, described for humans; `None` if
+/// there is none.
 pub(crate) fn fetches_of_user(items: &Items<'_>, action: &HookAction) -> Option<String> {
+    if let Some(base) = action.parent().and_then(|id| ItemId::parse(id).ok()) {
+        let routed = is_of_user(items, ItemKind::Directive, &base);
+        return routed.then(|| one_line(&format!("routes to the directive `{base}` of your user space")));
+    }
     let (kind, id) = match action.call()? {
         HookCall::Fetch { item_type, item_id } => (item_type, item_id),
         HookCall::Execute { item_type: ItemKind::Knowledge, item_id, .. } => (ItemKind::Knowledge, item_id),

@@ -7,7 +7,7 @@ use crate::compile::CompileRequest;
 use crate::compile::tests::world::stdlib_world;
 use crate::compile::tests::{compile_without_inputs, expect_compilation};
 use crate::report::workspace_trust::requirements_of_workspace;
-use crate::world::MapWorld;
+use crate::world::{MapWorld, Space};
 
 fn directive(model: &str, hooks: &str) -> String {
     format!(
@@ -394,4 +394,114 @@ fn knowledge_that_the_project_appends_to_the_system_prompt_of_a_chat_is_asked_ab
     let narrow = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
     assert_eq!(requirement(narrow, Space::Project), (0, 1));
     assert_eq!(requirement(granted, Space::User), (0, 0));
+}
+
+/// A directive of the user space with a body and these elements of `<metadata>`.
+fn of_user(id: &str, attributes: &str, metadata: &str) -> String {
+    format!(
+        "```xml\n<directive name=\"{id}\" {attributes}><metadata>{metadata}</metadata></directive>\n```\n\nPrivate.\n"
+    )
+}
+
+#[test]
+fn every_element_that_names_an_item_of_the_user_space_needs_trust() {
+    let context = |position: &str| format!("<context><{position}>mine</{position}></context>");
+    let onward = "<continuation_directive>ud</continuation_directive>";
+    let routed = |to: &str| format!("hooks: [{{ id: r, event: resolve_extends, action: {{ set_extends: {to} }} }}]\n");
+    let fetched =
+        "hooks: [{ id: r, event: thread_started, action: { primary: fetch, item_type: knowledge, item_id: mine } }]\n";
+    let (base, ud, mine) = ("directive `base`", "directive `ud`", "knowledge `mine`");
+    // The attributes and the metadata of the directive of the project, its hooks file, the metadata of the base of the
+    // user space, and the items that the requirement names.
+    let rows: [(&str, &str, &str, String, String, &[&str]); 14] = [
+        ("system", "", &context("system"), String::new(), String::new(), &[mine]),
+        ("before", "", &context("before"), String::new(), String::new(), &[mine]),
+        ("after", "", &context("after"), String::new(), String::new(), &[mine]),
+        ("extends", "extends=\"base\"", "", String::new(), String::new(), &[base]),
+        ("inherited system", "extends=\"base\"", "", String::new(), context("system"), &[base, mine]),
+        ("inherited before", "extends=\"base\"", "", String::new(), context("before"), &[base, mine]),
+        ("inherited after", "extends=\"base\"", "", String::new(), context("after"), &[base, mine]),
+        ("continuation", "", onward, String::new(), String::new(), &[ud]),
+        ("inherited continuation", "extends=\"base\"", "", String::new(), onward.to_owned(), &[base, ud]),
+        (
+            "inherited grant",
+            "extends=\"base\"",
+            "",
+            String::new(),
+            "<permissions><fetch><knowledge>mine</knowledge></fetch></permissions>".to_owned(),
+            &[base, mine],
+        ),
+        (
+            "continuation of the project",
+            "",
+            "<continuation_directive>own</continuation_directive>",
+            String::new(),
+            String::new(),
+            &[base],
+        ),
+        ("route", "", "", routed("base"), context("after"), &["routes to the directive `base`", mine]),
+        ("route by the project", "", "", routed("own"), context("after"), &[base, mine]),
+        ("fetch", "", "", fetched.to_owned(), String::new(), &["fetches knowledge `mine`"]),
+    ];
+    for (name, attributes, metadata, hooks, of_base, named) in rows {
+        let model = "<model provider=\"anthropic\" tier=\"fast\"/>";
+        let own = of_user("own", "extends=\"base\"", "");
+        let world = |space| {
+            let world = stdlib_world()
+                .project(".ai/directives/a.md", of_user("a", attributes, &format!("{model}{metadata}")))
+                .project(".ai/directives/own.md", own.as_str())
+                .with(space, ".ai/directives/base.md", of_user("base", "", &of_base))
+                .with(space, ".ai/directives/ud.md", of_user("ud", "", ""))
+                .with(space, ".ai/knowledge/mine.md", "Private.\n");
+            if hooks.is_empty() { world } else { world.project(".ai/config/agent/hooks.yaml", hooks.as_str()) }
+        };
+        let reached = |found: Vec<TrustRequirement>| -> String {
+            let of_user = found.into_iter().filter(|one| one.kind == TrustRequirementKind::UserSpace);
+            of_user.map(|one| format!("{} {} {:?}\n", one.name, one.what, one.subjects)).collect()
+        };
+        let of_user_space = world(Space::User);
+        let plan = reached(compile_without_inputs(&of_user_space, "a").trust_requirements);
+        let listed = reached(requirements_of_workspace(&of_user_space));
+        for item in named {
+            assert!(plan.contains(item), "{name}: {item} is not in {plan}");
+            assert!(listed.contains(item), "{name}: {item} is not in {listed}");
+        }
+        assert!(plan.lines().all(|line| listed.contains(line) && !line.ends_with("[]")), "{name}: {plan} {listed}");
+        // The same items in the project need no trust.
+        assert_eq!(reached(compile_without_inputs(&world(Space::Project), "a").trust_requirements), "", "{name}");
+    }
+}
+
+#[test]
+fn settings_of_a_project_that_append_knowledge_of_the_user_need_trust() {
+    let world = |space| {
+        world("").with(Space::User, ".ai/knowledge/mine.md", "Private.\n").with(
+            space,
+            ".ai/config/agent/chat.yaml",
+            "append_system: mine\n",
+        )
+    };
+    let what = "appends knowledge `mine` of your user space to the system prompt of chats";
+    for (space, is_listed) in [(Space::Project, true), (Space::User, false)] {
+        let world = world(space);
+        let mut request = CompileRequest::new(ItemId::parse("a").unwrap()).with_inputs(serde_json::Map::new());
+        request.mode = crate::plan::PlanMode::Chat;
+        for found in [expect_compilation(&world, &request).trust_requirements, requirements_of_workspace(&world)] {
+            let one = found.iter().find(|one| one.what == what);
+            assert_eq!(one.is_some(), is_listed, "{found:?}");
+            assert!(one.is_none_or(|one| one.subjects.len() == 1), "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn items_that_only_a_directive_of_the_user_names_need_no_trust() {
+    let metadata = "<context><after>mine</after></context><continuation_directive>ud</continuation_directive>";
+    let world = stdlib_world()
+        .with(Space::User, ".ai/directives/a.md", of_user("a", "extends=\"b\"", metadata))
+        .project(".ai/directives/b.md", granting("").replace("\"a\"", "\"b\""))
+        .with(Space::User, ".ai/directives/ud.md", of_user("ud", "", ""))
+        .with(Space::User, ".ai/knowledge/mine.md", "Private.\n");
+    let found = compile_without_inputs(&world, "a").trust_requirements;
+    assert!(found.iter().all(|one| one.kind != TrustRequirementKind::UserSpace), "{found:?}");
 }
