@@ -8,6 +8,7 @@ use rye_compiler::report::closure::NoPlan;
 use rye_compiler::report::lock::{
     Drift, LOCK_FORMAT, Lock, LockEntry, LockMismatch, check_plan, list_drift, lock_entries,
 };
+use rye_compiler::report::matrix::MatrixError;
 use rye_compiler::world::World;
 use rye_engine::rooted_dir::RootedDir;
 use rye_grammar::ItemId;
@@ -78,7 +79,15 @@ pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> CommandError {
     match why {
         NoPlan::Errors(_) => CommandError::failed(format!("`{id}` has errors, so it has no plan"))
             .with_help("run `rye check` for the details"),
-        NoPlan::Matrix(error) => CommandError::failed(format!("`{id}`: {error}")),
+        NoPlan::Matrix(error) => {
+            let failure = CommandError::failed(format!("`{id}`: {error}"));
+            match error {
+                MatrixError::Broken(_) => failure,
+                MatrixError::TooMany(_) => failure.with_help(
+                    "a lock has an entry for each plan: read fewer inputs in the conditions of hooks, or declare `enum` for them",
+                ),
+            }
+        }
     }
 }
 

@@ -349,6 +349,60 @@ fn diff_and_lock_cover_calls_for_which_no_inputs_are_found() {
     }
 }
 
+#[test]
+fn plans_of_too_many_input_combinations_count_as_wider() {
+    let base = |name: &str, tool: &str| {
+        format!(
+            "# {name}\n\n```xml\n<directive name=\"{name}\" version=\"1.0.0\">\n<metadata>\n<permissions><execute>\
+             <tool>{tool}</tool></execute></permissions>\n</metadata>\n</directive>\n```\n\nGo.\n"
+        )
+    };
+    let names: Vec<String> = (0..13).map(|n| format!("v{n}")).collect();
+    let inputs: String = names.iter().map(|name| format!("<input name=\"{name}\" default=\"n\"/>")).collect();
+    let used: String = names.iter().map(|name| format!("{{input:{name}?}}")).collect();
+    let leaf = format!(
+        "# a\n\n```xml\n<directive name=\"a\" version=\"1.0.0\" extends=\"v\">\n<metadata>\n<description>d</description>\n\
+         </metadata>\n<inputs>{inputs}</inputs>\n</directive>\n```\n\n{used}.\n"
+    );
+    let condition = names.iter().map(|name| format!("inputs.{name} == \"y\"")).collect::<Vec<_>>().join(" && ");
+    let place = TestProject::own();
+    place.write(".ai/directives/a.md", &leaf);
+    place.write(".ai/directives/v.md", &base("v", "rye.file-system.read"));
+    place.write(".ai/directives/w.md", &base("w", "rye.file-system.read"));
+    let hooks = format!(
+        "hooks:\n  - {{ id: r, event: resolve_extends, condition: 'directive == \"a\" && {condition}', action: {{ set_extends: w }} }}\n"
+    );
+    place.write(".ai/config/agent/hooks.yaml", &hooks);
+    git(&place, &["init", "-q"]);
+    git(&place, &["add", "."]);
+    git(&place, &["commit", "-qm", "one"]);
+    place.write("README.md", "A page.\n");
+    let same = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!((same.code, same.stdout.contains("identical plan")), (Some(0), true), "{}{}", same.stdout, same.stderr);
+
+    place.write(".ai/directives/w.md", &base("w", "rye.file-system.*"));
+    let reason = "the inputs have 8192 combinations, more than the maximum of 4096";
+    let wider = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!(wider.code, Some(3), "{}{}", wider.stdout, wider.stderr);
+    let line = format!("! unknown compared only with the default inputs: {reason}");
+    assert!(wider.stdout.contains(&line) && !wider.stdout.contains("identical"), "{}", wider.stdout);
+    let (code, json) = place.json(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!((code, &json["widened"]), (Some(3), &true.into()));
+    let markdown = place.rye(&["plan", "a", "--diff", "HEAD", "--format", "markdown"]);
+    assert_eq!(markdown.code, Some(3));
+    assert!(markdown.stdout.contains(reason) && !markdown.stdout.contains("identical"), "{}", markdown.stdout);
+    for (args, code) in [
+        (&["plan", "a", "--diff", "HEAD", "--unknown-inputs"][..], Some(1)),
+        (&["plan", "a", "--unknown-inputs"], Some(1)),
+        (&["lock", "a"], Some(1)),
+    ] {
+        let refused = place.rye(args);
+        let text = format!("{}{}", refused.stdout, refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(refused.code, code, "{args:?}: {text}");
+        assert!(text.contains("8192 combinations") && !text.contains("declare a `default`"), "{args:?}: {text}");
+    }
+}
+
 /// The settings that a tool of the project gets are arguments of each of its calls.
 #[test]
 fn settings_of_a_tool_are_compared_locked_and_trusted() {

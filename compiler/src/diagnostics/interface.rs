@@ -3,7 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, WordList, did_you_mean, new_label, quote_list};
+use super::{Label, Problem, Severity, WordList, did_you_mean, new_label, quote_list, quote_list_up_to};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InterfaceError {
@@ -68,6 +68,10 @@ pub enum InterfaceError {
     /// the directive must supply the value.
     #[error("the input `{name}` of `{directive}` has no value")]
     MissingInput { name: String, directive: String, declared: Option<Span>, used: Option<Span> },
+    /// Inputs without a value decide the route of a directive, and have too many combinations to plan each route. `used`
+    /// is the first hook that needs a value.
+    #[error("inputs without a value decide the route of `{directive}`: {reason}")]
+    OpenRoute { directive: String, reason: String, names: Vec<String>, used: Option<Span> },
     /// `continuation` continues threads of `directive`, and requires an input that `directive` does not declare.
     #[error("the input `{name}` of the continuation directive `{continuation}` has no value")]
     ContinuationInput { name: String, directive: String, continuation: String, declared: Span, used: Span },
@@ -109,6 +113,7 @@ impl Problem for InterfaceError {
             Self::UnusedInput { .. } => "interface::unused-input",
             Self::RequiredDefault { .. } | Self::UnusedDefault { .. } => "interface::required-default",
             Self::MissingInput { .. }
+            | Self::OpenRoute { .. }
             | Self::NeededInput { .. }
             | Self::ContinuationInput { .. }
             | Self::MissingParameter { .. } => "interface::missing-input",
@@ -136,6 +141,7 @@ impl Problem for InterfaceError {
             | Self::UndeclaredInput { .. }
             | Self::UnknownParameter { .. }
             | Self::MissingInput { .. }
+            | Self::OpenRoute { .. }
             | Self::ContinuationInput { .. }
             | Self::MissingParameter { .. }
             | Self::UnknownOutput { .. }
@@ -208,6 +214,10 @@ impl Problem for InterfaceError {
             Self::MissingInput { name, .. } => {
                 Some(format!("pass a value (`--input {name}=…`, or a parameter of the call), or declare a `default`"))
             }
+            Self::OpenRoute { names, .. } => {
+                let values: Vec<String> = names.iter().map(|name| format!("--input {name}=…")).collect();
+                Some(format!("set some of the inputs: {}", quote_list_up_to(&values, 3)))
+            }
             Self::ContinuationInput { name, directive, continuation, .. } => Some(format!(
                 "declare `{name}` in `{directive}` too, or declare a `default` in `{continuation}`: a continuation has only the inputs of its thread"
             )),
@@ -257,6 +267,7 @@ impl Problem for InterfaceError {
                 new_label(*used, format!("`{directive}` does not declare this input")),
                 new_label(*declared, "declared here, without a default"),
             ],
+            Self::OpenRoute { used, .. } => used.iter().map(|s| new_label(*s, "the values are needed here")).collect(),
             Self::MissingInput { declared, used, .. } => {
                 let used = used.iter().map(|s| new_label(*s, "its value is needed here"));
                 used.chain(declared.iter().map(|s| new_label(*s, "declared here, without a default"))).collect()

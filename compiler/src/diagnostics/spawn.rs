@@ -23,6 +23,21 @@ pub enum SpawnError {
         grant: Span,
         granted: Span,
     },
+    /// A child with a grant that opens a host or folder which no grant of its spawn parent opens. `attribute` names the
+    /// host or folder: `net="docs.rs"`. `pattern` is the pattern of the child's grant.
+    #[error(
+        "`{parent}` {verb} `{child}`, which grants `{attribute}` for `{pattern}`, but the grants of `{parent}` do not"
+    )]
+    OpensMore {
+        parent: String,
+        child: String,
+        verb: &'static str,
+        attribute: String,
+        pattern: String,
+        span: Span,
+        grant: Span,
+        granted: Span,
+    },
     /// The limit `limit` (`depth` or `spawns`) of the parent is 0, so the parent can have no children. `limit_span` is
     /// the declaration of the limit, if a file declares it.
     #[error("`{parent}` starts `{child}`, but the limit `{limit}` of `{parent}` is 0: no child is allowed")]
@@ -98,7 +113,7 @@ impl Problem for SpawnError {
     fn code(&self) -> &'static str {
         match self {
             Self::Cycle { .. } => "spawn::cycle",
-            Self::ExceedsParent { .. } => "spawn::exceeds-parent",
+            Self::ExceedsParent { .. } | Self::OpensMore { .. } => "spawn::exceeds-parent",
             Self::NoChildren { .. } | Self::TooDeep { .. } => "spawn::no-children",
             Self::OverBudget { .. } => "spawn::over-budget",
             Self::ClippedLimit { .. } => "spawn::clipped-limit",
@@ -121,6 +136,9 @@ impl Problem for SpawnError {
             Self::ExceedsParent { parent, child, .. } => {
                 Some(format!("the child's call will be denied: grant the capability in `{parent}` too, or grant less in `{child}`"))
             }
+            Self::OpensMore { parent, child, attribute, .. } => Some(format!(
+                "it has no effect in the child: add `{attribute}` to the grant of `{parent}`, or remove it from `{child}`"
+            )),
             Self::NoChildren { limit, child, .. } => {
                 Some(format!("the call will be denied: raise `{limit}`, or do not start `{child}`"))
             }
@@ -161,6 +179,11 @@ impl Problem for SpawnError {
             Self::ExceedsParent { parent, child, verb, span, grant, granted, .. } => vec![
                 new_label(*span, format!("`{parent}` {verb} `{child}` here")),
                 new_label(*grant, "this will be refused"),
+                new_label(*granted, format!("`{parent}` is granted only this")),
+            ],
+            Self::OpensMore { parent, child, verb, span, grant, granted, .. } => vec![
+                new_label(*span, format!("`{parent}` {verb} `{child}` here")),
+                new_label(*grant, "this has no effect"),
                 new_label(*granted, format!("`{parent}` is granted only this")),
             ],
             Self::NoChildren { span, limit_span, .. } => {

@@ -8,9 +8,9 @@ use crate::compile::{
     AssumedRoute, Compilation, CompileRequest, compile, compile_with_default_inputs, compile_with_sources,
 };
 use crate::compose::{Composed, compose_all};
-use crate::diagnostics::{Checked, Diagnostic, Diagnostics};
+use crate::diagnostics::{Checked, Diagnostic, Diagnostics, InterfaceError};
 use crate::item::Items;
-use crate::report::matrix::{Matrix, build_route_matrix};
+use crate::report::matrix::{Matrix, MatrixError, build_route_matrix};
 use crate::resolve::{Inputs, Launch};
 use crate::world::World;
 
@@ -60,10 +60,15 @@ fn split_routes(
     }
     let is_missing = |one: &Diagnostic| !one.is_error() || one.code() == "interface::missing-input";
     let is_open = request.inputs.is_none() && compiled.diagnostics.iter().all(is_missing);
-    // If the inputs have too many combinations, the message names the inputs to set.
-    let routes = is_open.then(|| build_route_matrix(world, request).ok()).flatten();
-    let Some(routes) = routes.filter(|matrix| !matrix.contexts.is_empty()) else {
+    if !is_open {
         return Checked::new(None, compiled.diagnostics);
+    }
+    let routes = match build_route_matrix(world, request) {
+        Ok(routes) if !routes.contexts.is_empty() => routes,
+        Ok(_) | Err(MatrixError::Broken(_)) => return Checked::new(None, compiled.diagnostics),
+        Err(error @ MatrixError::TooMany(_)) => {
+            return Checked::new(None, report_open_route(&request.directive, &error, compiled.diagnostics));
+        }
     };
     let unexamined = compile_unexamined_routes(world, request, &routes);
     let mut plans = Vec::new();
@@ -80,6 +85,22 @@ fn split_routes(
     }
     plans.extend(unexamined);
     Checked::new(Some(plans), Diagnostics::new())
+}
+
+/// Replaces the reports of missing inputs by one report of `error`, the reason why the routes are not planned.
+fn report_open_route(directive: &ItemId, error: &MatrixError, found: Diagnostics) -> Diagnostics {
+    let (mut names, mut first, mut reports) = (Vec::new(), None, Diagnostics::new());
+    for one in found {
+        if let Diagnostic::Interface(InterfaceError::MissingInput { name, used, .. }) = one {
+            first = first.or(used);
+            names.push(name);
+        } else {
+            reports.push(one);
+        }
+    }
+    let (directive, reason) = (directive.to_string(), error.to_string());
+    reports.push(InterfaceError::OpenRoute { directive, reason, names, used: first });
+    reports
 }
 
 /// Compiles the routes that no context of a matrix has, although a call may take them: the matrix found no inputs for
@@ -125,6 +146,34 @@ pub fn describe_when(conditions: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::compile::tests::world::{minimal_world, with_directives};
+
+    #[test]
+    fn route_of_too_many_inputs_is_one_report_that_names_the_bound() {
+        let inputs: String = (0..13).map(|n| format!("<input name=\"v{n}\" default=\"n\"/>")).collect();
+        let leaf = format!("<metadata><permissions/></metadata><inputs>{inputs}</inputs>");
+        let none = "<metadata><permissions/></metadata>";
+        let condition = (0..13).map(|n| format!("inputs.v{n} == \"y\"")).collect::<Vec<_>>().join(" && ");
+        let body: String = (0..13).map(|n| format!("{{input:v{n}?}}")).collect();
+        let hooks = format!(
+            "hooks:\n  - {{ id: r, event: resolve_extends, condition: '{condition}', action: {{ set_extends: other }} }}\n"
+        );
+        let directives =
+            [("leaf", " extends=\"base\"", &*leaf, &*body), ("base", "", none, "A."), ("other", "", none, "B.")];
+        let world = with_directives(minimal_world(), &directives).project(".ai/config/agent/hooks.yaml", hooks);
+        let request = CompileRequest::new(ItemId::parse("leaf").unwrap());
+        let compiled = compile_routes(&world, &request, &mut Sources::default());
+        let reports: Vec<String> = compiled.diagnostics.iter().map(|one| one.message()).collect();
+        assert_eq!(
+            reports,
+            [
+                "inputs without a value decide the route of `leaf`: the inputs have 8192 combinations, more than the maximum of 4096"
+            ]
+        );
+        assert_eq!(
+            compiled.diagnostics.iter().next().unwrap().help().unwrap(),
+            "set some of the inputs: `--input v0=…`, `--input v10=…`, `--input v11=…` and 10 more"
+        );
+    }
 
     fn plans(input: &str, condition: &str) -> Vec<(String, Vec<String>)> {
         let leaf = format!("<metadata><permissions/></metadata><inputs>{input}</inputs>");

@@ -20,9 +20,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::compile::Compilation;
-use crate::report::closure::{Plans, collect_closure};
+use crate::report::closure::{NoPlan, Plans, collect_closure};
+use crate::report::matrix::MatrixError;
 use crate::report::render::json::{PlanReport, render};
-use crate::world::WorldError;
+use crate::world::{ItemKind, World, WorldError};
 pub use capabilities::CapabilityChange;
 use change::DiffSides;
 pub use change::{ChangeArea, DiffSide, Direction, PlanChange};
@@ -85,9 +86,17 @@ pub struct CostChange {
 }
 
 impl PlanDiff {
-    /// Returns true if the two plans, and all plans that they can start, are equal byte for byte.
+    /// Returns true if the two plans, and all plans that they can start, are equal byte for byte, and no change of other
+    /// plans or of tools is listed.
     pub fn is_empty(&self) -> bool {
-        self.before == self.after && self.starts.is_empty()
+        self.before == self.after && self.starts.is_empty() && self.changes.is_empty()
+    }
+
+    /// Adds a change of unknown direction: plans that are not compared. `what` names the plans and the reason.
+    pub fn add_uncompared(&mut self, area: ChangeArea, what: String) {
+        self.changes.push(PlanChange { area, what, direction: Direction::Unknown, source: None });
+        self.changes.sort_by_key(|change| change.area);
+        self.set_widened();
     }
 
     /// Returns true if no difference was found in the compared parts. The plans can still have different ids: a part
@@ -142,7 +151,12 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
     let mut found = of_trees(old, new);
     let starts = |tree: DiffSide<'_>| collect_closure(tree.world, &[&tree.compilation.plan]);
     let (was, is) = (starts(old)?, starts(new)?);
+    let is_same_tree = has_equal_items(old.world, new.world)?;
     for id in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
+        let bound = [was.get(id), is.get(id)].into_iter().flatten().find_map(exceeded_bound);
+        if let Some(reason) = bound.filter(|_| !is_same_tree) {
+            found.add_uncompared(ChangeArea::Start, format!("the plans of `{id}` are not compared: {reason}"));
+        }
         // A directive without a plan cannot be started.
         let side = |plans: Option<&'_ Plans>| plans.and_then(|plans| plans.as_ref().ok()).cloned().unwrap_or_default();
         let (was, is) = (side(was.get(id)), side(is.get(id)));
@@ -171,6 +185,33 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
     }
     found.set_widened();
     Ok(found)
+}
+
+/// Returns the reason why a directive has too many plans to compare; `None` if the reason for missing plans is another
+/// one.
+fn exceeded_bound(plans: &Plans) -> Option<String> {
+    match plans {
+        Err(NoPlan::Matrix(error @ MatrixError::TooMany(_))) => Some(error.to_string()),
+        Ok(_) | Err(NoPlan::Errors(_) | NoPlan::Matrix(MatrixError::Broken(_))) => None,
+    }
+}
+
+/// Returns true if two worlds have the same items and context files, so that all of their plans are equal.
+///
+/// # Errors
+/// The items of a world cannot be listed.
+pub fn has_equal_items(old: &dyn World, new: &dyn World) -> Result<bool, WorldError> {
+    if old.context_files()? != new.context_files()? || old.mcp_json()? != new.mcp_json()? {
+        return Ok(false);
+    }
+    for kind in ItemKind::ALL {
+        let listed = old.list(kind)?;
+        let is_equal = |id| new.candidates_unchanged(kind, id, &old.candidates(kind, id));
+        if listed != new.list(kind)? || !listed.iter().all(|entry| is_equal(&entry.id)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Returns true if two equal plans reach tools whose files differ. That is possible, because a plan does not list every

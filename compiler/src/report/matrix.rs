@@ -83,9 +83,7 @@ pub struct RefusedRegion {
 pub enum MatrixError {
     #[error("`{0}` cannot be composed; run `rye check` for the reason")]
     Broken(ItemId),
-    #[error(
-        "the inputs have {0} combinations, more than the maximum of {MAX_COMBINATIONS}; set some of them with `--input`"
-    )]
+    #[error("the inputs have {0} combinations, more than the maximum of {MAX_COMBINATIONS}")]
     TooMany(usize),
 }
 

@@ -8,7 +8,9 @@ use std::path::Path;
 use anstyle::{AnsiColor, Style};
 use rye_compiler::compile::{Compilation, CompileRequest, compile_with_sources};
 use rye_compiler::report::alternatives::{RoutedPlan, compile_routes};
-use rye_compiler::report::diff::{DiffSide, PlanDiff, RoutedSide, diff, diff_routes, diff_trees};
+use rye_compiler::report::diff::{
+    ChangeArea, DiffSide, PlanDiff, RoutedSide, diff, diff_routes, diff_trees, has_equal_items,
+};
 use rye_compiler::report::matrix::build_matrix;
 use rye_compiler::report::render::diff::{DiffLine, DiffTone, format_markdown, lines};
 use rye_compiler::report::render::json::{PlanReport, render};
@@ -118,8 +120,9 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
                 report.note(&format!("compared with {inputs}, which show more changes than the default inputs"));
                 found = *diff;
             }
+            OtherComparison::Unknown(_) if has_equal_items(&**old, &**new)? => {}
             OtherComparison::Unknown(reason) => {
-                report.note(&format!("compared only with the default inputs: {reason}"));
+                found.add_uncompared(ChangeArea::Plan, format!("compared only with the default inputs: {reason}"));
             }
         }
     }
@@ -345,7 +348,12 @@ fn compile_side(
     let mut sources = Sources::default();
     let compiled = compile_with_sources(world, &request, &mut sources);
     let Some(compilation) = compiled.value else {
-        print_no_plan(id.as_str(), &compiled.diagnostics, &sources, report)?;
+        // If the inputs leave too many routes, the report of the routes names the bound.
+        let mut shown = Sources::default();
+        let routes = compile_routes(world, &request, &mut shown);
+        let (found, sources) =
+            if routes.value.is_none() { (routes.diagnostics, shown) } else { (compiled.diagnostics, sources) };
+        print_no_plan(id.as_str(), &found, &sources, report)?;
         return Ok(SidePlan::Refused(Exit::Failed));
     };
     Ok(SidePlan::Compiled(Box::new(compilation)))

@@ -3,7 +3,7 @@
 
 use rye_compiler::compile::CompileRequest;
 use rye_compiler::report::alternatives::describe_when;
-use rye_compiler::report::matrix::{Matrix, build_matrix};
+use rye_compiler::report::matrix::{Matrix, MatrixError, build_matrix};
 use rye_compiler::report::render::table::group_thousands;
 use rye_compiler::world::World;
 use serde_json::Value;
@@ -15,7 +15,13 @@ use crate::present::table::Table;
 use crate::report::{Printer, printable};
 
 pub fn run(world: &dyn World, request: &CompileRequest, report: &Printer) -> Result<Exit, CommandError> {
-    let found = build_matrix(world, request).map_err(|error| CommandError::failed(error.to_string()))?;
+    let found = build_matrix(world, request).map_err(|error| {
+        let failure = CommandError::failed(error.to_string());
+        match error {
+            MatrixError::Broken(_) => failure,
+            MatrixError::TooMany(_) => failure.with_help("set some of them with `--input`"),
+        }
+    })?;
     let exit = if found.contexts.is_empty() { Exit::Failed } else { Exit::Success };
     match report.format() {
         Format::Json => report.json(&found)?,

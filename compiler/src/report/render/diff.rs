@@ -271,7 +271,10 @@ fn format_title(diff: &PlanDiff) -> String {
         (None, None) => "in neither".to_owned(),
         (None, Some(after)) => format!("new, {}", short(after)),
         (Some(before), None) => format!("gone, was {}", short(before)),
-        (Some(before), Some(after)) if before == after => format!("identical plan, {}", short(after)),
+        (Some(before), Some(after)) if before == after && diff.is_empty() => {
+            format!("identical plan, {}", short(after))
+        }
+        (Some(before), Some(after)) if before == after => format!("same plan id, {}", short(after)),
         (Some(before), Some(after)) => format!("{} → {}", short(before), short(after)),
     };
     format!("{}  ·  {what}", diff.directive)

@@ -1,5 +1,6 @@
 //! Checks that the grants of a spawned directive are within the grants of its spawn parent (`language.md` 7 and 9).
-//! Reports each grant that would be refused because the parent lacks it. Also reports spawns that a limit of 0 refuses.
+//! Reports each grant that would be refused because the parent lacks it, and each host or folder of a grant that the
+//! parent does not open. Also reports spawns that a limit of 0 refuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -10,15 +11,25 @@ use super::super::capability::is_trivially_covered;
 use super::graph::SpawnGraph;
 use super::{SpawnEdge, SpawnRoute, SpawnSource};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError, SpawnError};
-use crate::item::Permissions;
+use crate::item::{GrantDecl, Permissions};
 use crate::semantics::capability::{CapabilityRequest, CapabilitySet, ItemType, Primary};
-use crate::semantics::glob::{Coverage, covers};
+use crate::semantics::glob::inclusion::{Witness, witness};
+use crate::semantics::glob::{Coverage, Glob, covers};
+use crate::semantics::needs::{allows_host, is_folder_inside, suggest_host, write_path_error};
 
 /// Memo key: the spans of the permissions of child and parent, and the grants of the hook that starts the child.
 type PermissionsKey<'n> = (Span, Span, &'n [String]);
-/// The first grant of a child that allows more than the grants of its parent: the span of the grant, and an example of
-/// a capability that the parent lacks. `None` if there is no such grant.
-type Excess = Option<(Span, String)>;
+/// The first part of a child's grants that the grants of its parent do not allow; `None` if there is no such part.
+type Excess = Option<ChildExcess>;
+
+/// A part of a child's grants that the grants of its parent do not allow. `grant` is the span of the grant.
+#[derive(Debug, Clone)]
+enum ChildExcess {
+    /// An example of a capability that the parent lacks.
+    Capability { grant: Span, capability: String },
+    /// An entry of `net` or `write`, as the attribute that names it, and the pattern of the grant.
+    Opening { grant: Span, attribute: String, pattern: String },
+}
 
 /// Checks that the child of every edge can be spawned, and that the grants of the child lie within those of the parent.
 /// Reports each spawn at most once, even if it is refused on several routes.
@@ -80,8 +91,17 @@ fn excess_error<'n>(
         let one = proved.entry(key).or_insert_with(|| first_excess(own, extra, sets));
         excess = excess.or(Some(one.clone()?));
     }
-    let (grant, capability) = excess?;
     let (span, granted) = (start.span, own.span);
+    let verb = if start.by == SpawnSource::Grant { "may start" } else { "starts" };
+    let (grant, capability) = match excess? {
+        ChildExcess::Capability { grant, capability } => (grant, capability),
+        ChildExcess::Opening { grant, attribute, pattern } => {
+            let (parent, child) = (parent.to_string(), start.to.to_string());
+            return Some(
+                SpawnError::OpensMore { parent, child, verb, attribute, pattern, span, grant, granted }.into(),
+            );
+        }
+    };
     Some(match &start.by {
         SpawnSource::Hook { id, .. } => HookError::StartsMore {
             id: id.clone(),
@@ -95,7 +115,6 @@ fn excess_error<'n>(
         .into(),
         SpawnSource::Body { .. } | SpawnSource::Grant => {
             let (parent, child) = (parent.to_string(), start.to.to_string());
-            let verb = if start.by == SpawnSource::Grant { "may start" } else { "starts" };
             SpawnError::ExceedsParent { parent, child, verb, capability, span, grant, granted }.into()
         }
     })
@@ -116,9 +135,35 @@ fn first_excess(own: &Permissions, extra: &[String], child: &Permissions) -> Exc
     let allowed: Vec<&str> =
         own.grants.iter().map(|g| g.pattern.0.as_str()).chain(extra.iter().map(String::as_str)).collect();
     let mut exceeding = child.grants.iter().filter(|grant| !is_trivially_covered(own, &grant.pattern.0));
-    exceeding.find_map(|grant| match covers(&allowed, &grant.pattern.0) {
-        Coverage::Covered => None,
-        Coverage::Counterexample(capability) => Some((grant.span, capability)),
-        Coverage::TooComplex => Some((grant.span, grant.pattern.0.clone())),
-    })
+    let lacking = exceeding.find_map(|grant| {
+        let capability = match covers(&allowed, &grant.pattern.0) {
+            Coverage::Covered => return None,
+            Coverage::Counterexample(capability) => capability,
+            Coverage::TooComplex => grant.pattern.0.clone(),
+        };
+        Some(ChildExcess::Capability { grant: grant.span, capability })
+    });
+    lacking.or_else(|| child.grants.iter().find_map(|grant| find_unusable_opening(own, grant)))
+}
+
+/// Returns the first entry of `net` or `write` of a child's grant that has no effect below the parent: no grant of the
+/// parent for the same tools names a host or folder that contains it. A file tool whose grant names no folder writes in
+/// the whole project, and a folder that contains one of the parent's is narrowed to it.
+fn find_unusable_opening(own: &Permissions, grant: &GrantDecl) -> Excess {
+    if grant.net.is_empty() && grant.write.is_empty() {
+        return None;
+    }
+    let wanted = Glob::new(&grant.pattern.0);
+    let shares = |held: &&GrantDecl| witness(&[&wanted, &Glob::new(&held.pattern.0)], &[]) != Witness::None;
+    let held: Vec<&GrantDecl> = own.grants.iter().filter(shares).collect();
+    let has_host = |host: &str| held.iter().flat_map(|held| &held.net).any(|outer| allows_host(host, outer));
+    let has_folder = |folder: &str| {
+        let overlaps = |outer: &String| is_folder_inside(folder, outer) || is_folder_inside(outer, folder);
+        held.iter().any(|held| held.write.is_empty() || held.write.iter().any(overlaps))
+    };
+    // An entry that is no host or folder is reported on its own.
+    let host = grant.net.iter().find(|host| suggest_host(host).is_none() && !has_host(host));
+    let folder = || grant.write.iter().find(|folder| write_path_error(folder).is_none() && !has_folder(folder));
+    let attribute = host.map(|host| format!("net=\"{host}\"")).or_else(|| folder().map(|f| format!("write=\"{f}\"")));
+    Some(ChildExcess::Opening { grant: grant.span, attribute: attribute?, pattern: grant.pattern.0.clone() })
 }

@@ -81,6 +81,39 @@ fn long_spawn_cycle_is_shown_by_its_first_steps() {
 }
 
 #[test]
+fn host_or_folder_that_the_parent_does_not_open_is_reported() {
+    let opened = |parent: &str, child: &str| -> Vec<String> {
+        let grant = |attributes: &str| {
+            let tool = format!("<tool {attributes}>rye.shell.sh</tool>");
+            let text = format!(
+                "<permissions><execute><directive>b</directive>{tool}</execute>\
+                 <acknowledge risk=\"elevated\">w</acknowledge></permissions>"
+            );
+            &*Box::leak(text.into_boxed_str())
+        };
+        spawn_messages(&[("a", grant(parent), "", START_B), ("b", grant(child), "", "Do it.")], "")
+    };
+    for (parent, child, attribute) in [
+        ("net=\"*\"", "net=\"127.0.0.1\"", "`net=\"127.0.0.1\"`"),
+        ("net=\"docs.rs\"", "net=\"docs.rs,crates.io\"", "`net=\"crates.io\"`"),
+        ("", "net=\"docs.rs\"", "`net=\"docs.rs\"`"),
+        ("write=\"posts/\"", "write=\"drafts/\"", "`write=\"drafts/\"`"),
+    ] {
+        let messages = opened(parent, child);
+        assert!(messages.len() == 1 && messages[0].contains(attribute), "{parent} {child}: {messages:?}");
+        assert!(messages[0].starts_with("spawn::exceeds-parent: "), "{messages:?}");
+    }
+    for (parent, child) in [
+        ("net=\"*\"", "net=\"docs.rs\""),
+        ("net=\"127.0.0.1\"", "net=\"127.0.0.1\""),
+        ("write=\"posts/\"", "write=\"posts/new\""),
+        ("", "write=\"drafts/\""),
+    ] {
+        assert_eq!(opened(parent, child), NOTHING, "{parent} {child}");
+    }
+}
+
+#[test]
 fn child_exceeding_its_parent_is_reported_with_an_example() {
     let own = "<permissions><execute><directive>b</directive></execute></permissions>";
     let more = "<permissions><execute><tool>deploy.*</tool></execute></permissions>";
