@@ -384,7 +384,7 @@ fn plans_of_too_many_input_combinations_count_as_wider() {
     let reason = "the inputs have 8192 combinations, more than the maximum of 4096";
     let wider = place.rye(&["plan", "a", "--diff", "HEAD"]);
     assert_eq!(wider.code, Some(3), "{}{}", wider.stdout, wider.stderr);
-    let line = format!("! unknown compared only with the default inputs: {reason}");
+    let line = format!("? unknown compared only with the default inputs: {reason}");
     assert!(wider.stdout.contains(&line) && !wider.stdout.contains("identical"), "{}", wider.stdout);
     let (code, json) = place.json(&["plan", "a", "--diff", "HEAD"]);
     assert_eq!((code, &json["widened"]), (Some(3), &true.into()));
@@ -400,6 +400,8 @@ fn plans_of_too_many_input_combinations_count_as_wider() {
         let text = format!("{}{}", refused.stdout, refused.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(refused.code, code, "{args:?}: {text}");
         assert!(text.contains("8192 combinations") && !text.contains("declare a `default`"), "{args:?}: {text}");
+        let help = if args[0] == "lock" { "read fewer inputs" } else { "set some of the inputs: " };
+        assert!(text.contains(help), "{args:?}: {text}");
     }
 }
 
