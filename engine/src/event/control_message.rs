@@ -6,6 +6,9 @@ use serde_json::Value;
 use super::{ChatMode, Delivery, UserInput};
 use crate::thread::Status;
 
+/// Maximum length of the reason of an unreadable control message, in characters.
+const MAX_REASON_CHARS: usize = 300;
+
 /// The event for a received control message. A message that is delivered again is not recorded again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReceivedMessage {
@@ -111,8 +114,15 @@ impl ControlMessage {
     }
 
     /// Reads a control message from the body of a mailbox file. Returns `Unreadable` if the body is not a control
-    /// message.
+    /// message. Its reason is shortened to [`MAX_REASON_CHARS`], because the reason may quote the file.
     pub fn from_file(body: Value) -> Self {
-        serde_json::from_value(body).unwrap_or_else(|error| Self::Unreadable { reason: error.to_string() })
+        let message =
+            serde_json::from_value(body).unwrap_or_else(|error| Self::Unreadable { reason: error.to_string() });
+        let Self::Unreadable { mut reason } = message else { return message };
+        if let Some((end, _)) = reason.char_indices().nth(MAX_REASON_CHARS) {
+            reason.truncate(end);
+            reason.push('…');
+        }
+        Self::Unreadable { reason }
     }
 }

@@ -5,12 +5,15 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::disk::Disk;
 use super::uuid::new_uuid_v7;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
+
+/// Maximum size of a message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// Id of a message: a time-ordered UUID, so that ids sort in the order of sending.
 pub type MessageId = String;
@@ -33,6 +36,11 @@ pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Resul
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             return Err(StoreError::io("create the folder", &inbox)(error));
         }
+        Err(_) if !is_folder(disk, thread)? => {
+            // A link or a file in the place of the folder would keep every message from the thread.
+            disk.remove(&inbox).map_err(StoreError::io("remove", &inbox))?;
+            disk.create_dir(&inbox).map_err(StoreError::io("create the folder", &inbox))?;
+        }
         Ok(()) | Err(_) => {}
     }
     // The name is synced even if the inbox exists: its creator may have died before the sync.
@@ -50,30 +58,67 @@ pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Resul
     Ok(id)
 }
 
-/// Returns the messages of a thread, oldest first. A message that is not JSON is returned as its text, so that the
-/// owner can record and remove it.
+/// Returns the messages of a thread, oldest first. The body of a file that holds no message, such as a link, a pipe or
+/// a file above [`MAX_MESSAGE_BYTES`], is a control message of the kind `unreadable`, so that the owner can record and
+/// remove the file. If the inbox is not a folder, logs a warning and returns no messages.
 pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<MailboxMessage>, StoreError> {
     let inbox = layout::inbox(thread);
     let entries = match disk.list(&inbox) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if is_lasting(&error) => {
+            tracing::warn!(%thread, %error, "the mailbox is not a folder and is ignored");
+            return Ok(Vec::new());
+        }
         listed => listed.map_err(StoreError::io("list", &inbox))?,
     };
+    // The files behind a link are not messages, and consuming them would delete them.
+    if !entries.is_empty() && !is_folder(disk, thread)? {
+        tracing::warn!(%thread, "the mailbox is a link and is ignored");
+        return Ok(Vec::new());
+    }
     let mut mail = Vec::new();
     for entry in entries {
         let Some(id) = entry.name.strip_suffix(".json").filter(|id| !id.starts_with('.') && !entry.is_dir) else {
             continue;
         };
         let path = inbox.join(&entry.name);
-        let bytes = match disk.read(&path) {
+        let body = match disk.read_range(&path, 0, MAX_MESSAGE_BYTES + 1) {
+            Ok(bytes) if bytes.len() > MAX_MESSAGE_BYTES => {
+                unreadable(&format!("the file is larger than {} MiB", MAX_MESSAGE_BYTES >> 20))
+            }
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .unwrap_or_else(|error| unreadable(&format!("the file is not JSON: {error}"))),
             // The message was consumed after the folder was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            read => read.map_err(StoreError::io("read", &path))?,
+            Err(error) if is_lasting(&error) => unreadable(&format!("the file cannot be read: {error}")),
+            Err(error) => {
+                tracing::warn!(%thread, %error, "the control message `{id}` cannot be read now");
+                continue;
+            }
         };
-        let body = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
         mail.push(MailboxMessage { id: id.to_string(), body });
     }
     Ok(mail)
+}
+
+/// Returns the body of a message that stands for an unreadable file.
+fn unreadable(reason: &str) -> Value {
+    json!({ "kind": "unreadable", "reason": reason })
+}
+
+/// Returns true if the error is a property of the name, such as a link out of the project or a pipe, so that a later
+/// attempt would fail too.
+fn is_lasting(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, PermissionDenied};
+    matches!(error.kind(), InvalidInput | IsADirectory | NotADirectory | PermissionDenied)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+/// Returns true if the inbox of a thread is a folder, and false if it is missing, a link or a file.
+fn is_folder(disk: &dyn Disk, thread: &ThreadId) -> Result<bool, StoreError> {
+    let (folder, inbox) = (layout::thread_folder(thread), layout::inbox(thread));
+    let entries = disk.list(&folder).map_err(StoreError::io("list", &folder))?;
+    Ok(entries.iter().any(|entry| entry.is_dir && inbox.file_name().is_some_and(|name| name == entry.name.as_str())))
 }
 
 /// Returns true if the message is still in the thread's inbox, so that its record may be missing.

@@ -112,6 +112,8 @@ fn broken_mailbox_files_are_recorded() {
     std::fs::create_dir_all(&inbox).unwrap();
     std::fs::write(inbox.join("1.json"), "{ not json").unwrap();
     std::fs::write(inbox.join("2.json"), r#"{"kind":"dance"}"#).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", inbox.join("3.json")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, inbox.join("4.json"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let gate = Arc::new(Gate::default());
@@ -127,7 +129,7 @@ fn broken_mailbox_files_are_recorded() {
             _ => None,
         };
         let reasons: Vec<String> = events.into_iter().filter_map(reason).collect();
-        assert_eq!(reasons.len(), 2, "{reasons:?}");
+        assert_eq!(reasons.len(), 4, "{reasons:?}");
         assert!(reasons.iter().any(|reason| reason.contains("unknown variant `dance`")), "{reasons:?}");
     });
 }
