@@ -15,6 +15,7 @@ pub mod hooks;
 pub mod image;
 mod image_objects;
 mod journal;
+pub mod json_faults;
 pub mod keys;
 pub mod live;
 pub mod live_state;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::image::ImageRef;
+use crate::json_faults::find_fault;
 use crate::surrogates::parse_lenient;
 pub use shared::{SharedMessage, WireEncoding};
 pub use shared_text::SharedText;
@@ -90,8 +91,8 @@ pub struct ToolCall {
     pub input: Value,
 }
 
-/// Input key of a tool call whose arguments are not a JSON object: `{"__malformed": <original text>}`. Such a call
-/// never runs. Its result is an error that quotes the model's text.
+/// Input key of a tool call whose arguments are not a JSON object, or have a fault that a parser would hide:
+/// `{"__malformed": <original text>}`. Such a call never runs. Its result is an error that quotes the model's text.
 pub const MALFORMED_KEY: &str = "__malformed";
 
 impl ToolCall {
@@ -102,13 +103,13 @@ impl ToolCall {
     }
 
     /// Builds a call from the arguments as a provider sends them. Empty text and `null` mean `{}`. Text that is not a
-    /// JSON object is stored under [`MALFORMED_KEY`].
+    /// JSON object, or that contains an integer beyond 64 bits or a repeated key, is stored under [`MALFORMED_KEY`].
     pub fn parse(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {
         let input = if arguments.trim().is_empty() {
             Value::Object(Map::new())
         } else {
             match parse_lenient(arguments) {
-                Ok(Value::Object(map)) => Value::Object(map),
+                Ok(Value::Object(map)) if find_fault(arguments).is_none() => Value::Object(map),
                 Ok(Value::Null) => Value::Object(Map::new()),
                 Ok(_) | Err(_) => Value::Object(Map::from_iter([(MALFORMED_KEY.to_owned(), arguments.into())])),
             }
@@ -116,7 +117,8 @@ impl ToolCall {
         Self { id: id.into(), name: name.into(), input }
     }
 
-    /// Returns the text that the model wrote in place of a JSON object; `None` if the arguments are an object.
+    /// Returns the text of arguments that are not stored as an object: they are not a JSON object, or have a fault.
+    /// `None` if the arguments are an object.
     pub fn malformed(&self) -> Option<&str> {
         self.input.get(MALFORMED_KEY).and_then(Value::as_str)
     }
@@ -316,6 +318,15 @@ mod tests {
         let searched = ContentBlock::Other { wire: "anthropic".to_owned(), value: json!({"type": "server_tool_use"}) };
         let content = [text("Rye is "), text("a grain"), text("."), searched, text("Done.")];
         assert_eq!(reply_text(&content), "Rye is a grain.\nDone.");
+    }
+
+    #[test]
+    fn arguments_with_a_hidden_fault_are_kept_as_text() {
+        for text in [r#"{"n": 18446744073709551616}"#, r#"{"path": "a", "content": "x", "path": "b"}"#] {
+            assert_eq!(ToolCall::parse("c", "t", text).malformed(), Some(text));
+        }
+        let whole = ToolCall::parse("c", "t", r#"{"n": 18446744073709551615}"#);
+        assert_eq!(whole.input, serde_json::json!({"n": u64::MAX}));
     }
 
     #[test]

@@ -19,6 +19,8 @@ use super::prompt_bounds::{DENIED_IN_PROMPT, current_grants, is_narrowed};
 use super::state::ThreadState;
 use super::state_store::{STATE_TOOL, StateOp};
 use crate::event::{Approval, ChatMode, Opened, ResultKind};
+use crate::json_faults::find_fault;
+use crate::surrogates::parse_lenient;
 
 mod needs;
 mod parse;
@@ -150,7 +152,10 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
     }
     if let Some(text) = call.call.malformed() {
         let shown: String = text.chars().take(200).collect();
-        return refused(format!("the arguments of {} are not a JSON object: {shown}", call.call.name));
+        // A text that is no object has no keys that could repeat, but it can contain a large integer.
+        let fault = find_fault(text).filter(|_| parse_lenient(text).is_ok_and(|value| value.is_object()));
+        let fault = fault.map_or("are not a JSON object".to_owned(), |fault| format!("are refused, because {fault}"));
+        return refused(format!("the arguments of {} {fault}: {shown}", call.call.name));
     }
     let Some(tool) = plan.palette.iter().find(|tool| *tool.name == call.call.name) else {
         return refused(describe_unknown_tool(plan, &call.call.name));

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::code_blocks::CodeBlocks;
 use super::{CALL_END, CALL_START, RESULT_START};
+use crate::json_faults::faulty_values;
 use crate::message::{MALFORMED_KEY, ToolCall};
 
 /// A piece of a reply: text, or a call of a tool.
@@ -86,7 +87,12 @@ pub(super) fn parse_call(id: String, body: &str) -> ToolCall {
         None | Some(Value::Null) => ToolCall::parse(id, name, ""),
         // Some models write the arguments as a string that contains JSON.
         Some(Value::String(text)) => ToolCall::parse(id, name, text),
-        Some(other) => ToolCall::parse(id, name, &other.to_string()),
+        Some(other) => {
+            // The reply names the repeated keys of the call itself; the keys of its arguments are checked here.
+            let read = ARGUMENT_KEYS.iter().find(|key| map.contains_key(**key));
+            let faulty = read.and_then(|key| faulty_values(text, key).into_iter().next());
+            ToolCall::parse(id, name, faulty.unwrap_or(&other.to_string()))
+        }
     }
 }
 

@@ -88,6 +88,10 @@ fn call_bodies_are_parsed() {
     }
     assert_eq!(read(r#"{"name": "x", "arguments": {"a""#).name, "x");
     assert_eq!(read(r#"{"name": "x", "arguments": [1]}"#).malformed(), Some("[1]"));
+    for fault in [r#"{"n": 18446744073709551616}"#, r#"{"n": 1, "n": 2}"#] {
+        let call = read(&format!(r#"{{"input": {{"n": 1}}, "name": "x", "arguments": {fault}}}"#));
+        assert_eq!(call.malformed(), Some(fault));
+    }
 }
 
 #[tokio::test]

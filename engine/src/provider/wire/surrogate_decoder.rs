@@ -1,14 +1,21 @@
 //! Corrections of the text of provider events, the same for all wires. A server may split a character above U+FFFF over
 //! two events. Each event then contains a lone surrogate escape (`"\ud83d"`), which JSON parsers refuse. The two halves
-//! are joined; a single half becomes U+FFFD. Repeated keys of usage reports are merged.
+//! are joined; a single half becomes U+FFFD. Repeated keys of usage reports are merged. Arguments of calls that an
+//! event holds as an object keep their text if the parsed object would hide a fault.
 
 use super::repeated_keys::merge_repeated_keys;
 use super::unknown_counts::add_unknown_counts;
 use super::{ReplyDecoder, UnreadKinds};
 use crate::exchange::{CallError, Delta, Reply, Usage};
+use crate::json_faults::faulty_values;
 use crate::message::{ContentBlock, ToolCall};
 use crate::provider::sse::SseEvent;
-use crate::surrogates::{HIGH, from_mark, join_halves, join_in_value, mark_lone_halves, to_mark};
+use crate::surrogates::{HIGH, from_mark, join_halves, join_in_value, mark_lone_halves, parse_lenient, to_mark};
+
+/// The keys under which events hold the arguments of a call as an object: of Gemini, and of Anthropic.
+const ARGUMENT_KEYS: [&str; 2] = ["args", "input"];
+/// Maximum number of arguments with a fault that are kept. Further ones are rounded, as a parser rounds them.
+const MAX_FAULTY_ARGUMENTS: usize = 1_000;
 
 /// A decoder that also reads events with lone surrogate escapes and with repeated keys in usage reports.
 #[derive(Debug, Default)]
@@ -18,6 +25,8 @@ pub struct SurrogateDecoder<D> {
     repaired: bool,
     /// The first surrogate of a pair, if the last displayed piece ended between the two surrogates of the pair.
     pending: Option<u32>,
+    /// The texts of arguments with a fault, from events that hold the arguments as an object.
+    faulty_arguments: Vec<String>,
     /// The names of fields that a usage report contained more than once, or that no decoder reads. The reply lists
     /// these names together with the kinds of events and content that the decoder does not know.
     unread_usage: UnreadKinds,
@@ -25,7 +34,13 @@ pub struct SurrogateDecoder<D> {
 
 impl<D> SurrogateDecoder<D> {
     pub fn new(decoder: D) -> Self {
-        Self { decoder, repaired: false, pending: None, unread_usage: UnreadKinds::default() }
+        Self {
+            decoder,
+            repaired: false,
+            pending: None,
+            faulty_arguments: Vec::new(),
+            unread_usage: UnreadKinds::default(),
+        }
     }
 }
 
@@ -33,6 +48,10 @@ impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
     fn push(&mut self, event: &SseEvent) -> Vec<Delta> {
         let marked = mark_lone_halves(&event.data);
         self.repaired |= marked.is_some();
+        for key in ARGUMENT_KEYS {
+            let faulty = faulty_values(&event.data, key).into_iter().map(str::to_owned);
+            self.faulty_arguments.extend(faulty.take(MAX_FAULTY_ARGUMENTS.saturating_sub(self.faulty_arguments.len())));
+        }
         add_unknown_counts(marked.as_deref().unwrap_or(&event.data), &mut self.unread_usage);
         let merged = merge_repeated_keys(marked.as_deref().unwrap_or(&event.data), &mut self.unread_usage);
         let deltas = match merged.or(marked) {
@@ -62,6 +81,16 @@ impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
         let mut reply = self.decoder.finish()?;
         if repaired {
             reply.content.iter_mut().for_each(join_in_block);
+        }
+        for text in &self.faulty_arguments {
+            let parsed = parse_lenient(text).ok();
+            for block in &mut reply.content {
+                if let ContentBlock::ToolCall(call) = block
+                    && parsed.as_ref().is_some_and(|parsed| call.input == *parsed)
+                {
+                    call.input = ToolCall::parse("", "", text).input;
+                }
+            }
         }
         reply.unread.extend(self.unread_usage.into_vec());
         Ok(reply)

@@ -91,3 +91,26 @@ fn invalid_json_is_still_refused() {
     assert!(parse_lenient("\"\\ud8\"").is_err());
     assert_eq!(parse_lenient("[\"\\udc00\"]").unwrap(), json!(["\u{fffd}"]));
 }
+
+#[test]
+fn arguments_with_a_fault_in_an_event_keep_their_text() {
+    for fault in [r#"{"n": 18446744073709551616, "a": "x"}"#, r#"{"path": "a", "path": "b"}"#] {
+        let events = [
+            format!(
+                r#"{{"candidates":[{{"content":{{"parts":[{{"functionCall":{{"name":"t","args":{fault}}}}}]}}}}]}}"#
+            ),
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"t","args":{"n": 1}}}]}}]}"#.to_owned(),
+            r#"{"candidates":[{"finishReason":"STOP"}]}"#.to_owned(),
+        ];
+        let (_, reply) = play::<gemini::GeminiDecoder>(&events);
+        let calls: Vec<&ToolCall> = crate::message::calls_in(&reply.content).collect();
+        assert_eq!((calls[0].malformed(), &calls[1].input), (Some(fault), &json!({"n": 1})));
+        let start = format!(
+            r#"{{"type":"content_block_start","index":0,"content_block":{{"type":"tool_use","id":"i","name":"t","input":{fault}}}}}"#
+        );
+        let end = [r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#, r#"{"type":"message_stop"}"#];
+        let events: Vec<String> = std::iter::once(start).chain(end.map(str::to_owned)).collect();
+        let (_, reply) = play::<anthropic::AnthropicDecoder>(&events);
+        assert_eq!(crate::message::calls_in(&reply.content).next().unwrap().malformed(), Some(fault));
+    }
+}
