@@ -3,6 +3,7 @@
 //! each has a thread of its own. A directive that a client calls runs concurrently with the session's other calls (as a
 //! task if the client supports tasks). The client gets the events of the directive as progress.
 
+mod call_order;
 mod connections;
 mod http;
 mod message;
@@ -29,6 +30,7 @@ use tokio::time::timeout;
 
 use crate::engine::Engine;
 use crate::event::ControlMessage;
+use call_order::CallTicket;
 use http::SESSION_HEADER;
 pub use http::{AccessToken, MCP_PATH};
 pub use session::EventRenderer;
@@ -195,11 +197,13 @@ impl ServerHandler for ClientSide {
         let head = context.extensions.get::<hyper::http::request::Parts>();
         let has_session = head.is_none_or(|head| head.headers.contains_key(SESSION_HEADER));
         let session = Arc::clone(if has_session { &self.own } else { &self.common });
+        // Only the calls on standard streams have an order: each HTTP request arrives on its own.
+        let ticket = context.extensions.get::<CallTicket>().cloned();
         if starts_directive(&name, &input) && knows_tasks {
             let options = TaskOptions::new().with_ttl_ms(TASK_TTL_MS);
             let task = self.tasks.spawn(options, |task| {
                 Box::pin(async move {
-                    match session.call(name, input, &mut TaskObserver(task)).await {
+                    match session.call(name, input, ticket, &mut TaskObserver(task)).await {
                         Ok(CallOutcome::Done(result)) => Ok(result_of(result)),
                         Ok(CallOutcome::Cancelled) => Err(TaskExit::Cancelled),
                         Err(error) => Err(TaskExit::Error(error)),
@@ -210,7 +214,7 @@ impl ServerHandler for ClientSide {
         }
         let token = context.meta.get_progress_token();
         let mut observer = RequestObserver { context, token, sent: 0.0 };
-        match session.call(name, input, &mut observer).await? {
+        match session.call(name, input, ticket, &mut observer).await? {
             CallOutcome::Done(result) => Ok(result_of(result).into()),
             // The client expects no response.
             CallOutcome::Cancelled => Err(ErrorData::internal_error("the call was cancelled", None)),

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::MAX_MESSAGE_BYTES;
+use crate::json_faults::find_fault;
 
 const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
@@ -21,13 +22,22 @@ const REFUSED: i32 = -32000;
 pub(super) struct MessageError {
     /// The id of the request; null if it is not known.
     pub id: Value,
+    /// The text of the id, if `id` is a number. A parsed number can be rounded, and would match no request.
+    number: Option<String>,
     pub code: i32,
     pub message: String,
 }
 
 impl MessageError {
     fn new(id: Value, code: i32, message: impl Into<String>) -> Self {
-        Self { id, code, message: message.into() }
+        Self { id, number: None, code, message: message.into() }
+    }
+
+    /// Adds the text of the id in the message, if the error names the id and it is a number.
+    pub fn with_id_of(self, text: &[u8]) -> Self {
+        let mut finder = IdFinder::default();
+        finder.push(text);
+        Self { number: finder.number().filter(|_| self.id.is_number()), ..self }
     }
 
     /// The error for a message that is larger than [`MAX_MESSAGE_BYTES`].
@@ -57,12 +67,18 @@ impl MessageError {
 
     /// Returns the response, without a line end.
     pub fn response(&self) -> String {
-        json!({"jsonrpc": "2.0", "id": self.id, "error": {"code": self.code, "message": self.message}}).to_string()
+        let id = self.number.clone().unwrap_or_else(|| self.id.to_string());
+        let error = json!({"code": self.code, "message": self.message});
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
     }
 }
 
 /// Parses a message and checks it. Parameters of notifications are not checked, because they get no response.
 pub(super) fn check_message(text: &[u8]) -> Result<Value, MessageError> {
+    check_fields(text).map_err(|error| error.with_id_of(text))
+}
+
+fn check_fields(text: &[u8]) -> Result<Value, MessageError> {
     let message: Value = serde_json::from_slice(text).map_err(|error| {
         // A message may be JSON and still exceed a limit of the parser. Its request waits for a response with its id.
         let mut finder = IdFinder::default();
@@ -93,6 +109,9 @@ pub(super) fn check_message(text: &[u8]) -> Result<Value, MessageError> {
         (None, Some(_)) if fields.contains_key("result") || fields.contains_key("error") => return Ok(message),
         (None, _) => return invalid(shown, "the message has no `method`"),
     };
+    if let Some(fault) = std::str::from_utf8(text).ok().and_then(find_fault) {
+        return invalid(shown, &format!("the message would be changed by reading it: {fault}"));
+    }
     if let Some(id) = id {
         check_request(method, fields.get("params"))
             .map_err(|(code, reason)| MessageError::new(id.clone(), code, reason))?;
@@ -212,6 +231,12 @@ impl IdFinder {
         self.depth == 0 && !self.in_string
     }
 
+    /// Returns the text of the id; `None` if the id is not a number.
+    pub fn number(&self) -> Option<String> {
+        let text = std::str::from_utf8(self.id.as_deref()?).ok()?;
+        serde_json::from_str::<serde_json::Number>(text).is_ok().then(|| text.to_owned())
+    }
+
     /// Returns the id of the message; null if the message has none, or if its id is neither a string nor a number.
     pub fn id(&self) -> Value {
         let id = self.id.as_deref().and_then(|text| serde_json::from_slice(text).ok());
@@ -278,6 +303,37 @@ mod tests {
         }
         let cut = check_message(br#"{"jsonrpc": "2.0", "id": 7, "method": "pi"#).unwrap_err();
         assert_eq!((cut.code, &cut.id), (-32700, &Value::Null), "a part of a message has no id");
+    }
+
+    #[test]
+    fn ids_that_are_numbers_are_answered_as_they_were_written() {
+        for id in ["99999999999999999999999", "1.50", "1e2", "-0", "-99999999999999999999", "7"] {
+            let text = format!(r#"{{"jsonrpc": "2.0", "method": "nothing", "id": {id}}}"#);
+            let response = check_message(text.as_bytes()).unwrap_err().response();
+            assert!(
+                response.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32"#)),
+                "{response}"
+            );
+        }
+    }
+
+    #[test]
+    fn messages_that_a_parser_changes_are_invalid_requests() {
+        for (message, reason) in [
+            (r#"{"jsonrpc": "2.0", "id": 3, "method": "ping", "id": 3}"#, "the key `id` comes twice"),
+            (
+                r#"{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "a", "arguments": {"b": 1, "b": 2}}}"#,
+                "the key `b` comes twice",
+            ),
+            (
+                r#"{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "a", "arguments": {"b": 18446744073709551616}}}"#,
+                "the integer 18446744073709551616 does not fit into 64 bits",
+            ),
+        ] {
+            let error = check_message(message.as_bytes()).unwrap_err();
+            assert_eq!((error.code, &error.id), (-32600, &json!(3)), "{error:?}");
+            assert!(error.message.ends_with(reason), "{error:?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use tokio::sync::{OnceCell, broadcast, mpsc, oneshot};
 
 use super::CANCEL_GRACE;
+use super::call_order::CallTicket;
 use super::source::{CallSlot, CallSource, QueuedCall, ServedResult, SessionTable};
 use crate::context::{StartOptions, ThreadHandle};
 use crate::engine::Engine;
@@ -78,11 +79,13 @@ impl Session {
         Self { context, thread: OnceCell::new(), progress: broadcast::Sender::new(MAX_PROGRESS_LAG) }
     }
 
-    /// Performs a call of the client. A directive runs as a detached child, so that it delays no other call.
+    /// Performs a call of the client. A directive runs as a detached child, so that it delays no other call. A call
+    /// with a ticket is queued after every call that arrived before it.
     pub async fn call(
         &self,
         name: String,
         mut input: Map<String, Value>,
+        ticket: Option<CallTicket>,
         observer: &mut impl CallObserver,
     ) -> Result<CallOutcome, ErrorData> {
         let starts_directive = starts_directive(&name, &input);
@@ -100,9 +103,18 @@ impl Session {
         let slot = Arc::new(CallSlot::default());
         let (result, mut answered) = oneshot::channel();
         let queued = QueuedCall { name, input: Value::Object(input), slot: Arc::clone(&slot), result };
+        let enqueue = async {
+            if let Some(ticket) = &ticket {
+                ticket.turn().await;
+            }
+            thread.calls.send(queued).await.map_err(|_| thread.ended_error())
+        };
         tokio::select! {
-            sent = thread.calls.send(queued) => sent.map_err(|_| thread.ended_error())?,
+            sent = enqueue => sent?,
             () = observer.cancelled() => return Ok(CallOutcome::Cancelled),
+        }
+        if let Some(ticket) = ticket {
+            ticket.release();
         }
         let mut cancelled = false;
         let answer = loop {

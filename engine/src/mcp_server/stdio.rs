@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rmcp::RoleServer;
+use rmcp::model::{ClientRequest, JsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rustix::fs::FileType;
@@ -16,6 +17,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{Mutex, mpsc, watch};
 
 use super::MAX_MESSAGE_BYTES;
+use super::call_order::CallOrder;
 use super::message::{IdFinder, MessageError, check_message};
 use super::open_requests::OpenRequests;
 
@@ -158,6 +160,7 @@ async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     output: &Mutex<W>,
     requests: &OpenRequests,
 ) -> io::Result<()> {
+    let order = CallOrder::default();
     while let Some(line) = read_line(&mut input).await? {
         let checked = line.and_then(|line| {
             if line.trim_ascii().is_empty() {
@@ -169,11 +172,16 @@ async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 Ok(parsed) => requests.open(SESSION, &message).map(|()| Some(parsed)),
                 // A notification gets no response.
                 Err(_) if id.is_null() => Ok(None),
-                Err(_) => Err(MessageError::unreadable(id)),
+                Err(_) => Err(MessageError::unreadable(id).with_id_of(&line)),
             }
         });
         match checked {
-            Ok(Some(message)) => {
+            Ok(Some(mut message)) => {
+                if let JsonRpcMessage::Request(request) = &mut message
+                    && let ClientRequest::CallToolRequest(call) = &mut request.request
+                {
+                    call.extensions.insert(order.ticket());
+                }
                 if sender.send(message).await.is_err() {
                     return Ok(());
                 }
