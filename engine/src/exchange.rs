@@ -244,6 +244,9 @@ pub struct CallError {
     pub cut: Option<CutStream>,
 }
 
+/// Bytes of a text or a request that an estimate counts as one token.
+pub(crate) const BYTES_PER_TOKEN: u64 = 4;
+
 /// The bytes sent and received in a call whose final usage is unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CutStream {

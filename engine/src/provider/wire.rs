@@ -9,7 +9,7 @@ use surrogate_decoder::SurrogateDecoder;
 use super::Sampling;
 use super::http::Endpoint;
 use super::sse::{SseError, SseEvent, SseParser};
-use crate::exchange::{CallError, CutStream, Delta, FailedStage, Reply, Usage};
+use crate::exchange::{BYTES_PER_TOKEN, CallError, CutStream, Delta, FailedStage, Reply, Usage};
 
 /// Maximum size of a reply's stream, in bytes.
 const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
@@ -131,7 +131,8 @@ pub(super) fn length(bytes: usize) -> u64 {
 impl CutStream {
     /// Estimates the usage of the cut stream from the bytes sent and received: one token for every four bytes.
     pub fn estimate(self) -> Usage {
-        Usage { input: self.sent.div_ceil(4), output: self.received.div_ceil(4), ..Usage::default() }
+        let [input, output] = [self.sent, self.received].map(|bytes| bytes.div_ceil(BYTES_PER_TOKEN));
+        Usage { input, output, ..Usage::default() }
     }
 }
 
@@ -211,19 +212,31 @@ pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
     data.is_empty() || data == "[DONE]" || event.name == "ping"
 }
 
+/// The last name of a list of unread names that is incomplete.
+const MORE_NAMES: &str = "more names, left out";
+
 /// Names of the kinds of events and content, and of the fields, that a decoder does not read.
 #[derive(Debug, Default)]
-pub(super) struct UnreadKinds(Vec<String>);
+pub(super) struct UnreadKinds {
+    names: Vec<String>,
+    /// True if a name was left out, because there were too many.
+    is_cut: bool,
+}
 
 impl UnreadKinds {
     /// Adds the name of an unknown kind, shortened and without control characters. Ignores a name that was added
-    /// before, and any name once `MAX_KINDS` names were added.
+    /// before. Once `MAX_KINDS` names were added, only records that there are more.
     pub fn add(&mut self, kind: &str) {
         const MAX_KINDS: usize = 20;
         const MAX_KIND_CHARS: usize = 80;
         let kind: String = kind.chars().filter(|c| !c.is_control()).take(MAX_KIND_CHARS).collect();
-        if !kind.is_empty() && self.0.len() < MAX_KINDS && !self.0.contains(&kind) {
-            self.0.push(kind);
+        if kind.is_empty() || self.names.contains(&kind) {
+            return;
+        }
+        if self.names.len() < MAX_KINDS {
+            self.names.push(kind);
+        } else {
+            self.is_cut = true;
         }
     }
 
@@ -247,8 +260,12 @@ impl UnreadKinds {
         }
     }
 
-    pub fn into_vec(self) -> Vec<String> {
-        self.0
+    /// Returns the names. If names were left out, the last element states this.
+    pub fn into_vec(mut self) -> Vec<String> {
+        if self.is_cut {
+            self.names.push(MORE_NAMES.to_owned());
+        }
+        self.names
     }
 }
 

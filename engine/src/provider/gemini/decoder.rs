@@ -77,6 +77,9 @@ impl ReplyDecoder for GeminiDecoder {
                 self.unread.add(key);
             }
         }
+        if let Some(feedback) = value.get("promptFeedback") {
+            self.unread.add_fields("promptFeedback", feedback, &["blockReason", "blockReasonMessage", "safetyRatings"]);
+        }
         let ends = value.pointer("/promptFeedback/blockReason").is_some_and(Value::is_string)
             || value.pointer("/candidates/0/finishReason").is_some_and(Value::is_string);
         self.read_head(head, ends);

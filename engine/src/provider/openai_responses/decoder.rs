@@ -51,6 +51,9 @@ impl<'e> OutputTextDelta<'e> {
     }
 }
 
+/// The events that end a reply and contain the whole output.
+const FINAL_EVENTS: [&str; 4] = ["response.completed", "response.incomplete", "response.failed", "response.done"];
+
 /// Stream events that are ignored, because they only repeat the content of other events or report progress.
 const KNOWN_EVENTS: [&str; 21] = [
     "response.queued",
@@ -166,7 +169,9 @@ impl ReplyDecoder for ResponsesDecoder {
             let late = serde_json::from_str::<Value>(&event.data).unwrap_or_default();
             self.read_head(late.get("response"), true);
             let kind = late.get("type").and_then(Value::as_str).unwrap_or_default();
-            if kind.rsplit('.').next() == Some("delta") || kind.starts_with("response.output_item.") {
+            if FINAL_EVENTS.contains(&kind) {
+                self.report_late_output(&late);
+            } else if kind.rsplit('.').next() == Some("delta") || kind.starts_with("response.output_item.") {
                 self.unread.add(kind);
             }
             return Vec::new();
@@ -211,9 +216,7 @@ impl ReplyDecoder for ResponsesDecoder {
             "response.output_item.added" => return self.open_item(&value),
             "response.output_item.done" => return self.close_item(&value),
             "response.created" | "response.in_progress" => self.read_head(value.get("response"), false),
-            "response.completed" | "response.incomplete" | "response.failed" | "response.done" => {
-                return self.read_final_event(kind, &value);
-            }
+            last if FINAL_EVENTS.contains(&last) => return self.read_final_event(last, &value),
             "error" => self.failure = Some(ProviderErrorBody::read(&value).into_stream_error()),
             known if KNOWN_EVENTS.contains(&known) => {}
             other => self.unread.add(if other.is_empty() { "event without a type" } else { other }),
@@ -305,6 +308,18 @@ impl ResponsesDecoder {
         }
         self.stop = Some(stop);
         deltas
+    }
+
+    /// Reports the output items of a final event after the end of the reply, if they differ from the reply.
+    fn report_late_output(&mut self, event: &Value) {
+        let output = event.pointer("/response/output").and_then(Value::as_array);
+        for (index, item) in (0..).zip(output.into_iter().flatten()) {
+            if self.items.contains_key(&index) {
+                self.report_difference(index, item);
+            } else {
+                self.unread.add(&format!("output[{index}]"));
+            }
+        }
     }
 
     /// Records the names of those fields and parts of a message or a call that the decoder does not read. Output items

@@ -181,6 +181,13 @@ fn responses_items_that_differ_from_their_pieces_are_named() {
         (["output[1]".to_owned()].as_slice(), &json!({"path": "a"}))
     );
     assert_eq!(play(message("hello"), &[called("a"), called("a")]).unread, ["output[0]"]);
+    // A second final event with other content.
+    let last =
+        |output: &[Value]| json!({"type": "response.completed", "response": {"status": "completed", "output": output}});
+    let twice = |second: &[Value]| responses(&[last(&[message("one")]), last(second)]).unread;
+    assert_eq!(twice(&[message("one")]), [""; 0]);
+    assert_eq!(twice(&[message("two")]), ["output[0]"]);
+    assert_eq!(twice(&[message("one"), called("a")]), ["output[1]"]);
     let error = json!({"status": "completed", "error": {"code": "x"}, "output": []});
     assert_eq!(responses(&[json!({"type": "response.completed", "response": error})]).unread, ["response.error"]);
 }

@@ -384,3 +384,18 @@ async fn refused_key_names_its_variable() {
     let error = fails(vec![head("400 Bad Request", "application/json", ""), send("{}")]).await;
     assert!(!error.message.contains("TEST_API_KEY"), "{error}");
 }
+
+#[test]
+fn list_of_unread_names_states_that_it_is_incomplete() {
+    let mut unread = UnreadKinds::default();
+    for n in 0..25 {
+        unread.add(&format!("u{}", n % 20));
+    }
+    assert_eq!(unread.into_vec().len(), 20);
+    let mut unread = UnreadKinds::default();
+    for n in 0..60_000 {
+        unread.add(&format!("u{n}"));
+    }
+    let names = unread.into_vec();
+    assert_eq!((names.len(), names.last().map(String::as_str)), (21, Some("more names, left out")));
+}
