@@ -1,11 +1,13 @@
-//! The field `execution.taskSupport` of listed tools (protocol 2025-11-25). `rmcp` drops the field, so a reader copies
-//! it to the metadata of the tool before `rmcp` parses the message.
+//! The lists of tools of a server, before `rmcp` parses them. `rmcp` drops the field `execution.taskSupport` of a tool
+//! (protocol 2025-11-25), so it is copied to the metadata of the tool. `rmcp` refuses the whole list if one schema is
+//! not an object, so such a schema is replaced by one that makes only its tool unusable.
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use rmcp::model::Tool;
+use rye_compiler::semantics::value::Type;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufRead, AsyncRead, BufReader, ReadBuf};
 
@@ -19,28 +21,37 @@ pub(super) fn requires_task(tool: &Tool) -> bool {
     tool.meta.as_ref().and_then(|meta| meta.get(META_KEY)).is_some_and(|support| support == "required")
 }
 
-/// Copies the field `execution.taskSupport` of each tool in a list of tools to the metadata of the tool. `message` is
-/// the server's message with the list. Returns the changed message; `None` if the message contains no such field.
-pub(super) fn copy_task_support(message: &[u8]) -> Option<Vec<u8>> {
-    const FIELD: &[u8] = b"\"taskSupport\"";
-    if !message.windows(FIELD.len()).any(|part| part == FIELD) {
-        return None;
-    }
+/// Copies the field `execution.taskSupport` of each tool in a list of tools to the metadata of the tool, and replaces
+/// schemas that are not objects. `message` is the server's message with the list. Returns the changed message; `None`
+/// if nothing has to be changed.
+pub(super) fn adapt_tool_list(message: &[u8]) -> Option<Vec<u8>> {
+    memchr::memmem::find(message, b"\"tools\"")?;
     let mut value: Value = serde_json::from_slice(message).ok()?;
+    let mut is_changed = false;
     for tool in value.pointer_mut("/result/tools")?.as_array_mut()? {
-        let Some(support) = tool.pointer("/execution/taskSupport").cloned() else { continue };
-        let metadata = tool.as_object_mut().map(|tool| tool.entry("_meta").or_insert_with(|| json!({})));
-        if let Some(metadata) = metadata.and_then(Value::as_object_mut) {
-            metadata.insert(META_KEY.to_owned(), support);
+        let support = tool.pointer("/execution/taskSupport").cloned();
+        let Some(tool) = tool.as_object_mut() else { continue };
+        let schema = tool.get("inputSchema").unwrap_or(&Value::Null);
+        if !schema.is_object() {
+            let replaced = json!({ "type": Type::of(schema).name() });
+            tool.insert("inputSchema".to_owned(), replaced);
+            is_changed = true;
         }
+        let metadata = support.is_some().then(|| tool.entry("_meta").or_insert_with(|| json!({})));
+        if let (Some(metadata), Some(support)) = (metadata.and_then(Value::as_object_mut), support) {
+            metadata.insert(META_KEY.to_owned(), support);
+            is_changed = true;
+        }
+    }
+    if !is_changed {
+        return None;
     }
     let mut copied = value.to_string().into_bytes();
     copied.push(b'\n');
     Some(copied)
 }
 
-/// A reader of a server's messages, one on each line. It copies the field `execution.taskSupport` of each listed tool
-/// to the metadata of the tool.
+/// A reader of a server's messages, one on each line. It changes lists of tools as [`adapt_tool_list`] does.
 pub(super) struct TaskSupportReader<R> {
     inner: BufReader<R>,
     line: Vec<u8>,
@@ -78,7 +89,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for TaskSupportReader<R> {
                 return Poll::Ready(Ok(()));
             }
             if end.is_some()
-                && let Some(copied) = copy_task_support(&this.line)
+                && let Some(copied) = adapt_tool_list(&this.line)
             {
                 this.line = copied;
             }
@@ -91,7 +102,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for TaskSupportReader<R> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 mod tests {
     use tokio::io::AsyncReadExt;
 
@@ -107,7 +118,7 @@ mod tests {
     async fn field_is_copied_and_every_other_byte_is_passed_on() {
         let plain = "{\"result\": {\"tools\": []}}\n\n{\"taskSupport\": 1}\n{\"x\": \"\\\"taskSupport\\\"\"}\nno JSON \"taskSupport\"\nend";
         assert_eq!(read(plain).await, plain);
-        let listed = r#"{"id":1,"result":{"tools":[{"name":"a","execution":{"taskSupport":"required"}},{"name":"b","_meta":{"k":1},"execution":{"taskSupport":"optional"}},{"name":"c"}]}}"#;
+        let listed = r#"{"id":1,"result":{"tools":[{"name":"a","inputSchema":{},"execution":{"taskSupport":"required"}},{"name":"b","inputSchema":{},"_meta":{"k":1},"execution":{"taskSupport":"optional"}},{"name":"c","inputSchema":{}}]}}"#;
         let text = read(&format!("{listed}\nnext\n")).await;
         let (first, rest) = text.split_once('\n').unwrap();
         let value: Value = serde_json::from_str(first).unwrap();
@@ -117,5 +128,14 @@ mod tests {
             [Some(json!({META_KEY: "required"})), Some(json!({"k": 1, META_KEY: "optional"})), None]
         );
         assert_eq!(rest, "next\n");
+    }
+
+    #[tokio::test]
+    async fn schema_that_is_no_object_is_replaced_and_the_others_are_kept() {
+        let listed = r#"{"id":1,"result":{"tools":[{"name":"a","inputSchema":true},{"name":"b","inputSchema":[]},{"name":"c","inputSchema":null},{"name":"d"},{"name":"e","inputSchema":{"type":"object"}}]}}"#;
+        let value: Value = serde_json::from_str(&read(&format!("{listed}\n")).await).unwrap();
+        let tools: Vec<Tool> = serde_json::from_value(value["result"]["tools"].clone()).unwrap();
+        let types: Vec<&Value> = tools.iter().map(|tool| &tool.input_schema["type"]).collect();
+        assert_eq!(types, ["boolean", "array", "null", "null", "object"]);
     }
 }

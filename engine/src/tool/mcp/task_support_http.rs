@@ -1,5 +1,5 @@
 //! The HTTP client of MCP servers, which reads lists of tools itself: `rmcp` drops the field `execution.taskSupport`
-//! when it parses a response.
+//! when it parses a response, and refuses a list with a schema that is not an object.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rmcp::transport::streamable_http_client::{
 use serde_json::Value;
 use sse_stream::Sse;
 
-use super::task_support::{MAX_MESSAGE_BYTES, copy_task_support};
+use super::task_support::{MAX_MESSAGE_BYTES, adapt_tool_list};
 use crate::provider::sse::SseParser;
 
 const SESSION_HEADER: &str = "mcp-session-id";
@@ -65,7 +65,7 @@ impl TaskSupportClient {
         } else {
             return None;
         };
-        let body = copy_task_support(&body).unwrap_or(body);
+        let body = adapt_tool_list(&body).unwrap_or(body);
         let listed = serde_json::from_slice(&body).ok()?;
         Some(StreamableHttpPostResponse::Json(listed, session))
     }
