@@ -21,11 +21,25 @@ pub enum StreamEvent {
     Delta { thread: ThreadId, delta: Delta },
 }
 
+impl StreamEvent {
+    /// Returns the size of a delta's text in bytes; 0 for an event.
+    fn delta_bytes(&self) -> usize {
+        match self {
+            Self::Event { .. } => 0,
+            Self::Delta { delta: Delta::Text(text) | Delta::Thinking(text), .. } => text.len(),
+            Self::Delta { delta: Delta::ToolCallInput { fragment, .. }, .. } => fragment.len(),
+            Self::Delta { delta: Delta::ToolCallStarted { .. }, .. } => 0,
+        }
+    }
+}
+
 /// The sending end of the live stream, shared by a thread and its children.
 #[derive(Debug)]
 pub struct EventSink {
     sender: mpsc::UnboundedSender<StreamEvent>,
     waiting: Arc<AtomicUsize>,
+    /// Bytes of the deltas in the queue.
+    waiting_bytes: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
     /// Threads whose current reply has lost a piece. Further pieces of the reply are dropped too.
     incomplete: Mutex<BTreeSet<ThreadId>>,
@@ -36,19 +50,28 @@ pub struct EventSink {
 pub struct EventStream {
     receiver: mpsc::UnboundedReceiver<StreamEvent>,
     waiting: Arc<AtomicUsize>,
+    waiting_bytes: Arc<AtomicUsize>,
     dropped: Arc<AtomicU64>,
 }
 
 /// Maximum number of items in the queue; beyond it, deltas are dropped.
 const MAX_QUEUED_ITEMS: usize = 1024;
+/// Maximum size of the deltas in the queue, in bytes; beyond it, deltas are dropped.
+const MAX_QUEUED_BYTES: usize = 1 << 20;
 
 /// Creates a live stream. Returns its sending and its receiving end.
 pub fn event_channel() -> (EventSink, EventStream) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (waiting, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
-    let (sent, lost) = (Arc::clone(&waiting), Arc::clone(&dropped));
-    let sink = EventSink { sender, waiting: sent, dropped: lost, incomplete: Mutex::default() };
-    (sink, EventStream { receiver, waiting, dropped })
+    let waiting_bytes = Arc::new(AtomicUsize::new(0));
+    let sink = EventSink {
+        sender,
+        waiting: Arc::clone(&waiting),
+        waiting_bytes: Arc::clone(&waiting_bytes),
+        dropped: Arc::clone(&dropped),
+        incomplete: Mutex::default(),
+    };
+    (sink, EventStream { receiver, waiting, waiting_bytes, dropped })
 }
 
 impl EventSink {
@@ -59,7 +82,8 @@ impl EventSink {
                 incomplete.remove(thread);
             }
             StreamEvent::Delta { thread, .. } => {
-                let is_full = self.waiting.load(Ordering::Relaxed) > MAX_QUEUED_ITEMS;
+                let is_full = self.waiting.load(Ordering::Relaxed) > MAX_QUEUED_ITEMS
+                    || self.waiting_bytes.load(Ordering::Relaxed) > MAX_QUEUED_BYTES;
                 if is_full || incomplete.contains(thread) {
                     incomplete.insert(thread.clone());
                     self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -68,10 +92,13 @@ impl EventSink {
             }
         }
         drop(incomplete);
-        // The receiver decrements the count, so the item is counted before the receiver can take it.
+        // The receiver decrements the counts, so the item is counted before the receiver can take it.
+        let bytes = live.delta_bytes();
         self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         if self.sender.send(live).is_err() {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 
@@ -92,6 +119,7 @@ impl EventStream {
     pub async fn next(&mut self) -> Option<StreamEvent> {
         let live = self.receiver.recv().await?;
         self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.waiting_bytes.fetch_sub(live.delta_bytes(), Ordering::Relaxed);
         Some(live)
     }
 
@@ -136,6 +164,20 @@ mod tests {
         sink.emit(delta());
         assert!(matches!(stream.next().await, Some(StreamEvent::Event { .. })));
         assert_eq!(stream.next().await, Some(delta()));
+    }
+
+    #[tokio::test]
+    async fn queued_deltas_are_bounded_in_bytes() {
+        let (sink, mut stream) = event_channel();
+        let thread = ThreadId::parse("hello-1700000000").unwrap();
+        let large = || Delta::Text("x".repeat(MAX_QUEUED_BYTES / 2 + 1));
+        for _ in 0..10 {
+            sink.emit(StreamEvent::Delta { thread: thread.clone(), delta: large() });
+        }
+        assert_eq!(stream.dropped(), 8);
+        stream.next().await;
+        stream.next().await;
+        assert_eq!(stream.waiting_bytes.load(Ordering::Relaxed), 0);
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
