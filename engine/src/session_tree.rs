@@ -92,14 +92,17 @@ pub fn session_title(threads: &Threads, thread: &ThreadId) -> Result<Option<Stri
 /// # Errors
 /// The registry cannot be read.
 pub fn session_rows(threads: &Threads, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
-    let mut rows: BTreeMap<ThreadId, ThreadRow> =
-        threads.list()?.into_iter().map(|entry| (entry.row.id.clone(), entry.row)).collect();
+    Ok(rows_of_chain(threads.list()?.into_iter().map(|entry| entry.row), thread))
+}
+
+/// Selects the rows of the threads that continue each other and include `thread`, oldest first.
+fn rows_of_chain(rows: impl Iterator<Item = ThreadRow>, thread: &ThreadId) -> Vec<ThreadRow> {
+    let mut rows: BTreeMap<ThreadId, ThreadRow> = rows.map(|row| (row.id.clone(), row)).collect();
     let mut first = thread.clone();
-    // A thread has one predecessor, whose row names it.
-    while let Some(before) = rows.values().find(|row| row.continued_by.as_ref() == Some(&first)) {
-        if before.id == first {
-            break;
-        }
+    // The chain is no longer than the list, also if damaged rows form a circle.
+    for _ in 0..rows.len() {
+        // A thread has one predecessor, whose row names it.
+        let Some(before) = rows.values().find(|row| row.continued_by.as_ref() == Some(&first)) else { break };
         first = before.id.clone();
     }
     let (mut found, mut next) = (Vec::new(), rows.remove(&first));
@@ -107,7 +110,7 @@ pub fn session_rows(threads: &Threads, thread: &ThreadId) -> Result<Vec<ThreadRo
         next = row.continued_by.as_ref().and_then(|id| rows.remove(id));
         found.push(row);
     }
-    Ok(found)
+    found
 }
 
 /// A session that can be opened again or is open.
@@ -269,4 +272,29 @@ fn set_text(prompt: &mut SessionPrompt, sent: &str, accepted: &[AcceptedInput]) 
     prompt.text = typed.map_or_else(|| sent.to_owned(), |input| input.raw.clone());
     prompt.images = typed.map(|input| input.images.clone()).unwrap_or_default();
     prompt.bounds = typed.map(|input| input.bounds.clone()).unwrap_or_default();
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_a_chain_are_listed_once_also_if_they_form_a_circle() {
+        let id = |name: &str| ThreadId::parse(&format!("{name}-1739820456")).unwrap();
+        let row = |name: &str, next: Option<&str>| {
+            let mut row = ThreadRow::new(id(name), "chat", 0);
+            row.continued_by = next.map(id);
+            row
+        };
+        let listed = |rows: Vec<ThreadRow>, thread: &str| -> Vec<ThreadId> {
+            rows_of_chain(rows.into_iter(), &id(thread)).into_iter().map(|row| row.id).collect()
+        };
+        let chain = vec![row("a", Some("b")), row("b", Some("c")), row("c", None), row("d", None)];
+        assert_eq!(listed(chain, "b"), [id("a"), id("b"), id("c")]);
+        let mut circle = listed(vec![row("a", Some("b")), row("b", Some("c")), row("c", Some("a"))], "b");
+        circle.sort();
+        assert_eq!(circle, [id("a"), id("b"), id("c")]);
+        assert_eq!(listed(vec![row("a", Some("a"))], "a"), [id("a")]);
+    }
 }

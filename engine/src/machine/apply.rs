@@ -123,7 +123,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         EventBody::PromptEnded(ended) => chat::on_prompt_ended(state, ended),
         EventBody::ContextInjected(_) | EventBody::ArtifactStored(_) | EventBody::FileChanged(_) => {}
     }
-    state.clock.set_paused(state.question.is_some() || state.is_idle(), state.clock.now);
+    state.clock.set_paused(state.question.is_some(), state.is_idle(), state.clock.now);
     state.events += 1;
 }
 

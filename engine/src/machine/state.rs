@@ -131,9 +131,11 @@ pub struct OwnedTime {
     pub since: i64,
     /// The time of the last event, in milliseconds since 1970.
     pub now: i64,
-    /// The start of the current wait for an approval, in milliseconds since 1970; `None` if the thread does not wait
-    /// for an approval. The wait does not count as owned time.
+    /// The start of the current pause, in milliseconds since 1970; `None` if there is no pause. The thread then waits
+    /// for an approval, or the session is idle. A pause does not count as owned time.
     pub paused: Option<i64>,
+    /// True if the current pause is a wait for an approval.
+    pub awaits_approval: bool,
     /// Milliseconds that the thread, or children that it awaited, have waited for approvals.
     pub approval_wait_ms: i64,
 }
@@ -150,17 +152,20 @@ impl OwnedTime {
         u64::try_from(self.before.saturating_add(until.saturating_sub(self.since).max(0))).unwrap_or(0)
     }
 
-    /// Starts or ends a wait for an approval at `now` (milliseconds since 1970). The owned time excludes the wait.
-    pub fn set_paused(&mut self, paused: bool, now: i64) {
-        match (self.paused, paused) {
-            (None, true) => self.paused = Some(now),
-            (Some(at), false) => {
-                let waited = now.saturating_sub(at).max(0);
+    /// Starts or ends pauses at `now` (milliseconds since 1970): a wait for an approval if `asks` is true, else a pause
+    /// of an idle session if `is_idle` is true. The owned time excludes both; only the wait for an approval is counted.
+    pub fn set_paused(&mut self, asks: bool, is_idle: bool, now: i64) {
+        let continues = (asks || is_idle) && asks == self.awaits_approval;
+        if let Some(at) = self.paused.take_if(|_| !continues) {
+            let waited = now.saturating_sub(at).max(0);
+            if self.awaits_approval {
                 self.approval_wait_ms = self.approval_wait_ms.saturating_add(waited);
-                self.before = self.before.saturating_sub(waited);
-                self.paused = None;
             }
-            (None, false) | (Some(_), true) => {}
+            self.before = self.before.saturating_sub(waited);
+        }
+        if self.paused.is_none() {
+            self.paused = (asks || is_idle).then_some(now);
+            self.awaits_approval = asks;
         }
     }
 

@@ -27,7 +27,8 @@ const EVERY_ITEM: &str = "rye.*";
 pub struct FileRewind {
     /// The files, sorted by path.
     pub files: Vec<RewoundFile>,
-    /// Calls and commands since the prompt that may have changed files too; a rewind does not undo them.
+    /// Calls and commands since the prompt that may have changed files too; a rewind does not undo them. If the
+    /// children of the prompts are too many to be read, the first entry states their number.
     pub not_undone: Vec<String>,
 }
 
@@ -83,7 +84,7 @@ pub fn plan_rewind(
     thread: &ThreadId,
     prompt: u64,
 ) -> Result<Option<FileRewind>, StoreError> {
-    let Some(events) = events_since(threads, thread, prompt)? else { return Ok(None) };
+    let Some((events, unread)) = events_since(threads, thread, prompt)? else { return Ok(None) };
     let mut not_undone: Vec<String> = Vec::new();
     let mut paths: BTreeMap<String, RecordedChanges> = BTreeMap::new();
     for event in &events {
@@ -108,6 +109,9 @@ pub fn plan_rewind(
         }
     }
     not_undone.truncate(MAX_LISTED_CALLS);
+    if unread > 0 {
+        not_undone.insert(0, format!("the changes of {unread} threads beyond the first {MAX_THREADS}"));
+    }
     let files = open_project(project).map_err(|error| unreadable(project, &error))?;
     let of_path = |(path, changes): (String, RecordedChanges)| {
         let RecordedChanges { first, after, has_gap } = changes;
@@ -194,8 +198,9 @@ fn runs_programs(capability: &str) -> bool {
 }
 
 /// Returns the events of a conversation since the start of a prompt, in the order of their times. The events of all
-/// descendants that were started since then are included. `None` if the conversation does not contain the prompt.
-fn events_since(threads: &Threads, thread: &ThreadId, prompt: u64) -> Result<Option<Vec<Event>>, StoreError> {
+/// descendants that were started since then are included, up to [`MAX_THREADS`]; the number is that of the further
+/// threads. `None` if the conversation does not contain the prompt.
+fn events_since(threads: &Threads, thread: &ThreadId, prompt: u64) -> Result<Option<(Vec<Event>, u64)>, StoreError> {
     let mut found: Vec<Event> = Vec::new();
     let (mut next, mut seen) = (Some((thread.clone(), u64::MAX)), BTreeSet::new());
     let mut starts = false;
@@ -216,18 +221,35 @@ fn events_since(threads: &Threads, thread: &ThreadId, prompt: u64) -> Result<Opt
     if !starts {
         return Ok(None);
     }
-    let mut children: VecDeque<ThreadId> = spawned(&found).collect();
-    while let Some(child) = children.pop_front() {
-        if !seen.insert(child.clone()) || seen.len() > MAX_THREADS || !threads.has_transcript(&child) {
-            continue;
-        }
-        let events = threads.transcript(&child)?;
-        children.extend(spawned(&events));
-        found.extend(events);
-    }
+    let read = |child: &ThreadId| threads.has_transcript(child).then(|| threads.transcript(child)).transpose();
+    let unread = add_descendants(&mut found, seen, MAX_THREADS, read)?;
     // The sort is stable, so events of one thread keep their order.
     found.sort_by_key(|event| event.ts);
-    Ok(Some(found))
+    Ok(Some((found, unread)))
+}
+
+/// Adds the events of all descendants that `found` starts, until `seen` has `most` threads. Returns the number of the
+/// further threads that the read events start. `read` returns `None` for a thread without a transcript.
+fn add_descendants(
+    found: &mut Vec<Event>,
+    mut seen: BTreeSet<ThreadId>,
+    most: usize,
+    read: impl Fn(&ThreadId) -> Result<Option<Vec<Event>>, StoreError>,
+) -> Result<u64, StoreError> {
+    let mut children: VecDeque<ThreadId> = spawned(found).collect();
+    let mut unread = 0;
+    while let Some(child) = children.pop_front() {
+        if !seen.insert(child.clone()) {
+            continue;
+        }
+        if seen.len() > most {
+            unread += 1;
+        } else if let Some(events) = read(&child)? {
+            children.extend(spawned(&events));
+            found.extend(events);
+        }
+    }
+    Ok(unread)
 }
 
 fn spawned(events: &[Event]) -> impl Iterator<Item = ThreadId> + '_ {
@@ -235,4 +257,26 @@ fn spawned(events: &[Event]) -> impl Iterator<Item = ThreadId> + '_ {
         let EventBody::ChildSpawned(child) = &event.body else { return None };
         ThreadId::parse(&child.thread_id).ok()
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::event::ChildSpawned;
+
+    #[test]
+    fn descendants_beyond_the_maximum_are_counted() {
+        let id = |n: u64| ThreadId::parse(&format!("child-{}", 1_739_820_456 + n)).unwrap();
+        let spawns = |numbers: &[u64]| -> Vec<Event> {
+            let spawn = |n: &u64| ChildSpawned { spawn: *n, thread_id: id(*n).to_string(), spend: 0 };
+            numbers.iter().map(|n| Event { seq: *n, ts: 0, body: EventBody::ChildSpawned(spawn(n)) }).collect()
+        };
+        for (most, expected) in [(4, 0), (3, 1), (2, 2)] {
+            let mut found = spawns(&[1, 2, 2]);
+            let read = |child: &ThreadId| Ok(Some(if *child == id(1) { spawns(&[3]) } else { Vec::new() }));
+            let seen = BTreeSet::from([id(0)]);
+            assert_eq!(add_descendants(&mut found, seen, most, read).unwrap(), expected);
+        }
+    }
 }

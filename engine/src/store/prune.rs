@@ -87,7 +87,7 @@ fn remove_unreferenced_objects(disk: &dyn Disk, mut named: BTreeSet<String>) -> 
 }
 
 /// Collects the objects that a line refers to: a plan with its source files, a large result, the images of a user
-/// message, the parts of an event that did not fit into a line.
+/// message, the contents of a changed file, the parts of an event that did not fit into a line.
 fn collect_objects(disk: &dyn Disk, record: &transcript::TranscriptRecord, named: &mut BTreeSet<String>) {
     let is_object = |text: &&str| super::ObjectId::parse(text).is_ok();
     let plan = record.body.get("plan_id").and_then(Value::as_str).filter(is_object);
@@ -98,7 +98,7 @@ fn collect_objects(disk: &dyn Disk, record: &transcript::TranscriptRecord, named
         let hashes = files.into_iter().flatten().filter_map(|file| file.get("sha256")?.as_str());
         named.extend(hashes.filter(is_object).map(str::to_owned));
     }
-    let direct = ["plan_id", "object", "sha256"].map(|key| record.body.get(key));
+    let direct = ["plan_id", "object", "sha256", "before", "after"].map(|key| record.body.get(key));
     let spilled = record.body.get("spilled").and_then(Value::as_object);
     let parts = spilled.into_iter().flat_map(|parts| parts.values()).map(|part| part.get("sha256"));
     let images = record.body.get("images").and_then(Value::as_array);
@@ -125,5 +125,26 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::disk::SimulatedDisk;
+    use crate::store::transcript::{ChainHash, TranscriptRecord};
+    use serde_json::json;
+
+    #[test]
+    fn contents_of_changed_files_are_collected() {
+        let [before, after] = ["a", "b"].map(|digit| digit.repeat(64));
+        let body = json!({"type": "file_changed", "path": "c".repeat(64), "before": before, "after": after});
+        let body = body.as_object().cloned().unwrap_or_default();
+        let thread = ThreadId::parse("hello-1739820456").unwrap_or_else(|error| panic!("{error:?}"));
+        let hash = ChainHash::start(&thread);
+        let record = TranscriptRecord { seq: 0, ts: 0, barrier: 0, hash, seal: None, body };
+        let mut named = BTreeSet::new();
+        collect_objects(&SimulatedDisk::new(), &record, &mut named);
+        assert_eq!(named, BTreeSet::from([before, after]));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rye_compiler::plan::Grant;
 
-use crate::exchange::{CallError, CutStream, Usage};
+use crate::exchange::{BYTES_PER_TOKEN, CallError, CutStream, Usage};
 
 /// A model call in progress: its intent is recorded, its end is not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,10 +80,34 @@ impl Attempt {
     fn pending(&self, usage: Usage, cut: Option<CutStream>, replied: bool, of_fallback: bool) -> PendingSettlement {
         let Self { turn, number, input, max_output, worst_case, .. } = *self;
         let unknown = cut.map(|cut| {
-            // The thread does not know the bytes of a request that it cut itself; `input` bounds them.
-            let sent = if cut.sent == 0 { input } else { cut.sent };
+            // The thread does not know the bytes of a request that it cut itself. `input` bounds its tokens, and an
+            // estimate of so many bytes is this bound.
+            let sent = if cut.sent == 0 { input.saturating_mul(BYTES_PER_TOKEN) } else { cut.sent };
             UnknownOutcome { cut: CutStream { sent, ..cut }, input, max_output, worst_case, replied }
         });
         PendingSettlement { turn, attempt: number, usage, of_fallback, worst_case, unknown }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn estimate_of_a_call_that_the_thread_cut_has_the_bound_of_its_input() {
+        let attempt = Attempt {
+            turn: 1,
+            number: 1,
+            input: 1_001,
+            max_output: 50,
+            worst_case: 9,
+            reserved: true,
+            compacts: false,
+        };
+        for (sent, expected) in [(0, 1_001), (400, 100)] {
+            let pending = attempt.settlement(Usage::default(), Some(CutStream { sent, received: 40 }), false);
+            let estimate = pending.unknown.map(|unknown| unknown.cut.estimate()).unwrap_or_default();
+            assert_eq!((estimate.input, estimate.output), (expected, 10));
+        }
     }
 }

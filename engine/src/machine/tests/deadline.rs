@@ -7,6 +7,7 @@ use super::super::fixture::{SimulatedThread, call, calls, plan, set_setting, sta
 use crate::event::{Approval, EventBody, HookOutcome, ResultKind};
 use crate::exchange::{CallError, CutStream, Reply};
 use crate::machine::signal::CallAnswer;
+use crate::machine::state::OwnedTime;
 use crate::machine::{Effect, Fact, HookChild, next};
 use crate::thread::{Cost, Status};
 
@@ -265,4 +266,25 @@ fn time_that_goes_back_within_an_owner_extends_the_deadline_by_nothing_used_befo
     play.step();
     assert!(play.state.clock.elapsed_at(play.now) >= used);
     assert!(play.state.remaining_ms_at(play.now) <= Some(10_000 - used));
+}
+
+#[test]
+fn idle_time_of_a_session_is_neither_owned_nor_time_of_an_approval() {
+    let mut clock = OwnedTime::default();
+    // Asks, is idle, and the time of the event.
+    for (asks, is_idle, now) in [
+        (false, false, 0),
+        (false, true, 10),
+        (false, true, 500),
+        (false, false, 1_000),
+        (true, false, 1_020),
+        (true, false, 1_100),
+        (false, true, 1_520),
+        (false, false, 9_520),
+    ] {
+        clock.now = now;
+        clock.set_paused(asks, is_idle, now);
+    }
+    clock.now = 9_540;
+    assert_eq!((clock.approval_wait_ms, clock.elapsed_ms()), (500, 10 + 20 + 20));
 }
