@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use rye_compiler::compile::CompileRequest;
 use rye_compiler::plan::{Grant, Plan, PlanLimits};
-use rye_compiler::trust::of_continuation;
+use rye_compiler::trust::{of_continuation, user_space_of};
+use rye_compiler::world::Space;
 
 use super::{ParentContext, RowsToWrite, ThreadInit, stored_plan};
 use crate::context::{EngineContext, RunningThread, ThreadHandle, UserMessage};
@@ -354,7 +355,13 @@ impl EngineContext {
         });
         let text = compiled.await?.ok().transpose().map_err(|reason| DriveError::Refused { reason })?.flatten();
         let Some(text) = text else { return Ok(DEFAULT_CONTINUATION.into()) };
-        let required: Vec<_> = of_continuation(plan, grants.map_or(&[], Vec::as_slice), &text).into_iter().collect();
+        let mut required: Vec<_> =
+            of_continuation(plan, grants.map_or(&[], Vec::as_slice), &text).into_iter().collect();
+        // The trust of the project may have been revoked since the thread started.
+        let is_of = |plan: &Plan, space: Space| plan.chain.last().is_some_and(|link| link.space == space);
+        if is_of(plan, Space::Project) && is_of(&text, Space::User) {
+            required.extend(user_space_of(plan, None));
+        }
         let (engine, directive) = (Arc::clone(self), text.directive.clone());
         self.thread_count.run_blocking(move || engine.check_requirements(&directive, required)).await??;
         let body = crate::machine::prompt::body(&text);
