@@ -4,6 +4,7 @@
 pub mod approvals;
 pub mod assertion;
 pub(crate) mod assertion_file;
+pub mod cache_guard;
 pub mod commands;
 pub mod compile;
 pub mod compose;

@@ -119,6 +119,7 @@ impl ControlSender {
             before.extend(self.received_before.read().unwrap_or_else(PoisonError::into_inner).iter().cloned());
             before.extend(received.iter().cloned());
         }
+        to.state.continue_from(&self.state);
         *self.next.write().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
         self.state.wake();
     }
@@ -199,14 +200,24 @@ impl ControlSender {
     /// Waits until the session has handled a message and is idle again. The message may have been received by an earlier
     /// thread that the current one continues.
     pub async fn settled(&self, id: &str) {
+        self.received_and(id, LiveState::is_settled).await;
+    }
+
+    /// Waits until the session has received a message and a prompt runs, or until the session has handled the message.
+    pub async fn started(&self, id: &str) {
+        self.received_and(id, |live| !live.state.is_idle() || live.is_settled()).await;
+    }
+
+    /// Waits until the session has received a message and its state fulfills a condition.
+    async fn received_and(&self, id: &str, condition: fn(&LiveState) -> bool) {
         loop {
             let last = self.last();
             let mut states = last.state.subscribe();
-            let is_settled = states.borrow_and_update().as_ref().is_some_and(|live| {
+            let is_fulfilled = states.borrow_and_update().as_ref().is_some_and(|live| {
                 let is_received = live.state.mailbox.received.contains(id) || last.was_received_before(id);
-                is_received && live.is_settled()
+                is_received && condition(live)
             });
-            if is_settled || states.changed().await.is_err() {
+            if is_fulfilled || states.changed().await.is_err() {
                 return;
             }
         }

@@ -2,6 +2,7 @@
 //! point are evaluated in order, and their actions run one after another. The machine applies the combined answer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::task::{Context, Poll, Waker};
 
 use rye_compiler::hook::{HookAction, HookCall, HookPoint, OnFailure, PlannedHook};
 use rye_compiler::plan::{Plan, RuntimePlaceholder, prompt};
@@ -109,6 +110,31 @@ impl HookTable {
         Ok(Self { points, awaited, ceilings: plan.limit_ceilings.clone() })
     }
 
+    /// Evaluates the hooks of a hook point that start no item, as [`Self::run`] does. Hooks that start an item count as
+    /// absent.
+    ///
+    /// # Errors
+    /// Returns the hook of the plan that cannot be read.
+    pub fn simulate(
+        plan: &Plan,
+        inputs: &Map<String, Value>,
+        run: &HookRun,
+    ) -> Result<HookPointResult, UnreadableHook> {
+        let declared = plan.hooks.iter().filter(|hook| hook.is_live() && hook.event == run.point);
+        let declared = declared.filter(|hook| hook.action.item().is_none());
+        let ready = declared.map(|hook| compile_hook(hook, inputs)).collect::<Result<Vec<_>, _>>()?;
+        let points = BTreeMap::from([(run.point, ready)]);
+        let table = Self { points, awaited: BTreeSet::new(), ceilings: plan.limit_ceilings.clone() };
+        let evaluation = std::pin::pin!(table.run(run, &NoItems));
+        match evaluation.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => Ok(result),
+            // An evaluation waits only for an item, and these hooks start none.
+            Poll::Pending => {
+                Ok(HookPointResult { considered: Vec::new(), children: Vec::new(), answer: HookOutcome::None })
+            }
+        }
+    }
+
     /// Evaluates every hook of the hook point and runs the actions of the hooks that fire.
     pub async fn run(&self, run: &HookRun, act: &dyn HookRunner) -> HookPointResult {
         let mode = hook_point::row_of(run.point).mode;
@@ -203,6 +229,21 @@ impl HookTable {
             }
             None => answer::check_action(&action).map(|()| FiredHook::Action(action)),
         }
+    }
+}
+
+/// A runner that refuses to start items.
+struct NoItems;
+
+impl HookRunner for NoItems {
+    fn run_action<'a>(
+        &'a self,
+        _hook: &'a ReadyHook,
+        _action: HookAction,
+        _run: &'a HookRun,
+        _started: u64,
+    ) -> BoxFuture<'a, Result<HookCallResult, String>> {
+        Box::pin(std::future::ready(Err("no item is started here".to_owned())))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of a running chat, as other tasks of the process read it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rye_compiler::plan::Plan;
 use tokio::sync::watch;
@@ -12,12 +12,28 @@ use crate::machine::ThreadState;
 pub struct LiveState {
     pub plan: Arc<Plan>,
     pub state: Arc<ThreadState>,
+    /// The state of the last thread of the session that sent a request before this thread, at the end of that thread;
+    /// `None` if this process ran no such thread.
+    pub previous: Option<Arc<LiveState>>,
 }
 
 impl LiveState {
     /// Returns true if the session waits for the user: no prompt, command or change of the session is pending.
     pub fn is_settled(&self) -> bool {
         self.state.is_settled_chat()
+    }
+
+    /// Returns the state whose conversation contains the last request of the session and the provider's token count of
+    /// it; `None` if the provider counted nothing, or if the conversation was compacted or edited since.
+    pub fn last_request(&self) -> Option<&Self> {
+        // A thread that has sent a request determines the cache, even if its request was not counted.
+        let last = if self.state.cost.turns > 0 { self } else { self.previous.as_deref()? };
+        last.state.conversation.measured.is_some().then_some(last)
+    }
+
+    /// Returns the state that a thread continuing this one has as its previous state.
+    fn into_previous(self) -> Option<Arc<Self>> {
+        if self.state.cost.turns == 0 { self.previous } else { Some(Arc::new(Self { previous: None, ..self })) }
     }
 
     /// Returns the id of the thread; `None` if the state does not contain the event `opened` yet.
@@ -28,32 +44,49 @@ impl LiveState {
 
 /// A cell in which a thread publishes its state. Clones share the cell.
 #[derive(Debug, Clone)]
-pub struct StateCell(Arc<watch::Sender<Option<LiveState>>>);
+pub struct StateCell {
+    published: Arc<watch::Sender<Option<LiveState>>>,
+    /// The field `previous` of the published states.
+    previous: Arc<OnceLock<Arc<LiveState>>>,
+}
 
 impl Default for StateCell {
     fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(None)))
+        Self { published: Arc::new(watch::Sender::new(None)), previous: Arc::default() }
     }
 }
 
 impl StateCell {
     /// Replaces the published state.
     pub fn publish(&self, plan: &Arc<Plan>, state: &ThreadState) {
-        self.0.send_replace(Some(LiveState { plan: Arc::clone(plan), state: Arc::new(state.clone()) }));
+        let (plan, state) = (Arc::clone(plan), Arc::new(state.clone()));
+        self.published.send_replace(Some(LiveState { plan, state, previous: self.previous.get().cloned() }));
+    }
+
+    /// Adds the last state of `earlier`, the thread that this thread continues, to the published states.
+    pub fn continue_from(&self, earlier: &Self) {
+        let Some(previous) = earlier.read().and_then(LiveState::into_previous) else { return };
+        // A thread continues one thread only, so the cell is empty.
+        self.previous.set(Arc::clone(&previous)).ok();
+        self.published.send_modify(|live| {
+            if let Some(live) = live {
+                live.previous = Some(previous);
+            }
+        });
     }
 
     /// Returns the state that was published last; `None` if no state was published yet.
     pub fn read(&self) -> Option<LiveState> {
-        self.0.borrow().clone()
+        self.published.borrow().clone()
     }
 
     /// Wakes the readers that wait for a change, without a change of the state.
     pub fn wake(&self) {
-        self.0.send_modify(|_| {});
+        self.published.send_modify(|_| {});
     }
 
     /// Returns a receiver of the published state (`None` before the first one) that is notified of each later state.
     pub fn subscribe(&self) -> watch::Receiver<Option<LiveState>> {
-        self.0.subscribe()
+        self.published.subscribe()
     }
 }

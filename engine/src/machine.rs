@@ -25,7 +25,7 @@ pub(crate) use apply::limit_mut;
 pub use apply::{apply, raised_limit};
 pub use effect::{Effect, HookBounds, HookRun, ModelCall, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Dispatch, GatedCall};
-pub(crate) use request::{estimate_tokens, message_tokens, thread_position};
+pub(crate) use request::{estimate_tokens, message_tokens, thread_position, thread_system};
 pub use signal::{Fact, HookChild, Signal, SpawnResult};
 pub use state::ThreadState;
 pub(crate) use step::undelivered_prompt;

@@ -1,19 +1,25 @@
 //! The next request of a chat, computed before it is sent: its tokens and its price. The machine builds the request
 //! from a copy of the state, as in a run.
 
+use rye_compiler::hook::{HookAction, HookPoint};
 use rye_compiler::plan::prompt::render_layer;
 use rye_compiler::plan::{Layer, Plan, RuntimePlaceholder};
 use rye_compiler::semantics::hook_point::row_of;
 use rye_compiler::semantics::money::Nanos;
 
 use crate::event::{
-    AcceptedInput, AttemptIntended, Delivery, Event, EventBody, HookOutcome, ReceivedMessage, UserInput,
+    AcceptedInput, AttemptIntended, Delivery, Event, EventBody, HookOutcome, HookVerdict, ReceivedMessage, UserInput,
 };
 use crate::event::{ControlMessage, LimitHit};
 use crate::exchange::{Request, RequestTurns, Usage, cost};
+use crate::hooks::{HookPointResult, HookTable};
 use crate::live_state::LiveState;
-use crate::machine::{self, Effect, Fact, ModelCall, Signal, ThreadState};
+use crate::machine::{self, Effect, Fact, HookRun, ModelCall, Signal, ThreadState};
 use crate::message::{ContentBlock, Message, calls_in, text_of};
+
+mod cache;
+
+pub use cache::{CacheLoss, ChangedPart, PartChange};
 
 /// Estimated output tokens of the next reply in a session that has no reply yet.
 const DEFAULT_REPLY_TOKENS: u64 = 500;
@@ -25,7 +31,8 @@ const MAX_STEPS: usize = 512;
 pub struct Preview {
     /// Estimated input tokens of the request.
     pub input_tokens: u64,
-    /// Tokens of the last request and its reply, which the provider can read from its cache.
+    /// Tokens of the request that the provider can read from its cache: the unchanged prefix of the last request and its
+    /// reply.
     pub cached_tokens: u64,
     /// Tokens of the model's context window.
     pub context_window: u64,
@@ -44,6 +51,9 @@ pub struct Preview {
     /// can change the request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<String>,
+    /// Cached tokens that the request sends again uncached; `None` if the request only extends the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_loss: Option<CacheLoss>,
 }
 
 /// A part of the next request.
@@ -67,9 +77,11 @@ pub struct PlanComparison {
     pub tokens: u64,
     /// Estimated input tokens of the next request with the changed plan.
     pub tokens_after: u64,
-    /// Tokens that the provider's cache may contain now. If the changed plan has another prefix, the next request must
-    /// send these tokens again uncached.
+    /// Tokens that the provider's cache may contain now.
     pub cached_tokens: u64,
+    /// Part of `cached_tokens` that the next request with the changed plan must send again uncached.
+    #[serde(default)]
+    pub resent_tokens: u64,
     /// Input cost of the next request, in nano-dollars; `None` if the model has no price.
     pub next: Option<u64>,
     pub next_after: Option<u64>,
@@ -85,25 +97,27 @@ pub struct PlanComparison {
 pub fn compare_plans(live: &LiveState, after: &std::sync::Arc<Plan>) -> PlanComparison {
     let state = &*live.state;
     let size = |live: &LiveState| context_parts(live).iter().map(|part| part.tokens).sum::<u64>();
-    let changed = LiveState { plan: std::sync::Arc::clone(after), state: std::sync::Arc::clone(&live.state) };
+    let changed = LiveState { plan: std::sync::Arc::clone(after), ..live.clone() };
     let (old, new) = (size(live), size(&changed));
     // A request that the provider has measured has the better base.
     let tokens = machine::estimate_tokens(&live.plan, state).max(old);
     let tokens_after = tokens.saturating_add(new).saturating_sub(old);
-    let cached_tokens = cached_tokens(state).min(tokens);
+    let cached_tokens = cache::cached_prefix(live, state, &[], tokens).tokens;
+    let (kept, resent_tokens) = cache::cached_prefix_of_plan(live, after, cached_tokens);
+    let kept = kept.min(tokens_after);
     let model = state.model(&live.plan);
     let price = |input: u64, cache_read: u64| {
         let usage = Usage { input, output: 0, cache_read, cache_write: 0 };
         model.prices.as_ref().and_then(|_| cost(model, &usage)).map(Nanos::to_u64)
     };
-    let is_same = new == old;
     let prompts = state.chat.as_ref().map_or(0, |chat| chat.prompts).max(1);
     PlanComparison {
         tokens,
         tokens_after,
         cached_tokens,
+        resent_tokens,
         next: price(tokens - cached_tokens, cached_tokens),
-        next_after: if is_same { price(tokens - cached_tokens, cached_tokens) } else { price(tokens_after, 0) },
+        next_after: price(tokens_after - kept, kept),
         later: price(0, tokens),
         later_after: price(0, tokens_after),
         turns_per_prompt: (state.cost.turns / prompts).max(1),
@@ -111,14 +125,17 @@ pub fn compare_plans(live: &LiveState, after: &std::sync::Arc<Plan>) -> PlanComp
 }
 
 /// Returns the tokens and the price of the request that a message would cause. The text of `input` is used as it is:
-/// nothing is expanded, and no hook runs. During a prompt, the message counts as part of the next turn.
+/// nothing is expanded. Of the hooks, only those at `before_agent_start` and `context` that start no item are evaluated.
+/// During a prompt, the message counts as part of the next turn.
 pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
     let plan = &*live.plan;
     let mut state = (*live.state).clone();
-    let mut found = Preview::default();
+    let mut played = PlayedPrompt::default();
     if state.is_idle() {
-        play_prompt(plan, &mut state, input, &mut found);
-    } else {
+        played.play(plan, &mut state, input);
+    }
+    let PlayedPrompt { mut found, changing_hooks } = played;
+    if !live.state.is_idle() {
         let message = Message::user_with_images(&input.images, input.text.clone());
         state.conversation.messages.push(message.into());
         found.worst_case = machine::turn_worst_case(plan, &state);
@@ -127,7 +144,8 @@ pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
     }
     let model = state.model(plan);
     found.input_tokens = machine::estimate_tokens(plan, &state);
-    found.cached_tokens = cached_tokens(&state).min(found.input_tokens);
+    let cached = cache::cached_prefix(live, &state, &changing_hooks, found.input_tokens);
+    (found.cached_tokens, found.cache_loss) = (cached.tokens, cached.loss);
     found.context_window = model.context_window;
     let usage = Usage {
         input: found.input_tokens.saturating_sub(found.cached_tokens),
@@ -143,98 +161,117 @@ pub fn preview(live: &LiveState, input: &UserInput) -> Preview {
 /// Returns the request that a message would cause; `None` during a prompt, and if a limit forbids the request.
 pub fn preview_request(live: &LiveState, input: &UserInput) -> Option<Request> {
     let mut state = (*live.state).clone();
-    let attempt = state.is_idle().then(|| play_prompt(&live.plan, &mut state, input, &mut Preview::default()))??;
+    let attempt = state.is_idle().then(|| PlayedPrompt::default().play(&live.plan, &mut state, input))??;
     let call = ModelCall { max_output: attempt.max_output, compacts: false };
     Some(machine::build_request(&live.plan, &state, call, RequestTurns::All))
 }
 
-/// Simulates a user message on `state`, a copy of the thread's state, up to the next model call. Returns the attempt of
-/// this call; `None` if a limit forbids the call, or if the message causes no call. Hooks do not run. Records in
-/// `found` the bounds of the call, the hook points before the call, and the limit that forbids the call.
-fn play_prompt(
-    plan: &Plan,
-    state: &mut ThreadState,
-    input: &UserInput,
-    found: &mut Preview,
-) -> Option<AttemptIntended> {
-    let id = "preview".to_owned();
-    let message = ControlMessage::Submit { input: input.clone(), delivery: Delivery::Prompt };
-    let accepted = AcceptedInput {
-        id: id.clone(),
-        delivery: Delivery::Prompt,
-        source: input.source,
-        raw: input.text.clone(),
-        text: input.text.clone(),
-        images: input.images.clone(),
-        expansions: Vec::new(),
-        handled: false,
-        bounds: input.bounds.clone(),
-    };
-    if let Some(chat) = &mut state.chat {
-        // The message would wait behind the queued messages, so the copy of the state drops them.
-        chat.queue.clear();
-    }
-    fold(state, EventBody::Mail(ReceivedMessage { id, message }));
-    fold(state, EventBody::UserInput(Box::new(accepted)));
-    for _ in 0..MAX_STEPS {
-        let at = state.clock.now;
-        let fact = match machine::next(plan, state) {
-            Effect::Record => Fact::Tick,
-            Effect::RunHooks(run) => {
-                let name = row_of(run.point).name;
-                if !found.hooks.iter().any(|point| point == name) {
-                    found.hooks.push(name.to_owned());
-                }
-                Fact::HooksRan {
-                    point: run.point,
-                    subject: run.subject,
-                    considered: Vec::new(),
-                    children: Vec::new(),
-                    answer: Box::new(HookOutcome::None),
-                    kept: Vec::new(),
-                    expansions: Vec::new(),
-                }
-            }
-            Effect::Reserve(_)
-            | Effect::CallModel { .. }
-            | Effect::RunTools(_)
-            | Effect::RunCommand { .. }
-            | Effect::Spawn(_)
-            | Effect::Await(_)
-            | Effect::Sleep { .. }
-            | Effect::Ask { .. }
-            | Effect::Wait
-            | Effect::Done { .. } => return None,
+/// The findings of a simulated prompt.
+#[derive(Default)]
+struct PlayedPrompt {
+    /// The bounds of the model call, the hook points that did not run, and the limit that forbids the call.
+    found: Preview,
+    /// Ids of the fired hooks that change the system prompt or the messages of the request.
+    changing_hooks: Vec<String>,
+}
+
+impl PlayedPrompt {
+    /// Simulates a user message on `state`, a copy of the thread's state, up to the next model call. Returns the attempt
+    /// of this call; `None` if a limit forbids the call, or if the message causes no call.
+    fn play(&mut self, plan: &Plan, state: &mut ThreadState, input: &UserInput) -> Option<AttemptIntended> {
+        let id = "preview".to_owned();
+        let message = ControlMessage::Submit { input: input.clone(), delivery: Delivery::Prompt };
+        let accepted = AcceptedInput {
+            id: id.clone(),
+            delivery: Delivery::Prompt,
+            source: input.source,
+            raw: input.text.clone(),
+            text: input.text.clone(),
+            images: input.images.clone(),
+            expansions: Vec::new(),
+            handled: false,
+            bounds: input.bounds.clone(),
         };
-        for body in machine::absorb(plan, state, Signal { at, fact }) {
-            if let EventBody::AttemptIntended(intended) = &body {
-                found.worst_case = intended.worst_case;
-                found.input_bound = intended.input_bound;
-                found.max_output = intended.max_output;
-                return Some(intended.clone());
+        if let Some(chat) = &mut state.chat {
+            // The message would wait behind the queued messages, so the copy of the state drops them.
+            chat.queue.clear();
+        }
+        fold(state, EventBody::Mail(ReceivedMessage { id, message }));
+        fold(state, EventBody::UserInput(Box::new(accepted)));
+        for _ in 0..MAX_STEPS {
+            let at = state.clock.now;
+            let fact = match machine::next(plan, state) {
+                Effect::Record => Fact::Tick,
+                Effect::RunHooks(run) => self.evaluate_hooks(plan, state, *run),
+                Effect::Reserve(_)
+                | Effect::CallModel { .. }
+                | Effect::RunTools(_)
+                | Effect::RunCommand { .. }
+                | Effect::Spawn(_)
+                | Effect::Await(_)
+                | Effect::Sleep { .. }
+                | Effect::Ask { .. }
+                | Effect::Wait
+                | Effect::Done { .. } => return None,
+            };
+            for body in machine::absorb(plan, state, Signal { at, fact }) {
+                if let EventBody::AttemptIntended(intended) = &body {
+                    self.found.worst_case = intended.worst_case;
+                    self.found.input_bound = intended.input_bound;
+                    self.found.max_output = intended.max_output;
+                    return Some(intended.clone());
+                }
+                if let EventBody::Limit(LimitHit { limit_code, .. }) = &body {
+                    self.found.limit = Some(limit_code.clone());
+                    return None;
+                }
+                if matches!(body, EventBody::PromptEnded(_)) {
+                    return None;
+                }
+                fold(state, body);
             }
-            if let EventBody::Limit(LimitHit { limit_code, .. }) = &body {
-                found.limit = Some(limit_code.clone());
-                return None;
+        }
+        None
+    }
+
+    /// Returns the answer of a hook point. Hooks that change the prefix of the request and start no item are evaluated;
+    /// other hooks do not run.
+    fn evaluate_hooks(&mut self, plan: &Plan, state: &ThreadState, run: HookRun) -> Fact {
+        let is_evaluated = matches!(run.point, HookPoint::BeforeAgentStart | HookPoint::Context);
+        let inputs = state.launch.as_ref().map(|launch| launch.inputs.clone()).unwrap_or_default();
+        let evaluated = is_evaluated.then(|| HookTable::simulate(plan, &inputs, &run).ok()).flatten();
+        let mut hooks = plan.hooks.iter().filter(|hook| hook.is_live() && hook.event == run.point);
+        let name = row_of(run.point).name;
+        if hooks.any(|hook| evaluated.is_none() || hook.action.item().is_some())
+            && !self.found.hooks.iter().any(|point| point == name)
+        {
+            self.found.hooks.push(name.to_owned());
+        }
+        let nothing = HookPointResult { considered: Vec::new(), children: Vec::new(), answer: HookOutcome::None };
+        let HookPointResult { considered, children, answer } = evaluated.unwrap_or(nothing);
+        for fired in considered.iter().filter(|one| one.verdict == HookVerdict::Fired) {
+            let hook = plan.hooks.iter().find(|hook| hook.id == fired.hook && hook.event == run.point);
+            if hook
+                .is_some_and(|hook| !matches!(hook.action, HookAction::Message { .. } | HookAction::Terminate { .. }))
+            {
+                self.changing_hooks.push(fired.hook.clone());
             }
-            if matches!(body, EventBody::PromptEnded(_)) {
-                return None;
-            }
-            fold(state, body);
+        }
+        Fact::HooksRan {
+            point: run.point,
+            subject: run.subject,
+            considered,
+            children,
+            answer: Box::new(answer),
+            kept: Vec::new(),
+            expansions: Vec::new(),
         }
     }
-    None
 }
 
 fn fold(state: &mut ThreadState, body: EventBody) {
     let event = Event { seq: state.events, ts: state.clock.now, body };
     machine::apply(state, &event);
-}
-
-/// Returns the token count of the last request and its reply, which the provider's cache contains; 0 if there is no
-/// count, or if the next request offers other tools.
-fn cached_tokens(state: &ThreadState) -> u64 {
-    state.measured().map_or(0, |measured| measured.input.saturating_add(measured.output))
 }
 
 fn average_reply(state: &ThreadState) -> u64 {

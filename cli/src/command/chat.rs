@@ -26,6 +26,7 @@ pub mod approvals;
 mod attach;
 pub mod bounds;
 mod branches;
+pub mod cache_guard;
 pub mod client_approver;
 mod clipboard_image;
 pub mod commands;

@@ -8,7 +8,7 @@ use rye_grammar::ItemId;
 
 use super::context::record_suppression;
 use super::{Composed, ComposedHook, DuplicateContext, HookScope, Suppression};
-use crate::hook::{HookPoint, HookSource, PlanVerdict, Position};
+use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict, Position};
 use crate::item::{DeclaredOrigin, Directive, HookDecl, Items, OrderedHooks};
 use crate::plan::OriginKind;
 use crate::resolve::{Inputs, KnownFacts, Launch};
@@ -108,14 +108,15 @@ fn replacement_reason(by: &Arc<HookDecl>) -> String {
 /// Returns the reason to report if a suppression removes the hook; `None` if no suppression does. At events that
 /// collect text, a suppression removes the hooks with the suppressed id and the hooks that fetch the knowledge with
 /// this id. Hooks at other events guard or steer a run. There, a suppression removes a hook only by the hook's id, and
-/// only if a directive of the chain declares the hook.
+/// only if a directive of the chain declares the hook. A user can also leave out a hook that only changes the system
+/// prompt of a chat's prompt.
 fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
     if suppressions.is_empty() {
         return None;
     }
     let collects = hook_point::row_of(decl.event).mode == Mode::Collect;
     let own = matches!(decl.source, HookSource::Directive { .. });
-    if !collects && !own {
+    if !collects && !own && !is_left_out(suppressions, decl) {
         return None;
     }
     let origin = DeclaredOrigin::hook(decl);
@@ -130,6 +131,15 @@ fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<S
             format!("`{id}` is suppressed")
         }
     })
+}
+
+/// Returns true if the user leaves out a hook of the user space or the project that changes the system prompt of a
+/// prompt.
+fn is_left_out(suppressions: &[Suppression], decl: &HookDecl) -> bool {
+    let action = decl.action.as_ref().map(|action| &action.node);
+    let is_text = decl.event == HookPoint::BeforeAgentStart && matches!(action, Some(HookAction::SystemPrompt { .. }));
+    let of_user = |one: &Suppression| one.id == decl.id.node && one.origin.by == OriginKind::BuiltIn;
+    is_text && matches!(decl.source, HookSource::User | HookSource::Project) && suppressions.iter().any(of_user)
 }
 
 fn is_ruled_out(decl: &HookDecl, leaf: &Directive) -> bool {

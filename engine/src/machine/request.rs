@@ -90,7 +90,7 @@ fn tool_definitions(plan: &Plan, state: &ThreadState) -> Vec<ToolDefinition> {
 
 /// Returns the system prompt of the thread: the replacement that a hook set, else the recorded system prompt. Empty if
 /// there is none.
-pub(super) fn thread_system(state: &ThreadState) -> Arc<str> {
+pub(crate) fn thread_system(state: &ThreadState) -> Arc<str> {
     state
         .conversation
         .system_now

@@ -219,6 +219,9 @@ impl SessionTask {
         let verb = match typed {
             TypedText::Message(input) | TypedText::Delivered(input, _) => match requests.check_message(&input) {
                 Ok(()) => {
+                    if let Some(warning) = requests.cache_warning_expanded(&input).await {
+                        self.open.warn("the prompt loses cached tokens", Some(warning.text));
+                    }
                     if let Some(receipt) = self.session.submit(input, delivery).await {
                         return Some((receipt.input, responder));
                     }

@@ -266,6 +266,7 @@ fn format_answer(command: &str, data: &Value) -> String {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let lines: Vec<String> = match command {
         "tree" => return format_tree(data),
+        "prompt" => data.get("cache_loss").map(|loss| text(loss, "text")).into_iter().collect(),
         "context" if data.is_object() => return format_context_change(data),
         "context" => format_context(&list(data)),
         "preview" if data.get("command").is_some() => vec![text(data, "command")],

@@ -116,8 +116,8 @@ pub fn format_context_change(data: &Value) -> String {
     if let (Some(next), Some(next_after), Some(later), Some(later_after)) =
         (of.next, of.next_after, of.later, of.later_after)
     {
-        let lost = of.cached_tokens > 0 && of.tokens != of.tokens_after;
-        let cache = if lost { format!("; {} must be cached again", tokens(of.cached_tokens)) } else { String::new() };
+        let lost = of.resent_tokens > 0;
+        let cache = if lost { format!("; {} must be cached again", tokens(of.resent_tokens)) } else { String::new() };
         lines.push(format!("next request: {}{cache}", more_or_less(next, next_after, &dollars)));
         let turns = of.turns_per_prompt;
         let prompt = more_or_less(later.saturating_mul(turns), later_after.saturating_mul(turns), &dollars);

@@ -398,6 +398,14 @@ impl ChatResponse {
         Self { r#type: "response", id, command: Some(command), success: true, data, error: None }
     }
 
+    /// Returns the response to a message that was submitted, or the reason why it was not.
+    pub fn of_prompt(sent: Result<Value, String>) -> Self {
+        match sent {
+            Ok(data) => Self::accepted(Value::Null, "prompt", Some(data)),
+            Err(reason) => Self::refused(Value::Null, Some("prompt"), reason),
+        }
+    }
+
     pub fn refused(id: Value, command: Option<&'static str>, error: String) -> Self {
         Self { r#type: "response", id, command, success: false, data: None, error: Some(error) }
     }

@@ -217,34 +217,58 @@ impl RequestHandler {
 
     /// Reads images and submits a message with them. The response has the type `prompt`.
     pub async fn submit_with_images(&self, input: UserInput, images: &[PathBuf], delivery: Delivery) -> ChatResponse {
-        let read = read_images(images).map_err(|error| error.to_string());
-        let input = match read {
-            Ok(images) => self.with_images(input, images).await,
-            Err(error) => Err(error),
+        let send = async {
+            let input = self.read_images(input, images).await?;
+            let id = self.control.submit(input, delivery).ok_or(ENDED)?;
+            Ok(json!({"input": id}))
         };
-        let id = input.and_then(|input| self.control.submit(input, delivery).ok_or_else(|| ENDED.to_owned()));
-        match id {
-            Ok(id) => ChatResponse::accepted(Value::Null, "prompt", Some(json!({"input": id}))),
-            Err(error) => ChatResponse::refused(Value::Null, Some("prompt"), error),
-        }
+        ChatResponse::of_prompt(send.await)
     }
 
-    /// Submits the message of a prompt with bounds.
+    /// Adds the images in these files to a message.
+    ///
+    /// # Errors
+    /// Returns the reason why a file cannot be read, or why the session's model does not accept the images.
+    pub async fn read_images(&self, input: UserInput, images: &[PathBuf]) -> Result<UserInput, String> {
+        let images = read_images(images).map_err(|error| error.to_string())?;
+        self.with_images(input, images).await
+    }
+
+    /// Submits a line of a file as a prompt. `before` is the id of the message before it. If hooks can change the request
+    /// of the prompt, waits until that message has been handled, and adds a warning about lost cached tokens to the data
+    /// of the response.
     ///
     /// # Errors
     /// Returns the reason why the bounds are invalid, or why the session accepts no message.
-    pub async fn submit_bounded(&self, input: UserInput) -> Result<Value, String> {
-        check_bounds(&self.control.started_state().await, &input.bounds)?;
+    pub async fn submit_line(&self, input: UserInput, before: Option<String>) -> Result<Value, String> {
+        let live = self.control.started_state().await;
+        check_bounds(&live, &input.bounds)?;
+        let changes = |hook: &PlannedHook| matches!(hook.event, HookPoint::BeforeAgentStart | HookPoint::Context);
+        let mut warning = None;
+        if input.bounds.with.is_some() || live.plan.hooks.iter().any(|hook| hook.is_live() && changes(hook)) {
+            if let Some(before) = before {
+                self.control.settled(&before).await;
+            }
+            warning = self.cache_warning_expanded(&input).await;
+        } else if before.is_none() {
+            // A command before the line may have changed the plan.
+            warning = self.cache_warning_expanded(&input).await;
+        }
         let id = self.control.submit(input, Delivery::Prompt).ok_or(ENDED)?;
-        Ok(json!({"input": id}))
+        Ok(json!({"input": id, "cache_loss": warning.map(|warning| warning.to_json())}))
     }
 
     /// Submits a message, and waits until its record is on disk: a client relies on the response.
     async fn submit(&self, input: UserInput, delivery: Delivery) -> Result<Option<Value>, String> {
         self.check_message(&input)?;
         let input = UserInput { source: InputSource::Rpc, ..input };
+        let warning = if delivery == Delivery::NextTurn { None } else { self.cache_warning_expanded(&input).await };
         let id = self.control.submit_recorded(input, delivery).await.ok_or(NOT_RECORDED)?;
-        Ok(Some(json!({"input": id})))
+        let mut data = json!({"input": id});
+        if let (Some(warning), Value::Object(fields)) = (warning, &mut data) {
+            fields.insert("cache_loss".to_owned(), warning.to_json());
+        }
+        Ok(Some(data))
     }
 
     async fn approve(&self, question: u64, yes: bool, thread: Option<String>) -> Result<Option<Value>, String> {

@@ -7,6 +7,7 @@ use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus, UserInput};
 use serde_json::Value;
 
+use super::cache_guard::CacheWarning;
 use super::commands::{TypedText, response_note};
 use super::inquiry::Inquiry;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
@@ -80,12 +81,24 @@ pub struct SessionInput {
     last_sent: Option<String>,
     /// Number of interruptions by the user since the last typed line.
     interruptions: u32,
+    /// The message whose question about lost cached tokens the next line answers.
+    guarded: Option<(UserInput, CacheWarning)>,
 }
 
 impl SessionInput {
     pub fn new(lines: Arc<PromptLines>, requests: RequestHandler, is_json: bool) -> Self {
         let (control, requests) = (requests.control.clone(), Arc::new(requests));
-        Self { lines, control, is_closed: false, requests, is_json, answering: None, last_sent: None, interruptions: 0 }
+        Self {
+            lines,
+            control,
+            is_closed: false,
+            requests,
+            is_json,
+            answering: None,
+            last_sent: None,
+            interruptions: 0,
+            guarded: None,
+        }
     }
 
     /// Handles the next line, and returns a note for the user, if there is one. Does not return once the session is
@@ -132,6 +145,9 @@ impl SessionInput {
         if line.text.trim().is_empty() {
             return note;
         }
+        if let Some((input, warning)) = self.guarded.take() {
+            return self.answer_guard(line.text.trim(), input, warning);
+        }
         match TypedText::parse(&line.text) {
             TypedText::Leave(children) => {
                 let count = self.requests.running_children().len();
@@ -165,10 +181,7 @@ impl SessionInput {
                 self.switch(verb, children.unwrap_or_default());
                 note
             }
-            TypedText::Message(input) => {
-                self.submit(input);
-                note
-            }
+            TypedText::Message(input) => self.submit(input).or(note),
             TypedText::Delivered(input, delivery) => {
                 self.send(input, delivery);
                 note
@@ -176,22 +189,62 @@ impl SessionInput {
         }
     }
 
-    /// Submits a message. If the message has bounds, a background request checks the bounds and then submits the
-    /// message.
-    fn submit(&mut self, input: UserInput) {
-        if !input.bounds.is_empty() {
-            let handler = Arc::clone(&self.requests);
-            self.answering = Some(Box::pin(async move {
-                match handler.submit_bounded(input).await {
-                    Ok(data) => ChatResponse::accepted(Value::Null, "prompt", Some(data)),
-                    Err(reason) => ChatResponse::refused(Value::Null, Some("prompt"), reason),
-                }
-            }));
-            return;
+    /// Submits a message. Returns a question instead if a user types the lines and the message would lose cached tokens.
+    fn submit(&mut self, input: UserInput) -> Option<String> {
+        if !self.lines.is_terminal() {
+            // The lines of a file are prompts of their own.
+            let (handler, before) = (Arc::clone(&self.requests), self.last_sent.clone());
+            self.answering =
+                Some(Box::pin(async move { ChatResponse::of_prompt(handler.submit_line(input, before).await) }));
+            return None;
         }
-        // A line that a user types during a prompt steers the prompt; the lines of a file are prompts of their own.
-        let delivery = if self.lines.is_terminal() { Delivery::Steer } else { Delivery::Prompt };
+        if let Err(reason) = self.requests.check_bounds(&input.bounds) {
+            return Some(reason);
+        }
+        match self.requests.cache_warning(&input) {
+            Some(warning) => Some(self.ask_guard(input, warning)),
+            None => {
+                self.send_typed(input);
+                None
+            }
+        }
+    }
+
+    /// Sends a typed message. During a prompt, a message without bounds steers the prompt.
+    fn send_typed(&mut self, input: UserInput) {
+        let delivery = if input.bounds.is_empty() { Delivery::Steer } else { Delivery::Prompt };
         self.send(input, delivery);
+    }
+
+    /// Returns the question whether a message is sent although cached tokens are lost. The next line answers it.
+    fn ask_guard(&mut self, input: UserInput, warning: CacheWarning) -> String {
+        let without = warning.name_without();
+        let answers = if without.is_empty() {
+            "1: send, 2: cancel".to_owned()
+        } else {
+            format!("1: send, 2: send once without {without}, 3: cancel")
+        };
+        let question = format!("{}\n{answers}; type the number", warning.text);
+        self.guarded = Some((input, warning));
+        question
+    }
+
+    fn answer_guard(&mut self, answer: &str, input: UserInput, warning: CacheWarning) -> Option<String> {
+        match (answer, warning.without.is_empty()) {
+            ("1", _) => {
+                self.send_typed(input);
+                None
+            }
+            ("2", false) => {
+                let handler = Arc::clone(&self.requests);
+                self.answering = Some(Box::pin(async move {
+                    ChatResponse::of_prompt(handler.submit_without(input, &warning.without).await)
+                }));
+                None
+            }
+            ("2", true) | ("3", false) => Some(format!("not sent: {}", input.text)),
+            _ => Some(self.ask_guard(input, warning)),
+        }
     }
 
     fn send(&mut self, input: UserInput, delivery: Delivery) {

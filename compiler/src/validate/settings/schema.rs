@@ -288,6 +288,11 @@ pub const FILES: &[SettingsFile] = &[
                 "the `AGENTS.md` and `CLAUDE.md` files of a chat",
             ),
             key(
+                "cache_guard",
+                SettingShape::Dollars,
+                "extra cost of a request in dollars above which a chat asks before it sends cached tokens again uncached; a project can only lower the user's amount; default: 0.02",
+            ),
+            key(
                 "append_system",
                 SettingShape::Text,
                 "id of knowledge appended to the system prompt of each chat, the user's item before the project's",

@@ -211,7 +211,7 @@ fn crash_holds_messages_for_the_next_turn_too() {
 }
 
 fn live(play: &SimulatedThread) -> LiveState {
-    LiveState { plan: play.plan.clone().into(), state: play.state.clone().into() }
+    LiveState { plan: play.plan.clone().into(), state: play.state.clone().into(), previous: None }
 }
 
 #[test]

@@ -2,10 +2,11 @@
 //! run, and about a rewind.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use rye_engine::event::ControlMessage;
+use rye_engine::event::{ControlMessage, Delivery, UserInput};
 use serde_json::Value;
 
 use super::ChatTerminal;
+use crate::command::chat::cache_guard::CacheWarning;
 use crate::command::chat::commands::format_rewind;
 use crate::command::chat::json::ChatVerb;
 use crate::command::chat::keys::KeyAction;
@@ -23,6 +24,19 @@ pub(super) enum KeyQuestion {
     Children { text: String, next: Option<ChatVerb> },
     /// A rewind to the state before a prompt: the user chooses to restore the files, the conversation or both.
     Rewind { prompt: u64 },
+    /// A prompt would send cached tokens again uncached: the user sends it, sends it once without a part, or cancels.
+    Cache(Box<GuardedMessage>),
+}
+
+/// A message that waits for the answer to the question about lost cached tokens.
+#[derive(Debug)]
+pub(super) struct GuardedMessage {
+    pub input: UserInput,
+    /// The text as the user typed it.
+    pub text: String,
+    pub delivery: Delivery,
+    pub warning: CacheWarning,
+    keys: String,
 }
 
 impl KeyQuestion {
@@ -30,6 +44,7 @@ impl KeyQuestion {
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Children { text, .. } => text,
+            Self::Cache(guarded) => &guarded.keys,
             Self::Rewind { .. } => "Rewind? Enter: conversation, f: files, b: both, Esc: nothing ",
         }
     }
@@ -68,6 +83,9 @@ impl ChatTerminal {
     pub(super) fn answer_question(&mut self, key: KeyEvent, action: KeyAction) {
         let Some(question) = self.question.take() else { return };
         if matches!(action, KeyAction::Interrupt | KeyAction::Clear) {
+            if let KeyQuestion::Cache(guarded) = question {
+                self.return_to_editor(&guarded.text);
+            }
             return;
         }
         let is_plain = (key.modifiers - KeyModifiers::SHIFT).is_empty();
@@ -87,6 +105,15 @@ impl ChatTerminal {
                     }
                 }
             }
+            (KeyQuestion::Cache(guarded), Some('s')) => {
+                let GuardedMessage { input, text, delivery, .. } = *guarded;
+                self.submit_checked(input, text, delivery, Vec::new());
+            }
+            (KeyQuestion::Cache(guarded), Some('w')) if !guarded.warning.without.is_empty() => {
+                let GuardedMessage { input, text, delivery, warning, .. } = *guarded;
+                self.submit_checked(input, text, delivery, warning.without);
+            }
+            (question @ KeyQuestion::Cache(_), _) => self.question = Some(question),
             (KeyQuestion::Rewind { prompt }, pressed) => match (action, pressed) {
                 (KeyAction::Send, _) | (_, Some('c')) => {
                     self.commands.perform(ChatVerb::Fork { prompt: Some(prompt), thread: None });
@@ -106,6 +133,15 @@ impl ChatTerminal {
         }
         self.note(&format_rewind(&listed));
         self.question = Some(KeyQuestion::Rewind { prompt });
+    }
+
+    /// Asks whether a message is sent although it sends cached tokens again uncached.
+    pub(super) fn ask_cache(&mut self, input: UserInput, text: String, delivery: Delivery, warning: CacheWarning) {
+        self.note(&warning.text);
+        let without = warning.name_without();
+        let without = if without.is_empty() { without } else { format!("w: once without {without}, ") };
+        let keys = format!("Send? s: send, {without}Esc: cancel ");
+        self.question = Some(KeyQuestion::Cache(Box::new(GuardedMessage { input, text, delivery, warning, keys })));
     }
 
     /// Opens the session that `verb` requests. If children of the current session still run and `children` does not

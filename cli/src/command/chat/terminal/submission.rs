@@ -82,6 +82,15 @@ impl ChatTerminal {
             self.note(&reason);
             return self.return_to_editor(&text);
         }
+        match self.session.requests.cache_warning(&input) {
+            Some(warning) => self.ask_cache(input, text, delivery, warning),
+            None => self.submit_checked(input, text, delivery, Vec::new()),
+        }
+    }
+
+    /// Submits a message whose bounds are valid. If `without` names parts of the context, the message is sent once
+    /// without them.
+    pub(super) fn submit_checked(&mut self, input: UserInput, text: String, delivery: Delivery, without: Vec<String>) {
         // A message with bounds is a prompt of its own.
         let delivery = if input.bounds.is_empty() { delivery } else { Delivery::Prompt };
         let missing: Vec<String> = missing_files(&input.text, &self.session.requests.spaces.project)
@@ -95,6 +104,10 @@ impl ChatTerminal {
                 return self.return_to_editor(&text);
             }
         };
+        if !without.is_empty() {
+            self.pending.push_back(PendingMessage { text, delivery: Delivery::Prompt });
+            return self.commands.submit_without(input, images, without);
+        }
         if !images.is_empty() {
             self.pending.push_back(PendingMessage { text, delivery });
             return self.commands.submit(input, images, delivery);

@@ -19,6 +19,8 @@ enum Job {
     Inquire(Inquiry),
     Switch(ChatVerb, LeftChildren),
     Submit(UserInput, Vec<PathBuf>, Delivery),
+    /// A prompt that is sent once without these parts of the context.
+    SubmitWithout(UserInput, Vec<PathBuf>, Vec<String>),
 }
 
 /// A queue of typed commands, which a task performs one after another, and the queue of their responses.
@@ -40,6 +42,13 @@ impl TypedCommands {
                     Job::Perform(verb) => handler.answer(ChatRequest { id: Value::Null, verb }).await,
                     Job::Inquire(inquiry) => handler.answer_inquiry(inquiry).await,
                     Job::Submit(input, images, delivery) => handler.submit_with_images(input, &images, delivery).await,
+                    Job::SubmitWithout(input, images, parts) => {
+                        let send = async {
+                            let input = handler.read_images(input, &images).await?;
+                            handler.submit_without(input, &parts).await
+                        };
+                        ChatResponse::of_prompt(send.await)
+                    }
                     Job::Switch(verb, children) => handler.switch(verb, children).await,
                 };
                 let changes_session =
@@ -66,6 +75,12 @@ impl TypedCommands {
     /// Queues a message with images. When its turn comes, the images are read and stored, and the message is submitted.
     pub(super) fn submit(&self, input: UserInput, images: Vec<PathBuf>, delivery: Delivery) {
         self.jobs.send(Job::Submit(input, images, delivery)).ok();
+    }
+
+    /// Queues a message that is sent once without these parts of the context. When its turn comes, its images are read
+    /// and stored first.
+    pub(super) fn submit_without(&self, input: UserInput, images: Vec<PathBuf>, parts: Vec<String>) {
+        self.jobs.send(Job::SubmitWithout(input, images, parts)).ok();
     }
 
     /// Queues a question about the session, which is answered after all commands that were typed before it.

@@ -1,0 +1,55 @@
+//! The setting `cache_guard`: the extra cost of a request above which a chat asks before it sends cached tokens again
+//! uncached.
+
+use rye_grammar::ItemId;
+use rye_grammar::data::Kind;
+
+use crate::item::Items;
+use crate::semantics::money::Nanos;
+use crate::world::{Space, World};
+
+/// The amount if no setting names one: $0.02.
+const DEFAULT_CACHE_GUARD: Nanos = Nanos(20_000_000);
+
+/// Reads `cache_guard` of `agent/chat`: the user's amount, else the default. A project can only lower the amount, unless
+/// the project is the user space itself.
+pub fn cache_guard(world: &dyn World) -> Nanos {
+    let (items, is_own) = (Items::new(world), world.project_is_user_space());
+    let Ok(id) = ItemId::parse("agent/chat") else { return DEFAULT_CACHE_GUARD };
+    let layers = items.config_layers(&id);
+    let amount_of = |space: Space| {
+        let (_, node) = layers.iter().find(|(of, _)| *of == space)?;
+        // The check of the settings reports an invalid amount.
+        let amount = node.get("cache_guard").filter(|node| matches!(node.kind, Kind::Number(_)))?;
+        Nanos::from_json(&amount.to_value()).ok()
+    };
+    let user = amount_of(if is_own { Space::Project } else { Space::User });
+    let base = user.or_else(|| amount_of(Space::System)).unwrap_or(DEFAULT_CACHE_GUARD);
+    amount_of(Space::Project).filter(|_| !is_own).map_or(base, |project| project.min(base))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::MapWorld;
+
+    #[test]
+    fn cache_guard_of_a_project_is_only_lowered() {
+        const CHAT: &str = ".ai/config/agent/chat.yaml";
+        let guard = |user: &str, project: &str| {
+            let world = MapWorld::new().with(Space::User, CHAT, user).project(CHAT, project);
+            cache_guard(&world).to_string()
+        };
+        let none = "skills: { max_tokens: 9 }";
+        for (user, project, expected) in [
+            (none, none, "0.02"),
+            (none, "cache_guard: 0.01", "0.01"),
+            (none, "cache_guard: 0.5", "0.02"),
+            ("cache_guard: 1", none, "1"),
+            ("cache_guard: 0.3", "cache_guard: 0.5", "0.3"),
+            ("cache_guard: 1", "cache_guard: 0.5", "0.5"),
+        ] {
+            assert_eq!(guard(user, project), expected, "{user} {project}");
+        }
+    }
+}
