@@ -36,6 +36,7 @@ use crate::plan::{
 use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::request::CompileRequest;
 use crate::semantics::limits::{LimitName, Limits};
+use crate::skill_list::SkillAccess;
 use crate::tool_guidance::guidance_layer;
 use crate::wire_tool::instructions;
 use crate::world::ItemKind;
@@ -103,7 +104,7 @@ pub fn lower(
     let mut built = lower_palette(shared, composed, &capabilities, &mut origins, diagnostics);
     remove_omitted(&mut built, &request.omitted, &mut origins);
     check_keys_of_tools(shared, &built, diagnostics);
-    let fetches_skills = offer_skills(shared, &capabilities, request.mode, &mut built, &mut origins);
+    let access = offer_skills(shared, &capabilities, request.mode, &mut built, &mut origins);
     add_return_tool(shared, composed, &mut built, &outputs, &mut origins);
     let mut budget = ValueBudget::default();
     let (body, alone) = prompt::lower_body(composed, inputs.as_ref(), &outputs, &mut budget, diagnostics);
@@ -124,7 +125,7 @@ pub fn lower(
     let guidance = guidance_layer(shared.items, &built.tools, model.counted_by, &mut origins);
     let mut session: Vec<Layer> = guidance.into_iter().collect();
     if request.mode == PlanMode::Chat {
-        session.extend(prompt::chat_layers(composed, shared.items, model.counted_by, fetches_skills, diagnostics));
+        session.extend(prompt::chat_layers(composed, shared.items, model.counted_by, &access, diagnostics));
     }
     let mut prompt = prompt::lower(&frame, body, alone, &mut budget, &mut repeats, session);
     if budget.is_exceeded {
@@ -210,18 +211,18 @@ fn remove_omitted(built: &mut Palette, omitted: &[String], origins: &mut Origins
     built.tools.retain(|tool| !is_omitted(tool));
 }
 
-/// Adds skills to the palette: those that a chat lists, or those that the grants of a run name. Returns true if the
-/// thread may fetch a skill.
+/// Adds skills to the palette: those that a chat lists, or those that the grants of a run name. Returns the way in which
+/// the thread can read skills.
 fn offer_skills(
     shared: &LowerContext<'_, '_>,
     capabilities: &Capabilities,
     mode: PlanMode,
     built: &mut Palette,
     origins: &mut Origins,
-) -> bool {
+) -> SkillAccess {
     let names_skills = capabilities.grants.iter().any(|grant| grant.pattern.starts_with("rye.fetch.skill"));
     if mode == PlanMode::Run && !names_skills {
-        return false;
+        return SkillAccess::None;
     }
     let mut skills: Vec<ItemId> = shared.items.list(ItemKind::Skill).iter().map(|entry| entry.id.clone()).collect();
     skills.dedup();
@@ -229,7 +230,7 @@ fn offer_skills(
     if !built.tools.iter().any(|tool| tool.primary == PalettePrimary::Fetch) {
         origins.0.shift_remove(&format!("tool.{}", Primary::Fetch.tool_name()));
     }
-    offers
+    SkillAccess::of(&capabilities.grants, &built.tools, offers)
 }
 
 /// Adds the tool with which the model returns the outputs, and records the origin of the tool.

@@ -4,8 +4,10 @@
 use crate::diagnostics::{Diagnostics, SkillError};
 use crate::item::skill::SKILL_TAG;
 use crate::item::{Items, Skill};
-use crate::plan::Tokenizer;
 use crate::plan::prompt::escape_closing_tags;
+use crate::plan::{Grant, PaletteTool, Tokenizer};
+use crate::primary::{ItemType, Primary, format_capability};
+use crate::semantics::capability::CapabilitySet;
 use crate::world::{ItemKind, Space};
 use rye_grammar::Span;
 
@@ -21,6 +23,46 @@ const INTRODUCTION: &str =
 /// The introduction for a thread that may fetch skills.
 const FETCH_INTRODUCTION: &str = "Instructions for specific tasks. Before a task that a description fits, read the \
     skill with rye_fetch: item_type skill, item_id its name, and path for a file that it names.";
+
+/// The way in which a thread can read skills. A skill that it cannot read is not listed.
+#[derive(Debug)]
+pub enum SkillAccess {
+    /// With `rye_fetch`, the skills that these grants allow.
+    Fetch(CapabilitySet),
+    /// With a tool that reads the files of the project, the skills of the project.
+    ProjectFiles,
+    None,
+}
+
+/// Ids of the tools that read any file of a project.
+const FILE_READERS: [&str; 2] = ["rye/file-system/read", "rye/bash/bash"];
+
+impl SkillAccess {
+    /// Returns the access of a thread with these grants and tools. `fetches_skills` is true if `rye_fetch` offers
+    /// skills.
+    pub fn of(grants: &[Grant], tools: &[PaletteTool], fetches_skills: bool) -> Self {
+        let reads = |tool: &PaletteTool| tool.item_id.as_ref().is_some_and(|id| FILE_READERS.contains(&id.as_str()));
+        if fetches_skills {
+            Self::Fetch(CapabilitySet::new(grants.iter().map(|grant| grant.pattern.clone())))
+        } else if tools.iter().any(reads) {
+            Self::ProjectFiles
+        } else {
+            Self::None
+        }
+    }
+
+    /// Returns true if the thread can read a skill.
+    pub fn allows(&self, skill: &Skill) -> bool {
+        match self {
+            Self::Fetch(granted) => {
+                let capability = format_capability(Primary::Fetch, ItemType::Skill, Some(&skill.file.id));
+                granted.first_match(&capability).is_some()
+            }
+            Self::ProjectFiles => skill.file.space == Space::Project,
+            Self::None => false,
+        }
+    }
+}
 
 /// The list of skills in a system prompt. The user can also call loaded skills that the list omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,15 +88,15 @@ pub struct ListedSkill {
 
 impl SkillList {
     /// Lists the skills of `spaces`, highest precedence first. A skill whose entry still fits into the token budget of
-    /// the list is added to `listed`, any other to `dropped`. Hidden and suppressed skills are in neither list.
-    pub fn read(items: &Items<'_>, spaces: &[Space], tokenizer: Tokenizer, suppressed: &dyn Fn(&str) -> bool) -> Self {
+    /// the list is added to `listed`, any other to `dropped`. Hidden skills, and skills that `omits` selects, are in
+    /// neither list.
+    pub fn read(items: &Items<'_>, spaces: &[Space], tokenizer: Tokenizer, omits: &dyn Fn(&Skill) -> bool) -> Self {
         let budget = max_tokens(items);
         let mut list = Self { text: String::new(), listed: Vec::new(), dropped: Vec::new(), budget };
         let entries = items.list(ItemKind::Skill);
         let of_id = entries.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
         let skills = of_id.filter(|entry| spaces.contains(&entry.space)).filter_map(|entry| items.skill(&entry.id));
-        let mut skills: Vec<_> =
-            skills.filter(|skill| !skill.is_hidden && !suppressed(skill.file.id.as_str())).collect();
+        let mut skills: Vec<_> = skills.filter(|skill| !skill.is_hidden && !omits(skill)).collect();
         skills.sort_by(|one, other| (one.file.space, &one.file.id).cmp(&(other.file.space, &other.file.id)));
         let mut used = 0_u64;
         for skill in skills {

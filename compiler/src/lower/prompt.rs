@@ -10,9 +10,9 @@ use crate::compose::{Composed, ComposedHook, ContextItem};
 use crate::context_files::{appended_layers, context_layers};
 use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookCall, HookPoint, PlanVerdict, Position};
-use crate::item::{Items, Knowledge};
+use crate::item::{Items, Knowledge, Skill};
 use crate::plan::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment, Tokenizer};
-use crate::skill_list::SkillList;
+use crate::skill_list::{SkillAccess, SkillList};
 use crate::world::{ItemKind, Space};
 
 use super::facts::PlanTimeFacts;
@@ -69,14 +69,15 @@ pub fn chat_layers(
     composed: &Composed,
     items: &Items<'_>,
     tokenizer: Tokenizer,
-    fetches_skills: bool,
+    access: &SkillAccess,
     found: &mut Diagnostics,
 ) -> Vec<Layer> {
     let mut layers = appended_layers(items, found);
     layers.extend(context_layers(items, &Space::ALL, tokenizer, found));
     let suppressed = |id: &str| composed.suppressions.iter().any(|one| one.id.strip_prefix("skill/") == Some(id));
-    let skills = SkillList::read(items, &Space::ALL, tokenizer, &suppressed);
-    layers.extend(skills_layer(&skills, fetches_skills));
+    let omits = |skill: &Skill| suppressed(skill.file.id.as_str()) || !access.allows(skill);
+    let skills = SkillList::read(items, &Space::ALL, tokenizer, &omits);
+    layers.extend(skills_layer(&skills, matches!(access, SkillAccess::Fetch(_))));
     layers
 }
 

@@ -88,5 +88,28 @@ fn chat_with_a_grant_for_a_skill_reads_skills_with_rye_fetch() {
     // With another grant, `rye_fetch` is offered, but not for skills.
     let other = chat(with_skill(), "<fetch><knowledge>*</knowledge></fetch>");
     assert!(!fetch(&other).unwrap().contains("\"skill\""));
-    assert!(format!("{:?}", other.plan.prompt.system).contains("read the skill at its location"));
+}
+
+#[test]
+fn skill_that_no_grant_can_read_is_not_listed() {
+    use crate::compile::tests::world::stdlib_world;
+    let own = "---\nname: own\ndescription: Of the user.\n---\nText.\n";
+    let world = || {
+        stdlib_world()
+            .project(".ai/skills/a/SKILL.md", skill("a", "First.", ""))
+            .project(".ai/skills/b/SKILL.md", skill("b", "Second.", ""))
+            .with(Space::User, ".claude/skills/own/SKILL.md", own)
+    };
+    let listed = |permissions: &str| {
+        let text = format!("{:?}", chat(world(), permissions).plan.prompt.system);
+        let names = ["a", "b", "own"].into_iter().filter(|name| text.contains(&format!("<skill name=\\\"{name}\\\"")));
+        let way = ["with rye_fetch", "at its location"].into_iter().find(|way| text.contains(way));
+        (names.collect::<Vec<_>>(), way)
+    };
+    let read = "<execute><tool>rye.file-system.read</tool></execute>";
+    assert_eq!(listed("<fetch><skill>*</skill></fetch>"), (vec!["a", "b", "own"], Some("with rye_fetch")));
+    assert_eq!(listed(&format!("{read}<fetch><skill>b</skill></fetch>")), (vec!["b"], Some("with rye_fetch")));
+    assert_eq!(listed(read), (vec!["a", "b"], Some("at its location")));
+    assert_eq!(listed("<execute><tool>rye.git.status</tool></execute>"), (vec![], None));
+    assert_eq!(listed("<fetch><knowledge>*</knowledge></fetch>"), (vec![], None));
 }

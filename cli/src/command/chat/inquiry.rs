@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 
 use rye_compiler::item::Items;
+use rye_compiler::plan::RuntimePlaceholder;
+use rye_compiler::plan::prompt::render_layer;
 use rye_compiler::report::render;
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::semantics::money::Nanos;
@@ -207,12 +209,15 @@ impl RequestHandler {
         let world = self.spaces.open().map_err(|error| error.to_string())?;
         let items = Items::new(&world);
         let skills = items.list(ItemKind::Skill);
+        let list = live.plan.prompt.system.iter().find(|layer| layer.id == "skills");
+        let list = list.map(|layer| render_layer(layer, &mut RuntimePlaceholder::marker)).unwrap_or_default();
         let shown = skills.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
         let rows: Vec<(String, String)> = shown
             .filter_map(|entry| items.skill(&entry.id))
             .map(|skill| {
                 let tokens = live.plan.model.counted_by.count(&skill.element().0);
-                let hidden = if skill.is_hidden { ", not listed for the model" } else { "" };
+                let is_listed = list.contains(&skill.opening_tag());
+                let hidden = if is_listed { "" } else { ", not listed for the model" };
                 let about = format!("{} ({}{hidden})", skill.description, format_count(tokens, "token"));
                 (format!("/skill:{}", skill.file.id), about)
             })
