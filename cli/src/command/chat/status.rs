@@ -144,20 +144,29 @@ impl SessionStatus {
         self.next = next;
     }
 
-    /// Renders the status line. If not all fields fit into `columns`, the last ones are left out.
+    /// Renders the status line. If not all fields fit into `columns`, the less important ones are left out.
     pub fn row(&self, columns: usize) -> Row {
-        let mut line = String::new();
-        for field in self.fields() {
-            let next = if line.is_empty() { field } else { format!("{line} · {field}") };
-            if next.width() + 1 > columns {
-                break;
+        let fields = self.fields();
+        let mut by_importance: Vec<usize> = (0..fields.len()).collect();
+        by_importance.sort_by_key(|at| fields.get(*at).map(|(importance, _)| *importance));
+        let line_of = |shown: &[usize]| {
+            let shown = fields.iter().enumerate().filter(|(at, _)| shown.contains(at));
+            shown.map(|(_, (_, text))| text.as_str()).collect::<Vec<_>>().join(" · ")
+        };
+        let mut shown = Vec::new();
+        for at in by_importance {
+            shown.push(at);
+            if line_of(&shown).width() + 1 > columns {
+                shown.pop();
             }
-            line = next;
         }
+        // Without its model, a line would state facts of an unknown subject.
+        let line = if shown.contains(&0) { line_of(&shown) } else { String::new() };
         Row::new(if line.is_empty() { line } else { format!("{DIM}{line}{DIM:#}") })
     }
 
-    fn fields(&self) -> Vec<String> {
+    /// Returns the fields from left to right, each with its importance; the most important field has the lowest number.
+    fn fields(&self) -> Vec<(u8, String)> {
         let percent = |part: u64, whole: u64| part.saturating_mul(100) / whole.max(1);
         let context = (self.context_window > 0).then(|| {
             let (used, all) = (format_tokens(self.context), format_tokens(self.context_window));
@@ -170,15 +179,15 @@ impl SessionStatus {
         let (input, cached) = self.input;
         let cache = (cached > 0).then(|| format!("cache {}%", percent(cached, input)));
         let mut costs = if self.unpriced && self.session_cost == 0 {
-            vec!["cost unknown".to_owned()]
+            vec![(2, "cost unknown".to_owned())]
         } else {
             vec![
-                money("prompt", self.prompt_cost, self.prompt_limit),
-                money("session", self.session_cost, self.session_limit),
+                (5, money("prompt", self.prompt_cost, self.prompt_limit)),
+                (2, money("session", self.session_cost, self.session_limit)),
             ]
         };
         if self.unpriced && self.session_cost > 0 {
-            costs.push("unknown costs".to_owned());
+            costs.push((3, "unknown costs".to_owned()));
         }
         let next = self
             .next
@@ -191,14 +200,9 @@ impl SessionStatus {
             self.model.clone()
         };
         let simulated = self.is_scripted.then(|| "costs simulated".to_owned());
-        std::iter::once(model)
-            .chain(mode)
-            .chain(simulated)
-            .chain(context)
-            .chain(next)
-            .chain(costs)
-            .chain(cache)
-            .collect()
+        let before = [(0, Some(model)), (1, mode), (7, simulated), (6, context), (4, next)];
+        let fields = before.into_iter().filter_map(|(importance, field)| Some((importance, field?)));
+        fields.chain(costs).chain(cache.map(|cache| (8, cache))).collect()
     }
 }
 
@@ -227,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn narrow_line_drops_fields_from_the_right() {
+    fn narrow_line_drops_less_important_fields_before_the_cost_of_the_session() {
         let status = SessionStatus {
             model: "sonnet".into(),
             is_scripted: false,
@@ -251,12 +255,16 @@ mod tests {
             plain(&status, 100),
             "sonnet · 18.2k/200k 9% · prompt $0.0413 of $0.5 · session $0.31 of $5 · cache 96%"
         );
-        assert_eq!(plain(&status, 30), "sonnet · 18.2k/200k 9%");
+        assert_eq!(plain(&status, 30), "sonnet · session $0.31 of $5");
         assert_eq!(plain(&status, 10), "sonnet");
         assert_eq!(plain(&status, 3), "");
         let scripted = status.scripted(true);
         let shown = "script for sonnet · costs simulated · 18.2k/200k 9% · prompt $0.0413 of $0.5 · session $0.31 of $5 · cache 96%";
         assert_eq!(plain(&scripted, 120), shown);
+        let shown = "script for sonnet · next ≈ $0.0003 (max $0.0213) · prompt $0.0413 of $0.5 · session $0.31 of $5";
+        let typing = SessionStatus { next: Some((300_000, 21_300_000)), ..scripted };
+        assert_eq!(plain(&typing, 100), shown);
+        let scripted = SessionStatus { next: None, ..typing };
         let read_only = SessionStatus { mode: ChatMode::ReadOnly, is_scripted: false, ..scripted };
         assert_eq!(plain(&read_only, 40), "sonnet · read-only · 18.2k/200k 9%");
         let unpriced = SessionStatus { unpriced: true, session_cost: 0, next: Some((1, 2)), ..read_only };
