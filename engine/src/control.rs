@@ -114,14 +114,31 @@ impl ControlSender {
     /// Redirects this sender and its clones: from now on, every message goes to the thread that continues this thread.
     /// `received` contains the ids of the messages that this thread has received.
     pub fn redirect(&self, to: &Self, received: &BTreeSet<String>) {
-        {
-            let mut before = to.received_before.write().unwrap_or_else(PoisonError::into_inner);
-            before.extend(self.received_before.read().unwrap_or_else(PoisonError::into_inner).iter().cloned());
-            before.extend(received.iter().cloned());
-        }
         to.state.continue_from(&self.state);
-        *self.next.write().unwrap_or_else(PoisonError::into_inner) = Some(to.clone());
+        // The lock delays the ids of an earlier thread until the continuation is known.
+        let mut next = self.next.write().unwrap_or_else(PoisonError::into_inner);
+        let before = self.received_before.read().unwrap_or_else(PoisonError::into_inner);
+        to.add_received_before(before.union(received));
+        drop(before);
+        *next = Some(to.clone());
+        drop(next);
         self.state.wake();
+    }
+
+    /// Adds the ids of messages that earlier threads have received, also to the threads that already continue this one: a
+    /// continuation can end before the redirection to it.
+    fn add_received_before<'i>(&self, ids: impl Iterator<Item = &'i String>) {
+        let ids: Vec<&String> = ids.collect();
+        let mut thread = self.clone();
+        loop {
+            let next = thread.next().clone();
+            thread.received_before.write().unwrap_or_else(PoisonError::into_inner).extend(ids.iter().copied().cloned());
+            // A redirection between the two lines above has copied the ids without these.
+            match next.or_else(|| thread.next().clone()) {
+                Some(following) => thread = following,
+                None => return,
+            }
+        }
     }
 
     /// Passes an input on to the last thread of the chain of continuations; returns false if that thread has ended.
@@ -291,5 +308,31 @@ impl ControlReceiver {
             }
         }
         std::future::pending::<()>().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::state::ChatState;
+
+    #[tokio::test]
+    async fn message_of_the_first_thread_settles_after_two_handoffs_in_any_order() {
+        for is_late in [false, true] {
+            let [(first, _), (second, _), (third, receiver)] = [(); 3].map(|()| control_channel("test"));
+            let ids = BTreeSet::from(["typed".to_owned()]);
+            let none = BTreeSet::new();
+            if is_late {
+                second.redirect(&third, &none);
+                first.redirect(&second, &ids);
+            } else {
+                first.redirect(&second, &ids);
+                second.redirect(&third, &none);
+            }
+            let idle = ThreadState { chat: Some(ChatState::default()), ..ThreadState::new() };
+            receiver.publish(&Arc::new(crate::machine::fixture::plan()), &idle);
+            let settled = tokio::time::timeout(std::time::Duration::from_secs(10), first.settled("typed"));
+            assert!(settled.await.is_ok(), "late: {is_late}");
+        }
     }
 }

@@ -10,7 +10,8 @@ use crate::event::{
 };
 use crate::exchange::{CallError, Reply, StopReason};
 use crate::machine::fixture::{SimulatedThread, call, calls, into_chat, plan, reply, text, with_hook};
-use crate::machine::{Fact, next};
+use crate::machine::state::ChildState;
+use crate::machine::{Effect, Fact, next};
 use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, text_of};
 use crate::thread::Status;
 
@@ -366,4 +367,28 @@ fn steering_at_idle_is_a_prompt_and_during_a_prompt_a_message() {
         })
         .collect();
     assert_eq!(sources, [MessageSource::Prompt, MessageSource::Steer, MessageSource::Prompt]);
+}
+
+#[test]
+fn idle_chat_waits_for_its_children_although_the_duration_of_the_session_is_over() {
+    let mut play = chat(vec![text("one")], &[]);
+    play.prompts.push_back("first".into());
+    while !matches!(next(&play.plan, &play.state), Effect::Wait) || !play.prompts.is_empty() {
+        assert!(play.step());
+    }
+    let child = ChildState {
+        index: 0,
+        directive: "child".into(),
+        thread_id: Some("child-1".into()),
+        last_thread_id: None,
+        spend: 0,
+        detached: false,
+        tool: false,
+        refused: false,
+        ended: None,
+    };
+    play.state.children.insert(1, child);
+    play.state.limits.duration_seconds = 0;
+    play.state.thread_limits.duration_seconds = 0;
+    assert!(matches!(next(&play.plan, &play.state), Effect::Await(children) if children.len() == 1));
 }
