@@ -280,6 +280,8 @@ fn summary_of_a_compaction_is_printed_as_a_receipt() {
     terminal.press("hi\r");
     wait_idle(&terminal, 1);
     terminal.press("/compact\r");
+    terminal.wait_for("Compact? c: compact, Esc: cancel");
+    terminal.press("c");
     terminal.wait_for("  | Its end.");
     terminal.press("\x04");
     let (code, rows, _) = terminal.end();
@@ -295,6 +297,62 @@ fn summary_of_a_compaction_is_printed_as_a_receipt() {
     let lines = rye::ProcessResult::from(child.wait_with_output().unwrap());
     assert!(lines.stderr.contains("  | The summary.\n"), "{}", lines.stderr);
     assert_eq!(lines.stdout, "First.\n");
+}
+
+#[test]
+fn compaction_states_what_leaves_and_its_price_before_it_runs() {
+    let long = "many words ".repeat(1200);
+    let replies = format!("{{ text: \"{long}\" }}, {{ text: \"{long}\" }}, {{ text: Third. }}, {{ text: Summary. }}");
+    let place = project(&replies);
+    place.write(".ai/config/agent/coordination.yaml", "continuation: { resume_ceiling_tokens: 50 }\n");
+    let mut terminal = start(&place, &[]);
+    terminal.press("/compact\r");
+    terminal.wait_for("nothing to compact: the session has no conversation yet");
+    for (number, text) in ["one", "two", "three"].into_iter().enumerate() {
+        terminal.press(&format!("{text}\r"));
+        wait_idle(&terminal, u32::try_from(number).unwrap() + 1);
+    }
+    terminal.press("/compact the plan\r");
+    terminal.wait_for("Compact? c: compact, Esc: cancel");
+    let rows = terminal.rows();
+    assert!(rows[position(&rows, "leaves: ")].starts_with("leaves: 3 messages (6,60"), "{rows:#?}");
+    assert!(rows[position(&rows, "stays as it is")].contains("system prompt with context files"), "{rows:#?}");
+    assert!(rows[position(&rows, "price of the summary: about $0.0")].contains(", at most $"), "{rows:#?}");
+    terminal.press("\x1b");
+    terminal.wait_until("the editor", |rows| rows.iter().any(|row| row == ">"));
+    terminal.press("/compact confirm\r");
+    terminal.wait_for("  | Summary.");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+    let compacted = transcript(&place).into_iter().filter(|event| event["type"] == "compacted").count();
+    assert_eq!(compacted, 1, "the canceled compaction ran");
+}
+
+#[test]
+fn compaction_of_plain_lines_asks_a_user_and_runs_without_one() {
+    let place = project("{ text: First. }, { text: Summary. }");
+    let mut terminal = PtyTerminal::start(&place, (100, 24), &[&ARGS[..], &["--plain"]].concat(), &[]);
+    terminal.wait_for("thread talk-");
+    terminal.press("hi\n");
+    terminal.wait_for("prompt 1 done");
+    terminal.press("/compact\n");
+    terminal.wait_for("1: compact, 2: cancel; type the number");
+    terminal.press("2\n");
+    terminal.wait_for("not compacted");
+    terminal.press("/compact\n");
+    terminal.wait_until("the question", |rows| rows.iter().filter(|row| row.contains("type the number")).count() == 2);
+    terminal.press("1\n");
+    terminal.wait_for("  | Summary.");
+    terminal.press("/exit\n");
+    assert_eq!(terminal.end().0, 0);
+    let mut command = place.command(&ARGS);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"/compact\nhi\n/compact\n").unwrap();
+    let lines = rye::ProcessResult::from(child.wait_with_output().unwrap());
+    let stderr = &lines.stderr;
+    assert!(stderr.contains("nothing to compact: the session has no conversation yet"), "{stderr}");
+    let (preview, receipt) = (stderr.find("price of the summary: about $"), stderr.find("  | Summary."));
+    assert!(preview.is_some() && preview < receipt, "{stderr}");
 }
 
 #[test]

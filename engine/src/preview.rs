@@ -18,8 +18,10 @@ use crate::machine::{self, Effect, Fact, HookRun, ModelCall, Signal, ThreadState
 use crate::message::{ContentBlock, Message, calls_in, text_of};
 
 mod cache;
+mod compaction;
 
-pub use cache::{CacheLoss, ChangedPart, PartChange};
+pub use cache::{CacheLoss, ChangedPart, RequestPartChange};
+pub use compaction::{CompactionPreview, preview_compaction};
 
 /// Estimated output tokens of the next reply in a session that has no reply yet.
 const DEFAULT_REPLY_TOKENS: u64 = 500;
@@ -198,6 +200,11 @@ impl PlayedPrompt {
         }
         fold(state, EventBody::Mail(ReceivedMessage { id, message }));
         fold(state, EventBody::UserInput(Box::new(accepted)));
+        self.play_to_attempt(plan, state)
+    }
+
+    /// Simulates the steps of `state` up to the next model call, and returns the attempt of this call.
+    fn play_to_attempt(&mut self, plan: &Plan, state: &mut ThreadState) -> Option<AttemptIntended> {
         for _ in 0..MAX_STEPS {
             let at = state.clock.now;
             let fact = match machine::next(plan, state) {

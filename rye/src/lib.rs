@@ -96,7 +96,7 @@ pub use rye_engine::event::{
     Approval, ControlMessage, Delivery, Event, EventBody, InputSource, QueuedMessage, UserInput,
 };
 pub use rye_engine::exchange::Delta;
-pub use rye_engine::preview::{ContextPart, Preview};
+pub use rye_engine::preview::{CacheLoss, ChangedPart, CompactionPreview, ContextPart, Preview, RequestPartChange};
 pub use rye_engine::thread::RunResult;
 pub use rye_engine::thread_id::ThreadId;
 pub use rye_engine::tool::{Invocation, Tool, ToolOutcome};

@@ -14,7 +14,7 @@ use rye_engine::engine::{
 use rye_engine::event::{Approval, ControlMessage, Delivery, Event, QueuedMessage, UserInput};
 use rye_engine::exchange::Delta;
 use rye_engine::live::{EventStream, StreamEvent};
-use rye_engine::preview::{self, ContextPart, Preview};
+use rye_engine::preview::{self, CompactionPreview, ContextPart, Preview, preview_compaction};
 use rye_engine::thread::RunResult;
 use rye_engine::thread_id::ThreadId;
 use tokio::sync::{mpsc, oneshot};
@@ -311,9 +311,12 @@ impl Session {
     }
 
     /// Replaces the conversation of a chat with a summary, at the next idle step. `focus` is a subject that the summary
-    /// covers in detail.
-    pub fn compact(&self, focus: Option<String>) {
+    /// covers in detail. Returns the effect and the expected price; `None` if there is nothing to compact, because the
+    /// session has no messages yet.
+    pub fn compact(&self, focus: Option<String>) -> Option<CompactionPreview> {
+        let preview = preview_compaction(&self.handle.control().live_state()?, focus.clone())?;
         self.handle.send(ControlMessage::Compact { focus });
+        Some(preview)
     }
 
     /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt sends the output of the command to the

@@ -30,6 +30,7 @@ pub mod cache_guard;
 pub mod client_approver;
 mod clipboard_image;
 pub mod commands;
+mod compaction;
 pub mod context_change;
 pub mod editor;
 mod export;

@@ -52,7 +52,7 @@ impl InheritedMessages {
 
 /// Returns the number of messages at the end of the conversation that a compaction retains in addition to its summary.
 /// The first retained message may be a reply, because the summary before it is a user message.
-pub(super) fn count_retained_messages(plan: &Plan, state: &ThreadState) -> usize {
+pub(crate) fn count_retained_messages(plan: &Plan, state: &ThreadState) -> usize {
     let tokens = plan.settings.values().resume_ceiling_tokens.min(plan.model.context_window / 4);
     let start = start(state, tokens, |_, message| matches!(message.kind(), "user" | "assistant"));
     let count = state.conversation.messages.len();

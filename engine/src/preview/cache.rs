@@ -27,7 +27,7 @@ pub struct CacheLoss {
 impl CacheLoss {
     /// Returns the ids of the added parts if no other change causes the loss; empty otherwise.
     pub fn added_parts(&self) -> Vec<&str> {
-        let is_added = self.parts.iter().all(|part| part.change == PartChange::Added);
+        let is_added = self.parts.iter().all(|part| part.change == RequestPartChange::Added);
         self.parts.iter().filter(|_| is_added).map(|part| part.id.as_str()).collect()
     }
 }
@@ -37,13 +37,13 @@ impl CacheLoss {
 pub struct ChangedPart {
     /// Id of a layer or a hook, or the name of a tool.
     pub id: String,
-    pub change: PartChange,
+    pub change: RequestPartChange,
 }
 
 /// The difference of a part between the last request and the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PartChange {
+pub enum RequestPartChange {
     Added,
     Changed,
     Removed,
@@ -83,14 +83,14 @@ pub(super) fn cached_prefix(live: &LiveState, next: &ThreadState, fired: &[Strin
     let by = live.plan.model.counted_by;
     let compared = compare_requests(&before, &after, by);
     let kept = if compared.is_whole { total } else { compared.kept.min(total) };
-    let lost = compared.resent.min(total.saturating_sub(kept));
-    let loss = (lost > 0).then(|| {
+    let resent = compared.resent.min(total.saturating_sub(kept));
+    let loss = (resent > 0).then(|| {
         let price = |cache_read: u64| {
             let usage = Usage { input: input_tokens - cache_read, output: 0, cache_read, cache_write: 0 };
             model.prices.as_ref().and_then(|_| cost(model, &usage)).map(Nanos::to_u64)
         };
-        let cost = price(kept).zip(price(kept + lost)).map(|(paid, cached)| paid.saturating_sub(cached));
-        CacheLoss { tokens: lost, cost, parts: changed_parts(last, live, (&before, &after), fired) }
+        let cost = price(kept).zip(price(kept + resent)).map(|(paid, cached)| paid.saturating_sub(cached));
+        CacheLoss { tokens: resent, cost, parts: changed_parts(last, live, (&before, &after), fired) }
     });
     CachedPrefix { tokens: kept, loss }
 }
@@ -189,27 +189,27 @@ fn changed_parts(
     let mut parts = Vec::new();
     for tool in &after.tools {
         match before.tools.iter().find(|old| old.name == tool.name) {
-            None => parts.push(part(&tool.name, PartChange::Added)),
-            Some(old) if old != tool => parts.push(part(&tool.name, PartChange::Changed)),
+            None => parts.push(part(&tool.name, RequestPartChange::Added)),
+            Some(old) if old != tool => parts.push(part(&tool.name, RequestPartChange::Changed)),
             Some(_) => {}
         }
     }
     let is_left = |tool: &&ToolDefinition| after.tools.iter().all(|new| new.name != tool.name);
-    parts.extend(before.tools.iter().filter(is_left).map(|tool| part(&tool.name, PartChange::Removed)));
+    parts.extend(before.tools.iter().filter(is_left).map(|tool| part(&tool.name, RequestPartChange::Removed)));
     let (old, new) = (&last.plan.prompt.system, &live.plan.prompt.system);
     for layer in new {
         match old.iter().find(|old| old.id == layer.id) {
-            None => parts.push(part(&layer.id, PartChange::Added)),
-            Some(old) if old.segments != layer.segments => parts.push(part(&layer.id, PartChange::Changed)),
+            None => parts.push(part(&layer.id, RequestPartChange::Added)),
+            Some(old) if old.segments != layer.segments => parts.push(part(&layer.id, RequestPartChange::Changed)),
             Some(_) => {}
         }
     }
     let is_left = |layer: &&Layer| new.iter().all(|new| new.id != layer.id);
-    parts.extend(old.iter().filter(is_left).map(|layer| part(&layer.id, PartChange::Removed)));
+    parts.extend(old.iter().filter(is_left).map(|layer| part(&layer.id, RequestPartChange::Removed)));
     // A hook had changed the system prompt of the last request.
     let was_replaced = last.state.conversation.measured.as_ref().map(|measured| &measured.system)
         != last.state.conversation.system.as_ref();
-    let change = if was_replaced { PartChange::Changed } else { PartChange::Added };
+    let change = if was_replaced { RequestPartChange::Changed } else { RequestPartChange::Added };
     parts.extend(fired.iter().map(|hook| part(hook, change)));
     if was_replaced {
         let replaces = |hook: &&rye_compiler::hook::PlannedHook| {
@@ -218,7 +218,7 @@ fn changed_parts(
                 && matches!(hook.action, HookAction::SystemPrompt { .. })
                 && !fired.contains(&hook.id)
         };
-        parts.extend(live.plan.hooks.iter().filter(replaces).map(|hook| part(&hook.id, PartChange::Removed)));
+        parts.extend(live.plan.hooks.iter().filter(replaces).map(|hook| part(&hook.id, RequestPartChange::Removed)));
     }
     parts
 }

@@ -251,6 +251,8 @@ impl SessionTask {
                 let response = requests.answer_inquiry(inquiry).await;
                 Err(response_note(&response).unwrap_or_default())
             }
+            // The client has no question for a compaction, so the preview is shown and the compaction runs.
+            TypedText::Request(ChatVerb::Compact { focus, .. }) => Ok(ChatVerb::Compact { focus, preview: false }),
             TypedText::Switch(verb, _) | TypedText::Request(verb) => Ok(verb),
         };
         let open = self.open.clone();

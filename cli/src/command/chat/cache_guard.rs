@@ -10,7 +10,7 @@ use rye_compiler::report::render::table::group_thousands;
 use rye_compiler::semantics::money::Nanos;
 use rye_engine::event::{ControlMessage, Delivery, UserInput};
 use rye_engine::live_state::LiveState;
-use rye_engine::preview::{CacheLoss, PartChange, preview};
+use rye_engine::preview::{CacheLoss, RequestPartChange, preview};
 use serde_json::{Value, json};
 
 use super::replan::{PlanRequest, compare_with_session, compile_current, recompile};
@@ -118,11 +118,11 @@ fn is_expired(live: &LiveState) -> bool {
 }
 
 fn describe(loss: &CacheLoss, cost: Nanos, compilation: Option<&Compilation>) -> String {
-    let name = |id: &str, change: PartChange| {
+    let name = |id: &str, change: RequestPartChange| {
         let change = match change {
-            PartChange::Added => "added",
-            PartChange::Changed => "changed",
-            PartChange::Removed => "removed",
+            RequestPartChange::Added => "added",
+            RequestPartChange::Changed => "changed",
+            RequestPartChange::Removed => "removed",
         };
         let origins = compilation.map(|compilation| &compilation.origins);
         let keys = [format!("hook.{id}"), format!("layer.{id}"), format!("tool.{id}")];

@@ -149,7 +149,10 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
         "fork" => parse_fork(rest),
         "rewind" => parse_rewind(rest),
         "retry" => Ok(ChatVerb::Retry {}),
-        "compact" => Ok(ChatVerb::Compact { focus: text }),
+        "compact" => {
+            let focus = (!argument.is_empty()).then(|| argument.to_owned());
+            Ok(ChatVerb::Compact { focus, preview: !confirm })
+        }
         "name" => text.map(|name| ChatVerb::Name { name }).ok_or_else(|| "/name needs a title".to_owned()),
         "tree" => Ok(ChatVerb::Tree {}),
         "context" if argument.is_empty() && confirm => {
@@ -266,6 +269,7 @@ fn format_answer(command: &str, data: &Value) -> String {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let lines: Vec<String> = match command {
         "tree" => return format_tree(data),
+        "compact" => vec![text(data, "text")],
         "prompt" => data.get("cache_loss").map(|loss| text(loss, "text")).into_iter().collect(),
         "context" if data.is_object() => return format_context_change(data),
         "context" => format_context(&list(data)),
@@ -429,6 +433,7 @@ mod tests {
             ("/rewind 1 conversation", "fork"),
             ("/retry", "retry"),
             ("/compact the tests", "compact"),
+            ("/compact confirm", "compact"),
             ("/name my work", "name"),
             ("/tree", "tree"),
             ("/context", "context"),

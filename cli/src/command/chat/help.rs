@@ -45,7 +45,12 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
                 "/rewind 2",
             ),
             command("retry", "", "discard the last reply and send its prompt again", "/retry"),
-            command("compact", "[FOCUS]", "replace the conversation by a summary", "/compact the failing tests"),
+            command(
+                "compact",
+                "[FOCUS] [confirm]",
+                "replace the conversation by a summary, after a question with the effect and the price",
+                "/compact the failing tests",
+            ),
             command("tree", "", "list the threads of the session and their prompts", "/tree"),
             command("copy", "[N]", "copy the last reply, or the Nth from the end, to the clipboard", "/copy 2"),
             command(

@@ -179,11 +179,15 @@ pub enum ChatVerb {
     },
     /// Sends the last prompt again. The conversation continues from the state before this prompt.
     Retry {},
-    /// Replaces the conversation with a summary, at the next idle step.
+    /// Replaces the conversation with a summary, at the next idle step. The response states the messages that leave, the
+    /// messages that stay, and the price of the summary.
     Compact {
         /// The topic that the summary covers in detail.
         #[serde(default)]
         focus: Option<String>,
+        /// True to return the effect and the price only.
+        #[serde(default)]
+        preview: bool,
     },
     /// Runs a command of the user. The next prompt sends its output to the model, unless `excluded` is true.
     Bash {

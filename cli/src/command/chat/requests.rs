@@ -122,7 +122,7 @@ impl RequestHandler {
             ChatVerb::Fork { prompt, thread } => self.fork(prompt, thread).await,
             ChatVerb::Rewind { prompt, files } => self.rewind(prompt, files).await,
             ChatVerb::Retry {} => self.retry().await,
-            ChatVerb::Compact { focus } => self.compact(focus).await,
+            ChatVerb::Compact { focus, preview } => self.compact(focus, preview).await,
             ChatVerb::Bash { command, excluded } => self.send(ControlMessage::Shell { command, excluded }),
             ChatVerb::Name { name } => self.send(ControlMessage::Name { name }),
             ChatVerb::Tree {} => self.tree().await,
@@ -176,7 +176,7 @@ impl RequestHandler {
         Ok(())
     }
 
-    fn send(&self, message: ControlMessage) -> Result<Option<Value>, String> {
+    pub(super) fn send(&self, message: ControlMessage) -> Result<Option<Value>, String> {
         let id = self.control.send_with_id(message).ok_or(ENDED)?;
         Ok(Some(json!({"message": id})))
     }
@@ -505,13 +505,6 @@ impl RequestHandler {
         let rows = session_rows(&self.engine.threads(), &thread).map_err(|error| error.to_string())?;
         let before = rows.iter().filter(|row| row.id != thread).map(|row| &row.cost).sum();
         Ok(cost(&live, before))
-    }
-
-    async fn compact(&self, focus: Option<String>) -> Result<Option<Value>, String> {
-        if self.control.started_state().await.state.conversation.messages.is_empty() {
-            return Err("the session has no conversation yet".to_owned());
-        }
-        self.send(ControlMessage::Compact { focus })
     }
 
     /// Returns the help of a topic, or an overview without a topic. If the project cannot be read, returns the reason.

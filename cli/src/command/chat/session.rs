@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::cache_guard::CacheWarning;
 use super::commands::{TypedText, response_note};
+use super::compaction::previewed_compaction;
 use super::inquiry::Inquiry;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::leaving::{LeftChildren, children_question};
@@ -17,6 +18,9 @@ use super::next_session::NextSession;
 use super::requests::RequestHandler;
 use crate::exit::Exit;
 use crate::report::printable;
+
+/// The answers to the question after the preview of a compaction.
+const COMPACT_ANSWERS: &str = "1: compact, 2: cancel; type the number";
 
 /// The input of a chat: lines of stdin, or the keys of a terminal.
 pub enum ChatInput {
@@ -81,8 +85,18 @@ pub struct SessionInput {
     last_sent: Option<String>,
     /// Number of interruptions by the user since the last typed line.
     interruptions: u32,
-    /// The message whose question about lost cached tokens the next line answers.
-    guarded: Option<(UserInput, CacheWarning)>,
+    /// The question that the next line answers.
+    question: Option<LineQuestion>,
+    /// A compaction whose preview is being printed. It is requested before the next line is read.
+    announced: Option<ControlMessage>,
+}
+
+/// A question of a session whose lines a user types.
+enum LineQuestion {
+    /// A message would lose cached tokens.
+    Cache(UserInput, CacheWarning),
+    /// The conversation is to be compacted with this topic.
+    Compact(Option<String>),
 }
 
 impl SessionInput {
@@ -97,13 +111,17 @@ impl SessionInput {
             answering: None,
             last_sent: None,
             interruptions: 0,
-            guarded: None,
+            question: None,
+            announced: None,
         }
     }
 
     /// Handles the next line, and returns a note for the user, if there is one. Does not return once the session is
     /// closing.
     pub async fn next(&mut self) -> Option<String> {
+        if let Some(announced) = self.announced.take() {
+            self.last_sent = self.control.send_with_id(announced);
+        }
         if let Some(answering) = &mut self.answering {
             let response = answering.await;
             self.answering = None;
@@ -115,6 +133,14 @@ impl SessionInput {
             self.is_closed |= self.requests.next.as_ref().is_some_and(NextSession::is_chosen);
             if self.is_json {
                 response.print();
+            } else if let Some((focus, text)) = response.data.as_ref().and_then(previewed_compaction) {
+                if !self.lines.is_terminal() {
+                    // Without a user, nobody can answer a question.
+                    self.announced = Some(ControlMessage::Compact { focus });
+                    return Some(text);
+                }
+                self.question = Some(LineQuestion::Compact(focus));
+                return Some(format!("{text}\n{COMPACT_ANSWERS}"));
             } else {
                 return response_note(&response);
             }
@@ -145,8 +171,12 @@ impl SessionInput {
         if line.text.trim().is_empty() {
             return note;
         }
-        if let Some((input, warning)) = self.guarded.take() {
-            return self.answer_guard(line.text.trim(), input, warning);
+        match self.question.take() {
+            Some(LineQuestion::Cache(input, warning)) => {
+                return self.answer_guard(line.text.trim(), input, warning);
+            }
+            Some(LineQuestion::Compact(focus)) => return self.answer_compact(line.text.trim(), focus),
+            None => {}
         }
         match TypedText::parse(&line.text) {
             TypedText::Leave(children) => {
@@ -225,7 +255,7 @@ impl SessionInput {
             format!("1: send, 2: send once without {without}, 3: cancel")
         };
         let question = format!("{}\n{answers}; type the number", warning.text);
-        self.guarded = Some((input, warning));
+        self.question = Some(LineQuestion::Cache(input, warning));
         question
     }
 
@@ -244,6 +274,20 @@ impl SessionInput {
             }
             ("2", true) | ("3", false) => Some(format!("not sent: {}", input.text)),
             _ => Some(self.ask_guard(input, warning)),
+        }
+    }
+
+    fn answer_compact(&mut self, answer: &str, focus: Option<String>) -> Option<String> {
+        match answer {
+            "1" => {
+                self.control.send(ControlMessage::Compact { focus });
+                None
+            }
+            "2" => Some("not compacted".to_owned()),
+            _ => {
+                self.question = Some(LineQuestion::Compact(focus));
+                Some(COMPACT_ANSWERS.to_owned())
+            }
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) enum KeyQuestion {
     Rewind { prompt: u64 },
     /// A prompt would send cached tokens again uncached: the user sends it, sends it once without a part, or cancels.
     Cache(Box<GuardedMessage>),
+    /// The conversation is to be compacted, with a summary about this topic.
+    Compact { focus: Option<String> },
 }
 
 /// A message that waits for the answer to the question about lost cached tokens.
@@ -45,6 +47,7 @@ impl KeyQuestion {
         match self {
             Self::Children { text, .. } => text,
             Self::Cache(guarded) => &guarded.keys,
+            Self::Compact { .. } => "Compact? c: compact, Esc: cancel ",
             Self::Rewind { .. } => "Rewind? Enter: conversation, f: files, b: both, Esc: nothing ",
         }
     }
@@ -113,7 +116,10 @@ impl ChatTerminal {
                 let GuardedMessage { input, text, delivery, warning, .. } = *guarded;
                 self.submit_checked(input, text, delivery, warning.without);
             }
-            (question @ KeyQuestion::Cache(_), _) => self.question = Some(question),
+            (KeyQuestion::Compact { focus }, Some('c')) => {
+                self.session.requests.control.send(ControlMessage::Compact { focus });
+            }
+            (question @ (KeyQuestion::Cache(_) | KeyQuestion::Compact { .. }), _) => self.question = Some(question),
             (KeyQuestion::Rewind { prompt }, pressed) => match (action, pressed) {
                 (KeyAction::Send, _) | (_, Some('c')) => {
                     self.commands.perform(ChatVerb::Fork { prompt: Some(prompt), thread: None });

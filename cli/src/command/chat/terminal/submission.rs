@@ -6,9 +6,11 @@ use rye_engine::event::{Delivery, UserInput};
 use rye_engine::session_tree::{SessionThread, current_prompts, other_branches};
 use serde_json::Value;
 
+use super::questions::KeyQuestion;
 use super::{ChatTerminal, QueuedMessage};
 use crate::command::chat::clipboard_image::{image_words, missing_files, paste_image};
 use crate::command::chat::commands::{TypedText, response_note};
+use crate::command::chat::compaction::previewed_compaction;
 use crate::command::chat::json::ChatResponse;
 use crate::command::chat::overlay::{Entry, Overlay, Replaced};
 use crate::present::format_date;
@@ -181,6 +183,9 @@ impl ChatTerminal {
             self.copy(text);
         } else if let (Some(data), Some(prompt)) = (data, preview) {
             self.ask_rewind(data, prompt);
+        } else if let Some((focus, text)) = data.and_then(previewed_compaction) {
+            self.note(&text);
+            self.question = Some(KeyQuestion::Compact { focus });
         } else if self.offer_list(response) {
             // The list makes the printed response unnecessary.
         } else if let Some(note) = response_note(response) {
