@@ -27,7 +27,7 @@ const MAX_NAMED_PARTS: usize = 3;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheWarning {
     pub loss: CacheLoss,
-    /// One line that names the changed parts with their places, the tokens and the extra cost.
+    /// A line that names the changed parts with their places, the tokens and the extra cost.
     pub text: String,
     /// The parts without which the prompt keeps the cached prefix; empty if there is no such choice.
     pub without: Vec<String>,

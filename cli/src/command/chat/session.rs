@@ -135,7 +135,7 @@ impl SessionInput {
                 response.print();
             } else if let Some((focus, text)) = response.data.as_ref().and_then(previewed_compaction) {
                 if !self.lines.is_terminal() {
-                    // Without a user, nobody can answer a question.
+                    // The lines of a file answer no question.
                     self.announced = Some(ControlMessage::Compact { focus });
                     return Some(text);
                 }
