@@ -13,6 +13,7 @@ mod continuation;
 mod directive;
 pub(crate) mod domain;
 mod fact_bounds;
+mod false_parts;
 pub mod groups;
 mod hook;
 mod hook_effect;
@@ -30,12 +31,14 @@ mod model;
 mod prefix;
 mod raises;
 mod repeated_text;
+mod sealed_openings;
 mod selection;
 pub mod settings;
 mod shadowing;
 mod spawn;
 mod unreachable_limits;
 mod unrecognized_files;
+mod value_bounds;
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -251,7 +254,7 @@ pub fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed, found:
     }
     directive::check(items, composed, &mut check.found);
     check.capabilities.check_leaf(shared, composed, &mut check.found);
-    check.capabilities.check_against_base(composed, &mut check.found);
+    check.capabilities.check_against_base(items, composed, &mut check.found);
     interface::check_placeholders(composed, &mut check.found);
     let mut spawns = Spawns::default();
     spawns.add(composed, &spawn::BodySpawns::default(), None);
@@ -403,7 +406,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             if routes == 1 {
                 blocked_grant::check(self.items, composed, found);
             }
-            self.capabilities.check_against_base(composed, found);
+            self.capabilities.check_against_base(self.items, composed, found);
             model::check_fallback(self.lowering.catalog(), composed, found);
             model::check_provider(self.lowering.catalog(), composed, found);
             // Without any provider, no directive can be lowered to a plan.

@@ -26,6 +26,13 @@ fn describe_unused(tool: Option<&String>, why: Option<&String>) -> String {
     }
 }
 
+fn describe_opening(opening: &str, entries: &str, tool: &str) -> String {
+    if entries.is_empty() {
+        return format!("without `{opening}`, `{tool}` writes in the whole project");
+    }
+    format!("it opens `{opening}=\"{entries}\"` to `{tool}`")
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CapabilityError {
     #[error("`{pattern}` matches no item in any space")]
@@ -34,6 +41,20 @@ pub enum CapabilityError {
     /// only `leaf` grants.
     #[error("`{leaf}` grants more than its base `{base}`: `{pattern}` allows `{example}`")]
     ExceedsBase { leaf: String, base: String, pattern: String, example: String, span: Span, base_span: Span },
+    /// A grant of `leaf` that opens folders or hosts to a tool which its sealed ancestor `base` does not open. `entries`
+    /// is empty if the grant names no folder, so that a file tool may write everywhere. `granted` lists the entries of
+    /// the base.
+    #[error("`{leaf}` grants more than its base `{base}`: {}", describe_opening(opening, entries, tool))]
+    OpensMoreThanBase {
+        leaf: String,
+        base: String,
+        tool: String,
+        opening: &'static str,
+        entries: String,
+        granted: String,
+        span: Span,
+        base_span: Span,
+    },
     #[error("cannot decide in reasonable time whether `{pattern}` stays within the grants of the base directive")]
     TooComplex { pattern: String, span: Span, base_span: Span },
     #[error("`{pattern}` has the risk `{tier}`, which is not acknowledged")]
@@ -61,8 +82,8 @@ pub enum CapabilityError {
         server: Option<String>,
         span: Span,
     },
-    /// A grant without use, because every call that it allows is refused. `add` is the attribute to add to the grant,
-    /// if an attribute would help; `tokens` is the size of the tool's definition.
+    /// A grant without use, because every call that it allows is refused. `add` is the element to write,
+    /// if an attribute or a further grant would help; `tokens` is the size of the tool's definition.
     #[error("every call of `{item}` that `{pattern}` allows is refused: {why}")]
     DeadGrant { pattern: String, item: String, why: String, add: Option<String>, tokens: u64, span: Span },
     /// A hook blocks every call that the grant allows.
@@ -100,7 +121,7 @@ impl Problem for CapabilityError {
     fn code(&self) -> &'static str {
         match self {
             Self::MatchesNothing { .. } => "capability::matches-nothing",
-            Self::ExceedsBase { .. } => "capability::exceeds-base",
+            Self::ExceedsBase { .. } | Self::OpensMoreThanBase { .. } => "capability::exceeds-base",
             Self::TooComplex { .. } => "capability::too-complex",
             Self::Unacknowledged { .. } => "capability::unacknowledged",
             Self::AcknowledgesNothing { .. } => "capability::acknowledges-nothing",
@@ -121,6 +142,7 @@ impl Problem for CapabilityError {
             Self::Blocked { .. } => Severity::Error,
             Self::MatchesNothing { .. }
             | Self::ExceedsBase { .. }
+            | Self::OpensMoreThanBase { .. }
             | Self::TooComplex { .. }
             | Self::Unacknowledged { .. }
             | Self::AcknowledgesNothing { .. }
@@ -146,6 +168,12 @@ impl Problem for CapabilityError {
                 })
             }),
             Self::ExceedsBase { base, .. } => Some(format!("narrow the pattern, or grant it in `{base}` too")),
+            Self::OpensMoreThanBase { base, opening, granted, .. } if granted.is_empty() => {
+                Some(format!("remove `{opening}`, or add it to the grant of `{base}` too"))
+            }
+            Self::OpensMoreThanBase { base, opening, granted, .. } => Some(format!(
+                "keep `{opening}` within `{opening}=\"{granted}\"`, or extend the grant of `{base}` too"
+            )),
             Self::UngrantedCall { capability, .. } => {
                 Some(format!("grant `{capability}` in `<permissions>`, or remove the call from the body: without a grant, the call is denied"))
             }
@@ -163,7 +191,7 @@ impl Problem for CapabilityError {
                 None => format!("remove `{opening}=\"{entries}\"`, or grant a tool that uses it"),
             }),
             Self::DeadGrant { add, tokens, .. } => Some(match add {
-                Some(add) => format!("write `<tool {add}>`, or remove the grant: the tool's definition costs {tokens} tokens in every request"),
+                Some(add) => format!("write `{add}`, or remove the grant: the tool's definition costs {tokens} tokens in every request"),
                 None => "raise the limit, or remove the grant".to_owned(),
             }),
             Self::BlockedGrant { tokens, .. } => Some(format!(
@@ -205,6 +233,9 @@ impl Problem for CapabilityError {
             Self::MatchesNothing { span, .. } => vec![new_label(*span, "no item id matches")],
             Self::ExceedsBase { span, base_span, base, .. } => {
                 vec![new_label(*span, "granted here"), new_label(*base_span, format!("`{base}` grants only this"))]
+            }
+            Self::OpensMoreThanBase { span, base_span, base, .. } => {
+                vec![new_label(*span, "granted here"), new_label(*base_span, format!("`{base}` opens less"))]
             }
             Self::UngrantedCall { span, granted, .. } => {
                 vec![new_label(*span, "will be denied"), new_label(*granted, "these are the grants")]

@@ -10,7 +10,7 @@ use rye_grammar::{SourceId, Span, SyntaxKind};
 
 use super::{
     CapabilityError, ConfigError, ContextError, Diagnostic, HookError, InterfaceError, ItemError, LimitError,
-    SkillError, SpawnError,
+    ModelError, SkillError, SpawnError,
 };
 use crate::semantics::glob;
 use crate::semantics::needs;
@@ -31,6 +31,8 @@ pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>) {
     dropped.extend(turns_beside_an_unaffordable_turn(all));
     dropped.extend(actions_of_hooks_that_never_fire(all));
     dropped.extend(defaults_of_unseparated_choices(all));
+    dropped.extend(models_of_broken_providers(all));
+    dropped.extend(parts_with_unknown_keys(all));
     let mut index = 0;
     all.retain(|_| {
         index += 1;
@@ -433,6 +435,55 @@ fn effects_of_unread_hooks(all: &[Diagnostic]) -> BTreeSet<usize> {
         Diagnostic::Context(ContextError::Unreached { id, .. }) => has_unread_file || misspelled_ids.contains(id),
         Diagnostic::Capability(CapabilityError::BlockedGrant { hook_span, .. }) => {
             with_unknown_keys.contains(&hook_span.source)
+        }
+        // The misspelled key may be the condition, which limits the directives of the hook.
+        Diagnostic::Context(ContextError::NotRestored { span, .. }) => with_unknown_keys.contains(&span.source),
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the indexes of the diagnostics about models that follow from a fault in the file of a provider. A provider
+/// whose file has a fault lacks the tiers of this file, or all of its models.
+fn models_of_broken_providers(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let broken: BTreeSet<&str> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Config(ConfigError::Invalid { file, .. }) => file.strip_prefix("agent/providers/"),
+            _ => None,
+        })
+        .collect();
+    let is_effect = |one: &Diagnostic| match one {
+        Diagnostic::Model(
+            ModelError::OtherProvider { default: provider, .. } | ModelError::NoDefault { provider, .. },
+        ) => broken.contains(provider.as_str()),
+        // The name may be a model or a tier of the broken file.
+        Diagnostic::Model(ModelError::Unknown { provider, span: Some(_), .. }) => match provider {
+            Some(provider) => broken.contains(provider.as_str()),
+            None => !broken.is_empty(),
+        },
+        _ => false,
+    };
+    all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
+}
+
+/// Returns the indexes of the diagnostics that report the form or the effect of a part of a file, such as an assertion
+/// or the action of a hook, if the part contains an unknown key. The key stands for the one that the part lacks.
+fn parts_with_unknown_keys(all: &[Diagnostic]) -> BTreeSet<usize> {
+    let keys: Vec<Span> = all
+        .iter()
+        .filter_map(|one| match one {
+            Diagnostic::Item(ItemError::UnknownKey { what: "key", span, .. }) => Some(*span),
+            _ => None,
+        })
+        .collect();
+    let contains = |outer: &Span| {
+        keys.iter().any(|key| key.source == outer.source && outer.start <= key.start && key.end <= outer.end)
+    };
+    let is_effect = |one: &Diagnostic| match one {
+        Diagnostic::Hook(HookError::NoEffect { span, .. }) => contains(span),
+        Diagnostic::Config(ConfigError::Invalid { found, span: Some(span), .. }) => {
+            found == "a mapping" && contains(span)
         }
         _ => false,
     };

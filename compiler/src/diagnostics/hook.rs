@@ -77,6 +77,9 @@ pub enum HookError {
     WrongAction { action: String, event: String, span: Span, suggestion: Option<String>, allowed: Vec<String> },
     #[error("the hook `{id}` never fires: {because}")]
     Never { id: String, because: String, span: Span },
+    /// An operand of `||`, or a member of a list, that is never true. The hook can fire for the other parts.
+    #[error("a part of the condition of the hook `{id}` is never true: {because}")]
+    NeverPart { id: String, because: String, span: Span },
     /// The condition is true only if the thread has used several times as much as `limit` (tokens or spend) allows.
     #[error(
         "the hook `{id}` fires only if {}",
@@ -149,7 +152,9 @@ impl Problem for HookError {
             | Self::UnknownValue { .. } => "hook::unknown-value",
             Self::UnknownParameter { .. } => "hook::unknown-parameter",
             Self::RemovesNothing { .. } => "hook::removes-nothing",
-            Self::Never { .. } | Self::PastLimit { .. } | Self::OnlyLibrary { .. } => "hook::never",
+            Self::Never { .. } | Self::NeverPart { .. } | Self::PastLimit { .. } | Self::OnlyLibrary { .. } => {
+                "hook::never"
+            }
             Self::RaisesNothing { .. } => "hook::raises-nothing",
             Self::Always { .. } => "hook::always",
             Self::Shadowed { .. } => "hook::shadowed",
@@ -171,6 +176,7 @@ impl Problem for HookError {
             | Self::DuplicateId { .. }
             | Self::UntrustedParameter { .. } => Severity::Error,
             Self::Never { .. }
+            | Self::NeverPart { .. }
             | Self::PastLimit { .. }
             | Self::NoEffect { .. }
             | Self::Endless { .. }
@@ -257,6 +263,7 @@ impl Problem for HookError {
                 Some(format!("compare with a value below the limit of `{limit}`, or raise the limit"))
             }
             Self::Never { .. } => Some("correct the condition, or remove the hook".into()),
+            Self::NeverPart { .. } => Some("correct this part, or remove it".into()),
             Self::OnlyLibrary { directive, .. } => Some(format!(
                 "keep the hook if it guards `{directive}`; otherwise correct the condition, or remove the hook"
             )),
@@ -313,7 +320,7 @@ impl Problem for HookError {
             Self::UnknownValue { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has this value"))],
             Self::RaisesNothing { current, span, .. } => vec![new_label(*span, format!("not above {current}"))],
             Self::RemovesNothing { span, .. } => vec![new_label(*span, "no hook has this id")],
-            Self::Never { span, .. } => vec![new_label(*span, "never true")],
+            Self::Never { span, .. } | Self::NeverPart { span, .. } => vec![new_label(*span, "never true")],
             Self::PastLimit { span, .. } => vec![new_label(*span, "far above the limit")],
             Self::OnlyLibrary { span, .. } => vec![new_label(*span, "never true for a directive of the project")],
             Self::Always { span, .. } => vec![new_label(*span, "never false")],

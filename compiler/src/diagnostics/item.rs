@@ -135,7 +135,14 @@ pub enum ItemError {
     NearConstant { name: String, suggestion: String, span: Span },
     /// The body tells the model to use an item that does not exist; `what` is its kind.
     #[error("the body names the {what} `{id}`, which does not exist")]
-    UnknownCall { what: &'static str, id: String, span: Span, suggestion: Option<String> },
+    UnknownCall {
+        what: &'static str,
+        id: String,
+        span: Span,
+        suggestion: Option<String>,
+        /// The kind of another item that has this id.
+        other: Option<&'static str>,
+    },
     /// An item of the project has the id of an item of the standard library. `tokens` are the token counts of both
     /// texts, the project's first.
     #[error("the {} `{id}` shadows an item of the standard library", kind.as_str())]
@@ -174,6 +181,13 @@ fn list_others(others: &[String]) -> String {
     let more = others.len().saturating_sub(MOST);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!("{}{more}", shown.join(", "))
+}
+
+fn unknown_call_help(id: &str, suggestion: Option<&String>, other: Option<&str>) -> Option<String> {
+    if let Some(other) = other {
+        return Some(format!("`{id}` is a {other}: write `item_type=\"{other}\"`"));
+    }
+    did_you_mean(suggestion, || Some("the call will fail: correct the id, or create the item".into()))
 }
 
 impl Problem for ItemError {
@@ -329,9 +343,7 @@ impl Problem for ItemError {
                 did_you_mean(suggestion.as_ref(), || Some("correct the id, or remove it".into()))
             }
             Self::NearConstant { suggestion, .. } => Some(format!("did you mean `{suggestion}`?")),
-            Self::UnknownCall { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some("the call will fail: correct the id, or create the item".into())
-            }),
+            Self::UnknownCall { id, suggestion, other, .. } => unknown_call_help(id, suggestion.as_ref(), *other),
             Self::UnknownBuiltin { own_item: Some(item), .. } => {
                 Some(format!("the name is reserved for `{item}`: call that item, or name another built-in tool"))
             }

@@ -239,6 +239,12 @@ pub fn may_run_tools(pattern: &str) -> bool {
     may_match_prefix(pattern, "rye.execute.tool.")
 }
 
+/// Returns true if a pattern could allow signing knowledge. The result may be true for a pattern that allows none, but
+/// is never false for a pattern that allows some.
+pub fn may_sign_knowledge(pattern: &str) -> bool {
+    may_match_prefix(pattern, "rye.sign.knowledge.")
+}
+
 fn may_match_prefix(pattern: &str, prefix: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     prefix.starts_with(literal) || literal.starts_with(prefix)

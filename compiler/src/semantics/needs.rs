@@ -33,8 +33,12 @@ pub fn write_path_error(path: &str) -> Option<&'static str> {
     };
     if path.trim().is_empty() {
         Some("it is empty")
-    } else if path.starts_with(['/', '~']) || parts.contains(&"..") {
+    } else if path.starts_with(['/', '~']) || leaves_project(&parts) {
         Some("it leaves the project")
+    } else if parts.contains(&"..") {
+        Some("a path cannot contain `..`; write the folder that is meant")
+    } else if path.contains([';', '\n']) || parts.iter().any(|part| part.trim() != *part) {
+        Some("it is one path; separate several folders with commas")
     } else if parts.iter().enumerate().any(law) {
         Some("it is a protected path, which no tool may write")
     } else if matches!(path.trim(), "true" | "false" | "yes" | "no" | "on" | "off") {
@@ -93,6 +97,18 @@ pub fn url_host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
     let host = authority.rsplit('@').next()?.split(':').next()?;
     (!host.is_empty() && !host.contains(['{', '['])).then_some(host)
+}
+
+/// Returns true if the segments of a path lead out of the folder in which the path starts.
+fn leaves_project(parts: &[&str]) -> bool {
+    let mut depth = 0_usize;
+    parts.iter().any(|part| {
+        if *part != ".." {
+            depth += 1;
+            return false;
+        }
+        depth.checked_sub(1).map(|above| depth = above).is_none()
+    })
 }
 
 /// Returns true if the name of every host that `inner` matches matches `outer`: `*.example.com` matches
@@ -209,9 +225,16 @@ mod tests {
             ".ENV.local",
             ".ai/state",
             "out/*",
+            "drafts/ src/",
+            "drafts/;src/",
+            "drafts;src",
         ] {
             assert!(write_path_error(path).is_some(), "{path}");
         }
+        assert_eq!(write_path_error("my notes/"), None);
+        let why = |path| write_path_error(path).unwrap_or_default();
+        assert_eq!(why("a/../../x"), "it leaves the project");
+        assert!(why("drafts/../src/").contains("cannot contain `..`"));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::Value;
 
 use super::call_arguments::{ArgumentValue, CallArguments, unnamed_argument};
-use super::interface::{LiteralArgument, LiteralCall, check_directive_call, check_tool_call};
+use super::interface::{LiteralArgument, LiteralCall, check_directive_call, check_tool_call, expected_by_schema};
 use super::literal_places::check_places;
 use super::spawn::{BodySpawns, SpawnEdge, SpawnSource};
 use crate::compose::Composed;
@@ -124,6 +124,7 @@ impl BodyCallChecker {
                 id: name.to_owned(),
                 span,
                 suggestion: closest(name, names.keys().map(String::as_str)),
+                other: None,
             }),
         }
         None
@@ -278,6 +279,20 @@ fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, aft
                 known: known.iter().map(|name| (*name).to_owned()).collect(),
             });
         }
+        // `item_type` and `parameters` have checks of their own.
+        let property =
+            properties.get(&argument.name).filter(|_| !matches!(argument.name.as_str(), "item_type" | "parameters"));
+        if let (Some(property), Some(value)) = (property, argument.value.literal())
+            && let Some(expected) = expected_by_schema(property, &value)
+        {
+            found.push(InterfaceError::Type {
+                what: format!("the argument `{}` of `{}`", argument.name, primary.tool_name()),
+                expected,
+                found: format!("`{}`", shorten(&value.to_string())),
+                span: Some(body_span(leaf, start + argument.at, argument.len)),
+                declared: None,
+            });
+        }
     }
     if let Some(argument) = arguments.named(&["item_type"])
         && let ArgumentValue::Literal(Value::String(text)) = &argument.value
@@ -400,6 +415,7 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
                     .filter(|id| items.exists(kind, id))
                     .map(ToString::to_string)
                     .or_else(nearest),
+                other: None,
             });
         }
         return;
@@ -415,10 +431,17 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
             id: id.to_string(),
             span,
             suggestion: items.nearest(kind, id.as_str()),
+            other: other_kind(items, call.kind, &id),
         });
         return;
     }
     check_granted(composed, call.primary, call.kind, &id, span, found);
+}
+
+/// Returns the kind of an item that has this id, if a call names it as an item of another kind.
+fn other_kind(items: &Items<'_>, named: ItemType, id: &ItemId) -> Option<&'static str> {
+    let kinds = [ItemType::Directive, ItemType::Tool, ItemType::Knowledge];
+    kinds.into_iter().find(|kind| *kind != named && items.exists(kind.kind(), id)).map(ItemType::as_str)
 }
 
 /// Returns true if a text that is not a valid id was meant as an id. Returns false for a placeholder, such as

@@ -9,6 +9,7 @@ use rye_grammar::data::Node;
 use rye_grammar::{ItemId, Span};
 
 use super::groups::{self, CapabilityGroup};
+use super::sealed_openings::SealedBase;
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
 use crate::hook::{HookAction, HookSource};
@@ -16,7 +17,7 @@ use crate::item::{Dependency, GrantDecl, HookDecl, Items, Permissions, Tool};
 use crate::lower::cache::LowerContext;
 use crate::palette::SizedTool;
 use crate::sandbox::{Opening, SandboxKind, unused_opening};
-use crate::semantics::capability::{ItemType, Primary};
+use crate::semantics::capability::{ItemType, Primary, may_sign_knowledge};
 use crate::semantics::glob::{Coverage, Glob, covers};
 use crate::semantics::needs::{
     allows_host, is_folder_inside, is_host_inside, suggest_host, url_host, write_path_error,
@@ -107,7 +108,7 @@ impl PatternMatcher {
 
     /// Reports grants of the last directive of the chain that its nearest ancestor with sealed `<permissions>` does not
     /// grant. The permissions of ancestors without a seal are only defaults, so the directive may grant more.
-    pub fn check_against_base(&mut self, composed: &Composed, found: &mut Diagnostics) {
+    pub fn check_against_base(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
         let mut links = composed.chain.iter().rev();
         let Some(leaf) = links.next() else { return };
         let Some(own) = &leaf.permissions else { return };
@@ -115,7 +116,10 @@ impl PatternMatcher {
         else {
             return;
         };
+        let (leaf_id, base_id) = (leaf.id().to_string(), base.id().to_string());
+        let sealed = SealedBase { leaf: &leaf_id, base: &base_id, permissions: granted };
         for grant in &own.grants {
+            sealed.check_openings(items, grant, found);
             let pattern = &grant.pattern.0;
             if is_trivially_covered(granted, pattern) {
                 continue;
@@ -126,8 +130,8 @@ impl PatternMatcher {
             match coverage {
                 Coverage::Covered => {}
                 Coverage::Counterexample(example) => found.push(CapabilityError::ExceedsBase {
-                    leaf: leaf.id().to_string(),
-                    base: base.id().to_string(),
+                    leaf: leaf_id.clone(),
+                    base: base_id.clone(),
                     pattern: pattern.clone(),
                     example: example.clone(),
                     span: grant.span,
@@ -446,17 +450,29 @@ fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, 
     let Some(id) = id.and_then(|id| find_tool(items, id)) else { return false };
     let Some(tool) = items.tool(&id) else { return false };
     let (write, net) = granted_places(permissions, &id);
-    let Some(add) = missing_needs(&tool, &write, &net) else { return false };
+    let missing =
+        missing_needs(&tool, &write, &net).map(|missing| (format!("`{missing}`"), format!("<tool {missing}>")));
+    let missing = missing.or_else(|| missing_signature(&tool, permissions));
+    let Some((need, add)) = missing else { return false };
     let tokens = SizedTool::of(tool).tokens;
     found.push(CapabilityError::DeadGrant {
         pattern: pattern.clone(),
         item: id.to_string(),
-        why: format!("it needs `{add}`"),
+        why: format!("it needs {need}"),
         add: Some(add),
         tokens,
         span: grant.span,
     });
     true
+}
+
+/// Returns the capability that the tool for writing knowledge lacks, and the element that grants it; `None` for other
+/// tools, and if a grant may allow signing knowledge.
+fn missing_signature(tool: &Tool, permissions: &Permissions) -> Option<(String, String)> {
+    let writes = matches!(&tool.spec.kind, ToolKind::Builtin { name } if name == "knowledge_write");
+    let signs = permissions.grants.iter().any(|grant| may_sign_knowledge(&grant.pattern.0));
+    (writes && !signs && !permissions.has_errors)
+        .then(|| ("`rye.sign.knowledge.ID`".to_owned(), "<sign><knowledge>FOLDER.*</knowledge></sign>".to_owned()))
 }
 
 /// Returns the tool whose id, written with dots, is `dotted`; `None` if no space has such a tool.

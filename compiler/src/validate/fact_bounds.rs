@@ -98,6 +98,10 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         Self { items, composed, matching, limits, grants, models }
     }
 
+    pub fn items(&self) -> &'c Items<'w> {
+        self.items
+    }
+
     /// Returns the values that the fact `path` can have when `hook` runs; `None` if no bound is known. Bounds with the
     /// cause `without` are ignored.
     pub fn domain(&self, hook: &HookDecl, path: &Path, without: Option<BoundCause>) -> Option<Domain> {

@@ -482,7 +482,7 @@ fn known_parameters(items: &Items<'_>, required: Option<&[ItemId]>) -> Option<Kn
 /// Returns the tools for whose calls a condition can be true; `None` if the condition can be true for calls of any
 /// tool. A comparison (`==` or `in`) of `call.item_id` or `call.name` with literals limits the tools. An `&&` limits
 /// the tools if one of its parts does, and an `||` if all of its parts do.
-fn required_tools(items: &Items<'_>, expr: &Expr) -> Option<Vec<ItemId>> {
+pub fn required_tools(items: &Items<'_>, expr: &Expr) -> Option<Vec<ItemId>> {
     match &expr.kind {
         ExprKind::All(parts) => parts.iter().find_map(|part| required_tools(items, part)),
         ExprKind::Any(parts) => {

@@ -4,24 +4,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rye_grammar::condition::{Expr, ExprKind, Path};
+use rye_grammar::condition::Path;
 use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
 use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError};
 use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict};
-use crate::item::{HookDecl, HookFiles, Items};
+use crate::item::{Directive, HookDecl, HookFiles, Items};
 use crate::resolve::{Inputs, KnownFacts, Launch};
-use crate::semantics::condition::{Condition, Domain, Fuel, Implication, PathValues, Verdict};
-use crate::semantics::hook_point::{self, HookPointRow, Mode, PathMeaning};
+use crate::semantics::condition::{Domain, Fuel, Implication, PathValues, Verdict};
+use crate::semantics::hook_point::{self, Mode};
 use crate::semantics::hook_table;
-use crate::semantics::value::Type;
 use crate::world::{Entry, ItemKind, Space};
 
 use super::domain;
 use super::fact_bounds::{BoundCause, FactBounds, MatchingCalls};
-use super::impossible_comparison::{ImpossiblePart, ValueTypes};
+use super::false_parts::{FalseParts, describe_constant_false};
+use super::impossible_comparison::{ImpossiblePart, impossible_part};
 use super::incremental::Merge;
 
 /// Hooks by span, with the results of checking whether they can fire.
@@ -33,6 +33,7 @@ pub struct HookUses {
     incomplete: bool,
 }
 
+#[derive(Clone)]
 struct HookUse {
     hook: Arc<HookDecl>,
     /// True if the hook could fire for some directive.
@@ -42,6 +43,14 @@ struct HookUse {
     bound: Option<BoundCause>,
     /// The part of the condition that the types of its values make false.
     impossible: Option<ImpossiblePart>,
+    /// The parts of the condition that are never true for any recorded directive.
+    false_parts: FalseParts,
+}
+
+impl HookUse {
+    fn new(hook: &Arc<HookDecl>) -> Self {
+        Self { hook: hook.clone(), fires: false, bound: None, impossible: None, false_parts: FalseParts::default() }
+    }
 }
 
 /// A `resolve_extends` hook whose condition is true for some directive.
@@ -91,8 +100,11 @@ impl HookUses {
                 continue;
             }
             let is_new = !self.uses.contains_key(&decl.span);
-            let new = || HookUse { hook: decl.clone(), fires: false, bound: None, impossible: None };
-            let one = self.uses.entry(decl.span).or_insert_with(new);
+            let one = self.uses.entry(decl.span).or_insert_with(|| HookUse::new(decl));
+            if !never && (is_new || !one.false_parts.is_empty()) {
+                let among = (!is_new).then_some(&one.false_parts);
+                one.false_parts = false_parts(items, composed, decl, launch, among);
+            }
             if one.fires {
                 continue;
             }
@@ -106,7 +118,7 @@ impl HookUses {
                 PlanVerdict::Never { .. } | PlanVerdict::Depends { .. } | PlanVerdict::Fires => fires(None),
             };
             if !one.fires {
-                let part = impossible_part(composed, decl);
+                let part = impossible_part(items, composed, decl);
                 one.impossible = one.impossible.take().filter(|_| part.is_some()).or(part.filter(|_| is_new));
                 let bound = BoundCause::ALL.into_iter().find(|cause| fires(Some(*cause)));
                 one.bound = bound.filter(|cause| is_new || one.bound == Some(*cause));
@@ -199,8 +211,9 @@ impl HookUses {
     }
 
     fn add_firing(&mut self, hook: &Arc<HookDecl>) {
-        let new = || HookUse { hook: hook.clone(), fires: true, bound: None, impossible: None };
-        self.uses.entry(hook.span).or_insert_with(new).fires = true;
+        let one = self.uses.entry(hook.span).or_insert_with(|| HookUse::new(hook));
+        one.fires = true;
+        one.false_parts = FalseParts::default();
     }
 
     pub fn report_constant_conditions(
@@ -213,8 +226,7 @@ impl HookUses {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra) {
             if has_checkable_condition(hook) {
-                let new = || HookUse { hook: hook.clone(), fires: false, bound: None, impossible: None };
-                self.uses.entry(hook.span).or_insert_with(new);
+                self.uses.entry(hook.span).or_insert_with(|| HookUse::new(hook));
             }
         }
         let is_cause = |d: &&Diagnostic| {
@@ -230,7 +242,7 @@ impl HookUses {
         let faulty: BTreeSet<Span> = errors.filter_map(|d| d.labels().first().map(|l| l.span)).collect();
         let known = verdicts.start_pass(self.uses.len());
         let mut others = OtherDirectives::default();
-        for HookUse { hook, fires, bound, impossible } in self.uses.into_values() {
+        for HookUse { hook, fires, bound, impossible, false_parts } in self.uses.into_values() {
             let span = hook.condition.as_ref().map_or(hook.span, |c| c.span);
             // The condition contains an error that was already reported.
             let inside = Span { end: 0, ..span }..Span { start: span.end, end: u32::MAX, ..span };
@@ -271,6 +283,11 @@ impl HookUses {
                     }
                     (Some(_), None) => {}
                 },
+                None if !self.incomplete => {
+                    for ImpossiblePart { reason, span } in others.never_true(items, &hook, false_parts).into_parts() {
+                        found.push(HookError::NeverPart { id: id.clone(), because: reason, span });
+                    }
+                }
                 None => {}
             }
         }
@@ -285,10 +302,9 @@ impl Merge for HookUses {
                 known.bound = known.bound.filter(|bound| one.bound == Some(*bound));
                 known.impossible = known.impossible.take().filter(|_| one.impossible.is_some());
                 known.fires |= one.fires;
+                known.false_parts.intersect(&one.false_parts);
             } else {
-                let HookUse { hook, fires, bound, impossible } = one;
-                let (hook, impossible) = (hook.clone(), impossible.clone());
-                self.uses.insert(*span, HookUse { hook, fires: *fires, bound: *bound, impossible });
+                self.uses.insert(*span, one.clone());
             }
         }
         for one in other.routes.values() {
@@ -382,6 +398,18 @@ fn has_checkable_condition(hook: &HookDecl) -> bool {
     hook.space == Space::Project && hook.enabled && hook.compiled.is_some()
 }
 
+/// Returns the parts of a hook's condition that are never true for a directive ([`FalseParts::of_directive`]).
+fn false_parts(
+    items: &Items<'_>,
+    composed: &Composed,
+    hook: &HookDecl,
+    launch: &Launch<'_>,
+    among: Option<&FalseParts>,
+) -> FalseParts {
+    let Some(leaf) = composed.leaf() else { return FalseParts::default() };
+    FalseParts::of_directive(items, composed, hook, &mut known_facts(composed, leaf, hook, launch), among)
+}
+
 /// Returns false only if the condition of a hook is proven to be false for all values of the directive's inputs and of
 /// the facts. If `without` is given, ignores the bounds on facts that have this cause, so that the caller can find the
 /// bound that makes the condition false.
@@ -394,21 +422,11 @@ fn may_fire(
     fuel: &mut Fuel,
 ) -> bool {
     let Some(leaf) = composed.leaf() else { return true };
-    if impossible_part(composed, hook).is_some() {
+    if impossible_part(bounds.items(), composed, hook).is_some() {
         return false;
     }
-    let launch = &Launch { inputs: launch.inputs, model: &|_| None };
     let point = hook_point::row_of(hook.event);
-    let mut known = if hook.event == HookPoint::ResolveExtends {
-        let mut known = KnownFacts::for_routing(leaf, launch);
-        if matches!(launch.inputs, Inputs::Unknown) {
-            known.limit_inputs(composed.inputs.keys());
-        }
-        known
-    } else {
-        let request = composed.model.as_ref().map(|m| &m.value);
-        KnownFacts::for_chain(leaf, request, composed.inputs.values().map(|f| &f.value), launch)
-    };
+    let mut known = known_facts(composed, leaf, hook, launch);
     let domain = |path: &Path| {
         let bounded = bounds.domain(hook, path, without);
         bounded.or_else(|| domain::fact_domain(point, path, Some(&composed.inputs)))
@@ -416,10 +434,24 @@ fn may_fire(
     known.verdict_over(hook, &domain, fuel) != Verdict::False
 }
 
-/// Returns the part of a hook's condition that is false for a directive because of the types of its values.
-fn impossible_part(composed: &Composed, hook: &HookDecl) -> Option<ImpossiblePart> {
-    let types = ValueTypes { point: hook_point::row_of(hook.event), inputs: Some(&composed.inputs) };
-    types.impossible_part(&hook.condition.as_ref()?.node)
+/// Returns the facts of a directive that are known when a hook runs. The model is unknown, because `--model` may select
+/// any model.
+fn known_facts<'c>(
+    composed: &'c Composed,
+    leaf: &'c Directive,
+    hook: &HookDecl,
+    launch: &Launch<'c>,
+) -> KnownFacts<'c> {
+    let launch = &Launch { inputs: launch.inputs, model: &|_| None };
+    if hook.event == HookPoint::ResolveExtends {
+        let mut known = KnownFacts::for_routing(leaf, launch);
+        if matches!(launch.inputs, Inputs::Unknown) {
+            known.limit_inputs(composed.inputs.keys());
+        }
+        return known;
+    }
+    let request = composed.model.as_ref().map(|m| &m.value);
+    KnownFacts::for_chain(leaf, request, composed.inputs.values().map(|f| &f.value), launch)
 }
 
 /// Returns false only if a hook is proven not to fire for a directive, whatever its inputs are.
@@ -464,62 +496,6 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
         Some(BoundCause::Fraction) => "`usage_ratio` is a fraction of the context window: 0.8 is 80 %",
     }
     .to_owned()
-}
-
-/// Explains why the condition of a hook is always false. Returns the explanation and the span of the cause: the first
-/// operand of an `&&` that is false by itself, else the whole condition. The explanation lists the possible values of a
-/// fact with a closed vocabulary, or names a boolean fact that is compared with the text `true` or `false`.
-fn describe_constant_false(hook: &HookDecl, span: Span) -> (String, Span) {
-    let point = hook_point::row_of(hook.event);
-    let part = hook.condition.as_ref().and_then(|condition| false_part(point, &condition.node));
-    let paths = match &part {
-        Some((_, part)) => part.paths(),
-        None => hook.compiled.iter().flat_map(|c| c.paths()).collect(),
-    };
-    let closed = paths.iter().find_map(|path| {
-        let path = path.to_string();
-        domain::closed_vocabulary(point, &path).map(|words| (path, words))
-    });
-    let because = match (&part, paths.first()) {
-        (Some(_), Some(path)) => format!("the part with `{path}` is false for all facts"),
-        (Some(_) | None, _) => "its condition is false for all facts".to_owned(),
-    };
-    let quoted = hook.condition.as_ref().and_then(|condition| quoted_boolean(point, &condition.node));
-    let values = match (closed, quoted) {
-        (Some((path, words)), _) => format!("; `{path}` is one of `{}`", words.join("`, `")),
-        (None, Some((path, word))) => format!("; `{path}` is a boolean, but `\"{word}\"` is a string: write `{word}`"),
-        (None, None) => String::new(),
-    };
-    (format!("{because}{values}"), part.map_or(span, |(span, _)| span))
-}
-
-/// Returns the first boolean fact that a condition compares with the text `true` or `false`, and this text; `None` if
-/// there is none.
-fn quoted_boolean<'e>(point: &HookPointRow, condition: &'e Expr) -> Option<(&'e Path, &'e str)> {
-    match &condition.kind {
-        ExprKind::Compare { left, right, .. } => [(left, right), (right, left)].into_iter().find_map(|(fact, text)| {
-            let (ExprKind::Path(path), ExprKind::Literal(literal)) = (&fact.kind, &text.kind) else { return None };
-            let word = literal.as_str().filter(|word| matches!(*word, "true" | "false"))?;
-            (point.resolve_path(path) == PathMeaning::Fact(Some(Type::Boolean))).then_some((path, word))
-        }),
-        ExprKind::List(parts) | ExprKind::All(parts) | ExprKind::Any(parts) => {
-            parts.iter().find_map(|part| quoted_boolean(point, part))
-        }
-        ExprKind::Length(inner) | ExprKind::Not(inner) | ExprKind::Negate(inner) => quoted_boolean(point, inner),
-        ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) | ExprKind::Arithmetic { .. } => None,
-    }
-}
-
-/// Returns the first operand of a `&&` that is false for all values of the facts, with its span; `None` if there is
-/// none, or if the condition is no `&&`.
-fn false_part(point: &HookPointRow, condition: &Expr) -> Option<(Span, Condition)> {
-    let ExprKind::All(parts) = &condition.kind else { return None };
-    parts.iter().find_map(|part| {
-        let compiled = Condition::compile(part).ok()?;
-        let domain = |path: &Path| domain::fact_domain(point, path, None);
-        let verdict = KnownFacts::empty().condition_verdict_over(&compiled, &domain, &mut Fuel::share(1));
-        (verdict == Verdict::False).then_some((part.span, compiled))
-    })
 }
 
 /// Returns true if later hooks do not run after this hook has fired. This depends on the mode of the event and on the
@@ -569,13 +545,7 @@ impl OtherDirectives {
             return None;
         }
         let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
-        let composed = self.composed.get_or_insert_with(|| {
-            let directives = items.list(ItemKind::Directive);
-            let others = directives.iter().filter(|e| e.space != Space::Project);
-            // Errors of these directives are reported in their own space.
-            let compose = |e: &Entry| (e.id.clone(), compose_all(items, &e.id, &launch, &mut Diagnostics::new()).0);
-            others.map(compose).collect()
-        });
+        let composed = compose_others(&mut self.composed, items, &launch);
         let fires = |composed: &Composed| {
             let bounds = FactBounds::new(items, composed, &self.matching);
             may_fire(composed, hook, &launch, &bounds, None, &mut Fuel::share(1))
@@ -585,4 +555,38 @@ impl OtherDirectives {
         });
         firing.map(|(id, _)| id.clone())
     }
+
+    /// Removes the parts of a hook's condition that can be true for a directive of the user space or the standard
+    /// library.
+    fn never_true(&mut self, items: &Items<'_>, hook: &HookDecl, mut parts: FalseParts) -> FalseParts {
+        if matches!(hook.source, HookSource::Directive { .. }) || parts.is_empty() {
+            return parts;
+        }
+        let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
+        let composed = compose_others(&mut self.composed, items, &launch);
+        for (id, routes) in composed {
+            if parts.is_empty() || KnownFacts::for_id(id).verdict(hook) == Verdict::False {
+                continue;
+            }
+            for composed in routes {
+                parts = false_parts(items, composed, hook, &launch, Some(&parts));
+            }
+        }
+        parts
+    }
+}
+
+/// Composes the directives of the user space and the standard library, unless `composed` holds them.
+fn compose_others<'c>(
+    composed: &'c mut Option<Vec<(ItemId, Vec<Composed>)>>,
+    items: &Items<'_>,
+    launch: &Launch<'_>,
+) -> &'c [(ItemId, Vec<Composed>)] {
+    composed.get_or_insert_with(|| {
+        let directives = items.list(ItemKind::Directive);
+        let others = directives.iter().filter(|e| e.space != Space::Project);
+        // Errors of these directives are reported in their own space.
+        let compose = |e: &Entry| (e.id.clone(), compose_all(items, &e.id, launch, &mut Diagnostics::new()).0);
+        others.map(compose).collect()
+    })
 }

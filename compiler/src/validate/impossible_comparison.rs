@@ -1,24 +1,34 @@
 //! Comparisons in conditions that are false for every value of a fact or an input, because of its type: an integer that
 //! is compared with a text, or the length of a number (`language.md` 7).
 
+use std::collections::BTreeMap;
+
 use indexmap::IndexMap;
 use rye_grammar::Span;
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
 use serde_json::Value;
 
-use crate::compose::WithOrigin;
-use crate::item::FieldDecl;
-use crate::semantics::hook_point::{HookPointRow, PathMeaning};
+use super::hook::{condition_paths, required_tools};
+use crate::compose::{Composed, WithOrigin};
+use crate::item::{FieldDecl, HookDecl, Items};
+use crate::semantics::condition::{Condition, Implication, PathValues};
+use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::semantics::value::Type;
 
 /// Facts that hold an id or are absent: no text is empty.
 const ID_FACTS: [&str; 4] = ["thread_id", "parent_thread_id", "previous_thread_id", "call.id"];
 
-/// The types of the facts and inputs that a condition may read.
+/// Facts that hold a list of objects.
+const OBJECT_LISTS: [&str; 2] = ["messages", "images"];
+
+/// The types of the facts, inputs and call parameters that a condition may read.
 pub struct ValueTypes<'a> {
-    pub point: &'a HookPointRow,
-    /// The inputs of the directive; `None` if the condition is not checked for one directive.
-    pub inputs: Option<&'a IndexMap<String, WithOrigin<FieldDecl>>>,
+    point: &'a HookPointRow,
+    /// The inputs of the directive.
+    inputs: &'a IndexMap<String, WithOrigin<FieldDecl>>,
+    /// The types of the parameters of the tools for whose calls the condition can be true. Empty if the condition can
+    /// be true for calls of any tool.
+    parameters: BTreeMap<String, Type>,
 }
 
 /// The part of a condition that makes it false, with the reason.
@@ -28,12 +38,27 @@ pub struct ImpossiblePart {
     pub span: Span,
 }
 
-impl ValueTypes<'_> {
+/// Returns the part of a hook's condition that is false for a directive because of the types of its values.
+pub fn impossible_part(items: &Items<'_>, composed: &Composed, hook: &HookDecl) -> Option<ImpossiblePart> {
+    ValueTypes::of_directive(items, composed, hook).impossible_part(&hook.condition.as_ref()?.node)
+}
+
+impl<'a> ValueTypes<'a> {
+    /// Returns the types of the values that a hook's condition reads in a directive.
+    pub fn of_directive(items: &Items<'_>, composed: &'a Composed, hook: &HookDecl) -> Self {
+        let condition = hook.condition.as_ref().map(|condition| &condition.node);
+        let parameters = condition.map(|condition| parameter_types(items, condition)).unwrap_or_default();
+        Self { point: hook_point::row_of(hook.event), inputs: &composed.inputs, parameters }
+    }
+
     /// Returns the part that makes a condition false for all values; `None` if the types of the values allow the
     /// condition to be true.
     pub fn impossible_part(&self, condition: &Expr) -> Option<ImpossiblePart> {
         match &condition.kind {
-            ExprKind::All(parts) => parts.iter().find_map(|part| self.impossible_part(part)),
+            ExprKind::All(parts) => {
+                let part = parts.iter().find_map(|part| self.impossible_part(part));
+                part.or_else(|| self.contradiction(parts))
+            }
             ExprKind::Any(parts) => {
                 let mut all = parts.iter().map(|part| self.impossible_part(part));
                 let first = all.next()??;
@@ -43,10 +68,11 @@ impl ValueTypes<'_> {
                 let reason = self.impossible_reason(*op, left, right)?;
                 Some(ImpossiblePart { reason, span: condition.span })
             }
+            ExprKind::Path(path) | ExprKind::Exists(path) => {
+                Some(ImpossiblePart { reason: self.without_fields(path)?, span: condition.span })
+            }
             ExprKind::Literal(_)
-            | ExprKind::Path(_)
             | ExprKind::List(_)
-            | ExprKind::Exists(_)
             | ExprKind::Length(_)
             | ExprKind::Not(_)
             | ExprKind::Negate(_)
@@ -61,13 +87,114 @@ impl ValueTypes<'_> {
                 self.unordered(left, right).or_else(|| self.unordered(right, left))
             }
             CompareOp::In => {
-                let ExprKind::List(items) = &right.kind else { return None };
+                let ExprKind::List(items) = &right.kind else { return self.not_contained(right, left) };
                 let mut all = items.iter().map(|item| self.unequal(left, item));
                 let first = all.next()??;
                 all.all(|reason| reason.is_some()).then_some(first)
             }
-            CompareOp::Ne | CompareOp::Contains | CompareOp::Matches => None,
+            CompareOp::Contains => self.not_contained(left, right),
+            CompareOp::Matches => {
+                let (ExprKind::Path(path), ExprKind::Literal(pattern)) = (&left.kind, &right.kind) else { return None };
+                self.without_fields(path).or_else(|| {
+                    let kind = self.type_of(path).filter(|kind| *kind != Type::String && pattern.is_string())?;
+                    Some(format!("`{path}` is {}, which matches no pattern", with_article(kind)))
+                })
+            }
+            CompareOp::Ne => None,
         }
+    }
+
+    /// Returns the reason why `whole` never contains `part`: only a text contains a text, and only a list contains
+    /// other values.
+    fn not_contained(&self, whole: &Expr, part: &Expr) -> Option<String> {
+        if let ExprKind::Path(path) = &whole.kind
+            && let Some(reason) = self.without_fields(path)
+        {
+            return Some(reason);
+        }
+        let (outer, inner) = (self.type_of_operand(whole)?, self.type_of_operand(part)?);
+        let (name, value) = (operand_text(whole)?, operand_text(part)?);
+        match outer {
+            Type::Integer | Type::Number | Type::Boolean => {
+                Some(format!("{name} is {}, which contains nothing", with_article(outer)))
+            }
+            Type::String if inner == Type::Array => {
+                Some(format!("{name} is a string, which contains no list: compare with each text, joined by `||`"))
+            }
+            Type::String if inner != Type::String => {
+                Some(format!("{name} is a string, but {value} is {}", with_article(inner)))
+            }
+            Type::Array => {
+                let element = self.element_type(whole)?;
+                let is_number = |kind: Type| matches!(kind, Type::Integer | Type::Number);
+                let fits = element == inner || (is_number(element) && is_number(inner)) || inner == Type::Null;
+                (!fits).then(|| {
+                    format!(
+                        "each element of {name} is {}, but {value} is {}",
+                        with_article(element),
+                        with_article(inner)
+                    )
+                })
+            }
+            Type::String | Type::Object | Type::Null => None,
+        }
+    }
+
+    /// Returns the type of the elements of a list; `None` if it is not declared.
+    fn element_type(&self, list: &Expr) -> Option<Type> {
+        let ExprKind::Path(path) = &list.kind else { return None };
+        if OBJECT_LISTS.contains(&path.to_string().as_str()) && self.point.resolve_path(path) != PathMeaning::Input {
+            return Some(Type::Object);
+        }
+        self.input(path)?.parts.items.as_ref().map(|part| part.kind.value_type())
+    }
+
+    /// Returns the type of an operand; `None` if it may have several types.
+    fn type_of_operand(&self, operand: &Expr) -> Option<Type> {
+        match &operand.kind {
+            ExprKind::Path(path) => self.type_of(path),
+            ExprKind::Literal(literal) => Some(Type::of(literal)),
+            ExprKind::List(_) => Some(Type::Array),
+            ExprKind::Exists(_)
+            | ExprKind::Length(_)
+            | ExprKind::Not(_)
+            | ExprKind::Negate(_)
+            | ExprKind::All(_)
+            | ExprKind::Any(_)
+            | ExprKind::Compare { .. }
+            | ExprKind::Arithmetic { .. } => None,
+        }
+    }
+
+    /// Returns the operand of an `&&` that another operand rules out: `a contains "secret" && !(a contains "sec")`.
+    fn contradiction(&self, operands: &[Expr]) -> Option<ImpossiblePart> {
+        let values = |path: &Path| PathValues { domain: None, kind: self.type_of(path) };
+        for operand in operands {
+            let ExprKind::Not(inner) = &operand.kind else { continue };
+            let Ok(inner) = Condition::compile(inner) else { continue };
+            for other in operands.iter().filter(|other| other.span != operand.span) {
+                let Ok(other) = Condition::compile(other) else { continue };
+                if other.implies_any(&[&inner], &values) == Implication::Holds {
+                    let (other, inner) = (other.text(&ToString::to_string), inner.text(&ToString::to_string));
+                    let reason = format!("`{inner}` is true whenever `{other}` is true");
+                    return Some(ImpossiblePart { reason, span: operand.span });
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns the reason why a path reads nothing: it names a field of an input that is a text, a number or a boolean.
+    fn without_fields(&self, path: &Path) -> Option<String> {
+        let [inputs, Segment::Name(name), _, ..] = path.segments.as_slice() else { return None };
+        if self.point.resolve_path(path) != PathMeaning::Input {
+            return None;
+        }
+        let kind = self.inputs.get(name)?.value.kind.value_type();
+        matches!(kind, Type::String | Type::Integer | Type::Number | Type::Boolean).then(|| {
+            let input = Path { segments: vec![inputs.clone(), Segment::Name(name.clone())] };
+            format!("`{input}` is {}, which has no fields", with_article(kind))
+        })
     }
 
     /// Returns the reason why a value is never equal to a literal.
@@ -76,6 +203,9 @@ impl ValueTypes<'_> {
         let ExprKind::Path(path) = &value.kind else {
             return self.without_length(value).filter(|_| !literal.is_null());
         };
+        if let Some(reason) = self.without_fields(path).filter(|_| !literal.is_null()) {
+            return Some(reason);
+        }
         let name = path.to_string();
         if let (true, Some(text)) = (self.is_id(path, &name), literal.as_str()) {
             if text.is_empty() {
@@ -92,7 +222,7 @@ impl ValueTypes<'_> {
     fn unordered(&self, value: &Expr, literal: &Expr) -> Option<String> {
         let ExprKind::Literal(literal) = &literal.kind else { return None };
         let ExprKind::Path(path) = &value.kind else { return self.without_length(value) };
-        self.mismatch(path, literal)
+        self.without_fields(path).or_else(|| self.mismatch(path, literal))
     }
 
     /// Returns the reason why the `length` of a value does not exist.
@@ -143,14 +273,15 @@ impl ValueTypes<'_> {
             // The status of a failed request is a number, or absent.
             PathMeaning::Fact(None) | PathMeaning::Open if path.to_string() == "error.status" => Some(Type::Integer),
             PathMeaning::Fact(kind) => kind.filter(|kind| *kind != Type::Null),
-            PathMeaning::Open | PathMeaning::Nothing => None,
+            PathMeaning::Open => self.parameters.get(call_parameter(path)?).copied(),
+            PathMeaning::Nothing => None,
         }
     }
 
     fn input(&self, path: &Path) -> Option<&FieldDecl> {
         match path.segments.as_slice() {
             [_, Segment::Name(name)] if self.point.resolve_path(path) == PathMeaning::Input => {
-                Some(&self.inputs?.get(name)?.value)
+                Some(&self.inputs.get(name)?.value)
             }
             _ => None,
         }
@@ -160,4 +291,55 @@ impl ValueTypes<'_> {
 fn with_article(kind: Type) -> String {
     let article = if matches!(kind, Type::Integer | Type::Array | Type::Object) { "an" } else { "a" };
     format!("{article} {kind}")
+}
+
+/// Returns the text of an operand for a message; `None` if the operand is neither a path nor a literal.
+fn operand_text(operand: &Expr) -> Option<String> {
+    match &operand.kind {
+        ExprKind::Path(path) => Some(format!("`{path}`")),
+        ExprKind::Literal(literal) => Some(format!("`{literal}`")),
+        ExprKind::List(_) => Some("the list".to_owned()),
+        ExprKind::Exists(_)
+        | ExprKind::Length(_)
+        | ExprKind::Not(_)
+        | ExprKind::Negate(_)
+        | ExprKind::All(_)
+        | ExprKind::Any(_)
+        | ExprKind::Compare { .. }
+        | ExprKind::Arithmetic { .. } => None,
+    }
+}
+
+/// Returns the name of the call parameter that a path reads: `command` for `call.input.command`. `None` for other
+/// paths.
+fn call_parameter(path: &Path) -> Option<&str> {
+    match path.segments.as_slice() {
+        [Segment::Name(call), Segment::Name(input), Segment::Name(name)] if call == "call" && input == "input" => {
+            Some(name)
+        }
+        _ => None,
+    }
+}
+
+/// Returns the types of the call parameters that a condition reads, if the condition is true only for calls of certain
+/// tools, and all of these tools declare the parameter with the same single type.
+fn parameter_types(items: &Items<'_>, condition: &Expr) -> BTreeMap<String, Type> {
+    let paths = condition_paths(condition);
+    let mut names = paths.iter().filter_map(|(path, _)| call_parameter(path)).peekable();
+    if names.peek().is_none() {
+        return BTreeMap::new();
+    }
+    let Some(ids) = required_tools(items, condition) else { return BTreeMap::new() };
+    let Some(tools) = ids.iter().map(|id| items.tool(id)).collect::<Option<Vec<_>>>() else { return BTreeMap::new() };
+    let declared = |name: &str| {
+        let types = tools.iter().map(|tool| {
+            let schema = tool.spec.parameters.get("properties")?.get(name)?;
+            Type::parse(schema.get("type")?.as_str()?)
+        });
+        let mut types = types.collect::<Option<Vec<_>>>()?;
+        types.dedup();
+        let &[kind] = types.as_slice() else { return None };
+        Some(kind)
+    };
+    names.filter_map(|name| Some((name.to_owned(), declared(name)?))).collect()
 }

@@ -23,6 +23,7 @@ use crate::world::{ItemKind, Space};
 
 use super::incremental::Merge;
 use super::mistyped_placeholders;
+use super::value_bounds::violated_bound;
 
 /// The inputs that directives declare, and their use: the spans of the used declarations, the spans of the unused
 /// declarations, and the declared types. Also contains the declared types of outputs.
@@ -485,9 +486,13 @@ pub fn listed_parameters(schema: &Value) -> Option<&Map<String, Value>> {
     schema.get("properties").and_then(Value::as_object).filter(|_| !is_open)
 }
 
-/// Describes the values that `type` and `enum` of a schema allow; `None` if `value` is one of them. Other keywords are
-/// validated at run time.
-fn expected_by_schema(schema: &Value, value: &Value) -> Option<String> {
+/// Describes the values that a schema allows by its type, its `enum` and the bounds of numbers, texts and lists; `None`
+/// if no such keyword rules `value` out. Other keywords are validated at run time.
+pub fn expected_by_schema(schema: &Value, value: &Value) -> Option<String> {
+    expected_type(schema, value).or_else(|| violated_bound(schema, value))
+}
+
+fn expected_type(schema: &Value, value: &Value) -> Option<String> {
     if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
         let fits = choices.iter().any(|choice| are_equal(choice, value));
         let words = choices

@@ -57,10 +57,14 @@ fn read_field(element: &Element, word: &str, found: &mut Diagnostics) -> Option<
     let name = field_name(element, word, found);
     let label = name.as_ref().map_or_else(|| format!("an {word}"), |name| format!("`{}`", name.node));
     // A field of an unknown type is declared as a string.
-    let kind = element.attribute("type").and_then(|t| field_type(t, found)).unwrap_or(FieldType::String);
+    let written_type = element.attribute("type");
+    let known_type = written_type.and_then(|t| field_type(t, found));
+    let kind = known_type.unwrap_or(FieldType::String);
     let written = element.attribute("required").map(|r| read_bool(r, found));
     let (required, is_marked_optional) = (written == Some(true), written == Some(false));
-    let parts = read_parts(element, kind, 0, found);
+    // The parts of an unknown type cannot be checked.
+    let has_unknown_type = written_type.is_some() && known_type.is_none();
+    let parts = if has_unknown_type { ValueParts::default() } else { read_parts(element, kind, 0, found) };
     let description = element.text().node;
     let choices = element.attribute("enum").map(|e| read_choices(e, kind, &label, found)).unwrap_or_default();
     let default = element.attribute("default").and_then(|text| {

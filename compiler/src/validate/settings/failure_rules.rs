@@ -27,7 +27,7 @@ pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
             let same = earlier.iter().find(|(_, known)| *known == value);
             let why = match same {
                 Some((by, _)) => Some(format!("the earlier rule `{by}` has the same condition")),
-                None => is_impossible(written, &mut patterns).then(|| "no failure meets its condition".to_owned()),
+                None => impossible_reason(written, &mut patterns),
             };
             if let Some(why) = why {
                 found.push(ConfigError::NeverMatches { id: id.to_owned(), why, span: written.span });
@@ -37,16 +37,13 @@ pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
     }
 }
 
-/// Returns true if a condition is false for every failure.
-fn is_impossible(written: &Node, patterns: &mut PatternBudget) -> bool {
+/// Returns the reason why a condition is false for every failure; `None` if it can be true.
+fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<String> {
     let parsed = condition::from_data(written);
     if !parsed.errors.is_empty() {
-        return false;
+        return None;
     }
-    let compiled = parsed.tree.and_then(|expr| Condition::compile_within(&expr, &fact_type, patterns).ok());
-    let Some(compiled) = compiled else {
-        return false;
-    };
+    let compiled = parsed.tree.and_then(|expr| Condition::compile_within(&expr, &fact_type, patterns).ok())?;
     let mut facts = Facts::new();
     for root in compiled.roots() {
         facts.declare_unknown(root);
@@ -60,5 +57,11 @@ fn is_impossible(written: &Node, patterns: &mut PatternBudget) -> bool {
         // A failure without a response has no status.
         Some(Domain::Number { whole: true, least: Some(least), most, optional: true })
     };
-    compiled.evaluate_over(&facts, &domain, &mut Fuel::share(1)) == Verdict::False
+    if compiled.evaluate_over(&facts, &domain, &mut Fuel::share(1)) != Verdict::False {
+        return None;
+    }
+    let reads_status = compiled.paths().iter().any(|path| path.to_string() == "status");
+    let (least, most) = STATUS_CODES;
+    let values = if reads_status { format!("; `status` is an integer from {least} to {most}") } else { String::new() };
+    Some(format!("no failure meets its condition{values}"))
 }
