@@ -31,7 +31,7 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
         let edits = error.replacements.iter().map(|(span, text)| Edit::new(span.range(), text)).collect();
         return Some(Fix { source, edits });
     }
-    let (word, span, instead) = find_replacement(diagnostic)?;
+    let (word, span, instead) = find_replacement(diagnostic, sources)?;
     let source = sources.get(span.source)?;
     if sources.slice(span) != word || instead.chars().any(|c| c.is_control() || "<>&\"'".contains(c)) {
         return None;
@@ -54,7 +54,7 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
 
 /// Returns the wrong word of a diagnostic, its span and its replacement; `None` if the diagnostic has no replacement
 /// that is safe to apply.
-fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
+fn find_replacement<'d>(diagnostic: &'d Diagnostic, sources: &'d Sources) -> Option<(&'d str, Span, &'d str)> {
     if let Diagnostic::Item(error) = diagnostic {
         return match error {
             ItemError::UnknownKey { what: "element" | "attribute" | "key" | "code", key, span, suggestion, .. } => {
@@ -69,6 +69,10 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
                 if strsim::damerau_levenshtein(name, suggestion) <= MAX_CONSTANT_DISTANCE =>
             {
                 Some((name, *span, suggestion))
+            }
+            ItemError::ToolKey { span, help, .. } => {
+                let meant = help.as_deref()?.strip_prefix("did you mean `")?.strip_suffix("`?")?;
+                Some((sources.slice(*span), *span, meant))
             }
             ItemError::UnreadMetadata { key, span, suggestion } => Some((key, *span, suggestion.as_deref()?)),
             ItemError::UnknownKey { .. }
@@ -85,7 +89,6 @@ fn find_replacement(diagnostic: &Diagnostic) -> Option<(&str, Span, &str)> {
             | ItemError::InvalidValue { .. }
             | ItemError::Missing { .. }
             | ItemError::Repeated { .. }
-            | ItemError::ToolKey { .. }
             | ItemError::ToolMissing { .. }
             | ItemError::ToolValue { .. }
             | ItemError::ServerSchema { .. }

@@ -114,6 +114,22 @@ fn fix_replaces_misspelled_names_but_no_name_with_another_word() {
 }
 
 #[test]
+fn fix_replaces_misspelled_keys_of_tools_and_their_schemas() {
+    let tool = |description: &str, seconds: &str, required: &str| {
+        format!(
+            "{description}: Look.\nkind: command\ncommand: [ls, \"{{path}}\"]\n{seconds}: 20\n\
+             parameters:\n  type: object\n  {required}: [path]\n  properties: {{ path: {{ type: string }} }}\n"
+        )
+    };
+    let fixed = |text: &str| fixed(".ai/tools/look.yaml", text).0;
+    let right = tool("description", "timeout_seconds", "required");
+    assert_eq!(fixed(&tool("descripton", "timout_seconds", "requird")), right);
+    // Another word may mean something else.
+    let other = tool("description", "timeout", "required");
+    assert_eq!(fixed(&other), other);
+}
+
+#[test]
 fn fix_leaves_unknown_item_ids() {
     let text = "```xml\n<directive name=\"a\" extends=\"bb\"/>\n```\n\nx\n";
     let world = MapWorld::new()

@@ -9,8 +9,8 @@ use rye_grammar::Span;
 use rye_grammar::data::{Kind, Node};
 use serde_json::{Map, Value, json};
 
-use super::ToolSpecErrorKind;
 use super::read::{ToolSpecReader, did_you_mean};
+use super::{ToolSpecError, ToolSpecErrorKind};
 use keywords::{Shape, TOP_LEVEL_KEYWORDS, TYPES, misspelled_keyword, shape_of};
 
 pub use upgrade::{resolve_pointer, upgrade_schema};
@@ -390,7 +390,8 @@ impl SchemaChecker<'_, '_> {
         if let Some(meant) = misspelled_keyword(key) {
             let help = Some(format!("did you mean `{meant}`?"));
             let message = format!("`{key}` is not a JSON Schema keyword");
-            self.r.report_bad_value(span, message, "constrains nothing", help);
+            let (code, label) = (ToolSpecErrorKind::UnknownKey, "constrains nothing".to_owned());
+            self.r.faults.push(ToolSpecError { code, message, span, label, help, word: None });
         }
     }
 }
