@@ -167,31 +167,30 @@ fn keys_before_the_question_stay_in_the_editor() {
 
 #[test]
 fn draft_and_history_come_back() {
-    let place = project("{ text: One. }");
-    let mut terminal = start(&place, (80, 24));
-    terminal.press("first prompt\r");
-    wait_idle(&terminal, 1);
-    terminal.press("half a thou");
-    terminal.press("ght");
-    let draft = || {
-        let folder = place.user().join(".ai/state/chat");
-        let projects = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let files = projects.flat_map(|project| std::fs::read_dir(project.path()).into_iter().flatten().flatten());
-        files
-            .filter(|file| file.path().extension().is_some_and(|end| end == "draft"))
-            .find_map(|file| std::fs::read_to_string(file.path()).ok())
-    };
-    while draft().as_deref() != Some("half a thought") {
-        std::thread::sleep(Duration::from_millis(20));
+    // The command continues the session in another thread.
+    for (command, newest) in [("", "> first prompt"), ("/budget 0.4\r", "> /budget 0.4")] {
+        let place = project("{ text: One. }");
+        let mut terminal = start(&place, (80, 24));
+        terminal.press("first prompt\r");
+        wait_idle(&terminal, 1);
+        terminal.press(command);
+        terminal.press("half a thou");
+        terminal.press("ght");
+        let folders = || std::fs::read_dir(place.user().join(".ai/state/chat")).into_iter().flatten().flatten();
+        let files = || folders().flat_map(|project| std::fs::read_dir(project.path()).into_iter().flatten().flatten());
+        let draft = || files().find(|file| file.path().extension().is_some_and(|end| end == "draft"));
+        while draft().and_then(|file| std::fs::read_to_string(file.path()).ok()).as_deref() != Some("half a thought") {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        rustix_kill(terminal.process_id());
+        terminal.end();
+        let mut terminal = PtyTerminal::start(&place, (80, 24), &["chat", "-c", "--script", "script.yaml"], &[]);
+        terminal.wait_until("the draft", |rows| rows.iter().any(|row| row == "> half a thought"));
+        terminal.press("\x03");
+        terminal.wait_until("cleared", |rows| rows.iter().any(|row| row == ">"));
+        terminal.press("\x1b[A");
+        terminal.wait_until("the history", |rows| rows.iter().any(|row| row == newest));
     }
-    rustix_kill(terminal.process_id());
-    terminal.end();
-    let mut terminal = PtyTerminal::start(&place, (80, 24), &["chat", "-c", "--script", "script.yaml"], &[]);
-    terminal.wait_until("the draft", |rows| rows.iter().any(|row| row == "> half a thought"));
-    terminal.press("\x03");
-    terminal.wait_until("cleared", |rows| rows.iter().any(|row| row == ">"));
-    terminal.press("\x1b[A");
-    terminal.wait_until("the history", |rows| rows.iter().any(|row| row == "> first prompt"));
 }
 
 /// Ends a process at once.

@@ -147,7 +147,21 @@ pub struct Draft {
 
 impl Draft {
     pub fn of_session(folder: ChatFolder, thread: &str) -> Self {
-        Self { folder, name: format!("{}.draft", thread.replace('/', "~")) }
+        Self { folder, name: file_name(thread) }
+    }
+
+    /// Returns true if the draft has the name of this thread.
+    pub fn is_of(&self, thread: &str) -> bool {
+        self.name == file_name(thread)
+    }
+
+    /// Gives the draft the name of the thread in which the session continues, because a session is opened again by its
+    /// last thread. The text must be written again.
+    pub fn move_to(&mut self, thread: &str) {
+        if !self.is_of(thread) {
+            self.folder.remove(&self.name);
+            self.name = file_name(thread);
+        }
     }
 
     pub fn read(&self) -> Option<String> {
@@ -162,6 +176,10 @@ impl Draft {
             self.folder.write(&self.name, text);
         }
     }
+}
+
+fn file_name(thread: &str) -> String {
+    format!("{}.draft", thread.replace('/', "~"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use anstyle::{AnsiColor, Style};
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Parser, Tag, TagEnd};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::markdown_progress::{can_emit_part, finished_length, markdown_options, start_of_last_row};
+use super::markdown_progress::{can_emit_part, ends_with_blank_line, markdown_options, progress, start_of_last_row};
 use super::markdown_table::{CELL_SEPARATOR, align_cells};
 use super::screen::Row;
 use super::word_wrap::WordWrapper;
@@ -94,7 +94,8 @@ impl MarkdownStream {
                 }
                 continue;
             }
-            let blank = self.pending.len() - self.pending.trim_start_matches('\n').len();
+            let space = self.pending.len() - self.pending.trim_start().len();
+            let blank = self.pending.get(..space).and_then(|lines| lines.rfind('\n')).map_or(0, |at| at + 1);
             self.is_continued &= blank == 0;
             self.pending.drain(..blank);
             if self.pending.trim().is_empty() {
@@ -110,17 +111,17 @@ impl MarkdownStream {
                 self.pending = rest;
                 continue;
             }
-            let end = finished_length(&self.pending, is_end);
-            if end > 0 {
-                let block: String = self.pending.drain(..end).collect();
+            let progress = progress(&self.pending, is_end);
+            if progress.finished > 0 {
+                let block: String = self.pending.drain(..progress.finished).collect();
                 self.emit(&block, usize::MAX, rows);
                 self.emitted = 0;
-                self.is_continued = !is_end && !block.ends_with("\n\n");
+                self.is_continued = !is_end && !ends_with_blank_line(&block);
                 self.width = columns.max(1);
                 continue;
             }
             let block = std::mem::take(&mut self.pending);
-            if can_emit_part(&block) {
+            if progress.is_single_block && can_emit_part(&block) {
                 // The last row may still grow.
                 let rendered = self.emit(&block, 1, rows);
                 if block.len() >= MAX_PARAGRAPH_BYTES
@@ -537,6 +538,26 @@ mod tests {
             let pieces: Vec<String> = characters.chunks(size).map(|chunk| chunk.iter().collect()).collect();
             let pieces: Vec<&str> = pieces.iter().map(String::as_str).collect();
             assert_eq!(render(&pieces, 40), whole, "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn rows_do_not_depend_on_the_words_between_frames() {
+        let long = "aaaa bbbb cccc dddd eeee ffff gggg hhhh iiii jjjj kkkk llll mmmm nnnn";
+        for start in
+            ["One.", "# One", "1. One", "- One", "> One", "One\ntwo", "`one`", "**One**", "| a |\n|---|\n| 1 |"]
+        {
+            for between in ["\n\n", "\n \n", "\n\n\n", "\n"] {
+                for next in [long.to_owned(), format!("2. {long}"), format!("- {long}"), format!("{long}\n\n{long}")] {
+                    let text = format!("{start}{between}{next}");
+                    let pieces: Vec<&str> = text.split_inclusive(' ').collect();
+                    let glued: Vec<String> = text.split(' ').map(|word| format!("{word} ")).collect();
+                    let glued: Vec<&str> = glued.iter().map(String::as_str).collect();
+                    let whole = render(&[&text], 20);
+                    assert_eq!(render(&pieces, 20), whole, "{text:?}");
+                    assert_eq!(render(&glued, 20), whole, "{text:?}");
+                }
+            }
         }
     }
 

@@ -7,9 +7,16 @@ pub fn markdown_options() -> Options {
     Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS
 }
 
-/// Returns the length of the start of `pending` that later text cannot change: finished blocks, and the finished lines
-/// of a paragraph. If `is_end` is true, no later text follows.
-pub fn finished_length(pending: &str, is_end: bool) -> usize {
+/// The progress of Markdown that is still being received.
+pub struct Progress {
+    /// Length of the start that later text cannot change: the first block, or the finished lines of a paragraph.
+    pub finished: usize,
+    /// True if the rest is part of one block, so that its first rows can be emitted before the block ends.
+    pub is_single_block: bool,
+}
+
+/// Determines the progress of `pending`. If `is_end` is true, no later text follows.
+pub fn progress(pending: &str, is_end: bool) -> Progress {
     let (mut depth, mut starts, mut last_is_paragraph) = (0_usize, Vec::new(), false);
     for (event, range) in Parser::new_ext(pending, markdown_options()).into_offset_iter() {
         if depth == 0 {
@@ -23,9 +30,9 @@ pub fn finished_length(pending: &str, is_end: bool) -> usize {
         }
     }
     let complete = pending.rfind('\n').map_or(0, |at| at + 1);
-    match starts.as_slice() {
+    let finished = match starts.as_slice() {
         // An incomplete line may still belong to the block above it.
-        [_, second, ..] if *second < complete || is_end => *second,
+        [_, second, ..] if *second < complete || is_end || starts_paragraph(pending, *second) => *second,
         _ if is_end => pending.len(),
         [_] if last_is_paragraph => {
             // A later line changes an earlier line only if the text so far is the head of a table, or has an open
@@ -34,13 +41,30 @@ pub fn finished_length(pending: &str, is_end: bool) -> usize {
             if head.contains('|') || has_open_markup(head) { 0 } else { complete }
         }
         _ => 0,
-    }
+    };
+    Progress { finished, is_single_block: starts.len() < 2 }
+}
+
+/// Returns true if the text at `start` begins a new paragraph, whatever follows: a blank line precedes it, and its first
+/// character is a letter, which starts no list item.
+fn starts_paragraph(pending: &str, start: usize) -> bool {
+    let (before, after) = pending.split_at_checked(start).unwrap_or_default();
+    ends_with_blank_line(before) && after.starts_with(char::is_alphabetic)
+}
+
+/// Returns true if the last line of a text is blank; it may contain spaces.
+pub fn ends_with_blank_line(text: &str) -> bool {
+    let space = text.get(text.trim_end().len()..).unwrap_or_default();
+    space.matches('\n').count() >= 2
 }
 
 /// Returns true if all rows of an incomplete block except for the last row are final.
 pub fn can_emit_part(block: &str) -> bool {
     let first = block.trim_start();
-    !first.starts_with(['|', '<', '#', '`', '~']) && !block.contains('|') && !has_open_markup(block)
+    // Such a line makes a heading of the lines above it, unless a word follows.
+    let may_underline =
+        block.rsplit('\n').next().is_some_and(|last| last.chars().all(|c| matches!(c, '-' | '=' | ' ')));
+    !first.starts_with(['|', '<', '#', '`', '~']) && !block.contains('|') && !may_underline && !has_open_markup(block)
 }
 
 /// Returns the offset in the paragraph `block` at which its last row `last` starts. `None` if the row is the only one,

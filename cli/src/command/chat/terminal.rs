@@ -347,6 +347,9 @@ impl ChatTerminal {
         if let EventBody::PromptStarted(_) = &event.body {
             self.is_running = true;
         }
+        if !self.draft.is_of(thread.as_str()) {
+            self.draft_due.get_or_insert_with(Instant::now);
+        }
         self.recorded_thoughts(&event.body);
         if let EventBody::CognitionIn(input) = &event.body {
             match input.source {
@@ -446,6 +449,9 @@ impl ChatTerminal {
 
     fn save_draft(&mut self) {
         if self.draft_due.take().is_some() {
+            if let Some(thread) = self.human.main_thread() {
+                self.draft.move_to(thread.as_str());
+            }
             self.draft.write(&self.editor.text());
         }
     }

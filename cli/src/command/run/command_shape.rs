@@ -165,6 +165,40 @@ mod tests {
     }
 
     #[test]
+    fn command_that_deletes_or_overwrites_has_no_shape() {
+        for (accepted, refused) in [
+            (
+                "find src -name main.rs",
+                &["find src -delete", "find . -fprint out", "find . -fls out", "find . -ok rm"][..],
+            ),
+            ("git log -p", &["git log --output x", "git log --outp=x", "git show --ext-diff"]),
+            (
+                "git branch -a",
+                &["git branch -D main", "git branch x", "git branch --edit-description", "git branch -m x"],
+            ),
+            ("date +%F", &["date -s 2001-01-01", "date --set=now", "date 01010101"]),
+            ("tree -L 2", &["tree -o x", "tree -aox", "tree -R"]),
+        ] {
+            assert_eq!(
+                shape(accepted).as_deref(),
+                accepted.split(' ').next().map(|name| match name {
+                    "git" => accepted.rsplit_once(' ').unwrap().0,
+                    name => name,
+                })
+            );
+            for command in refused {
+                assert_eq!(shape(command), None, "{command}");
+                assert!(
+                    !CommandShape::of_input(&json!({"command": accepted}))
+                        .unwrap()
+                        .covers(&json!({"command": command}))
+                );
+            }
+        }
+        assert_eq!(shape("uniq in out"), None);
+    }
+
+    #[test]
     fn approval_covers_no_command_without_a_shape() {
         let approved = |words: &[&str]| CommandShape(words.iter().map(|word| (*word).to_owned()).collect());
         for (words, command) in [

@@ -5,19 +5,19 @@ struct ShapedProgram {
     name: &'static str,
     /// The subcommands that have a shape; empty for a program without subcommands.
     subcommands: &'static [&'static str],
-    /// Returns true if an argument names no program, and no file or folder that determines which program runs.
+    /// Returns true if an argument names no program and no file or folder that determines which program runs, and does
+    /// not delete or overwrite anything.
     accepts: fn(&str) -> bool,
 }
 
-/// Programs that only read or create files. No argument makes one of them run another program: `find` runs one only
-/// with `;` or `{}`, which a simple command does not contain.
-const FILE_PROGRAMS: [&str; 30] = [
+/// Programs that read or create files, whatever their arguments are. None of them runs another program, or deletes or
+/// overwrites a file.
+const FILE_PROGRAMS: [&str; 26] = [
     "basename",
     "cat",
     "cmp",
     "comm",
     "cut",
-    "date",
     "df",
     "diff",
     "dirname",
@@ -25,7 +25,6 @@ const FILE_PROGRAMS: [&str; 30] = [
     "echo",
     "egrep",
     "fgrep",
-    "find",
     "grep",
     "head",
     "ls",
@@ -39,25 +38,24 @@ const FILE_PROGRAMS: [&str; 30] = [
     "stat",
     "tail",
     "touch",
-    "tree",
-    "uniq",
     "wc",
 ];
 
-/// Programs that run programs of the project or of their configuration. Such a program has a shape only with the listed
-/// subcommands, and only with arguments that do not change which programs it runs.
-const PROJECT_PROGRAMS: [ShapedProgram; 7] = [
+/// Programs of which some arguments delete or overwrite a file, or determine which program runs. Such a program has a
+/// shape only with the listed subcommands, and only without these arguments.
+const PROGRAMS_WITH_ARGUMENTS: [ShapedProgram; 11] = [
     ShapedProgram {
         name: "cargo",
         subcommands: &["build", "check", "clippy", "fmt", "test", "tree"],
         accepts: of_cargo,
     },
+    ShapedProgram { name: "date", subcommands: &[], accepts: prints_date },
+    ShapedProgram { name: "find", subcommands: &[], accepts: of_find },
     ShapedProgram {
         name: "git",
         subcommands: &[
             "add",
             "blame",
-            "branch",
             "describe",
             "diff",
             "log",
@@ -67,12 +65,14 @@ const PROJECT_PROGRAMS: [ShapedProgram; 7] = [
             "show",
             "status",
         ],
-        accepts: |_| true,
+        accepts: of_git,
     },
+    ShapedProgram { name: "git", subcommands: &["branch"], accepts: lists_branches },
     ShapedProgram { name: "go", subcommands: &["build", "list", "test", "vet"], accepts: of_go },
     ShapedProgram { name: "npm", subcommands: &["test"], accepts: is_no_option },
     ShapedProgram { name: "pnpm", subcommands: &["test"], accepts: is_no_option },
     ShapedProgram { name: "rg", subcommands: &[], accepts: of_ripgrep },
+    ShapedProgram { name: "tree", subcommands: &[], accepts: of_tree },
     ShapedProgram { name: "yarn", subcommands: &["test"], accepts: is_no_option },
 ];
 
@@ -83,14 +83,40 @@ pub fn count_shape_words(words: &[&str]) -> Option<usize> {
     if FILE_PROGRAMS.contains(name) {
         return Some(1);
     }
-    let program = PROJECT_PROGRAMS.iter().find(|program| program.name == *name)?;
-    let (count, arguments) = if program.subcommands.is_empty() {
-        (1, rest)
-    } else {
-        let (subcommand, arguments) = rest.split_first()?;
-        program.subcommands.contains(subcommand).then_some((2, arguments))?
-    };
-    arguments.iter().all(|argument| (program.accepts)(argument)).then_some(count)
+    PROGRAMS_WITH_ARGUMENTS.iter().filter(|program| program.name == *name).find_map(|program| {
+        let (count, arguments) = if program.subcommands.is_empty() {
+            (1, rest)
+        } else {
+            let (subcommand, arguments) = rest.split_first()?;
+            program.subcommands.contains(subcommand).then_some((2, arguments))?
+        };
+        arguments.iter().all(|argument| (program.accepts)(argument)).then_some(count)
+    })
+}
+
+/// Refuses the options that write a file or run a program for differences; git accepts the start of an option's name.
+fn of_git(argument: &str) -> bool {
+    !["--out", "--ext"].iter().any(|refused| argument.starts_with(refused))
+}
+
+/// Accepts the options that list branches. Names and all other options create, change or delete branches.
+fn lists_branches(argument: &str) -> bool {
+    ["-a", "-r", "-v", "-vv", "--all", "--list", "--remotes", "--show-current", "--verbose"].contains(&argument)
+}
+
+/// Accepts formats and the options for the time zone. All other arguments can set the clock.
+fn prints_date(argument: &str) -> bool {
+    argument.starts_with('+') || ["-u", "-R", "-I", "--utc", "--iso-8601", "--rfc-email"].contains(&argument)
+}
+
+/// Refuses the actions that delete or write files or run a program.
+fn of_find(argument: &str) -> bool {
+    !["-delete", "-exec", "-fls", "-fprint", "-ok"].iter().any(|refused| argument.starts_with(refused))
+}
+
+/// Refuses the option that names a file for the output, alone or among other letters.
+fn of_tree(argument: &str) -> bool {
+    argument.starts_with("--") || !(argument.starts_with('-') && argument.contains(['o', 'R']))
 }
 
 /// Refuses other configurations, manifests and target specifications, each of which can name programs, and files of
