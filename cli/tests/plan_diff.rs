@@ -358,8 +358,9 @@ fn plans_of_too_many_input_combinations_count_as_wider() {
         )
     };
     let names: Vec<String> = (0..13).map(|n| format!("v{n}")).collect();
-    let inputs: String = names.iter().map(|name| format!("<input name=\"{name}\" default=\"n\"/>")).collect();
-    let used: String = names.iter().map(|name| format!("{{input:{name}?}}")).collect();
+    let inputs =
+        names.iter().map(|name| format!("<input name=\"{name}\" default=\"n\"/>")).collect::<Vec<_>>().concat();
+    let used = names.iter().map(|name| format!("{{input:{name}?}}")).collect::<Vec<_>>().concat();
     let leaf = format!(
         "# a\n\n```xml\n<directive name=\"a\" version=\"1.0.0\" extends=\"v\">\n<metadata>\n<description>d</description>\n\
          </metadata>\n<inputs>{inputs}</inputs>\n</directive>\n```\n\n{used}.\n"

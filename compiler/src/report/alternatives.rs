@@ -149,11 +149,11 @@ mod tests {
 
     #[test]
     fn route_of_too_many_inputs_is_one_report_that_names_the_bound() {
-        let inputs: String = (0..13).map(|n| format!("<input name=\"v{n}\" default=\"n\"/>")).collect();
+        let inputs = (0..13).map(|n| format!("<input name=\"v{n}\" default=\"n\"/>")).collect::<Vec<_>>().concat();
         let leaf = format!("<metadata><permissions/></metadata><inputs>{inputs}</inputs>");
         let none = "<metadata><permissions/></metadata>";
         let condition = (0..13).map(|n| format!("inputs.v{n} == \"y\"")).collect::<Vec<_>>().join(" && ");
-        let body: String = (0..13).map(|n| format!("{{input:v{n}?}}")).collect();
+        let body = (0..13).map(|n| format!("{{input:v{n}?}}")).collect::<Vec<_>>().concat();
         let hooks = format!(
             "hooks:\n  - {{ id: r, event: resolve_extends, condition: '{condition}', action: {{ set_extends: other }} }}\n"
         );
@@ -162,7 +162,7 @@ mod tests {
         let world = with_directives(minimal_world(), &directives).project(".ai/config/agent/hooks.yaml", hooks);
         let request = CompileRequest::new(ItemId::parse("leaf").unwrap());
         let compiled = compile_routes(&world, &request, &mut Sources::default());
-        let reports: Vec<String> = compiled.diagnostics.iter().map(|one| one.message()).collect();
+        let reports: Vec<String> = compiled.diagnostics.iter().map(Diagnostic::message).collect();
         assert_eq!(
             reports,
             [

@@ -13,8 +13,10 @@ mod schemas;
 mod settings;
 mod tools;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use rye_grammar::ItemId;
+use rye_grammar::capability::normalize;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,6 +25,8 @@ use crate::compile::Compilation;
 use crate::report::closure::{NoPlan, Plans, collect_closure};
 use crate::report::matrix::MatrixError;
 use crate::report::render::json::{PlanReport, render};
+use crate::semantics::glob::Glob;
+use crate::semantics::glob::inclusion::{Witness, witness};
 use crate::world::{ItemKind, World, WorldError};
 pub use capabilities::CapabilityChange;
 use change::DiffSides;
@@ -151,6 +155,7 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
     let mut found = of_trees(old, new);
     let starts = |tree: DiffSide<'_>| collect_closure(tree.world, &[&tree.compilation.plan]);
     let (was, is) = (starts(old)?, starts(new)?);
+    let allowed = allowed_patterns(new.compilation, &is);
     let is_same_tree = has_equal_items(old.world, new.world)?;
     for id in was.keys().chain(is.keys()).collect::<BTreeSet<_>>() {
         let bound = [was.get(id), is.get(id)].into_iter().flatten().find_map(exceeded_bound);
@@ -171,7 +176,7 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
                     diff(report(was).as_ref(), report(is).as_ref())
                 }
             };
-            found.starts.extend(without_reported(one, &found));
+            found.starts.extend(without_reported(without_unreachable(one, allowed.as_deref()), &found));
         }
     }
     // The comparison of a started directive lists the effects of its file.
@@ -231,6 +236,35 @@ fn pair_plans<'c>(
     let mut found: Vec<_> = is.iter().map(|new| (was.iter().find(|old| same(old, new)), Some(new))).collect();
     found.extend(was.iter().filter(|old| !is.iter().any(|new| same(old, new))).map(|old| (Some(old), None)));
     found
+}
+
+/// Returns the patterns that bound the capabilities of every thread below the root: the grants of the root, and those of
+/// all hooks. `None` if the root inherits the grants of an unknown thread.
+fn allowed_patterns(root: &Compilation, below: &BTreeMap<ItemId, Plans>) -> Option<Vec<Glob>> {
+    if !root.plan.capabilities.declared {
+        return None;
+    }
+    let plans = below.values().flatten().flatten().chain([root]);
+    let hooks = plans.flat_map(|one| &one.plan.hooks).flat_map(|hook| hook.grants.iter().map(String::as_str));
+    let own = root.plan.capabilities.grants.iter().map(|grant| grant.pattern.as_str());
+    Some(own.chain(hooks).map(|pattern| Glob::new(&normalize(pattern).0)).collect())
+}
+
+/// Makes each added grant neutral that shares no capability with the patterns `allowed`: a thread has only capabilities
+/// that every thread of its spawn chain has.
+fn without_unreachable(mut one: PlanDiff, allowed: Option<&[Glob]>) -> PlanDiff {
+    let Some(allowed) = allowed else { return one };
+    for change in one.capabilities.iter_mut().filter(|change| change.direction.may_widen()) {
+        // Other texts than patterns contain spaces.
+        let is_pattern = !change.what.contains(' ');
+        let wanted = Glob::new(&normalize(&change.what).0);
+        if is_pattern && allowed.iter().all(|held| witness(&[&wanted, held], &[]) == Witness::None) {
+            change.direction = Direction::Neutral;
+            change.by.push_str("; no grant of the starting directive allows it");
+        }
+    }
+    one.set_widened();
+    one
 }
 
 /// Removes from `one` the changes that `root` contains too. `root` compares the plans of a directive, and `one` those

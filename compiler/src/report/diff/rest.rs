@@ -6,12 +6,16 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use rye_grammar::ItemId;
+use rye_grammar::data::Node;
 
 use super::PlanDiff;
-use super::change::{ChangeArea, DiffSides, Direction, PlanChange};
+use super::change::{ChangeArea, DiffSide, DiffSides, Direction, PlanChange};
 use crate::compile::Compilation;
+use crate::item::Items;
+use crate::lower::cache::PROVIDER_PREFIX;
+use crate::lower::origin;
 use crate::plan::source::SourceReport;
-use crate::plan::{Interface, InterfaceField, ManifestEntry, PlannedModel, Prices};
+use crate::plan::{Interface, InterfaceField, ManifestEntry, Plan, PlannedModel, Prices};
 use crate::trust::{TrustRequirement, TrustRequirementKind, needs_trust};
 use crate::world::ItemKind;
 
@@ -31,8 +35,9 @@ pub fn compare_rest(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         let key = after.route.as_ref().or(before.route.as_ref()).map(|id| format!("hook.{id}")).unwrap_or_default();
         add(ChangeArea::Chain, what, Direction::Neutral, trees.origin(&key));
     }
-    for (direction, what) in compare_models(&before.model, &after.model) {
-        add(ChangeArea::Model, what, direction, trees.origin("model"));
+    for ModelChange { direction, what, declared } in compare_models(&before.model, &after.model) {
+        let place = declared.and_then(|(model, key)| provider_place(trees, model, &key));
+        add(ChangeArea::Model, what, direction, place.or_else(|| trees.origin("model")));
     }
     for (direction, what, key) in compare_interfaces(&before.interface, &after.interface) {
         add(ChangeArea::Interface, what, direction, trees.origin(&key));
@@ -44,16 +49,59 @@ pub fn compare_rest(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         ("the directive that declares the capabilities", before.capabilities.from == after.capabilities.from),
     ] {
         if !same {
-            add(ChangeArea::Plan, format!("{name} changed"), Direction::Neutral, trees.directive());
+            let place = if name.contains("nudge") { nudge_place(trees) } else { None };
+            add(ChangeArea::Plan, format!("{name} changed"), Direction::Neutral, place.or_else(|| trees.directive()));
         }
     }
     changes.extend(compare_trust(trees.before.compilation, trees.after.compilation));
     changes
 }
 
-/// Compares two models. Returns each difference as text, with its direction: a higher price widens, because a run may
-/// spend more; the direction of another provider or address is unknown.
-fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction, String)> {
+/// Returns the place of `<nudge>`: in the new chain, else in the old one.
+fn nudge_place(trees: &DiffSides<'_>) -> Option<SourceReport> {
+    let of = |items: &Items<'_>, plan: &Plan| {
+        let nudge =
+            plan.chain.iter().rev().find_map(|link| items.directive(&link.id)?.nudge.as_ref().map(|n| n.span))?;
+        origin::plan_place(&items.sources(), nudge)
+    };
+    let place = of(&trees.new, &trees.after.compilation.plan);
+    place.or_else(|| of(&trees.old, &trees.before.compilation.plan)).as_ref().map(SourceReport::from)
+}
+
+/// Returns the place of the key `key` of a model in the file of its provider, or of the provider itself: on the new
+/// side, else on the old side. `None` if neither file has the key.
+fn provider_place(trees: &DiffSides<'_>, model: &PlannedModel, key: &str) -> Option<SourceReport> {
+    let of = |items: &Items<'_>| {
+        let file = items.config_by_name(&format!("{PROVIDER_PREFIX}{}", model.provider))?;
+        let is_model = |entry: &&Node| entry.get("id").and_then(Node::as_str) == Some(&model.id);
+        let entry = file.get("models").and_then(|models| models.items().iter().find(is_model));
+        let value = entry.and_then(|entry| entry.get(key)).or_else(|| file.get(key))?;
+        origin::plan_place(&items.sources(), value.span)
+    };
+    of(&trees.new).or_else(|| of(&trees.old)).as_ref().map(SourceReport::from)
+}
+
+/// A difference between two models. `declared` is the model and the key whose value in the provider's file differs;
+/// `None` if the directive or the settings select another value.
+struct ModelChange<'p> {
+    direction: Direction,
+    what: String,
+    declared: Option<(&'p PlannedModel, String)>,
+}
+
+impl<'p> ModelChange<'p> {
+    fn of_directive(direction: Direction, what: String) -> Self {
+        Self { direction, what, declared: None }
+    }
+
+    fn of_provider(direction: Direction, what: String, model: &'p PlannedModel, key: &str) -> Self {
+        Self { direction, what, declared: Some((model, key.to_owned())) }
+    }
+}
+
+/// Compares two models. Returns each difference with its direction: a higher price widens, because a run may spend
+/// more; the direction of another provider or address is unknown.
+fn compare_models<'p>(before: &PlannedModel, after: &'p PlannedModel) -> Vec<ModelChange<'p>> {
     let mut found = Vec::new();
     let name = |model: &PlannedModel| format!("{}/{}", model.provider, model.id);
     let is_other = name(before) != name(after);
@@ -63,7 +111,8 @@ fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction
         } else {
             Direction::Unknown
         };
-        found.push((direction, format!("{} → {}{}", name(before), name(after), may_spend(direction))));
+        let what = format!("{} → {}{}", name(before), name(after), may_spend(direction));
+        found.push(ModelChange::of_directive(direction, what));
     } else if before.prices != after.prices {
         // With a lower declared price, the same spend limit pays for more requests, so the direction of a lower price
         // is unknown.
@@ -71,36 +120,61 @@ fn compare_models(before: &PlannedModel, after: &PlannedModel) -> Vec<(Direction
             Direction::Widened => Direction::Widened,
             Direction::Narrowed | Direction::Neutral | Direction::Unknown => Direction::Unknown,
         };
-        found.push((direction, format!("its prices changed{}", may_spend(direction))));
+        let what = format!("its prices changed{}", may_spend(direction));
+        found.push(ModelChange::of_provider(direction, what, after, "prices"));
     }
     if before.provider == after.provider && (before.connection != after.connection || before.wire != after.wire) {
-        found.push((Direction::Unknown, "requests and the key may be sent to another address".into()));
+        let what = "requests and the key may be sent to another address".to_owned();
+        let key = changed_key(before, after);
+        found.push(ModelChange::of_provider(Direction::Unknown, what, after, &key));
     }
-    for (what, old, new) in [
-        ("context window", before.context_window, after.context_window),
-        ("longest reply", before.max_output, after.max_output),
+    for (what, key, old, new) in [
+        ("context window", "context_window", before.context_window, after.context_window),
+        ("longest reply", "max_output", before.max_output, after.max_output),
     ] {
         if old != new && !is_other {
             let direction = Direction::of_bound(&old, &new);
-            found.push((direction, format!("its {what} {old} → {new}{}", may_spend(direction))));
+            let what = format!("its {what} {old} → {new}{}", may_spend(direction));
+            found.push(ModelChange::of_provider(direction, what, after, key));
         }
+    }
+    for (what, old, new) in [
+        ("temperature", &before.sampling.temperature, &after.sampling.temperature),
+        ("top_p", &before.sampling.top_p, &after.sampling.top_p),
+    ] {
+        if old != new {
+            let shown = |value: &Option<serde_json::Number>| value.as_ref().map_or("–".to_owned(), ToString::to_string);
+            let what = format!("its {what} {} → {}", shown(old), shown(new));
+            found.push(ModelChange::of_directive(Direction::Neutral, what));
+        }
+    }
+    let own = |model: &PlannedModel| PlannedModel { fallback: None, ..model.clone() };
+    if found.is_empty() && own(before) != own(after) {
+        let what = "its requests or token counts changed".to_owned();
+        found.push(ModelChange::of_directive(Direction::Neutral, what));
     }
     let fallback = |model: &PlannedModel| model.fallback.as_ref().map(|fallback| name(fallback));
     if fallback(before) != fallback(after) {
         let shown = |model: &PlannedModel| fallback(model).unwrap_or_else(|| "none".into());
         let direction = compare_fallbacks(before, after);
-        found.push((direction, format!("fallback {} → {}{}", shown(before), shown(after), may_spend(direction))));
+        let what = format!("fallback {} → {}{}", shown(before), shown(after), may_spend(direction));
+        found.push(ModelChange::of_directive(direction, what));
     } else if let (Some(old), Some(new)) = (&before.fallback, &after.fallback)
         && old != new
     {
-        found.extend(
-            compare_models(old, new).into_iter().map(|(direction, what)| (direction, format!("fallback: {what}"))),
-        );
-    }
-    if before != after && found.is_empty() {
-        found.push((Direction::Neutral, "its requests or token counts changed".into()));
+        let named = |one: ModelChange<'p>| ModelChange { what: format!("fallback: {}", one.what), ..one };
+        found.extend(compare_models(old, new).into_iter().map(named));
     }
     found
+}
+
+/// Returns the first key of the connections of two models that differs; `wire` if the connections are equal.
+fn changed_key(before: &PlannedModel, after: &PlannedModel) -> String {
+    let keys =
+        |model: &PlannedModel| model.connection.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect();
+    let all: BTreeSet<String> = [keys(after), keys(before)].into_iter().flat_map(|one: Vec<String>| one).collect();
+    let differs = |key: &String| before.connection.get(key) != after.connection.get(key);
+    all.into_iter().find(differs).unwrap_or_else(|| "wire".to_owned())
 }
 
 /// Returns the direction of a changed fallback. A thread can use its model and the fallback. An added fallback can only
@@ -305,10 +379,19 @@ pub fn unexplained_changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
                 if reordered { ": another order of the tools" } else { "" }
             ),
             direction: if reordered { Direction::Neutral } else { Direction::Unknown },
-            source: trees.directive(),
+            source: if field == "capabilities" { grant_place(trees) } else { trees.directive() },
         }
     };
     differs.map(change).collect()
+}
+
+/// Returns the place of the first grant of the new plan that the old plan does not have at the same position.
+fn grant_place(trees: &DiffSides<'_>) -> Option<SourceReport> {
+    let grants = |side: &DiffSide<'_>| side.compilation.plan.capabilities.grants.clone();
+    let (old, new) = (grants(&trees.before), grants(&trees.after));
+    let moved = new.iter().enumerate().find(|(at, grant)| old.get(*at) != Some(grant)).map(|(_, grant)| grant);
+    let pattern = moved.or_else(|| old.last()).map(|grant| grant.pattern.clone()).unwrap_or_default();
+    trees.origin(&format!("capability.{pattern}"))
 }
 
 /// Returns true if the palettes contain the same tools, in any order.
@@ -348,8 +431,8 @@ mod tests {
         };
         let compare = |before: &PlannedModel, after: &PlannedModel| {
             let found = compare_models(before, after);
-            assert_eq!(found.len(), 1, "{found:?}");
-            found.into_iter().map(|(direction, _)| direction).next().unwrap()
+            assert_eq!(found.len(), 1);
+            found.into_iter().map(|one| one.direction).next().unwrap()
         };
         (compare(&with(before), &with(after)), compare(&with(after), &with(before)))
     }

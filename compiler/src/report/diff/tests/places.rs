@@ -108,3 +108,70 @@ fn ceilings_of_limits_are_compared_by_their_order() {
     let removed = compare(("", ""), (AGENT, "limits: {}\n"));
     assert!(removed.changes.iter().any(|change| change.direction == Direction::Widened), "{:#?}", shown(&removed));
 }
+
+#[test]
+fn changed_model_grants_and_reminders_have_the_line_of_their_declaration() {
+    let provider = "id: house\nwire: openai-chat\nbase_url: http://localhost:1/v1\ndefault_tier: general\ntiers: \
+                    { general: big, fast: small }\nmodels:\n  - id: big\n    context_window: 100000\n    max_output: \
+                    8000\n    prices: { input: '2', output: '8' }\n  - { id: small, context_window: 90000, max_output: \
+                    8000, prices: { input: '1', output: '2' } }\n";
+    let metadata = "<metadata>\n<model provider=\"house\" tier=\"general\" fallback=\"fast\"/>\n<permissions><execute>\n\
+                    <tool write=\"out/\">t.cmd</tool>\n</execute></permissions>\n</metadata>";
+    let world = |edit: (&str, &str)| {
+        let metadata = metadata.replacen(edit.0, edit.1, 1);
+        let world = with_directives(stdlib_world(), &[("leaf", "", &metadata, "Do it.")]);
+        world
+            .project(".ai/config/agent/providers/house.yaml", provider.replacen(edit.0, edit.1, 1))
+            .project(".ai/tools/t/cmd.yaml", TOOL)
+    };
+    let house = ".ai/config/agent/providers/house.yaml";
+    for (edit, says) in [
+        (("input: '2'", "input: '3'"), format!("widened its prices changed: may spend more {house}:10:")),
+        (
+            ("localhost:1/v1", "localhost:2/v1"),
+            format!("unknown requests and the key may be sent to another address {house}:3:"),
+        ),
+        (("context_window: 100000", "context_window: 110000"), format!("may spend more {house}:8:")),
+        (
+            ("tier=\"general\"", "tier=\"general\" temperature=\"0.5\""),
+            "neutral its temperature – → 0.5 .ai/directives/leaf.md:".to_owned(),
+        ),
+        (
+            ("</permissions>", "</permissions>\n<nudge>always</nudge>"),
+            "neutral reminders (nudge) changed .ai/directives/leaf.md:10:".to_owned(),
+        ),
+        (("out/", "out"), "neutral `capabilities` of the plan changed .ai/directives/leaf.md:8:".to_owned()),
+    ] {
+        let (old, new) = (world(("", "")), world(edit));
+        let (was, is) = (compile_without_inputs(&old, "leaf"), compile_without_inputs(&new, "leaf"));
+        let sides = [(&old, &was), (&new, &is)].map(|(world, compilation)| Some(DiffSide { world, compilation }));
+        let lines = shown(&diff_trees(sides[0], sides[1]).unwrap());
+        assert!(lines.iter().any(|line| line.contains(&says)), "{edit:?} {says}\n{lines:#?}");
+    }
+}
+
+#[test]
+fn added_grant_of_a_child_that_its_parent_does_not_allow_is_neutral() {
+    let compared = |grants: &str| {
+        let world = |child: &str| {
+            let permissions =
+                |inside: &str| format!("<metadata><permissions><execute>{inside}</execute></permissions></metadata>");
+            let root = permissions(&format!("<directive>child</directive><tool>{grants}</tool>"));
+            let child = permissions(child);
+            let body = "Call `rye_execute(item_type=\"directive\", item_id=\"child\")`.";
+            with_directives(stdlib_world(), &[("leaf", "", &root, body), ("child", "", &child, "Do it.")])
+        };
+        let read = "<tool>rye.file-system.read</tool>";
+        let (old, new) = (world(read), world(&format!("{read}<tool>rye.file-system.write</tool>")));
+        let (was, is) = (compile_without_inputs(&old, "leaf"), compile_without_inputs(&new, "leaf"));
+        let before = DiffSide { world: &old, compilation: &was };
+        diff_trees(Some(before), Some(DiffSide { world: &new, compilation: &is })).unwrap()
+    };
+    let found = compared("rye.file-system.read");
+    let [change] = found.starts[0].capabilities.as_slice() else { panic!("{:?}", found.starts) };
+    assert_eq!(
+        (change.direction, change.what.as_str()),
+        (Direction::Neutral, "rye.execute.tool.rye.file-system.write")
+    );
+    assert!(compared("rye.file-system.*").widened);
+}
