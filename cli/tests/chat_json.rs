@@ -225,6 +225,7 @@ fn every_line_is_answered() {
         "[]",
         "null",
         "{\"type\":\"fly\"}",
+        "{\"type\":\"state\",\"type\":\"close\"}",
         "{\"type\":\"prompt\"}",
         "{\"type\":\"raise\",\"limit\":\"x\",\"value\":[]}",
     ];

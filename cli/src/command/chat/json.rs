@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use rye_engine::event::{ChatMode, Delivery};
+use rye_engine::json_faults::find_fault;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -310,6 +311,10 @@ impl ChatRequest {
             return Err(Box::new(ChatResponse::refused(Value::Null, None, "the line is not a JSON object".to_owned())));
         };
         let id = fields.remove("id").unwrap_or_default();
+        if let Some(fault) = find_fault(line) {
+            let reason = format!("the request would be changed by reading it: {fault}");
+            return Err(Box::new(ChatResponse::refused(id, None, reason)));
+        }
         let verb = ChatVerb::read(&fields).map_err(|error| Box::new(ChatResponse::refused(id.clone(), None, error)))?;
         Ok(Self { id, verb })
     }

@@ -171,6 +171,7 @@ pub fn run_to_end(
     let unattended = kept.settings.unattended.unwrap_or(policy);
     if let ThreadStart::Fresh { compilation, .. } = &start
         && !ask::has_terminal(format)
+        && !asks_client(how, &kept, format)
         && !how.silent
         && let Some(text) = ask::headless_warning(&compilation.approvals_required, unattended)
     {
@@ -182,9 +183,8 @@ pub fn run_to_end(
     let (answer, typed) = approvals::answer_channel();
     let lines = how.chat.map(|face| face.lines().map_or(typed, |lines| lines.answer_reader()));
     options.approvals = ask::approval_handler(format, spaces, unattended, how.given.cloned(), sender.clone(), lines);
-    if let Some(lines) = how.chat.and_then(ChatFace::lines)
-        && format == Format::Json
-        && kept.settings.unattended.is_none()
+    if asks_client(how, &kept, format)
+        && let Some(lines) = how.chat.and_then(ChatFace::lines)
     {
         options.approvals = ClientApprover::policy(lines.ended(), options.approvals);
     }
@@ -266,7 +266,8 @@ async fn print_resumed(
     let Some(thread) = start.existing_thread().filter(|_| !how.silent) else { return Ok(()) };
     let recorded = resume_notice::verify_transcript(engine, thread, ask::has_terminal(format)).await?;
     let Some(recorded) = recorded.filter(|_| !how.detached) else { return Ok(()) };
-    let alone = (!ask::has_terminal(format)).then_some(unattended);
+    let is_answered = ask::has_terminal(format) || asks_client(how, kept, format);
+    let alone = (!is_answered).then_some(unattended);
     let text = match alone {
         None if how.chat.is_some() => resume_notice::format_session(&recorded),
         None | Some(_) => resume_notice::format_permissions(&recorded, world, alone),
@@ -276,6 +277,11 @@ async fn print_resumed(
         report.note(&printable(&text));
     }
     Ok(())
+}
+
+/// Returns true if the client of a chat in JSON answers approval requests while its input is open.
+fn asks_client(how: RunOptions<'_>, kept: &EffectiveSettings, format: Format) -> bool {
+    format == Format::Json && kept.settings.unattended.is_none() && how.chat.and_then(ChatFace::lines).is_some()
 }
 
 /// Prints a note if a script replaces the model of a chat. JSON output gets no note.

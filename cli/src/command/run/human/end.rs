@@ -137,8 +137,29 @@ impl HumanRenderer {
 
     fn cost(&self, cost: &PrintedCost) -> String {
         let tokens = format_count(cost.input_tokens, "token");
-        let spend =
-            format_spend(Nanos::from_json(&cost.spend).unwrap_or_default().to_u64(), self.unpriced || cost.unpriced);
+        let spend = format_spend(printed_nanos(&cost.spend), self.unpriced || cost.unpriced);
         format!("{}, {tokens} in, {} out, {spend}", format_count(cost.turns, "turn"), cost.output_tokens)
+    }
+}
+
+/// Returns the nano-dollars of a printed amount. The largest amount is printed as a rounded number, which can be beyond
+/// the range of amounts.
+fn printed_nanos(spend: &Value) -> u64 {
+    let nanos = if spend.is_null() { Ok(Nanos::default()) } else { Nanos::from_json(spend) };
+    nanos.unwrap_or(Nanos::from_u64(u64::MAX)).to_u64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rye_engine::thread::Cost;
+
+    #[test]
+    fn largest_amount_is_not_printed_as_zero() {
+        for spend in [0, 1, 12_000_000, i64::MAX.unsigned_abs()] {
+            let printed = PrintedCost::from(Cost { spend, ..Cost::default() });
+            assert_eq!(printed_nanos(&printed.spend), spend, "{printed:?}");
+        }
+        assert_eq!(printed_nanos(&PrintedCost::from(Cost { spend: u64::MAX, ..Cost::default() }).spend) >> 62, 1);
     }
 }
