@@ -3,6 +3,7 @@
 use std::io;
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Maximum number of threads for blocking calls; more would use memory without more throughput.
 const MAX_BLOCKING_THREADS: usize = 16;
@@ -16,7 +17,15 @@ pub const WORKERS_FOR_ONE_THREAD: usize = 1;
 /// runs few directives at once.
 pub const WORKERS_FOR_ONE_CLIENT: usize = 1;
 
-/// Starts a runtime with this number of workers.
+/// Starts a runtime with this number of workers. From now on, a write beyond the file size limit of the process fails
+/// with an error instead of ending the process. Programs that the process starts get the default again.
 pub fn start_runtime(workers: usize) -> io::Result<Runtime> {
-    Builder::new_multi_thread().worker_threads(workers).max_blocking_threads(MAX_BLOCKING_THREADS).enable_all().build()
+    let mut builder = Builder::new_multi_thread();
+    let runtime = builder.worker_threads(workers).max_blocking_threads(MAX_BLOCKING_THREADS).enable_all().build()?;
+    {
+        let _guard = runtime.enter();
+        // The handler stays installed after the stream of signals is dropped.
+        signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
+    }
+    Ok(runtime)
 }

@@ -127,6 +127,17 @@ fn approval_of_a_session_that_was_killed_while_it_asked_fails() {
 }
 
 #[test]
+fn chat_whose_client_answers_approvals_reports_no_policy_without_a_terminal() {
+    for (args, is_reported) in [(&[][..], false), (&["--unattended", "allow"], true)] {
+        let place = TestProject::own();
+        place.write(".ai/directives/talk.md", &talk_directive(4, TOOL));
+        place.write("script.yaml", "steps: []");
+        let chat = place.rye(&[&["chat", "talk", "--script", "script.yaml", "--format", "json"], args].concat());
+        assert_eq!(chat.stderr.contains("run without approval"), is_reported, "{args:?}: {}", chat.stderr);
+    }
+}
+
+#[test]
 fn end_of_the_input_answers_approvals_by_the_policy() {
     let place = TestProject::own();
     let mut client = start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));

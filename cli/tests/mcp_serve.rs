@@ -238,6 +238,39 @@ fn server_ends_at_a_signal_and_leaves_no_orphan() {
     assert!(has_ended(&place), "{:?}", statuses(&place));
 }
 
+/// The place with a file that calls can write.
+fn writable_place() -> TestProject {
+    let place = place();
+    place.write(
+        ".ai/directives/scribe.md",
+        "# Scribe\n\n```xml\n<directive name=\"scribe\" version=\"1.0.0\"><metadata><permissions><execute>\
+         <tool write=\"out/\">rye.file-system.*</tool></execute></permissions></metadata></directive>\n```\n\nServe.\n",
+    );
+    place.write("out/.keep", "");
+    place
+}
+
+#[test]
+fn pipelined_calls_run_in_the_order_of_arrival() {
+    let place = writable_place();
+    let mut client = McpClient::new(&place, &["--directive", "scribe"], &json!({}));
+    let path = "out/seq";
+    let mut pairs = Vec::new();
+    for n in 0..20 {
+        let write = json!({"name": "rye_file_system_write", "arguments": {"path": path, "content": format!("<{n}>")}});
+        let read = json!({"name": "rye_file_system_read", "arguments": {"path": path}});
+        pairs.push((n, client.start("tools/call", &write), client.start("tools/call", &read)));
+    }
+    for (n, write, read) in pairs {
+        let written = client.response(&json!(write));
+        assert!(written["result"]["isError"] != true && written["error"].is_null(), "{written}");
+        let answer = client.response(&json!(read));
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains(&format!("<{n}>")), "{n}: {text}");
+    }
+    client.leave();
+}
+
 #[test]
 fn calls_before_the_end_of_the_input_are_answered() {
     let place = place();

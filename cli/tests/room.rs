@@ -64,6 +64,18 @@ echo "verify $?"
 }
 
 #[test]
+fn write_beyond_the_file_size_limit_is_reported() {
+    let place = TestProject::own();
+    place.run_ok(&["init", "--example", "hello"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 8; exec \"$0\" run hello", env!("CARGO_BIN_EXE_rye")]);
+    let output = command.env("RYE_USER_SPACE", place.user()).current_dir(place.project()).output().unwrap();
+    let done = ProcessResult::from(output);
+    assert_eq!(done.code, Some(1), "{}{}", done.stdout, done.stderr);
+    assert!(done.stderr.contains("File too large"), "{}", done.stderr);
+}
+
+#[test]
 fn full_disk_leaves_no_part_of_a_file() {
     let place = TestProject::own();
     let script = r#"

@@ -61,6 +61,7 @@ fn row(
 fn rows() -> Vec<MatrixRow> {
     let mut rows = rows_of_grants();
     rows.extend(rows_of_spaces());
+    rows.extend(rows_of_named_items());
     rows
 }
 
@@ -207,6 +208,53 @@ fn rows_of_spaces() -> Vec<MatrixRow> {
     ]
 }
 
+/// Returns the rows about items of the user space that a directive or a hook of the project names or inherits.
+fn rows_of_named_items() -> Vec<MatrixRow> {
+    const PRIVATE: &str = "```xml\n<directive name=\"base\"><metadata><context><before>notes</before></context></metadata>\
+        </directive>\n```\n\nPrivate.\n";
+    const ROUTE: &str = "hooks:\n  - { id: r, event: resolve_extends, action: { set_extends: base } }\n";
+    const OF_USER: [(&str, &str); 2] =
+        [("user:.ai/directives/base.md", PRIVATE), ("user:.ai/knowledge/notes.md", KNOWLEDGE)];
+    vec![
+        MatrixRow {
+            attributes: " extends=\"base\"",
+            files: &OF_USER,
+            ..row(
+                "knowledge of the user space in the context of a base",
+                READ,
+                READ_NOTE,
+                Some("knowledge `notes`"),
+                SAID,
+            )
+        },
+        MatrixRow {
+            files: &OF_USER,
+            ..row(
+                "a directive of the user space as continuation directive",
+                "<continuation_directive>base</continuation_directive><permissions><execute><tool>rye.file-system.read\
+                 </tool></execute></permissions>",
+                READ_NOTE,
+                Some("reaches items of your user space: directive `base`"),
+                SAID,
+            )
+        },
+        MatrixRow {
+            files: &[
+                ("user:.ai/directives/base.md", PRIVATE),
+                ("user:.ai/knowledge/notes.md", KNOWLEDGE),
+                (".ai/config/agent/hooks.yaml", ROUTE),
+            ],
+            ..row(
+                "a directive of the user space by a route of the project",
+                READ,
+                READ_NOTE,
+                Some("r  routes to the directive `base` of your user space"),
+                SAID,
+            )
+        },
+    ]
+}
+
 fn directive(attributes: &str, metadata: &str) -> String {
     format!(
         "# Act\n\n```xml\n<directive name=\"act\" version=\"1.0.0\"{attributes}>\n<metadata><description>Act.</description>\
@@ -277,7 +325,11 @@ fn every_cell_of_the_matrix_holds() {
             place.run_ok(&["trust", "--revoke"]);
             let thread = ran["thread_id"].as_str().unwrap();
             let resumed = place.rye(&["run", "--resume", thread, "--message", "more", "--script", "../script.yaml"]);
-            let at_call = ["knowledge of the user space", "a tool of the user space behind a safe grant"];
+            let at_call = [
+                "knowledge of the user space",
+                "a directive of the user space",
+                "a tool of the user space behind a safe grant",
+            ];
             if !at_call.iter().any(|start| name.starts_with(start)) {
                 assert_eq!(resumed.code, Some(5), "{name}: {}", resumed.stderr);
             }
