@@ -25,7 +25,7 @@ pub fn start_runtime(workers: usize) -> io::Result<Runtime> {
     {
         let _guard = runtime.enter();
         // The handler stays installed after the stream of signals is dropped.
-        signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
+        drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     }
     Ok(runtime)
 }
