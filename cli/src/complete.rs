@@ -182,8 +182,8 @@ fn complete_inputs(words: &[OsString]) -> Vec<String> {
     declared_inputs(&world, &directive, &Map::new()).into_keys().map(|name| format!("{name}=")).collect()
 }
 
-/// Returns the ids of all threads, newest first; if `only_sessions` is true, only of the closed and interrupted
-/// sessions.
+/// Returns the ids of all threads, newest first. If `only_sessions` is true, returns only the ids of closed sessions
+/// and of orphaned threads without a parent.
 fn complete_threads(words: &[OsString], only_sessions: bool) -> Vec<String> {
     project_spaces(words).map(|spaces| list_threads(&spaces, only_sessions)).unwrap_or_default()
 }

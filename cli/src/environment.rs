@@ -20,7 +20,7 @@ pub const VARIABLES: [&str; 10] = [
 ];
 
 /// Returns one warning for each variable with the prefix `RYE_` whose name resembles the name of a variable that the
-/// program reads. All others may belong to other programs.
+/// program reads. A variable with any other name may belong to another program.
 pub fn warn_of_misspelled(names: impl Iterator<Item = String>) -> Vec<String> {
     let foreign = names.filter(|name| name.starts_with(PREFIX) && !VARIABLES.contains(&name.as_str()));
     let mut warnings: Vec<String> = foreign

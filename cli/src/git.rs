@@ -59,7 +59,7 @@ impl Revision {
             .collect();
         let arguments = ["--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", &commit, "--"];
         let arguments: Vec<&str> = arguments.into_iter().chain(folders.iter().map(String::as_str)).collect();
-        // A path with wildcards is taken literally.
+        // With `--literal-pathspecs`, wildcards in a path have no special meaning.
         let listed = git_output(project, &arguments).map_err(CommandError::failed)?;
         let wanted: Vec<(String, String)> =
             listed.split(|b| *b == 0).filter_map(|line| parse_tree_line(line, prefix)).collect();
@@ -74,7 +74,7 @@ impl Revision {
         for (path, content) in &self.files {
             world.insert(Space::Project, path, content);
         }
-        // If the user's file cannot be read, the world behind reports the error.
+        // If the user's context files cannot be read, the world `spaces` reports the error.
         if let Ok(mut context) = spaces.context_files() {
             context.retain(|file| file.space != Space::Project);
             let own = self.context.iter().map(|(path, content)| ContextFile {
@@ -88,8 +88,9 @@ impl Revision {
     }
 }
 
-/// Lists the context files of a commit, outermost first: for each file its path, relative to the project, and the id of
-/// its git object. `prefix` is the path of the project in the repository, empty or with a slash at its end.
+/// Lists the context files of a commit, outermost first. The result has the path of each file, relative to the project,
+/// and the id of its git object. `prefix` is the path of the project in the repository. If it is not empty, it ends
+/// with a slash.
 fn context_objects(project: &Path, commit: &str, prefix: &str) -> Result<Vec<(String, String)>, CommandError> {
     let ends = prefix.match_indices('/').map(|(at, _)| at + 1);
     let folders: Vec<&str> = std::iter::once(0).chain(ends).filter_map(|end| prefix.get(..end)).collect();
@@ -174,13 +175,13 @@ fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(Stri
 
 /// Maximum time of a git process. A pipe in place of a file of the repository would make git wait for ever.
 const GIT_TIMEOUT: Duration = Duration::from_mins(1);
-/// Interval at which the end of a process whose output has ended is checked.
+/// Time between two checks for the end of a process, after the process has closed its output.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A process that is killed at the end of its time, or when this value is dropped.
+/// A process that is killed after a timeout, or when this value is dropped.
 struct BoundedProcess {
     child: Arc<Mutex<Child>>,
-    /// Dropping the sender ends the thread that kills the process in time.
+    /// Dropping the sender ends the thread that would kill the process after the timeout.
     _ended: mpsc::Sender<()>,
 }
 
@@ -191,7 +192,7 @@ impl BoundedProcess {
         let watched = Arc::clone(&child);
         std::thread::spawn(move || {
             if end.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // A process that has ended cannot be killed.
+                // The process may have ended already.
                 lock(&watched).kill().ok();
             }
         });
@@ -241,7 +242,7 @@ fn git_command(project: &Path, args: &[&str]) -> Command {
         "credential.helper=",
     ];
     command.arg("-C").arg(project).args(fixed).args(args);
-    // The project's location alone determines the repository.
+    // Remove variables that select another repository or configure programs.
     for name in [
         "GIT_DIR",
         "GIT_WORK_TREE",
@@ -305,7 +306,7 @@ fn bounded_output(mut command: Command, timeout: Duration) -> Result<Vec<u8>, St
 
 /// Maximum size of the error output of git that is read.
 const MAX_ERROR_BYTES: u64 = 64 << 10;
-/// The signal that ends a process at the end of its time.
+/// The signal that kills a process after the timeout.
 const SIGKILL: i32 = 9;
 
 fn git_output_text(project: &Path, args: &[&str]) -> Result<String, String> {

@@ -76,7 +76,7 @@ pub fn with_examples(command: Command) -> Command {
 
 fn add_examples(command: Command, parent: &str) -> Command {
     let name = command.get_name().to_owned();
-    // The program itself has no name in the table.
+    // The names in the table do not start with the name of the program.
     let path = match parent {
         "" if name == "rye" => String::new(),
         "" => name,

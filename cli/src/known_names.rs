@@ -35,13 +35,13 @@ pub fn list_models(spaces: &Spaces) -> Vec<String> {
     bare.into_iter().chain(full).collect()
 }
 
-/// Returns the ids of the closed and interrupted sessions, newest first.
+/// Returns the ids of closed sessions and of orphaned threads without a parent, newest first.
 pub fn list_sessions(spaces: &Spaces) -> Vec<String> {
     list_threads(spaces, true)
 }
 
-/// Returns the ids of all threads, newest first; empty if the threads cannot be read. With `only_sessions`, only the
-/// ids of closed and interrupted sessions.
+/// Returns the ids of all threads, newest first; empty if the threads cannot be read. With `only_sessions`, returns
+/// only the ids of closed sessions and of orphaned threads without a parent.
 pub fn list_threads(spaces: &Spaces, only_sessions: bool) -> Vec<String> {
     let Ok(reader) = ThreadReader::open(&spaces.project) else { return Vec::new() };
     let Ok((mut entries, _)) = reader.list_readable() else { return Vec::new() };

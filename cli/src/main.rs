@@ -116,7 +116,7 @@ fn with_tip(mut error: clap::Error, command: &Command) -> clap::Error {
     error.with_cmd(command)
 }
 
-/// Returns the names of the subcommands of the last command before the word `unexpected`.
+/// Returns the names of the subcommands that the command line accepts in place of the word `unexpected`.
 fn subcommands_before<'c>(command: &'c Command, words: &[String], unexpected: &str) -> impl Iterator<Item = &'c str> {
     let mut last = command;
     for word in words.iter().take_while(|word| *word != unexpected) {

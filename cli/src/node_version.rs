@@ -1,4 +1,5 @@
-//! The version of the installed `node`, which runs JavaScript and TypeScript tools. TypeScript tools need a newer one.
+//! The version of the installed `node`, which runs JavaScript and TypeScript tools. TypeScript tools need version 22.13
+//! or newer.
 
 use std::process::{Command, Stdio};
 

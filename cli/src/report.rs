@@ -33,8 +33,8 @@ pub struct Printer {
     explained: RefCell<ExplainHint>,
 }
 
-/// The hint about `rye explain` at the end of a command: the codes of the printed diagnostics, in order of first
-/// appearance. `to_stdout` is true if the hint is printed to stdout instead of stderr.
+/// The data of the hint about `rye explain` at the end of a command. `codes` are the codes of the printed diagnostics,
+/// in order of first appearance. `to_stdout` is true if the hint is printed to stdout instead of stderr.
 #[derive(Debug, Clone, Default)]
 struct ExplainHint {
     codes: Vec<String>,
@@ -43,7 +43,7 @@ struct ExplainHint {
 
 /// Maximum number of diagnostic codes that the hint at the end of a command lists.
 const MAX_EXPLAINED_CODES: usize = 5;
-/// Maximum number of warnings that a command prints if the check of the files is not its purpose, such as `rye run`.
+/// Maximum number of warnings that is printed by a command whose purpose is not to check files, such as `rye run`.
 const MAX_BRIEF_WARNINGS: usize = 5;
 
 /// Returns the first sentence of the page of a diagnostic code, with its period.
@@ -77,7 +77,8 @@ impl Printer {
     pub fn line(&self, text: &str) -> Result<(), CommandError> {
         let out = io::stdout();
         let text = if out.is_terminal() { mask_controls(text) } else { Cow::Borrowed(text) };
-        // Styles are removed in memory: a stream that removes them makes a write for each piece between two styles.
+        // Remove styles in memory and write the result at once: an `AutoStream` on stdout would write each piece
+        // between two styles separately.
         let mut shown = AutoStream::new(Vec::new(), AutoStream::choice(&out));
         writeln!(shown, "{text}")?;
         Ok(out.lock().write_all(&shown.into_inner())?)
@@ -204,8 +205,8 @@ impl Printer {
         out
     }
 
-    /// Prints, unless `-q` is set, how to learn more about the printed diagnostics, on the same stream as the
-    /// diagnostics. Called at the end of the command.
+    /// Prints the hint about `rye explain` to the stream of the printed diagnostics, at the end of the command. Prints
+    /// nothing if `-q` is set.
     pub fn explain_hint(&self) {
         let hint = self.explained.borrow();
         let Some(text) = format_explain_hint(&hint.codes).filter(|_| !self.quiet) else { return };
@@ -317,8 +318,8 @@ pub fn printable(text: &str) -> String {
 }
 
 /// Replaces the control characters of a styled text by U+FFFD, except in the escape sequences of colors and styles. All
-/// messages of a command pass through this function: even if a text of a file was not passed through [`printable`], the
-/// text can change only colors and styles of the terminal.
+/// messages of a command pass through this function. If a text of a file was not passed through [`printable`], it can
+/// therefore change only the colors and styles of the terminal.
 pub fn mask_controls(text: &str) -> Cow<'_, str> {
     if !text.contains(is_terminal_control) {
         return Cow::Borrowed(text);
@@ -341,10 +342,10 @@ fn style_length(text: &str) -> usize {
     if after.starts_with('m') { text.len() - after.len() + 1 } else { 0 }
 }
 
-/// Escapes the characters of a JSON text that control a terminal and that JSON allows in a string. The text has the
-/// same value.
+/// Escapes the non-ASCII characters of a JSON text that control a terminal. JSON allows these characters in strings
+/// without an escape. The JSON value stays the same.
 pub fn escape_json_controls(json: &str) -> Cow<'_, str> {
-    // Line ends of an indented text are outside of strings.
+    // JSON allows ASCII control characters only outside of strings, such as line ends, so they are not escaped.
     let is_escaped = |c: char| !c.is_ascii() && is_terminal_control(c);
     if !json.contains(is_escaped) {
         return Cow::Borrowed(json);

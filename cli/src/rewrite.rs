@@ -8,8 +8,8 @@ use similar::TextDiff;
 
 use crate::CommandError;
 
-/// Maximum number of lines of a change that a diff compares. A longer change is shown as one block of removed and added
-/// lines.
+/// Maximum number of removed lines, and of added lines, that a diff compares. A longer change is shown as one block of
+/// removed and added lines.
 const MAX_COMPARED_LINES: usize = 2_000;
 /// Number of unchanged lines that a diff shows before and after a change.
 const CONTEXT_LINES: usize = 2;
@@ -88,7 +88,8 @@ impl FileRewrite {
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Returns a path beside `path` for a temporary file. No other process uses this path, and no item can have this name.
+/// Returns a path beside `path` for a temporary file. The path contains the process id, so no other process uses it.
+/// The name starts with a dot, so the file is no item.
 fn temporary_path(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.rye-{}", std::process::id()))

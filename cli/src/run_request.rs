@@ -54,8 +54,8 @@ pub fn parse_directive_id(text: &str) -> Result<ItemId, CommandError> {
     })
 }
 
-/// Parses the id of an item. If the text is the path of an item's file instead, as shells complete it, the error
-/// suggests the id of that item.
+/// Parses the id of an item. If the text is the path of an item's file (such as a path that the shell has completed),
+/// the error suggests the id of that item.
 pub fn parse_item_id(text: &str, kind: ItemKind) -> Result<ItemId, CommandError> {
     ItemId::parse(text).map_err(|invalid| {
         let failure = CommandError::usage(format!("`{}` is not a valid id: {}", text.escape_debug(), invalid.reason));
@@ -119,7 +119,8 @@ impl RunRequestArgs {
         Self { given: Box::new(given), ..self }
     }
 
-    /// Returns the request for a directive. The inputs in the request are `None` if the command line has no inputs.
+    /// Returns the request for a directive. The inputs in the request are `None` if neither the command line nor
+    /// `with_inputs` sets inputs.
     pub fn request(&self, directive: ItemId, world: &dyn World) -> Result<CompileRequest, CommandError> {
         let mut request = CompileRequest::new(directive);
         let model = self.model.clone().or_else(|| std::env::var(MODEL_VARIABLE).ok().filter(|model| !model.is_empty()));
@@ -186,14 +187,14 @@ fn parse_inputs(types: &BTreeMap<String, FieldType>, written: &BTreeMap<&str, &s
     written.iter().map(|(name, text)| ((*name).to_owned(), parse_typed(types.get(*name).copied(), text))).collect()
 }
 
-/// Parses the inputs of a directive that does not declare all of them itself, because an extends parent that a routing
-/// hook selects may declare the others. The types of the inputs depend on this parent, and the selection of the parent
+/// Parses the inputs of a directive that does not declare all of them itself. The others may be declared by an extends
+/// parent that a routing hook selects. The types of the inputs depend on this parent, and the selection of the parent
 /// may depend on the values of the inputs.
 ///
 /// Therefore tries two assumptions, first that every input is a string, then that every input is JSON. Under each
 /// assumption, parses the inputs with the types that the selected parent declares. The result is valid if all inputs
 /// are declared, and if the parsed inputs select a parent with the same types. If no result is valid, returns the first
-/// one.
+/// result.
 fn read_routed_inputs(
     directive: &ItemId,
     world: &dyn World,

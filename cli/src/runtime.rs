@@ -13,8 +13,8 @@ pub const WORKERS_FOR_SEVERAL_THREADS: usize = 2;
 /// Number of workers of a process that runs a single thread without children. A second worker would only be woken and
 /// sent to sleep.
 pub const WORKERS_FOR_ONE_THREAD: usize = 1;
-/// Number of worker threads of a server with one client. One is enough: the session mostly waits for the client, and
-/// runs few directives at once.
+/// Number of worker threads of a server with one client. A single worker is enough, because the session mostly waits
+/// for the client and runs few directives at once.
 pub const WORKERS_FOR_ONE_CLIENT: usize = 1;
 
 /// Starts a runtime with this number of workers. From now on, a write beyond the file size limit of the process fails

@@ -29,8 +29,8 @@ pub fn meant_command<'c>(typed: &str, commands: impl Iterator<Item = &'c str>) -
 }
 
 /// Returns the tip for a mistake that users often make on the command line; `None` for any other error. `kind` is the
-/// kind of the error, and `unexpected` the word at which it was found. `words` are the words after the program's name,
-/// and `is_file` states if a path is a file.
+/// kind of the error, and `unexpected` is the word that caused it. `words` are the words after the program's name.
+/// `is_file` returns true if a path is a file.
 pub fn slip_tip(kind: ErrorKind, words: &[String], unexpected: &str, is_file: &dyn Fn(&str) -> bool) -> Option<String> {
     if kind == ErrorKind::InvalidSubcommand {
         let is_directive = is_file(&format!(".ai/directives/{unexpected}.md"));

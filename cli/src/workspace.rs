@@ -19,7 +19,7 @@ use crate::report::{Printer, printable};
 /// Returns the folder that contains the user's `.ai/`, or would contain it.
 pub use rye_engine::user_space::root as user_root;
 
-/// The folders that a command works with: the project and the user space. Each contains `.ai/`.
+/// The folders that a command works with: the project and the user space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spaces {
     pub project: PathBuf,
@@ -166,7 +166,8 @@ fn nearest_project() -> Result<PathBuf, CommandError> {
     Err(CommandError::usage(nothing).with_help("create one with `rye init`, or select one with `--project DIR`"))
 }
 
-/// Returns the error of a search for a project that ends at the user space. The user space never counts as the project.
+/// Returns the error of a search for a project that ends at the user space. The search never returns the user space;
+/// only `--project` can select it as the project.
 fn user_space_failure(folder: &Path) -> CommandError {
     let folder = folder.display();
     let reason = format!("no project found: the search ends at `{folder}`, whose `.ai/` is a user space");
@@ -175,7 +176,7 @@ fn user_space_failure(folder: &Path) -> CommandError {
     CommandError::usage(reason).with_help(help)
 }
 
-/// Device and inode number: the same for all paths of a folder.
+/// The device and inode number of a folder, which are equal for all of its paths.
 type Identity = (u64, u64);
 
 fn folder_identity(folder: &Path) -> Option<Identity> {

@@ -63,7 +63,8 @@ impl HeadlessPolicy {
             // The check reports the former name `unattended` as an error; a run still applies the value under that
             // name.
             let policy = approvals.get("headless").or_else(|| approvals.get("unattended"));
-            // An invalid value refuses every run; a caller that runs nevertheless must not fail open.
+            // An invalid value is an error that prevents a run. If a caller runs nevertheless, the strictest policy
+            // applies.
             if matches!(approvals.kind, Kind::Map(_)) {
                 policy.map(|policy| policy.as_str().and_then(Self::parse).unwrap_or(Self::Deny))
             } else {

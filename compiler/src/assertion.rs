@@ -35,13 +35,14 @@ pub struct AssertReport {
     /// Number of possible threads on which the assertions were checked.
     pub threads: usize,
     pub violations: Vec<Violation>,
-    /// Assertions without a witness. A witness is a thread in which the assertion has another result if one of its
+    /// Assertions that may hold vacuously: in every thread, the result of the assertion is the same even if one of its
     /// functions returns the opposite. Empty if only some directives or threads were checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_witness: Vec<WithoutWitness>,
     /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
     pub spawns: Vec<Spawn>,
-    /// Cycles of directives that can start themselves again, bounded only by `depth`; each begins with its smallest id.
+    /// Cycles of directives that can start each other without end. Only limits such as `depth` end such a cycle. Each
+    /// cycle begins with its smallest id.
     pub cycles: Vec<StartCycle>,
     /// True if the search was cut off: threads beyond the bound may violate assertions too.
     pub incomplete: bool,
@@ -61,12 +62,12 @@ pub struct Violation {
     pub because: Vec<String>,
 }
 
-/// An assertion that may hold vacuously, because no thread is a witness for it. A thread is a witness if flipping the
-/// result of one of the assertion's functions flips the result of the assertion for this thread.
+/// An assertion that may hold vacuously: in every thread, the result of the assertion is the same even if one of its
+/// functions returns the opposite. An assertion that applies to no directive also counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WithoutWitness {
     pub assertion: String,
-    /// The reason why no thread is a witness, as a sentence.
+    /// The reason why the assertion may hold vacuously, as a sentence.
     pub why: String,
 }
 
@@ -93,7 +94,7 @@ pub struct Spawn {
     pub child_grants: Option<SourceReport>,
 }
 
-/// Directives that start each other in a circle, which only the limit `depth` ends.
+/// Directives that start each other in a circle. Only limits such as `depth` end the circle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StartCycle {
     /// The directives of the circle, beginning with the smallest id. The last one starts the first one.
@@ -102,7 +103,7 @@ pub struct StartCycle {
     pub starts: Vec<CycleStart>,
 }
 
-/// A step of a circle of starts: one directive starts the next one.
+/// A start in a circle of directives: a directive starts the next directive of the circle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CycleStart {
     /// The cause of the start: `body`, `hook ID`, or a grant as a pattern.
@@ -278,9 +279,9 @@ fn evaluate_function(
     }
 }
 
-/// Records for each assertion if one of `threads` is a witness for it ([`is_witness`]). `threads` are the thread of a
-/// directive, which comes first, and all descendants that the thread can have. Assertions that do not apply to the
-/// directive are skipped. `witnessed` has the indexes of the assertions as keys; an entry that is true stays true.
+/// Records in `witnessed`, under the index of each assertion, if one of `threads` is a witness for the assertion
+/// ([`is_witness`]). The first of `threads` runs a directive; the others are its possible descendants. Assertions that
+/// do not apply to the directive are skipped.
 fn record_witnesses(
     assertions: &Assertions,
     threads: &[PossibleThread],
@@ -311,9 +312,8 @@ fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_
     })
 }
 
-/// Returns the assertions that no thread really tests, each with the reason. Either `for` selects no directive, or the
-/// functions of the assertion make no difference in any thread. A function makes no difference in a thread if the
-/// assertion has the same result when the function returns the opposite.
+/// Returns the assertions that may hold vacuously, each with the reason. Either `for` selects no directive, or no
+/// thread is a witness for the assertion ([`is_witness`]).
 fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -> Vec<WithoutWitness> {
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {

@@ -140,7 +140,7 @@ fn collect_texts<'n>(node: &'n Node, texts: &mut Vec<&'n str>) {
     }
 }
 
-/// Converts an entry of `commands:` to a hook at the point `command`, whose condition compares the name of the command.
+/// Converts an entry of `commands:` to a hook at the point `command`, whose condition requires the name of the command.
 fn to_hook(entry: &Node) -> Node {
     let key = |name: &str, span: Span| Spanned::new(name.to_owned(), span);
     let text = |value: &str, span: Span| Node::new(Kind::String(value.to_owned()), span);

@@ -139,9 +139,10 @@ pub fn compile_with_default_inputs(
     mut request: CompileRequest,
     shown: &mut Sources,
 ) -> (CompileRequest, Checked<Compilation>) {
-    // Omitted parts and an assumed route can make the second step read less than the first, and the manifest of a plan
-    // contains only reads of the second. Otherwise, the second step reads at least the files of the first: an unknown
-    // input excludes no hook and no route that a missing input selects.
+    // The manifest of a plan must list only files that the compilation reads. If parts are omitted or a route is
+    // assumed, the search for default inputs may read other files, so the two steps share no cache. Otherwise, the
+    // compilation reads all files of the search: an unknown input excludes no hook and no route that a missing input
+    // selects.
     if !request.omitted.is_empty() || request.route.is_some() {
         let request = request.with_default_inputs(world);
         let compiled = compile_with_sources(world, &request, shown);
@@ -199,7 +200,7 @@ fn compile_items(
     trust::read_tool_settings(&items, recording, &plan);
     plan.manifest = recording.manifest();
     plan.context_files = recording.context_file_reads();
-    // Groups are read for the suggestion of a diagnostic only; a plan does not depend on them.
+    // Settings of capability groups are read only to suggest a fix in a diagnostic; a plan does not depend on them.
     plan.manifest.retain(|read| read.kind != ItemKind::Config || !read.id.starts_with(GROUP_PREFIX));
     let mut trust_requirements = trust::requirements_of_plan(&plan, &hooks);
     trust_requirements.extend(trust::requirements_of_tools(world, &items, &plan));

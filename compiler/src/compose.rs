@@ -175,7 +175,7 @@ pub fn compose_without(
                 found.push(InterfaceError::MissingInput {
                     name: path.strip_prefix("inputs.").unwrap_or(&path).to_owned(),
                     directive: id.to_string(),
-                    // Of an input with a default, the label "required here" would be false.
+                    // An input with a default is not required, so the label "required here" would be false.
                     declared: path
                         .strip_prefix("inputs.")
                         .and_then(|name| leaf.inputs.get(name))

@@ -353,7 +353,6 @@ impl<T> Checked<T> {
     }
 }
 
-/// Creates a label.
 fn new_label(span: Span, text: impl Into<String>) -> Label {
     Label { span, text: text.into() }
 }
@@ -405,7 +404,8 @@ impl WordList {
     }
 }
 
-/// Joins the first `most` words, each in backticks. If there are more words, appends their number: `… and 3 more`.
+/// Joins the first `most` words, each in backticks. If there are more words, appends their number (such as `and 3
+/// more`).
 fn quote_list_up_to(words: &[impl AsRef<str>], most: usize) -> String {
     let shown: Vec<String> = words.iter().take(most).map(|w| format!("`{}`", w.as_ref())).collect();
     let more = words.len().saturating_sub(most);

@@ -27,7 +27,8 @@ pub fn resolve_chain(
     routed: Option<&RoutedParent>,
     found: &mut Diagnostics,
 ) -> Option<Vec<Arc<Directive>>> {
-    // For each link, the span that names its parent; the leaf's parent may come from a hook.
+    // `parents` holds the span that names the extends parent of each directive in `chain`. For the leaf, this span can
+    // be in a hook.
     let mut chain: Vec<Arc<Directive>> = vec![leaf];
     let mut parents: Vec<Span> = Vec::new();
     loop {

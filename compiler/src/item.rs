@@ -1,5 +1,4 @@
-//! Items: the typed content of single files of a space, with the span of everything written. Combining several files is
-//! the job of `compose`.
+//! Items: the typed content of single files of a space, with source spans. The module `compose` combines several files.
 
 mod cache;
 mod config;

@@ -1,5 +1,5 @@
 //! The relations between the items of a project: extends, injects, suppresses, grants, spawns and shadows, each with
-//! the source line that declares it. Read from the files, without compiling a plan.
+//! the source line that declares it. The relations are read from the files, without compiling a plan.
 
 mod mentions;
 mod view;
@@ -189,7 +189,8 @@ impl ItemGraphBuilder<'_, '_> {
             let label = format!("hook {}", hook.decl.id.node);
             let Some(action) = hook.decl.action.as_ref().map(|a| &a.node) else { continue };
             let Some((kind, id)) = action.item() else { continue };
-            // A fetched item or a tool's result is injected; a directive that a hook executes is spawned.
+            // A hook that executes a directive spawns it. Any other hook injects the fetched item or the result of the
+            // tool.
             let relation = if kind == ItemKind::Directive && matches!(action, HookAction::Execute { .. }) {
                 Relation::Spawns
             } else if matches!(action, HookAction::Fetch { .. } | HookAction::Execute { .. }) {

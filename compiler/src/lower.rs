@@ -248,8 +248,8 @@ fn add_return_tool(
     }
 }
 
-/// Returns the offered tools whose size is checked: all except the return tool. [`try_lower`] does not know the outputs
-/// and so cannot count this tool, and [`lower`] must count the same tools as `try_lower`.
+/// Returns the offered tools whose size is checked: all except the return tool. [`lower`] must count the same tools as
+/// [`try_lower`], which does not know the outputs and so cannot count the return tool.
 fn offered_tools(plan: &Plan) -> Palette {
     let offered = plan.palette.iter().filter(|tool| tool.primary != PalettePrimary::Return).cloned();
     Palette { tools: offered.collect(), ..Palette::default() }
@@ -408,7 +408,7 @@ fn graph_parts(tools: &[PaletteTool], nudge: NudgePolicy, needs_approval: bool, 
     parts
 }
 
-/// Records the origin of each knowledge item of the chain, and of the body.
+/// Records the origin of the body and of each knowledge item that the chain or a hook adds.
 fn record_layer_origins(composed: &Composed, sources: &rye_grammar::Sources, origins: &mut Origins) {
     for item in composed.system.iter().chain(&composed.before).chain(&composed.after) {
         origins.insert(format!("layer.{}", item.id), origin::plan_origin(sources, &item.origin));
@@ -489,7 +489,7 @@ fn collect_notes(
     sources: &rye_grammar::Sources,
 ) -> Vec<Note> {
     let mut notes = Vec::new();
-    // The plan lists the parts that the user leaves out; only they have no place in a file.
+    // Suppressions without a span come from the user. They need no note, because the plan lists them in `omitted`.
     for suppression in composed.suppressions.iter().filter(|suppression| suppression.origin.span.is_some()) {
         notes.push(Note::Suppressed {
             id: suppression.id.clone(),

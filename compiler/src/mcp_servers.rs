@@ -123,8 +123,8 @@ impl McpServer {
         format!("{self:?}")
     }
 
-    /// Describes the server for the trust prompt: the command line or URL, the variables that are set, and the
-    /// variables passed on from the environment.
+    /// Describes the server for the trust prompt: the command line or URL, the variables that are set, the paths
+    /// outside the project that the program may read, and the variables passed on from the environment.
     pub fn describe(&self) -> String {
         let mut text = match &self.transport {
             McpTransport::Stdio { command, .. } => {
@@ -132,7 +132,7 @@ impl McpServer {
             }
             McpTransport::Http { url, .. } => escape_non_ascii(url),
         };
-        // A variable can name a program just like the command.
+        // Show the variables too, because a variable can select the program that runs.
         if let McpTransport::Stdio { environment, .. } = &self.transport
             && !environment.is_empty()
         {

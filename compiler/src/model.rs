@@ -133,7 +133,7 @@ impl<'l> ProviderCatalog<'l> {
         let wanted = self.query(requested, instead);
         let mut model = self.find(&wanted)?;
         if let Some(fallback) = requested.and_then(|a| a.fallback.as_ref()) {
-            // Prefer the same provider, but accept a fallback of another one.
+            // Prefer a fallback of the model's provider, but accept a fallback of another provider.
             let near = ModelQuery {
                 name: Some(fallback.clone()),
                 provider: Some(model.provider.clone()),
@@ -273,7 +273,7 @@ impl<'l> ProviderCatalog<'l> {
             && let Some(default) = self.chosen_provider()
             && let Some(provider) = self.provider(&default.node)
         {
-            // A model of another provider would be a surprise: its prompts go to another company.
+            // Do not try other providers: the prompts would go to a company that the user did not choose.
             let tier = provider.default_tier.clone().or(tier).unwrap_or_else(|| "general".to_owned());
             return provider.by_tier(&tier, &tier).ok_or_else(|| ModelError::NoDefault {
                 provider: default.node.clone(),

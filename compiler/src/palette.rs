@@ -1,5 +1,6 @@
 //! The palette (`language.md` 10): the native tool definitions that a model gets. It contains primaries and, within a
-//! token budget, the tools that the thread's capabilities reach. The gate, not the palette, decides about each call.
+//! token budget, the tools that the thread's capabilities reach. The palette allows no call: the gate decides about
+//! each call.
 
 mod reach;
 
@@ -91,8 +92,8 @@ pub struct Palette {
     pub grants: BTreeMap<String, Option<String>>,
 }
 
-/// The size of a first request without the directive's system prompt and messages. It depends only on the tools and the
-/// model.
+/// The size of a first request without the directive's system prompt and messages. The size depends only on the tools
+/// and the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpeningSize {
     /// Tokens of the tool definitions or, for a model without native tool use, of the instructions that replace them.
@@ -165,8 +166,8 @@ impl Palette {
         !outputs.is_empty()
     }
 
-    /// Counts the tokens of every definition as a request to this model contains it. The palette budget does not use
-    /// these counts: it always counts characters / 4 of the definition as written (`language.md` 10).
+    /// Counts the tokens of every definition as a request to this model contains it. These counts do not affect the
+    /// palette's token budget, which always counts characters / 4 (`language.md` 10).
     pub fn count_tokens(&mut self, model: &PlannedModel) {
         for tool in &mut self.tools {
             tool.tokens = model.counted_by.count(&model.wire_tool(tool).text());
@@ -263,7 +264,6 @@ pub fn granted_primaries<L: AsRef<[primary::Primary]>>(
     primary::Primary::ALL.into_iter().filter_map(granted).collect()
 }
 
-/// The definitions of the primaries, built once.
 static PRIMARIES: LazyLock<Vec<PaletteTool>> = LazyLock::new(|| {
     primary::Primary::ALL.into_iter().map(|p| primary_tool(p.definition(), to_plan_primary(p))).collect()
 });

@@ -194,7 +194,7 @@ pub struct Capabilities {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// The whole pattern: `rye.execute.tool.rye.file-system.*`.
+    /// The pattern with its prefix: `rye.execute.tool.rye.file-system.*`.
     pub pattern: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub net: Vec<String>,

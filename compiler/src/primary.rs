@@ -1,6 +1,6 @@
-//! The primary actions as tool definitions: names, descriptions and schemas for the palette (`language.md` 10), and the
-//! typed arguments, so that the gate checks exactly the call that is dispatched (`language.md` 9). Nothing here runs
-//! anything.
+//! The primary actions as tool definitions: names, descriptions and schemas for the palette (`language.md` 10). Also
+//! defines the typed arguments, so that the gate checks exactly the call that is dispatched (`language.md` 9). This
+//! module executes no call.
 
 pub mod request;
 
@@ -64,8 +64,8 @@ pub fn format_capability(primary: Primary, item_type: ItemType, item_id: Option<
     item_id.map_or_else(|| stem.clone(), |id| format!("{stem}.{}", id.dotted()))
 }
 
-/// Returns the definition of `rye_directive_return` for these outputs. The schema requires only `status`, because an
-/// error return has no outputs; a success with missing outputs is rejected with the names of these outputs
+/// Returns the definition of `rye_directive_return` for these outputs. The schema requires no property, because an
+/// error return has no outputs. A success with missing outputs is rejected with the names of these outputs
 /// (`language.md` 12).
 pub fn directive_return(outputs: &IndexMap<String, InterfaceField>) -> PrimaryDefinition {
     let mut properties = Map::new();

@@ -37,9 +37,9 @@ pub enum Inputs<'l> {
 pub enum Routing {
     /// The route of the first matching hook; `None` keeps the declared parent.
     Certain(Option<Route>),
-    /// Several routes are possible, because the facts that decide between them are not known yet. `routes` lists these
-    /// routes in the order of the hooks. `on` lists the paths of the unknown facts. `first` is the first hook whose
-    /// condition is not decided.
+    /// Several routes are possible, because facts that decide between them are not known yet. `routes` lists the
+    /// possible routes in the order of the hooks. `on` lists the paths of the unknown facts. `first` is the first hook
+    /// with an unknown verdict.
     Open { routes: Vec<Option<Route>>, on: Vec<String>, first: Arc<HookDecl> },
 }
 
@@ -76,7 +76,7 @@ impl Route {
 }
 
 /// Evaluates the routing hooks of a directive. A hook whose target is this directive itself is skipped, because a
-/// directive cannot extend itself. A rule that routes all directives to one base can therefore include the base.
+/// directive cannot extend itself. A hook can therefore route all directives to one base directive.
 pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routing {
     let hooks = routing_hooks(items, leaf);
     if hooks.is_empty() {
@@ -108,9 +108,9 @@ pub fn route(items: &Items<'_>, leaf: &Directive, launch: &Launch<'_>) -> Routin
     to_routing(routes, on, first)
 }
 
-/// Returns the inputs that routing hooks may read from a call of the directive `leaf`: an input that is not returned
-/// counts as absent. Returned are the inputs of `leaf` and of all directives that it may extend. If no routing hook
-/// reads an input, returns only the inputs of `leaf`.
+/// Returns the names of the inputs that a call of the directive `leaf` may have: the inputs of `leaf` and of all
+/// directives that it may extend. For a routing hook, every other input is absent. If no routing hook reads an input,
+/// returns only the inputs of `leaf`.
 fn possible_inputs(items: &Items<'_>, leaf: &Directive, hooks: &[Arc<HookDecl>]) -> BTreeSet<String> {
     let reads =
         |hook: &Arc<HookDecl>| hook.compiled.iter().any(|condition| condition.roots().any(|root| root == "inputs"));
@@ -306,8 +306,8 @@ impl<'l> KnownFacts<'l> {
         if reasons.is_empty() { "the condition is false in every run".into() } else { reasons.join(" and ") }
     }
 
-    /// Prepares the facts for a condition. If the condition reads the model, resolves the model. For each path of the
-    /// condition whose first segment is not the name of a known fact, declares the fact with this name unknown.
+    /// Declares every fact unknown that the condition reads and that is not known. If the condition reads the model,
+    /// resolves the model first.
     fn declare_unknowns(&mut self, condition: &Condition) {
         for root in condition.roots() {
             if root == "model"

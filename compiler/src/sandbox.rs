@@ -15,8 +15,8 @@ pub use crate::tool_spec::builtin::SandboxKind;
 use crate::tool_spec::{ServerSandbox, ToolKind, ToolSpec};
 use crate::world::{ItemKind, Space, World};
 
-/// Built-in tools that only read files of the project. A tool item with any id may declare one of these tools, because
-/// its id then disguises nothing harmful ([`disguises_built_in`]).
+/// Built-in tools that only read files of the project. A tool item may declare one of these tools under any id, because
+/// a read-only tool is harmless under every id ([`disguises_built_in`]).
 const READ_ONLY_TOOLS: [&str; 4] = ["read", "ls", "glob", "grep"];
 
 /// The sandbox of one tool.
@@ -25,7 +25,8 @@ pub struct ToolSandbox {
     /// The tool's name in the palette.
     pub name: String,
     pub kind: SandboxKind,
-    /// Folders of the project that the process of the tool may write, besides its own scratch folder.
+    /// Folders of the project that the tool may write. A process may also write its scratch folder. For a tool that
+    /// edits files without a process ([`SandboxKind::Files`]), an empty list means the whole project.
     pub write: Vec<String>,
     /// Granted hosts. Requests that the engine sends go to these hosts only. A process with a granted host can reach
     /// the whole network, because the sandbox cannot distinguish hosts.
@@ -72,13 +73,14 @@ pub fn only_reads_files(items: &Items<'_>, id: &ItemId) -> bool {
 pub fn is_standard_read_tool(plan: &Plan, id: &ItemId) -> bool {
     let is_known = |(name, own, _): &(&str, &str, SandboxKind)| *own == id.as_str() && READ_ONLY_TOOLS.contains(name);
     let mut files = plan.manifest.iter().filter(|read| read.kind == ItemKind::Tool && read.id == id.as_str());
-    // A tool of another space with the same id may do anything.
+    // The plan must contain only the tool of the standard library, because a tool of another space with the same id may
+    // do anything.
     BUILT_IN_TOOLS.iter().any(is_known)
         && files.next().is_some_and(|read| read.space == Some(Space::System))
         && files.next().is_none()
 }
 
-/// An attribute of a grant that opens something to the granted tools.
+/// An attribute of a grant that gives the granted tools access to folders or hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
     /// Folders of the project.
@@ -178,8 +180,8 @@ pub fn tool_sandbox(items: &Items<'_>, plan: &Plan, name: &str, id: Option<&Item
     let (Some(found), Some(id)) = (found, id) else { return sandbox };
     sandbox.persistent = found.spec.persistent;
     if matches!(found.spec.kind, ToolKind::Mcp { .. }) {
-        // An MCP server has one sandbox for all of its tools. The settings of the server declare the folders and hosts,
-        // and a grant must contain them.
+        // All tools of an MCP server share the sandbox that the settings of the server declare. Grants do not extend
+        // the sandbox.
         sandbox.write.clone_from(&found.spec.needs.write);
         sandbox.net.clone_from(&found.spec.needs.net);
         return sandbox;

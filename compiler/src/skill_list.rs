@@ -72,7 +72,7 @@ pub struct SkillList {
     pub listed: Vec<ListedSkill>,
     /// The skills that are not listed, because the list would exceed the budget.
     pub dropped: Vec<ListedSkill>,
-    /// The budget of the whole list in tokens: `skills.max_tokens`.
+    /// Maximum tokens of all entries of the list together, without the introduction: `skills.max_tokens`.
     pub budget: u64,
 }
 

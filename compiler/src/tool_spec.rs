@@ -64,7 +64,7 @@ pub struct ToolSpec {
 /// Returns the names of the engine's built-in tools as tool files use them (`builtin: read`), sorted. A test of the
 /// engine compares this list with the tools that the engine has.
 pub fn builtins() -> Vec<&'static str> {
-    // A running engine adds the orchestrator, which does not touch the machine and needs no sandbox.
+    // `built_in_names` does not list the orchestrator, because only a running engine adds this tool.
     let mut names: Vec<&str> = builtin::built_in_names().chain(["orchestrator"]).collect();
     names.sort_unstable();
     names

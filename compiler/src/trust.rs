@@ -184,9 +184,9 @@ pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) 
     reached_tools(plan).filter_map(|id| items.tool(id)).flat_map(of_one).collect()
 }
 
-/// Returns the trust requirement `found` of a tool. If the calls of an MCP tool are all refused, the description in the
-/// result states the reason: the server is not configured, or has other settings than the tool file. The tool file has
-/// to be trusted nevertheless: its calls run again if the settings come back.
+/// Returns the trust requirement `found` of a tool. If all calls of an MCP tool are refused, the description is
+/// replaced by the reason: the server is not configured, or its settings differ from the settings in the tool file. The
+/// tool file still needs trust, because its calls work again once the settings match.
 pub fn with_refused_server(items: &Items<'_>, tool: &Tool, found: TrustRequirement) -> TrustRequirement {
     if !matches!(tool.spec.kind, ToolKind::Mcp { .. }) {
         return found;
@@ -207,7 +207,7 @@ pub fn requirement_of_settings(world: &dyn World, tool: &Tool) -> Option<TrustRe
         return None;
     }
     let source = tool.spec.config.as_ref()?;
-    // A list that cannot be read fails the call, which reads the same files.
+    // If the files cannot be listed, the call itself fails, because it reads the same files.
     let files = world.candidates(ItemKind::Config, &source.id).ok()?;
     let first = files.first().filter(|first| first.space == Space::Project)?;
     Some(TrustRequirement {
@@ -263,7 +263,7 @@ pub fn requirement_of_call(
             words.extend(spec.environment.iter().map(|name| format!("${{{name}}}")));
             (format!("starts {}{folders}", serde_json::to_string(argv).unwrap_or_default()), words)
         }
-        // The file itself is the program; the subject's hash covers it.
+        // The tool file is the program itself, so no other program files are listed.
         ToolKind::Script { .. } => ("runs its own code".to_owned(), Vec::new()),
         ToolKind::Http(http) => (format!("sends requests to {}", escape_non_ascii(&http.url)), Vec::new()),
         ToolKind::Mcp { server, runs, sandbox, .. } => (describe_server(server, runs, *sandbox), Vec::new()),
@@ -303,7 +303,7 @@ pub fn needs_trust(hook: &PlannedHook) -> bool {
 pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String]) -> Option<String> {
     let raises = match action {
         HookAction::Raise { limit, value } => Some(one_line(&format!("raises the limit `{limit}` to {value}"))),
-        // If the text of the knowledge is an action of the point, the hook returns that action.
+        // A hook at the point `limit` takes its action from the text of the knowledge.
         HookAction::Execute { item_type: ItemKind::Knowledge, item_id, .. } if event == HookPoint::Limit => {
             Some(one_line(&format!("takes its action from the knowledge `{item_id}`, whose text can raise the limit")))
         }

@@ -1,6 +1,6 @@
-//! Check: composes every directive of the project on every route it could take, reads every hook and settings file,
-//! reports all diagnostics in one pass (`language.md` 1, 2, 7–9), and checks that each directive could be lowered to a
-//! plan.
+//! Check: composes every directive of the project on every route it could take, and reads every hook and settings file.
+//! Also checks that each directive could be lowered to a plan. Reports all diagnostics in one pass (`language.md` 1, 2,
+//! 7–9).
 
 mod assertion_use;
 mod blocked_grant;

@@ -1,11 +1,11 @@
 //! Tools in the form that a request contains: definitions converted for the wire format, or instructions in the system
-//! prompt of a model without native tool use. `plan` shows them and the engine sends them.
+//! prompt of a model without native tool use. `rye plan` shows the tools in this form, and the engine sends them.
 //!
-//! The conversion of a JSON Schema (2020-12) never narrows it: a constraint that the wire format cannot express becomes
-//! part of a description, and the engine validates each call against the original schema before the tool runs.
+//! The conversion never narrows a JSON Schema (2020-12). A constraint that the wire format cannot express becomes part
+//! of a description, and the engine validates each call against the original schema before the tool runs.
 //!
 //! Every wire format requires an object at the root, without `anyOf`, `oneOf`, `allOf`, `not`, `enum`, `if` and `$ref`
-//! beside its properties, and property names of at most 64 characters `A-Z a-z 0-9 _ . -`.
+//! beside its properties. Property names have at most 64 characters of `A-Z a-z 0-9 _ . -`.
 
 mod complete;
 pub mod instructions;

@@ -112,8 +112,8 @@ impl Space {
         }
     }
 
-    /// Returns a path of this space as diagnostics print it: unchanged for the project, `user:…` and `system:…` for the
-    /// others.
+    /// Returns a path of this space as diagnostics print it: unchanged for the project, with the prefix `user:` or
+    /// `system:` for another space.
     pub fn display(self, path: &str) -> String {
         match self {
             Self::Project => path.to_owned(),
@@ -342,9 +342,13 @@ pub trait World {
     fn changed_since(&self, _before: &WorldState) -> Option<&ChangedAnswers> {
         None
     }
-    /// Returns the paths that are not items, sorted. In the project, these are the folders and files directly in
-    /// `.ai/`, the files in item folders that are not items, the files in the root that [`meant_root_file`] accepts,
-    /// [`CLAUDE_SETTINGS`] and [`CLAUDE_AGENTS`]. In the user space, these are only the paths that [`Self::misplaced_settings`] returns.
+    /// Returns the paths that are not items, sorted. In the user space, only the paths that
+    /// [`Self::misplaced_settings`] returns. In the project:
+    ///
+    /// - the folders and files directly in `.ai/`,
+    /// - the files in item folders that are not items,
+    /// - the files in the root that [`meant_root_file`] accepts,
+    /// - [`CLAUDE_SETTINGS`] and [`CLAUDE_AGENTS`].
     fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError>;
     /// Returns the paths of the project and of the user space that may be misnamed settings files, sorted. These are
     /// the folders and files directly in `.ai/`, and the files in the settings folder that are not valid items.

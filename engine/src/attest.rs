@@ -1,6 +1,6 @@
-//! Proofs that the messages of a thread are those that its plan and its inputs yield: the opening (system prompt and
-//! first message), and the messages of each prompt. The events before a message are folded, the functions of the
-//! machine derive the message again, and the two texts are compared byte by byte. Writes nothing and starts nothing.
+//! Checks that the messages of a thread follow from its plan and its inputs: the opening (system prompt and first
+//! message), and the messages of each prompt. The events before a message are folded, the functions of the machine
+//! derive the message again, and the two texts are compared byte by byte. Writes nothing and starts nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 

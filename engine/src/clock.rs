@@ -22,8 +22,8 @@ pub trait Clock: Send + Sync {
     fn offset(&self) -> i64;
 }
 
-/// The system clock. It reads the wall clock once in a process and then adds the time that has passed, so that a
-/// correction of the wall clock neither lengthens nor shortens a deadline (decision 0247).
+/// The system clock. A process reads the wall clock once and then adds the elapsed time, so that a correction of the
+/// wall clock does not move a deadline (decision 0247).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

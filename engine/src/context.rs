@@ -69,8 +69,8 @@ pub trait Providers: Send + Sync {
     /// The error of a call that failed before a request was sent.
     fn connect(&self, model: &PlannedModel) -> Result<Arc<dyn Provider>, CallError>;
 
-    /// Returns true if threads of a directive call models through the provider files. If they do not, a script that a
-    /// provider file names needs no trust.
+    /// Returns true if threads of the directive use the provider files to call models. If false, the scripts that
+    /// provider files name need no trust.
     fn reads_scripts(&self, _directive: &ItemId) -> bool {
         false
     }
@@ -107,7 +107,7 @@ pub struct StartOptions {
     pub allow_missing_outputs: bool,
     /// True to sync the start of the new thread, so that the thread survives a power failure.
     pub durable: bool,
-    /// Ids that a new root thread does not get although its project has no such thread, because another project has.
+    /// Ids that the new root thread must not get, because threads of other projects have them.
     pub taken: BTreeSet<ThreadId>,
 }
 
@@ -267,8 +267,8 @@ impl EngineContext {
         Err(DriveError::Untrusted { directive: directive.to_string(), list })
     }
 
-    /// Checks that a model may get items of the user space: through a thread of `plan` or, if `hook` is given, through
-    /// this hook. A plan or hook of the project needs the trust of the user.
+    /// Checks that a model may get items of the user space. The model gets the items through a thread of `plan` or, if
+    /// `hook` is given, through this hook. A plan or hook of the project needs the trust of the user.
     ///
     /// # Errors
     ///

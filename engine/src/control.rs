@@ -1,5 +1,5 @@
-//! Input of a running thread: control messages from this process or from the mailbox on disk, stopped calls, and the
-//! ends of children that no call waits for.
+//! Inputs of a running thread: control messages from this process or from the mailbox on disk, stopped calls, file
+//! changes to record, and the ends of children that no call waits for.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub enum Incoming {
         /// Id of the message. A message takes effect once, even if it is delivered twice.
         id: String,
         message: ControlMessage,
-        /// True if the message has a file in the mailbox, which stays there until the message is recorded.
+        /// True if the message has a file in the mailbox. The file stays in the mailbox until the message is recorded.
         on_disk: bool,
         /// Notifies the sender once the record of the message is on disk; `None` if the sender does not wait.
         recorded: Option<RecordWaiter>,
@@ -34,8 +34,8 @@ pub enum Incoming {
     ChildEnded { spawn: u64, thread_id: String, status: Status, cost: Cost },
 }
 
-/// The sender that notifies a file tool that its change is recorded, or a client that its message is recorded. The tool
-/// writes the file, and the client gets its response, only after the record is on disk.
+/// The sender of a notification that a record is on disk. A file tool writes the file only after the record of its
+/// change is on disk. A client gets its response only after the record of its message is on disk.
 #[derive(Debug, Clone)]
 pub struct RecordWaiter(Arc<Mutex<Option<oneshot::Sender<()>>>>);
 
@@ -46,22 +46,22 @@ impl PartialEq for RecordWaiter {
 }
 
 impl RecordWaiter {
-    /// Creates a sender, and the receiver with which a file tool waits until the record of its change is on disk.
+    /// Creates a sender, and a receiver that waits until the record is on disk.
     pub fn new() -> (Self, oneshot::Receiver<()>) {
         let (sender, receiver) = oneshot::channel();
         (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
     }
 
-    /// Returns true while the file tool waits for the record of its change. Returns false after [`Self::confirm`], and
-    /// if the call of the tool was stopped or dropped.
+    /// Returns true while the receiver waits for the record. Returns false after [`Self::confirm`], and if the receiver
+    /// was dropped (for example, because its call was stopped).
     pub fn is_waiting(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|sender| !sender.is_closed())
     }
 
-    /// Notifies the waiting tool that the record of its change is on disk, so that the tool writes the file.
+    /// Notifies the receiver that the record is on disk.
     pub fn confirm(&self) {
         if let Some(sender) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            // The call may have ended meanwhile.
+            // The receiver no longer exists if its call has ended.
             sender.send(()).ok();
         }
     }
@@ -86,7 +86,7 @@ pub struct ControlSender {
     /// The sender of the thread that continues this thread. Once the field is set, every input is sent to the
     /// continuing thread.
     next: Arc<RwLock<Option<ControlSender>>>,
-    /// Ids of the messages that the earlier threads of a chain of continuations have received.
+    /// Ids of the messages that earlier threads of the chain of continuations have received.
     received_before: Arc<RwLock<BTreeSet<String>>>,
     /// Name of this process. Message ids contain the name, so that the ids of two processes differ.
     owner: String,
@@ -143,8 +143,8 @@ impl ControlSender {
 
     /// Passes an input on to the last thread of the chain of continuations; returns false if that thread has ended.
     pub fn forward(&self, item: Incoming) -> bool {
-        // A redirection also moves the inputs that are not read yet. The read lock delays a redirection until this
-        // input is sent.
+        // The read lock delays a redirection until this input is sent. After a redirection, all unread inputs are moved
+        // to the next thread, including this input.
         match &*self.next() {
             Some(next) => next.forward(item),
             None => self.sender.send(Box::new(item)).is_ok(),
@@ -209,7 +209,7 @@ impl ControlSender {
             if let Some(live) = live {
                 return live;
             }
-            // This sender keeps the cell alive. A redirection ends the wait too.
+            // `changed` cannot fail: this sender keeps the channel open. A redirection also ends the wait.
             states.changed().await.ok();
         }
     }

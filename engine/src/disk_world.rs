@@ -44,7 +44,8 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 type EmbeddedFile = (Arc<str>, &'static [u8]);
 type FoundFile = (Arc<str>, Vec<u8>);
 
-/// The world as the files on the disk and the embedded system space define it.
+/// A [`World`] that reads the project and the user space from the disk. The files of the system space are embedded in
+/// the program.
 pub struct DiskWorld {
     /// Project and user space, if they exist.
     spaces: Vec<(Space, Dir)>,
@@ -52,12 +53,11 @@ pub struct DiskWorld {
     trust: TrustStore,
     require: OnceCell<Result<SignaturePolicy, WorldError>>,
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
-    /// Device and inode numbers of keys and trust records, used to refuse an item that is one of these files under
-    /// another name.
+    /// Device and inode numbers of keys and trust records. An item with one of these numbers is refused, because it is
+    /// a key or a trust record under another name (a hard link).
     secrets: OnceCell<BTreeSet<(u64, u64)>>,
-    /// The roots of `spaces`.
+    /// The paths of the roots of `spaces`.
     roots: Vec<PathBuf>,
-    /// A cache of the file names in folders.
     folders: FolderCache,
     project_is_user_space: bool,
 }
@@ -161,8 +161,8 @@ impl DiskWorld {
         Ok(found)
     }
 
-    /// Returns the bytes of a file; `None` if there is none. Reads the names of its folder once, so that only files
-    /// that exist are opened.
+    /// Returns the bytes of a file; `None` if there is none. Reads the names in a folder once, so that only files that
+    /// exist are opened.
     fn read_file(&self, space: Space, dir: &Dir, path: &str) -> Result<Option<Vec<u8>>, WorldError> {
         match self.folders.entry(space, dir, path) {
             FolderEntry::Missing => Ok(None),
@@ -209,7 +209,8 @@ impl DiskWorld {
     fn verify_signature(&self, space: Space, path: &str, bytes: &[u8]) -> Result<(), WorldError> {
         let fault = |reason: String| WorldError::Signature { path: space.display(path), reason };
         match self.trust.verify_file(bytes) {
-            // If the setting is invalid, `rye check` reports it and no run starts, so the files need not be refused.
+            // If the policy is invalid, unsigned files are not refused here: `rye check` reports the policy, and no run
+            // starts.
             Ok(SignatureStatus::Unsigned) if self.signature_policy() == Ok(SignaturePolicy::All) => {
                 Err(WorldError::Unsigned { path: space.display(path) })
             }
@@ -222,7 +223,7 @@ impl DiskWorld {
     }
 }
 
-/// Returns the bytes and metadata of a file; `None` if it does not exist or is a dangling link.
+/// Returns the bytes and metadata of a file; `None` if the file does not exist or is a dangling link.
 fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Metadata)>, WorldError> {
     let unreadable = |reason: String| WorldError::Unreadable { path: space.display(path), reason };
     let mut options = OpenOptions::new();
@@ -240,8 +241,8 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
     if metadata.len() > MAX_FILE_BYTES {
         return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
     }
-    // The buffer has one byte more than the file. If a read leaves this byte unused, the end of the file is reached, so
-    // that no second read is needed.
+    // The buffer is one byte longer than the file. If a read leaves the last byte unused, the whole file was read, and
+    // no second read is needed.
     let expected_length = usize::try_from(metadata.len()).unwrap_or(0);
     let mut bytes = vec![0; expected_length + 1];
     let read = loop {
@@ -252,8 +253,8 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
     };
     bytes.truncate(read);
     if read != expected_length {
-        // The read was short, or the file grew meanwhile. Reads at most one byte beyond the maximum, to detect a file
-        // that is too large.
+        // The read was short, or the file grew meanwhile. Reads the rest. `take` bounds the memory if the file keeps
+        // growing.
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(e.to_string()))?;
     }
     if bytes.len() as u64 > MAX_FILE_BYTES {
@@ -272,8 +273,8 @@ fn report_dangling_link(space: Space, dir: &Dir, path: &str) -> Result<Option<Ve
     }
 }
 
-/// Converts an error of opening a file. A permission error without an OS error number means that the path leads out of
-/// `space`.
+/// Converts an error of opening a file. `cap_std` reports a path that leads out of `space` as a permission error
+/// without an OS error number.
 fn open_error(space: Space, path: &str, error: &std::io::Error) -> WorldError {
     let path = space.display(path);
     if error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
@@ -372,7 +373,7 @@ impl World for DiskWorld {
         let folder = skill.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let shown = format!("{folder}/{}", path.as_str());
         let fail = |error: std::io::Error| open_error(*space, &shown, &error);
-        // A linked folder is read only if its target is in a folder of skills too.
+        // The folder of a skill can be a link. The target must also be in a folder of skills.
         let real = dir.canonicalize(folder).map_err(fail)?;
         let is_skill = real.to_str().is_some_and(|real| {
             ItemKind::Skill

@@ -80,8 +80,8 @@ pub struct EffectStep {
     pub halt: CancellationToken,
     /// The time at which the duration limit of the thread is reached; `None` while the thread waits for an approval.
     pub deadline: Option<Deadline>,
-    /// The grants of the current prompt, then those of each thread of the spawn chain; a call needs a grant in each
-    /// list. `None` if the prompt does not narrow the grants of the thread.
+    /// The grants of the current prompt, then the grants of each thread of the spawn chain. A call needs a grant in
+    /// each list. `None` if the prompt does not narrow the grants of the thread.
     pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 
@@ -173,7 +173,7 @@ pub async fn drive(
                 let both = !exported && !end.status.is_parked();
                 let artifact = if both { Artifact::Both } else { Artifact::Snapshot };
                 let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt(), &**driver);
-                // The commit joins a group commit; the artifacts are written meanwhile.
+                // The artifacts are written while the commit waits for other commits of its group.
                 let ((), done) = tokio::join!(driver.write_final(thread, &end, artifact), driver.perform(step));
                 done?;
                 discard_messages(driver, &mut settled).await;
@@ -263,8 +263,8 @@ async fn perform(
         | Effect::Await(_)
         | Effect::Sleep { .. }
         | Effect::Ask { .. } => true,
-        // The hooks of two points do not run at the same time. The other effects are short, or end when the message
-        // arrives.
+        // No message passes its intake during these effects. `RunHooks`: the hooks of two points must not run at the
+        // same time. The other effects are short, or end when the message arrives.
         Effect::RunHooks(_)
         | Effect::RunCommand { .. }
         | Effect::Record
@@ -294,7 +294,7 @@ async fn perform(
     let mut intake = start_intake(thread, driver, takes_input).await?;
     while single.is_some() || !running.is_empty() || intake.is_some() {
         tokio::select! {
-            // A result that is ready comes first: a message that arrives behind an answer does not discard the answer.
+            // `biased` takes a finished result before an input, so that a later input cannot discard the result.
             biased;
             done = resolve(&mut single), if single.is_some() => {
                 single = None;
@@ -393,9 +393,9 @@ async fn record_and_check_interrupt(
     })
 }
 
-/// Records the answer of the handler of an approval request, together with the inputs that have arrived. Only the first
-/// recorded answer counts. Inputs up to the last answer among them are recorded before the handler's answer. The other
-/// inputs are recorded after it, so that an interruption does not discard the answer.
+/// Records the handler's answer to an approval request, and the inputs that have arrived. Only the first recorded
+/// answer counts. If the inputs contain answers, the inputs up to the last of these answers are recorded first. The
+/// other inputs are recorded after the handler's answer, so that an interruption does not discard it.
 fn record_answer(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
@@ -445,8 +445,8 @@ fn record_decision(thread: &mut DrivenThread, driver: &Arc<dyn Driver>) -> Resul
 }
 
 /// Handles an input of the thread: records a control message or the end of a child. If a control message ends the
-/// thread or interrupts its prompt, also ends the living children. Returns the id of a control message that the mailbox
-/// holds as a file; `None` for other inputs. The caller removes the file once the record is durable.
+/// thread or interrupts its prompt, also ends the living children. Returns the id of a control message that has a file
+/// in the mailbox; `None` for other inputs. The caller removes the file once the record is durable.
 fn record_incoming(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
@@ -469,7 +469,8 @@ fn record_incoming(
             return Ok(None);
         }
     };
-    // Another process could name a plan with wider grants, or a mode without approval requests.
+    // These messages could name a plan with wider grants, or a mode without approval requests. They are refused if they
+    // come from another process.
     let is_foreign_change = on_disk
         && matches!(
             message,
@@ -514,7 +515,7 @@ async fn discard_messages(driver: &Arc<dyn Driver>, mail: &mut Vec<String>) {
     }
 }
 
-/// Splits an effect that runs several calls or awaits several children into effects on one call or child, which are
+/// Splits an effect on several calls or several children into effects on one call or one child. These effects are
 /// performed and recorded one by one. Every other effect stays whole.
 fn split(effect: Effect) -> Vec<Effect> {
     match effect {

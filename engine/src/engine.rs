@@ -59,7 +59,8 @@ pub struct EngineOptions {
     pub tools: Tools,
     /// The user's trust in the project's files.
     pub trust: Trust,
-    /// The maximum times that a commit waits for further commits, so that the registry writes all of them as one group.
+    /// The maximum times that a commit waits for other commits. The registry writes commits that wait together as one
+    /// group.
     pub group_commit: GroupCommit,
     /// An additional check of plans; `None` if every trusted plan may start.
     pub plan_check: Option<PlanCheck>,
@@ -222,7 +223,7 @@ impl Engine {
         Box::pin(self.inner.resume_root(thread, message.into())).await
     }
 
-    /// Starts a new thread that continues another one from the end of an earlier turn, with a message.
+    /// Starts a new thread that continues another thread from the end of an earlier turn, with a new message.
     pub async fn fork(
         &self,
         thread: &ThreadId,
@@ -305,7 +306,7 @@ impl Engine {
         self.inner.send_message(thread, message.clone())
     }
 
-    /// Returns a thread's account in the ledger; `None` if it has none.
+    /// Returns a thread's account in the ledger; `None` if the thread has no account.
     pub fn account(&self, thread: &ThreadId) -> Result<Option<Account>, StoreError> {
         self.inner.writer.registry().account(thread)
     }

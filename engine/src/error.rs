@@ -24,7 +24,8 @@ pub enum DriveError {
     ChildStopped { child: String, reason: String },
     #[error("the thread or its plan cannot be used: {0}")]
     Plan(String),
-    /// The directive has trust requirements that the user does not trust; `list` holds them, one line each.
+    /// The user does not trust all requirements of the directive. `list` holds the untrusted requirements, one line
+    /// each.
     #[error("`{directive}` has untrusted requirements: {}", list.join("; "))]
     Untrusted { directive: String, list: Vec<String> },
     /// The stored plan has hooks that the current files do not declare. `list` holds these hooks, each with its effect.
@@ -113,7 +114,7 @@ pub enum EngineError {
     NoTimeLeft { parent: String },
     #[error("no money can be reserved for a child of `{parent}`: {refusal}")]
     NotReserved { parent: String, refusal: String },
-    /// The thread was to be cancelled or killed, but could not be recovered. This process finalized it instead.
+    /// The thread was to be cancelled or killed, but could not be recovered. This process finalized the thread instead.
     #[error("the thread `{thread}` could not be recovered, and its end is recorded only in the thread registry: {why}")]
     Closed { thread: String, why: String },
     #[error("the thread `{thread}` cannot be resumed: its ancestor `{ancestor}` was {}", status.as_str())]

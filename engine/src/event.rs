@@ -86,8 +86,8 @@ pub struct ThreadHead<'e> {
 }
 
 impl<'e> ThreadHead<'e> {
-    /// Finds the start of the thread, the plan id and the continued thread, which only the first three events of a
-    /// transcript can contain.
+    /// Reads the start of the thread, the plan id and the continued thread from the first three events of a transcript.
+    /// Later events contain none of these.
     pub fn of(events: &'e [Event]) -> Self {
         let mut head = Self::default();
         for event in events.iter().take(3) {

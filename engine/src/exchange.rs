@@ -64,8 +64,8 @@ pub struct ThreadPosition {
     /// For a child thread, its number among its parent's children, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
-    /// The limit `duration_seconds` of a child thread: the limit of its plan, or a raised one, regardless of the
-    /// remaining time of its parent. `None` for a root thread.
+    /// The limit `duration_seconds` of a child thread, from the plan or from a later raise. The remaining time of the
+    /// parent does not lower this value. `None` for a root thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<u64>,
     /// The children that the thread has started.

@@ -268,7 +268,7 @@ enum FiredHook {
     Action(HookAction),
 }
 
-/// The facts and results so far while the hooks of one hook point are evaluated one after another.
+/// The facts and the results so far, during the evaluation of the hooks of one hook point.
 #[derive(Debug)]
 struct PointEvaluation {
     /// Facts for the next hook. At a hook point where each hook changes the result of the hook before it (the mode

@@ -1,6 +1,6 @@
-//! Images in a user's message (`engine.md` 3): detects the type from the bytes, checks that every wire format accepts
-//! the type, and makes the reference that the transcript stores. The bytes are an object of the store, and only a
-//! request that is being sent contains them.
+//! Images in a user's message (`engine.md` 3): detects the type from the bytes, checks that the model accepts the
+//! images, and makes the reference that the transcript stores. The bytes are an object of the store. Only a request
+//! that is being sent contains the bytes.
 
 use rye_compiler::plan::hex;
 use serde::{Deserialize, Serialize};
@@ -19,12 +19,12 @@ const MAX_SIDE_PIXELS: u32 = 8_000;
 const PIXELS_PER_TOKEN: u64 = 750;
 const MAX_IMAGE_TOKENS: u64 = 1_600;
 const MIN_IMAGE_TOKENS: u64 = 85;
-/// Maximum tokens of an image: the count at the high resolution of the newest models.
+/// Maximum tokens of an image on Anthropic models: the count at the high resolution of the newest models.
 const MAX_ANTHROPIC_IMAGE_TOKENS: u64 = 4_784;
-/// Maximum tokens of an image on the model with the highest count per tile: 2,833, plus 5,667 for each of the 8 tiles
-/// of the largest image.
+/// Maximum tokens of an image on the OpenAI model with the highest count: 2,833, plus 5,667 for each of the 8 tiles of
+/// the largest image.
 const MAX_OPENAI_IMAGE_TOKENS: u64 = 2_833 + 8 * 5_667;
-/// Maximum tokens of an image: 258 for each of the 11 × 11 tiles of the largest image.
+/// Maximum tokens of an image on Gemini models: 258 for each of the 11 × 11 tiles of the largest image.
 const MAX_GEMINI_IMAGE_TOKENS: u64 = 258 * 11 * 11;
 
 /// A reference to an image of a message.

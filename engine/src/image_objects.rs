@@ -42,7 +42,7 @@ pub fn fill_images(request: &mut Request, objects: &Objects) -> Result<(), CallE
             if let ContentBlock::Image(image) = block {
                 let bytes = ObjectId::parse(&image.sha256).and_then(|id| objects.get(&id));
                 let bytes = bytes.map_err(|error| fault(error.to_string()))?;
-                // A hook can reference any object, so check that this one is an image.
+                // A hook can reference any object, so check that this object is an image.
                 if media_type(&bytes) != Some(image.media_type.as_str()) {
                     return Err(fault(format!("the object `{}` is not {}", image.sha256, image.media_type)));
                 }

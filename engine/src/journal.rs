@@ -56,7 +56,7 @@ impl Journal {
             pending: Vec::new(),
             next,
             synced,
-            // Lines found on disk are synced before the first effect that depends on them.
+            // If lines on disk are not synced yet, the next barrier syncs them.
             dirty: synced < next,
         }
     }
@@ -105,7 +105,8 @@ impl Journal {
         let (mut events, objects) = (std::mem::take(&mut self.pending), Arc::clone(&self.objects));
         let (thread, signer) = (self.thread.clone(), Arc::clone(&self.signer));
         if !sync {
-            // Without a sync the write only copies to the page cache, which is faster than a switch to another thread.
+            // Without a sync, the write only copies to the page cache. This is faster than passing the work to a
+            // blocking task.
             let written = write(&mut transcript, &objects, (&thread, &signer), &mut events);
             return self.written(transcript, events, written);
         }
@@ -120,8 +121,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes back the transcript from the blocking task that has written `events` to it. If the write succeeded,
-    /// notifies the watchers of the events.
+    /// Takes back the transcript after the write of `events`. If the write succeeded, notifies the watchers of the
+    /// events.
     fn written(
         &mut self,
         transcript: Transcript,
@@ -221,7 +222,7 @@ fn spill_large_fields(event: &Event, limit: usize, objects: &Objects) -> Result<
     Ok(fields)
 }
 
-/// The size of each field of an event in bytes of JSON, with the name of the field.
+/// The size of each field of an event, in bytes of JSON, and the name of the field.
 #[derive(Default)]
 struct FieldSizes(Vec<(usize, String)>);
 

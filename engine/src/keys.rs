@@ -204,7 +204,7 @@ pub fn without_signature_line(bytes: &[u8]) -> &[u8] {
     signed.and_then(|line| bytes.get(line.len()..)).unwrap_or(bytes)
 }
 
-/// Returns the first line with its line end; `None` if it is not UTF-8 and therefore not a signature.
+/// Returns the first line with its line end; `None` if the line is not UTF-8 and therefore no signature.
 fn first_line(bytes: &[u8]) -> Option<&str> {
     let end = memchr::memchr(b'\n', bytes).map_or(bytes.len(), |at| at + 1);
     std::str::from_utf8(bytes.get(..end)?).ok()
@@ -218,7 +218,7 @@ fn key_id(public_pem: &str) -> String {
     hex(&Sha256::digest(public_pem)).chars().take(16).collect()
 }
 
-/// Returns the key id that a file claims, truncated and escaped.
+/// Returns the key id that a file claims, truncated and escaped for display.
 fn printable_key_id(key_id: &str) -> String {
     key_id.chars().take(32).flat_map(char::escape_debug).collect()
 }

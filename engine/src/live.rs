@@ -25,10 +25,9 @@ impl StreamEvent {
     /// Returns the size of a delta's text in bytes; 0 for an event.
     fn delta_bytes(&self) -> usize {
         match self {
-            Self::Event { .. } => 0,
             Self::Delta { delta: Delta::Text(text) | Delta::Thinking(text), .. } => text.len(),
             Self::Delta { delta: Delta::ToolCallInput { fragment, .. }, .. } => fragment.len(),
-            Self::Delta { delta: Delta::ToolCallStarted { .. }, .. } => 0,
+            Self::Event { .. } | Self::Delta { delta: Delta::ToolCallStarted { .. }, .. } => 0,
         }
     }
 }

@@ -85,7 +85,8 @@ impl StateCell {
         self.published.send_modify(|_| {});
     }
 
-    /// Returns a receiver of the published state (`None` before the first one) that is notified of each later state.
+    /// Returns a receiver of the published state. The receiver is notified of each later state. Before the first
+    /// publication, the state is `None`.
     pub fn subscribe(&self) -> watch::Receiver<Option<LiveState>> {
         self.published.subscribe()
     }

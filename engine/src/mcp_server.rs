@@ -47,7 +47,7 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 const RESPONSE_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// Time for a cancelled thread to end by itself, before it is killed.
 const CANCEL_GRACE: Duration = Duration::from_millis(300);
-/// Maximum time for all threads to end after the server was stopped.
+/// Maximum time for all threads to end after the server has killed them.
 const SERVER_END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A directive as an MCP server.
@@ -216,7 +216,7 @@ impl ServerHandler for ClientSide {
         let mut observer = RequestObserver { context, token, sent: 0.0 };
         match session.call(name, input, ticket, &mut observer).await? {
             CallOutcome::Done(result) => Ok(result_of(result).into()),
-            // The client expects no response.
+            // The client expects no response to a call that it cancelled.
             CallOutcome::Cancelled => Err(ErrorData::internal_error("the call was cancelled", None)),
         }
     }

@@ -157,8 +157,8 @@ impl Message {
         }
     }
 
-    /// Returns the text that requests send as a user message in place of this message, if providers do not accept its
-    /// kind. Returns `None` for the kinds that providers accept, and for a command with `excluded`, which is not sent.
+    /// Returns the text of a message whose kind providers do not accept. Requests send this text as a user message.
+    /// `None` for the kinds that providers accept, and for a command with `excluded`, which is not sent.
     fn user_text(&self) -> Option<String> {
         match self {
             Self::Custom { content, .. } => Some(content.clone()),

@@ -12,7 +12,8 @@ use crate::thread_id::ThreadId;
 /// its remaining time: otherwise the plan of a child would depend on the moment of the spawn. At run time, the
 /// remaining time of the parent bounds the child.
 pub(crate) fn spawn_limits(launch: &Opened, plan: &Plan) -> PlanLimits {
-    // The duration of a session does not depend on the time either, and it exceeds that of a prompt.
+    // The start event of a run or a chat holds the whole duration. The start event of any other thread may hold a
+    // remaining duration, so the duration of the plan is used.
     let duration_seconds = match launch.origin {
         ThreadOrigin::Run | ThreadOrigin::Chat => launch.limits.duration_seconds,
         ThreadOrigin::Child
@@ -38,7 +39,7 @@ impl ParentThread {
         &self.plan
     }
 
-    /// Returns the capability sets that must all allow an action: the thread's own first, then the sets of its
+    /// Returns the capability sets that must all allow an action: first the set of this thread, then the sets of its
     /// ancestors.
     pub fn grants(&self) -> &[Vec<Grant>] {
         &self.launch.grants
@@ -50,7 +51,7 @@ impl ParentThread {
     }
 
     /// Bounds the limits of a child, except `output`, by the limits of this thread. The limit `depth` of the child is
-    /// lower than that of this thread.
+    /// lower than the limit `depth` of this thread.
     ///
     /// # Errors
     /// The limit `depth` of this thread is 0.

@@ -95,13 +95,13 @@ pub struct PlanComparison {
     pub turns_per_prompt: u64,
 }
 
-/// Compares the requests of a session with those that it would send with another plan.
+/// Compares the requests that a session would send with its current plan and with another plan.
 pub fn compare_plans(live: &LiveState, after: &std::sync::Arc<Plan>) -> PlanComparison {
     let state = &*live.state;
     let size = |live: &LiveState| context_parts(live).iter().map(|part| part.tokens).sum::<u64>();
     let changed = LiveState { plan: std::sync::Arc::clone(after), ..live.clone() };
     let (old, new) = (size(live), size(&changed));
-    // A request that the provider has measured has the better base.
+    // If the provider has counted the last request, `estimate_tokens` is more exact than the sum of the parts.
     let tokens = machine::estimate_tokens(&live.plan, state).max(old);
     let tokens_after = tokens.saturating_add(new).saturating_sub(old);
     let cached_tokens = cache::cached_prefix(live, state, &[], tokens).tokens;
@@ -299,7 +299,7 @@ pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
     let mut parts: Vec<ContextPart> = plan.prompt.system.iter().map(|layer| of_layer("system", layer)).collect();
     if !state.conversation.prompted {
         let (layers, sent) = match &state.continues {
-            // The conversation contains the other layers already.
+            // A continued conversation already contains the layers of the first message.
             Some(continues) => (&plan.prompt.continued, continues.sent.as_slice()),
             None => (&plan.prompt.first_message, &[][..]),
         };
@@ -326,8 +326,8 @@ pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
 /// Maximum characters of the excerpt of a message.
 const MAX_EXCERPT_CHARS: usize = 48;
 
-/// Returns the start of the text of a message. If layers precede the text of the user, the excerpt is the start of the
-/// last line and says so.
+/// Returns the start of the text of a message. If layers of the plan precede the text of the user, returns the start of
+/// the last line, with a note about the layers.
 fn excerpt(message: &Message) -> String {
     let cut = |text: &str| -> String {
         let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();

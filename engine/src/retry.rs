@@ -11,8 +11,8 @@ use crate::exchange::{CallError, FailedStage};
 /// The name of the classification of a prompt that exceeds the context window or the size limit of the provider.
 pub const PROMPT_TOO_LONG: &str = "prompt_too_long";
 
-/// The classification of two errors of the `scripted` provider: its script is invalid, or the script does not expect
-/// the request.
+/// The classification of the errors of the `scripted` provider: the script is invalid, has no step left, or does not
+/// expect the request.
 const SCRIPT_MISMATCH: &str = "script_mismatch";
 
 /// Number of failures in one turn after which retries are at least [`LATE_RETRY_DELAY_MS`] apart.
@@ -24,8 +24,8 @@ const LATE_RETRY_DELAY_MS: u64 = 1_000;
 
 /// Classifies a failure and returns the delay in milliseconds if another attempt may follow.
 ///
-/// `failures` counts this turn's failed attempts before this one. The caller checks that the delay ends before the
-/// thread's deadline.
+/// `failures` is the number of earlier failed attempts of this turn with the current model. The caller checks that the
+/// delay ends before the thread's deadline.
 pub fn classify_failure(
     plan: &Plan,
     error: &CallError,
@@ -34,7 +34,7 @@ pub fn classify_failure(
     now: i64,
 ) -> (FailureClassification, Option<u64>) {
     let failure = failure(error, failures.saturating_add(1));
-    // If the table is invalid, no call is repeated.
+    // If the table is invalid, no failed call is retried.
     let Ok(table) = plan.settings.classification() else { return (unclassified(error), None) };
     let class = table.classify(&failure);
     let named = FailureClassification {
@@ -58,15 +58,15 @@ fn is_script_error(error: &CallError) -> bool {
     error.code.as_deref() == Some(SCRIPT_ERROR)
 }
 
-/// Returns how often a call with this failure may be retried, by the classification table of the plan; 0 if the plan
-/// has no table. `failures` is the number of failed attempts of this turn, which the table can read.
+/// Returns how often a call with this failure may be retried, by the classification table of the plan; 0 if the table
+/// is invalid. `failures` is the number of failed attempts of this turn, on which the result can depend.
 pub fn max_retries(plan: &Plan, error: &CallError, failures: u32) -> u32 {
     let table = plan.settings.classification();
     table.map_or(0, |table| table.classify(&failure(error, failures)).backoff.max_retries)
 }
 
-/// Returns true if the model is unavailable (retries exhausted, model removed, or access denied), and false if the
-/// request is wrong.
+/// Returns true if another model may succeed: the failure is retryable, the setup of the provider failed, the model
+/// does not exist (404, 410), or the key or the quota is refused. False if the request is wrong.
 pub fn is_unavailable(error: &CallError, class: &FailureClassification) -> bool {
     class.retryable
         || error.stage == FailedStage::Setup
@@ -86,7 +86,7 @@ fn failure(error: &CallError, attempt: u32) -> Failure {
     }
 }
 
-/// Returns the classification of a failure that matches no rule of the classification table.
+/// Returns the classification of a failure if the classification table is invalid.
 fn unclassified(error: &CallError) -> FailureClassification {
     let name = if is_script_error(error) { SCRIPT_MISMATCH } else { "unclassified" };
     FailureClassification { name: name.into(), category: Category::Permanent.as_str().into(), retryable: false }

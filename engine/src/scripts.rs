@@ -12,7 +12,7 @@ use serde_json::Number;
 
 /// Maximum size of a script, in bytes. A larger tool can move code into modules beside its file.
 pub const MAX_SCRIPT_BYTES: usize = 256 * 1024;
-/// Maximum depth of a literal, as in YAML.
+/// Maximum nesting depth of a literal, equal to the maximum of YAML files.
 const MAX_LITERAL_DEPTH: usize = 64;
 /// Maximum number of values in all literals of a script.
 const MAX_VALUES: usize = 20_000;
@@ -67,7 +67,7 @@ impl ScriptReader for SyntaxTreeReader {
     }
 }
 
-/// Returns a syntax error of a script, in our own wording.
+/// Builds a syntax error of a script from the first line of a parser's message.
 fn syntax_error(source: SourceId, message: &str, span: Span, language: &str) -> SyntaxError {
     let first = message.lines().next().unwrap_or_default().trim_end_matches('.');
     let mut chars = first.chars();
@@ -102,7 +102,7 @@ impl LiteralReader {
 }
 
 fn push_entry(key: String, key_span: Span, value: Node, into: &mut Vec<Entry>) -> Result<(), Span> {
-    // The interpreter determines the meaning of a repeated key, so a literal with a repeated key has no value here.
+    // If a literal repeats a key, the script's language decides which value counts, so the literal has no value here.
     if into.iter().any(|e| e.key.node == key) {
         return Err(key_span);
     }

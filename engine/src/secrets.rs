@@ -69,8 +69,8 @@ static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&groups.join("|")).ok()
 });
 
-/// Values of secret variables: of the variables in this process's environment, and of all variables that were added
-/// later.
+/// The values of secret variables: the variables in the environment of this process, and the variables that
+/// `add_secrets` has added.
 static KNOWN_SECRETS: LazyLock<RwLock<Arc<KnownSecrets>>> = LazyLock::new(|| {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -87,7 +87,7 @@ struct KnownSecrets {
     /// The values without white space, and the values in base 64 at every alignment. Both are searched for in
     /// [`Stream::compact`].
     compact: Needles,
-    /// The values in base 16, which are searched for in [`Stream::hex_digits`].
+    /// The values in hexadecimal, which are searched for in [`Stream::hex_digits`].
     hex: Needles,
 }
 
@@ -114,8 +114,8 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     mask_with(text, &own)
 }
 
-/// Replaces a value by the name of its variable, in every encoding, and then masks all other secrets. A value shorter
-/// than the minimum is replaced only where it occurs without encoding.
+/// Masks `value` under the name `name` in every encoding, and then all other secrets. A `value` of fewer than
+/// `MIN_SECRET_BYTES` bytes is masked only where it occurs without encoding.
 pub fn mask_one(text: &str, name: &str, value: &str) -> String {
     let own = KnownSecrets::new(vec![(name.to_owned(), value.to_owned())]);
     mask_secrets(&own.mask(text)).into_owned()
@@ -206,8 +206,8 @@ fn replace_ranges<'t>(text: &'t str, mut found: Vec<(Range<usize>, &str)>) -> Co
     let mut masked = String::with_capacity(text.len());
     let mut end = 0;
     for (range, name) in found {
-        // An encoded value can begin or end within a character of the text only if that character is a part of the
-        // value.
+        // A match can begin or end inside a multi-byte character. This character belongs to the value, so it is masked
+        // as a whole.
         let start = (0..=range.start).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         let stop = (range.end..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
         if start >= end {
@@ -229,7 +229,7 @@ fn compact_forms(value: &str) -> Vec<Vec<u8>> {
     let mut all = vec![Stream::of(value).compact().bytes, Stream::of(&value.replace(' ', "+")).compact().bytes];
     for before in 0..3_usize {
         let shifted: Vec<u8> = std::iter::repeat_n(0, before).chain(bytes.iter().copied()).collect();
-        // Skip characters that also depend on neighboring bytes.
+        // Skip the base 64 characters at both ends if they also depend on bytes before or after the value.
         let from = [0, 2, 3].get(before).copied().unwrap_or(0);
         let text = STANDARD_NO_PAD.encode(&shifted);
         let to = text.len() - usize::from(!shifted.len().is_multiple_of(3));

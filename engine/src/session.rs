@@ -43,7 +43,7 @@ mod succession;
 pub(crate) mod verified;
 mod verify_stored_plan;
 
-/// Maximum number of threads of a continuation chain. A longer chain is a loop.
+/// Maximum number of threads in a continuation chain. A longer chain counts as a loop.
 pub(crate) const MAX_CHAIN_THREADS: usize = 1_000;
 
 /// The data with which a new thread is started.
@@ -281,7 +281,7 @@ impl EngineContext {
             let fact = Fact::Recovered { owner: self.owner.id().to_string(), cut_bytes: 0 };
             thread.record_signal(Signal { at: now, fact });
         }
-        // The row is written first: a thread with any event is listed and can be recovered.
+        // The row is written before the first event, so that every thread with an event is listed and can be recovered.
         let register = || Change::Ledger(LedgerStep::register(&id, init.limits.spend));
         let changes = match rows {
             RowsToWrite::Root { .. } => vec![Change::Put(Box::new(row)), register()],
@@ -294,8 +294,8 @@ impl EngineContext {
         if !changes.is_empty() {
             self.writer.commit(changes).await?;
         }
-        // A power failure may lose the registry, so the first lines of the transcript are synced: the parent records
-        // the child after this point, and a resume has already accepted the message of the user.
+        // A power failure may lose the registry. The first lines of the transcript are synced, because the parent
+        // records the child after this point, and because a resume has accepted the message of the user.
         let durable = match rows {
             RowsToWrite::Root { durable } => durable,
             RowsToWrite::Linked | RowsToWrite::Existing => true,

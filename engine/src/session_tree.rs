@@ -101,7 +101,7 @@ fn rows_of_chain(rows: impl Iterator<Item = ThreadRow>, thread: &ThreadId) -> Ve
     let mut first = thread.clone();
     // The chain is no longer than the list, also if damaged rows form a circle.
     for _ in 0..rows.len() {
-        // A thread has one predecessor, whose row names it.
+        // A thread has at most one predecessor: the thread whose `continued_by` names it.
         let Some(before) = rows.values().find(|row| row.continued_by.as_ref() == Some(&first)) else { break };
         first = before.id.clone();
     }
@@ -133,7 +133,7 @@ pub fn stored_sessions(threads: &Threads) -> Result<Vec<StoredSession>, StoreErr
         entries.iter().filter_map(|entry| Some((entry.row.continued_by.clone()?, entry.row.id.clone()))).collect();
     let first_of = |last: &ThreadId| {
         let mut first = last;
-        // The chain is no longer than the list, also if damaged rows form a circle.
+        // The chain is no longer than the list, even if damaged rows form a cycle.
         for _ in 0..entries.len() {
             let Some(earlier) = before.get(first) else { break };
             first = earlier;
@@ -147,7 +147,7 @@ pub fn stored_sessions(threads: &Threads) -> Result<Vec<StoredSession>, StoreErr
         .filter(|entry| is_open_chat(threads, entry))
         .map(|entry| StoredSession { id: first_of(&entry.row.id), last: entry.clone() })
         .collect();
-    // Threads of the same millisecond differ by their id.
+    // Sessions that changed in the same millisecond are ordered by the id of their last thread.
     sessions.sort_by(|a, b| (b.last.row.updated_at, &b.last.row.id).cmp(&(a.last.row.updated_at, &a.last.row.id)));
     Ok(sessions)
 }
@@ -229,7 +229,7 @@ fn read_thread(
 pub fn current_prompts(tree: &[SessionThread]) -> Vec<(&SessionThread, &SessionPrompt)> {
     let mut found = Vec::new();
     let (mut next, mut most) = (tree.last(), u64::MAX);
-    // A thread continues one that is before it in the list, so the walk ends.
+    // Each step leads to an earlier thread of the list, so the loop needs at most one step per thread.
     for _ in tree {
         let Some(thread) = next else { break };
         // A handoff within a prompt lists the prompt in both threads.
@@ -242,7 +242,7 @@ pub fn current_prompts(tree: &[SessionThread]) -> Vec<(&SessionThread, &SessionP
     found
 }
 
-/// Returns the threads at whose end a branch of the session ends that is not the current one, oldest first.
+/// Returns the last thread of each branch of the session except the current branch, oldest first.
 pub fn other_branches(tree: &[SessionThread]) -> Vec<&SessionThread> {
     let current = current_prompts(tree);
     let is_current = |thread: &SessionThread, last: &SessionPrompt| {
@@ -264,9 +264,8 @@ pub fn other_branches(tree: &[SessionThread]) -> Vec<&SessionThread> {
 }
 
 /// Sets the text, the images and the bounds of a prompt to those of the message that the user typed. `sent` is the text
-/// that was sent to the model. In the first prompt of a thread, `sent` starts with layers and ends with the user's
-/// text, so the typed message is the last message in `accepted` with whose text `sent` ends. If there is no such
-/// message, the text of the prompt is `sent`.
+/// that the model got. The first prompt of a thread starts with layers, so the typed message is the last message in
+/// `accepted` with which `sent` ends. If there is no such message, the text of the prompt is `sent`.
 fn set_text(prompt: &mut SessionPrompt, sent: &str, accepted: &[AcceptedInput]) {
     let typed = accepted.iter().rev().find(|input| !input.handled && sent.ends_with(&input.text));
     prompt.text = typed.map_or_else(|| sent.to_owned(), |input| input.raw.clone());

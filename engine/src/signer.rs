@@ -1,5 +1,5 @@
-//! Signatures that a process makes for its threads (`engine.md` 4): of checkpoints, snapshots, capability lists and
-//! exports. The key is the user's key or a temporary key. `threads::verify` checks the signatures.
+//! Signatures that a process makes for its threads (`engine.md` 4): of transcript lines, checkpoints, snapshots,
+//! capability lists and exports. The key is the user's key or a temporary key. `threads::verify` checks the signatures.
 
 use crate::keys::{CommentSyntax, KeyError, KeyFolder, SigningIdentity};
 use crate::store::transcript::ChainHash;
@@ -84,7 +84,7 @@ impl Signer {
         self.identity.sign_file(text.as_bytes(), CommentSyntax::Markup, timestamp)
     }
 
-    /// Returns the signature line of a Markdown file whose contents are these parts.
+    /// Returns the signature line of a Markdown file. `parts` are the consecutive parts of the file's contents.
     pub fn signature_line(&self, parts: &[&[u8]], timestamp: &str) -> String {
         self.identity.signature_line(parts, CommentSyntax::Markup, timestamp)
     }

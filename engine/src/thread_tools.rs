@@ -114,7 +114,7 @@ impl ThreadsToolCall {
         let mut list = Vec::with_capacity(threads.len());
         let mut complete = true;
         for thread in threads {
-            // The deadline is shared: the threads are awaited one after another.
+            // The threads are awaited one after another, with one deadline for all of them.
             let waited = self.threads.wait(&thread, until).await.map_err(|error| error.to_string())?;
             complete &= matches!(waited, WaitOutcome::Over(_));
             list.push(render_outcome(&thread, waited, "timed_out"));
@@ -200,8 +200,8 @@ impl ThreadsToolCall {
         Err(format!("this thread may only read `{thread}`, which is not a descendant of this thread"))
     }
 
-    /// Collects a thread and, repeatedly, the spawn parent of each collected thread and the thread that it continues.
-    /// Empty if the thread is unknown.
+    /// Returns a thread with all its ancestors: the spawn parent of each collected thread, and the thread that each
+    /// collected thread continues. Empty if the thread is unknown.
     async fn ancestors(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, RefusalText> {
         let (engine, thread) = (Arc::clone(&self.engine), thread.clone());
         let climb = move || {
@@ -239,8 +239,8 @@ fn to_refusal(error: impl ToString) -> RefusalText {
     error.to_string()
 }
 
-/// Renders the outcome of a wait. `requested` is the thread id in the call; the outcome may be that of a continuation
-/// of this thread. `not_over` is the state to report for a thread that still runs.
+/// Renders the outcome of a wait. `requested` is the thread id in the call; the outcome may belong to a continuation of
+/// this thread. `not_over` is the value of the field `wait` if the thread still runs.
 fn render_outcome(requested: &ThreadId, waited: WaitOutcome, not_over: &str) -> Value {
     let (mut answer, state) = match waited {
         WaitOutcome::Over(result) => (serde_json::to_value(&*result).unwrap_or(Value::Null), None),

@@ -192,7 +192,7 @@ impl Threads {
     pub fn load(&self, thread: &ThreadId) -> Result<Option<LoadedThread>, StoreError> {
         let Some(mut entry) = self.show(thread)? else { return Ok(None) };
         let (reading, events) = match self.read(&entry.row.id, entry.row.synced) {
-            // The thread died before its first line, so only its row exists.
+            // The process died before it wrote the first line of the transcript, so only the registry row exists.
             Err(StoreError::UnknownThread { .. }) if entry.row.synced == 0 => {
                 (TranscriptContents::default(), Vec::new())
             }
@@ -262,8 +262,8 @@ impl Threads {
         })
     }
 
-    /// Returns a thread with its start and its plan, which bound the children of the thread. `None` if the transcript
-    /// records no start or no plan.
+    /// Returns a thread as the parent of new children: its id, its start and its plan. The start and the plan bound the
+    /// children. `None` if the transcript records no start or no plan.
     pub fn parent(&self, thread: &ThreadId) -> Result<Option<ParentThread>, DriveError> {
         let events = self.head(thread)?;
         let ThreadHead { opened: Some(launch), plan_id: Some(plan_id), .. } = ThreadHead::of(&events) else {
@@ -279,7 +279,7 @@ impl Threads {
     pub fn result(&self, thread: &ThreadId) -> Result<Option<RunResult>, StoreError> {
         let events = self.transcript(thread)?;
         let Some(mut result) = result_of(thread, &events) else { return Ok(None) };
-        // A hook may have changed the result; the hook's version is returned.
+        // If a hook has changed the result, the changed result is returned, not the stored object.
         let unchanged = |(content, _): &(&str, &str)| result.result.as_deref() == Some(*content);
         if result.tool.is_some()
             && let Some((_, object)) = events.iter().find_map(|event| event.body.shortened_result()).filter(unchanged)

@@ -51,8 +51,8 @@ pub struct Invocation {
     pub changes: Option<ChangeRecorder>,
     /// The persistent processes of the thread.
     pub persistent: Arc<PersistentProcesses>,
-    /// Maximum time of the call: the rest of the duration limit of the thread. The call itself may request a shorter
-    /// time.
+    /// Maximum time of the call: the time that the thread has left under its duration limit. The call itself may
+    /// request a shorter time.
     pub timeout: Duration,
     /// Folders of the project that a process of the call may write: every thread of the spawn chain grants them.
     pub write: Vec<String>,

@@ -21,7 +21,7 @@ const RECORD_FOLDER: &str = "trust";
 /// The source from which a project's trust decisions are read.
 #[derive(Debug, Clone, Default)]
 pub enum Trust {
-    /// Nothing is trusted, because there is no user space to record it.
+    /// Nothing is trusted, because there is no user space that could hold a trust record.
     #[default]
     Nothing,
     /// Everything is trusted: the project is the user's own space, or belongs to a test.
@@ -123,7 +123,8 @@ impl Trust {
                 Err(error) => return Err(error),
             };
             for subject in &one.subjects {
-                // Earlier versions of a directive stay trusted, so that threads of them can be resumed after an edit.
+                // Earlier versions of a directive stay trusted, so that their threads can be resumed after an edit of
+                // the directive.
                 let replaces = |entry: &TrustEntry| {
                     entry.is_for(subject) && (subject.kind != ItemKind::Directive || entry.sha256 == subject.sha256)
                 };

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::{SyntaxError, SyntaxKind};
 use crate::span::{SourceId, Span};
 
-/// Maximum number of wildcards of a pattern. A proof about several patterns takes time proportional to the product of
-/// the numbers of wildcards.
+/// Maximum number of wildcards in a pattern. Comparing several patterns takes time proportional to the product of their
+/// numbers of wildcards.
 pub const MAX_WILDCARDS: usize = 24;
 
 /// A normalized capability pattern: `search` and `load` become `fetch`, `/` becomes `.`.

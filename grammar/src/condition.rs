@@ -25,8 +25,8 @@ pub struct Expr {
 }
 
 impl Expr {
-    /// Sets the span of every node of the tree to `to`. Callers use this if offsets in the parsed text are not offsets
-    /// in its source.
+    /// Sets the span of every node of the tree to `to`. Callers use this if escapes make offsets in the condition's
+    /// text differ from offsets in the source.
     fn set_span(&mut self, to: Span) {
         self.span = to;
         match &mut self.kind {
@@ -97,7 +97,7 @@ pub struct Path {
     pub segments: Vec<Segment>,
 }
 
-/// A name, or a number that is a list index or an object's key.
+/// A part of a path between two dots: a name, or a number (the index of a list item or the key of an object).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
     Name(String),

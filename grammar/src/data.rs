@@ -61,8 +61,8 @@ impl Node {
         self.span.range().start
     }
 
-    /// Returns true if the string's bytes equal the source, so that an offset into the string is an offset from the
-    /// start of its span. Escapes, entities and folded lines prevent that.
+    /// Returns true if the source contains the string unchanged. The start of the span plus an offset in the string is
+    /// then an offset in the source. The result is false if the source uses escapes, entities or folded lines.
     pub fn is_verbatim(&self) -> bool {
         self.as_str().is_some_and(|s| self.span.len() == s.len())
     }

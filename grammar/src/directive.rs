@@ -11,7 +11,8 @@ use crate::span::{SourceId, Span, Spanned};
 use crate::text::{control_character, describe_char};
 use crate::xml::{self, Element};
 
-/// The names of the elements of a directive. The names show which of two different tags is misspelt.
+/// The names of the elements of a directive. If a misspelling makes a start tag and its end tag differ, the parser
+/// takes the name in this list to be the right one.
 pub const ELEMENTS: [&str; 41] = [
     "directive",
     "metadata",

@@ -37,7 +37,7 @@ pub enum SyntaxKind {
     Capability,
     /// An invalid Python, JavaScript or TypeScript file.
     Script,
-    /// A constant that declares a script tool, but whose value is not a literal, or that gets a value twice.
+    /// A constant of a script tool whose value is not a literal, or that gets a value twice.
     Constant,
 }
 
@@ -96,7 +96,7 @@ impl SyntaxError {
         Self { help: help.map(Into::into), ..self }
     }
 
-    /// Adds the span of the first occurrence, for an error about a second occurrence.
+    /// Adds the span of the first occurrence, for an error about a duplicate.
     #[must_use]
     pub fn with_secondary(self, other: Span) -> Self {
         Self { other: Some(other), ..self }
@@ -116,7 +116,8 @@ impl SyntaxError {
         Self { loses_content: true, ..self }
     }
 
-    /// Replaces the span with `limit`. Callers use this if offsets in the parsed text are not offsets in its source.
+    /// Replaces the span with `limit` and removes the replacements. Callers use this if escapes make offsets in the
+    /// parsed text differ from offsets in the source.
     #[must_use]
     pub fn within(self, limit: Span) -> Self {
         Self { span: limit, replacements: Box::default(), ..self }

@@ -80,7 +80,7 @@ pub fn decode(bytes: &[u8]) -> Result<&str, InvalidUtf8> {
 /// All texts read so far; a [`SourceId`] is an index into them.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
-    /// The texts by the number of their id. The list is shared, so that a clone of many texts is cheap.
+    /// The texts, indexed by [`SourceId`]. The list is shared, so that cloning `Sources` is cheap.
     all: Arc<Vec<Source>>,
 }
 

@@ -17,7 +17,7 @@ use crate::{Error, Project};
 /// The handling of calls that need an approval, and of limits that were reached.
 #[derive(Clone)]
 pub enum Approvals {
-    /// Each approval request is sent as a [`Question`](crate::Question) of the live events, and waits for
+    /// Each approval request is sent to the subscribers as a [`Question`](crate::Question), and waits for
     /// [`Session::answer`](crate::Session::answer).
     Ask,
     /// A handler of the embedding program answers each approval request.

@@ -12,7 +12,7 @@ pub enum Error {
     /// The folder does not exist, or contains no `.ai/`.
     #[error("`{}` is not a project: it contains no `.ai/`", path.display())]
     NotAProject {
-        /// The folder as it was given.
+        /// Path of the folder, as the caller passed it.
         path: PathBuf,
     },
     /// The files of a space cannot be read.

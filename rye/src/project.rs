@@ -73,8 +73,8 @@ impl Project {
         self
     }
 
-    /// Trusts files that are compiled into the embedding program. `shipped` returns these files; it is called when the
-    /// user's record does not cover a requirement.
+    /// Trusts files that are compiled into the embedding program. `shipped` returns these files, and is called only if
+    /// the user's record does not cover a requirement.
     #[must_use]
     pub fn with_shipped_files(mut self, shipped: fn() -> BTreeSet<Subject>) -> Self {
         self.shipped = shipped;

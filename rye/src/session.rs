@@ -78,7 +78,7 @@ impl SessionRequest {
 pub struct Session {
     handle: ThreadHandle,
     engine: Engine,
-    /// The engine's stream, until the first subscriber takes it.
+    /// The event stream of the engine; `None` after the first subscriber has taken it.
     stream: Option<EventStream>,
     hub: Arc<Hub>,
     questions: Arc<Questions>,

@@ -33,7 +33,7 @@ pub struct AssertArgs {
 pub struct AssertOutput {
     #[serde(flatten)]
     pub report: AssertReport,
-    /// Errors in the files themselves; at most 100 per file and code.
+    /// Errors in the checked files; at most 100 per file and code.
     pub diagnostics: Vec<DiagnosticOutput>,
     /// Number of omitted diagnostics (all after the first 100) for each file and code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -117,7 +117,7 @@ fn format_source(source: Option<&SourceReport>) -> String {
 fn format_summary(report: &AssertReport, errors: usize) -> String {
     let counted = |n: usize, one: &str| format_count(n as u64, one);
     let held = match report.violations.len() {
-        // Unreadable files were not checked.
+        // Files with errors were not checked.
         0 if errors > 0 => format!("{} in the files, so not everything was checked", counted(errors, "error")),
         0 => "no violations".to_owned(),
         n => counted(n, "violation"),

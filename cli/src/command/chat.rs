@@ -229,7 +229,8 @@ fn session_to_open(args: &ChatArgs, spaces: &Spaces, report: &Printer) -> Result
     Ok(Some(ThreadStart::Recover { thread: row.id, messages: Vec::new() }))
 }
 
-/// Returns a note for a reference to a thread that is not the last one of its session; `None` for the last thread.
+/// Returns a note if `reference` names an earlier thread of a session instead of its last thread `last`; otherwise
+/// `None`.
 fn note_on_earlier_thread(
     reference: &str,
     last: &ThreadId,

@@ -160,7 +160,8 @@ fn check_server_settings(world: &dyn World, report: &mut CheckReport) {
     }
 }
 
-/// Adds the file of a place to the sources of a report. Returns the span of the place.
+/// Adds the file that contains an error or a secret to the sources of a report. Returns the span of the error or
+/// secret.
 #[cfg(feature = "mcp")]
 fn add_place(place: ServersErrorPlace, report: &mut CheckReport) -> Span {
     let source = report.sources.add(Source::new(place.path, place.text));

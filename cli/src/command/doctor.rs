@@ -403,7 +403,7 @@ impl Findings {
     }
 }
 
-/// Returns the ids of a kind, each once.
+/// Returns the ids of all items of a kind, without duplicates.
 fn item_ids(world: &dyn World, kind: ItemKind) -> Vec<ItemId> {
     let mut ids: Vec<ItemId> = world.list(kind).unwrap_or_default().into_iter().map(|entry| entry.id).collect();
     ids.dedup();

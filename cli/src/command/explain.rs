@@ -77,7 +77,8 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
     Ok(Exit::Success)
 }
 
-/// Returns the page of a code, or of the only code with this name: `cycle` for `extends::cycle`.
+/// Returns the page of a code such as `extends::cycle`. The last part of a code (`cycle`) suffices if no other code
+/// ends with it.
 fn find_page(code: &str) -> Option<&'static codes::Code> {
     let exact = codes::ALL.iter().find(|page| page.code == code);
     exact.or_else(|| {

@@ -31,7 +31,7 @@ pub struct FmtArgs {
 /// Output of `rye fmt --format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct FmtOutput {
-    /// Files that were changed, or would be with `--check`.
+    /// The files that were changed; with `--check`, the files that would be changed.
     pub changed: Vec<String>,
     pub skipped: Vec<SkippedOutput>,
     /// Number of files examined.
@@ -121,7 +121,8 @@ fn formatter_of_loose_file(path: &str, text: &str) -> Option<Formatter> {
     }
 }
 
-/// Formats one file, and adds the result to `rewrites` or `output`. Returns true if the file has syntax errors.
+/// Formats one file. Adds a changed text to `rewrites`, or a refused file to the skipped files of `output`. Returns
+/// true if the file has syntax errors.
 fn format_text(
     file: &str,
     text: String,

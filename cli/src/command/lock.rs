@@ -20,7 +20,7 @@ use crate::report::{Printer, printable};
 use crate::run_request::{existing_directives, parse_directive_id};
 use crate::workspace::Spaces;
 
-/// The value of `what` for a difference that concerns a whole directive.
+/// The value of `Drift::what` if a whole directive was added, removed or is invalid.
 const DIRECTIVE: &str = "the directive";
 
 #[derive(Debug, Args)]

@@ -75,7 +75,7 @@ pub struct McpServerOutput {
     /// Ids of the items that `refresh` created, changed and removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<McpChanges>,
-    /// Error message if the server could not be read.
+    /// Error message if the server could not be started, or its tools could not be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -102,7 +102,7 @@ enum WriteMode {
     DryRun,
     /// Ask at a terminal before tools that differ from existing items are accepted.
     AskIfChanged,
-    /// Write without a question: the caller asks.
+    /// Write without a question, because the caller asks the user.
     Write,
 }
 
@@ -160,7 +160,8 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     }
 }
 
-/// Describes what the sandbox of an added server opens; `None` for a server without a sandbox.
+/// Describes what the sandbox of an added server allows: folders to write, and hosts. `None` for a server without a
+/// sandbox.
 fn describe_openings(server: &McpServer) -> Option<String> {
     if server.isolation() != ServerSandbox::Process {
         return None;
@@ -175,7 +176,7 @@ fn describe_openings(server: &McpServer) -> Option<String> {
     )))
 }
 
-/// Returns a grant of all tools of a server, with what the server needs.
+/// Returns a grant for all tools of a server, with the folders and hosts that the server needs.
 fn format_grant(server: &McpServer) -> String {
     let SandboxOpenings { write, net, read: _ } = server.required_openings();
     let attribute = |name: &str, words: &[String]| {
@@ -185,8 +186,8 @@ fn format_grant(server: &McpServer) -> String {
     printable(&format!("<execute><tool{needs}>mcp.{}.*</tool></execute>", server.name))
 }
 
-/// Trusts the tool items that a refresh wrote for these servers. The user already trusts the servers, and the folder of
-/// a server holds only items for its tools.
+/// Trusts the tool items that a refresh wrote for these servers. No question is needed: the user already trusts the
+/// servers, and the folder of a server holds only items for its tools.
 fn trust_items(servers: &[McpServer], spaces: &Spaces) -> Result<(), CommandError> {
     if spaces.own {
         return Ok(());

@@ -92,7 +92,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     let mut request = args.call.request(id, &world)?;
     request.mode = args.mode();
     if args.all {
-        // A name that no context declares is reported once, not as a context without a plan.
+        // An input name that the directive does not declare is reported once, not once for each plan of the list.
         if args.call.has_inputs() {
             let mut sources = Sources::default();
             let found = compile_with_sources(&world, &request, &mut sources).diagnostics;
@@ -141,7 +141,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     Ok(Exit::Success)
 }
 
-/// Returns the state of each trust requirement, true if the user trusts it.
+/// Returns for each trust requirement true if the user trusts the requirement.
 fn trust_states(spaces: &Spaces, requirements: &[TrustRequirement]) -> Result<Vec<bool>, TrustError> {
     let trust = spaces.trust();
     let now = trust.snapshot()?;
@@ -210,7 +210,7 @@ pub fn print_no_plan(
         }
         Format::Human | Format::Plain => {
             report.diagnostics(diagnostics, sources);
-            // A directive that does not exist has no errors of its own.
+            // If the directive does not exist, the printed diagnostic is enough.
             if diagnostics.iter().any(|one| one.code() != "item::unknown" || !one.labels().is_empty()) {
                 report.note(&format!("`{}` has errors, so it has no plan", printable(requested)));
             }

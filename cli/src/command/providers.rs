@@ -84,7 +84,7 @@ pub fn model_choices(spaces: &Spaces, provider: &str) -> Result<Vec<(String, Vec
     let world = spaces.open()?;
     let items = Items::new(&world);
     let Some(file) = items.config_by_name(&format!("{PROVIDER_FOLDER}{provider}")) else { return Ok(Vec::new()) };
-    // `rye check` reports their faults.
+    // Faults of the provider file are not reported here, because `rye check` reports them.
     let read = model::read_provider(provider, &file, &items.sources(), &mut Diagnostics::new());
     let Some(read) = read else { return Ok(Vec::new()) };
     let tiers_of = |id: &str| read.tiers.iter().filter(|(_, of)| *of == id).map(|(tier, _)| tier.clone()).collect();

@@ -132,7 +132,8 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     let (mut model, mut limits) = (None, None);
     let start = match (&args.directive, &args.resume) {
         (requested, _) if args.plan.is_some() => {
-            // A plan file starts a thread without a parent, so a tool could leave the bounds of its thread.
+            // A plan file starts a thread without a parent. A tool could use such a file to start a thread without the
+            // limits and capabilities of its own thread.
             if std::env::var_os(PARENT_VARIABLE).is_some_and(|id| !id.is_empty()) {
                 return Err(CommandError::usage("`--plan` is not allowed in a program that a thread runs"));
             }

@@ -227,7 +227,7 @@ fn commands_output(approved: &ApprovedCommands) -> ApprovedCommandsOutput {
     ApprovedCommandsOutput { capability, starts_with }
 }
 
-/// Formats approved commands: their capability, and the condition on their calls.
+/// Formats approved commands: the capability, and the words with which the commands start.
 pub fn format_commands(approved: &ApprovedCommands) -> String {
     format!("{} for simple commands that start with `{}`", approved.capability, approved.starts_with.join(" "))
 }
@@ -241,9 +241,9 @@ fn format_requirement(one: &TrustRequirement) -> String {
     }
 }
 
-/// Checks that all requirements of a plan are trusted. If one is not, asks the user to trust all untrusted requirements
-/// of the whole project at once. Without a terminal, refuses the run. If `is_scripted` is true, the user's script
-/// replaces every model, so that scripts of the project are not played and need no trust.
+/// Checks that all requirements of a plan are trusted. If a requirement is not trusted, asks the user to trust all
+/// untrusted requirements of the project at once. Without a terminal, refuses the run. If `is_scripted` is true, the
+/// user's script replaces every model, so the scripts of the project are not played and need no trust.
 pub fn require_trust(
     planned: &[TrustRequirement],
     is_scripted: bool,
@@ -258,7 +258,7 @@ pub fn require_trust(
     }
     let trust = spaces.trust();
     let now = trust.snapshot()?;
-    // A tool of a server requires trust in the server.
+    // A tool of an MCP server requires trust in the server.
     if planned.iter().any(|one| one.name.starts_with("mcp/")) {
         let is_used = |server: &TrustRequirement| {
             planned.iter().any(|one| one.name.starts_with(&format!("mcp/{}/", server.name)))
@@ -269,8 +269,8 @@ pub fn require_trust(
     if now.missing(&planned)?.is_empty() {
         return Ok(());
     }
-    // All requirements of the folder are listed. For a requirement of both the folder and the plan, the plan's text is
-    // used: the plan may be older than the files, and names the grants of this thread.
+    // List all requirements of the folder, not only those of the plan. If the folder and the plan have the same
+    // requirement, use the text of the plan, because it names the grants of this thread.
     let is_same = |one: &TrustRequirement, other: &TrustRequirement| {
         one.kind == other.kind && one.name == other.name && one.subjects == other.subjects
     };
@@ -283,7 +283,7 @@ pub fn require_trust(
     }
     let missing: Vec<TrustRequirement> = now.missing(&all)?.into_iter().cloned().collect();
     let mut shown: Vec<String> = missing.iter().map(|one| format!("  {}", format_requirement(one))).collect();
-    // Requirements with equal text differ only in their recorded content, so the text is printed once.
+    // Two requirements can have the same text but different hashes of their files. Print such a text once.
     let mut seen = BTreeSet::new();
     shown.retain(|line| seen.insert(line.clone()));
     let list = format!("this project has untrusted requirements:\n{}", shown.join("\n"));
@@ -304,8 +304,8 @@ pub fn require_trust(
     Err(refused(list))
 }
 
-/// Asks the user a question and returns true if the answer is yes. If the program cannot ask, because there is no
-/// terminal or the output is not for a person, returns true.
+/// Asks the user a question, and returns true if the answer is yes. Returns true without a question if there is no
+/// terminal, or if the output is not for a person.
 pub fn confirm(question: &str, report: &Printer) -> io::Result<bool> {
     if !can_ask(report) {
         return Ok(true);

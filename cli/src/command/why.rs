@@ -155,8 +155,8 @@ fn item_files(thing: &str, world: &dyn World) -> Result<Vec<ItemOutput>, WorldEr
     Ok(items)
 }
 
-/// Returns the name that is most similar to `thing`; `None` if no name is similar. The candidates are the ids of all
-/// items and `of_plans`, the most similar name in the plans.
+/// Returns the name that is most similar to `thing` among the ids of all items and `of_plans`; `None` if no name is
+/// similar. `of_plans` is the most similar name in the plans.
 fn nearest_name(thing: &str, of_plans: Option<String>, world: &dyn World) -> Option<String> {
     let entries = ItemKind::ALL.into_iter().flat_map(|kind| world.list(kind).unwrap_or_default());
     let names: BTreeSet<String> = entries.map(|entry| entry.id.to_string()).chain(of_plans).collect();

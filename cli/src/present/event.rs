@@ -184,7 +184,7 @@ pub fn result_reason(result: &ToolCallResult) -> Option<String> {
         ResultKind::Interrupted => Some("interrupted: outcome unknown".to_owned()),
         ResultKind::Returned { error: Some(error), .. } => Some(format!("returned an error: {error}")),
         ResultKind::Incomplete { missing, invalid, .. } => {
-            // The result tells the model each problem, with the path of the value.
+            // The text of the result lists each problem with the path of its value.
             let problems = result.content.strip_prefix("not returned: ").and_then(|text| text.rsplit_once("; call "));
             if let Some((problems, _)) = problems {
                 return Some(format!("incomplete: {problems}"));
@@ -251,7 +251,8 @@ fn message_text(message: &Message) -> String {
     }
 }
 
-/// Returns a note if the outcome of a settled call is unknown or the call was overspent; empty otherwise.
+/// Returns a note if the outcome of a settled call is unknown, or if the call cost more than its reservation; empty
+/// otherwise.
 pub fn settlement_note(settled: &Settled) -> String {
     let unknown = if settled.unknown_outcome { " (outcome unknown: the provider reported no final usage)" } else { "" };
     if settled.overspent == 0 {

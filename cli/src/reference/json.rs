@@ -93,8 +93,7 @@ fn format_outputs() -> String {
 /// Describes a type: its meaning, and a table of its fields, values or forms.
 fn describe(name: &str, schema: &Value, out: &mut String) {
     let text = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-    // A list of the commands that print an output precedes the description, which is left out if it only names a
-    // command.
+    // The page lists the commands that print an output, so a description that only names a command is left out.
     let is_new = !text.starts_with("Output of `rye") || text.contains(':');
     if is_new && !text.is_empty() {
         let _ = write!(out, "\n{}\n", text.split_whitespace().collect::<Vec<_>>().join(" "));
@@ -146,7 +145,8 @@ fn write_fields(of: &str, schema: &Value, prefix: &str, rows: &mut String) {
     }
 }
 
-/// Renders the fields of an unnamed object, which is the value of a field, the element of a list or the value of a map.
+/// Renders the fields of an unnamed object. The object is the value of a field, an element of a list or a value of a
+/// map.
 fn write_nested_fields(of: &str, field: &Value, path: &str, rows: &mut String) {
     write_fields(of, field, &format!("{path}."), rows);
     if let Some(items) = field.get("items") {

@@ -163,7 +163,8 @@ fn cut_after_sentence(paragraph: &str) -> &str {
     paragraph.get(..end).unwrap_or(paragraph)
 }
 
-/// Returns a hash of code, file and message, which does not depend on the line (FNV-1a).
+/// Returns the FNV-1a hash of code, file and message. The hash does not depend on the line, so it stays the same if the
+/// diagnostic moves within the file.
 fn compute_fingerprint(shown: &DiagnosticOutput) -> String {
     let file = shown.labels.first().map(|label| label.file.as_str()).or(shown.file.as_deref()).unwrap_or_default();
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

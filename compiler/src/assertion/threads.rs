@@ -1,6 +1,6 @@
 //! The threads that a directive can lead to: the thread of the directive itself, and threads of directives that its
-//! body or a hook names, or that a grant allows it to start. Each thread has the permission sets that must all allow an
-//! action (`language.md` 9).
+//! body or a hook names, or that a grant allows it to start. A thread has several permission sets, and an action is
+//! allowed only if every set allows the action (`language.md` 9).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -71,9 +71,11 @@ pub struct PossibleThread {
     /// Hooks that can fire in the thread or in a spawn parent.
     hooks: BTreeSet<String>,
     needs_approval: bool,
-    /// Maximum amount that the thread may spend; `None` if a hook of the thread raises the limit.
+    /// Maximum amount that the thread may spend. `None` if hooks may raise the limit of the thread and of each spawn
+    /// parent.
     pub spend: Option<Nanos>,
-    /// The hook that raises the limit `spend`, with its place, if it sets no bound.
+    /// A hook of the thread or of a spawn parent that may raise the limit `spend`: its id, with file and line. `None`
+    /// if there is no such hook.
     pub raised_by: Option<String>,
     /// The grants that name hosts (`net`).
     pub net: Rc<[NetGrant]>,
@@ -256,10 +258,10 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
     }
 }
 
-/// Returns a child thread of `parent`. Its permission sets are its own and those of the parent; without `<permissions>`
-/// of its own, only those of the parent. If a hook starts the child, the grants of the hook are added to every set of
-/// the parent. `how` states how the child is started: by which part, where, with which grants of a hook, and whether a
-/// source line names the child.
+/// Returns the child thread of `parent` that runs the directive `id`. The child has the permission sets of the parent
+/// and, if the directive has `<permissions>`, a set of its own. If a hook starts the child, the grants of the hook are
+/// added to every set of the parent. `how` holds the values for the fields `by`, `span`, `of_hook` and `named` of
+/// [`SpawnStep`].
 fn child_thread(
     parent: &PossibleThread,
     id: &ItemId,
@@ -275,7 +277,7 @@ fn child_thread(
     }
     if let Some(own) = &alone.grants {
         // A repeated set would restrict nothing further. Without repeats, a recursive directive has equal sets at every
-        // depth.
+        // depth, so that the search ends.
         sets.retain(|set| **set != **own);
         sets.insert(0, own.as_slice().into());
     }
@@ -358,8 +360,8 @@ fn summarize_route(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, comp
     }
 }
 
-/// Returns true if a hook may raise the limit `spend`: its action raises the limit, or executes an item, which can
-/// return this action.
+/// Returns true if a live hook on the event `limit` may raise the limit `spend`. The action of the hook raises the
+/// limit, or executes an item, which can return such an action.
 fn raises_spend(hook: &ComposedHook) -> bool {
     let raises = match hook.decl.action.as_ref().map(|action| &action.node) {
         Some(HookAction::Raise { limit, .. }) => LimitName::parse(limit).is_none_or(|name| name == LimitName::Spend),
@@ -395,7 +397,8 @@ fn hook_call(hook: &HookDecl) -> Option<String> {
 
 /// Returns the knowledge that every continuation of a thread contains: the knowledge of the system prompt, and of the
 /// `thread_continued` hooks that always fire. Knowledge in the messages of the thread does not count, because a
-/// continuation may drop these messages. If a hook may replace the system prompt, its knowledge does not count.
+/// continuation may drop these messages. If a hook may replace the system prompt, the knowledge of the system prompt
+/// does not count.
 fn surviving_items(composed: &Composed) -> BTreeSet<ItemId> {
     let again = |hook: &&ComposedHook| {
         let is_sent = matches!(hook.decl.event, HookPoint::BuildSystemPrompt | HookPoint::ThreadContinued);

@@ -13,7 +13,7 @@ use crate::semantics::glob::Glob;
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::ItemKind;
 
-/// Capabilities to read knowledge.
+/// The pattern of all capabilities to fetch knowledge.
 const KNOWLEDGE: &str = "rye.fetch.knowledge.*";
 
 /// Built-in tools that return names or contents of the project's files.

@@ -115,7 +115,7 @@ fn compile_is_deterministic() {
     let stored: Plan = serde_json::from_slice(&first.plan.to_bytes().unwrap()).unwrap();
     assert_eq!(stored, first.plan);
     assert_eq!(stored.id().unwrap(), first.plan_id);
-    // A file that the directive does not reach changes nothing; a file that it reaches does.
+    // The plan depends only on files that the directive reaches.
     let unrelated = deploy_world().project(".ai/knowledge/other.md", "x").project(".ai/directives/other.md", "y");
     assert_eq!(expect_compilation(&unrelated, &request).plan_id, first.plan_id);
     let changed = deploy_world().project(".ai/knowledge/project/deploy/completion-checklist.md", "Done?");

@@ -223,7 +223,7 @@ fn dedupe_context(composed: &mut Composed, hooks: &mut [ComposedHook]) {
     }
 }
 
-/// An item that an earlier part of the prompt provides. `hook` is `None` if the chain provides the item.
+/// An item that a part of the prompt is certain to provide. `hook` is `None` if the chain provides the item.
 struct Provided {
     id: ItemId,
     hook: Option<String>,
@@ -240,8 +240,8 @@ impl ComposedHook {
         on.iter().any(|path| matches!(path.split('.').next(), Some("inputs" | "model")))
     }
 
-    /// Marks the hook as removed if an earlier part of the prompt already contains the item `id`. `brought` lists the
-    /// knowledge of the earlier parts. Returns true if the hook was marked.
+    /// Marks the hook as removed if `brought`, the knowledge that other parts of the prompt provide, contains the item
+    /// `id`. Returns true if the hook was marked.
     fn mark_provided(&mut self, brought: &[Provided], id: &ItemId) -> bool {
         let Some(earlier) = brought.iter().find(|b| b.id == *id) else { return false };
         let by = earlier.hook.as_ref().map_or("the chain".to_owned(), |hook| format!("the hook `{hook}`"));

@@ -56,7 +56,7 @@ pub fn merge_fields(
 pub fn layer_limits(items: &Items<'_>, chain: &[Arc<Directive>]) -> LimitLayers {
     let SettingsLimits { defaults, ceilings } = items.settings_limits();
     let mut layers = LimitLayers { defaults: defaults.clone(), ceilings: ceilings.clone(), directive: Vec::new() };
-    // Root first: a nearer link's value replaces a farther one's.
+    // The chain is root first, so the value of a later directive replaces the value of an earlier one.
     for directive in chain {
         for limit in &directive.limits {
             let source = DeclaredOrigin::directive(directive, limit.name.span.join(limit.value.span));

@@ -71,8 +71,9 @@ pub enum CapabilityError {
     UngrantedCall { capability: String, span: Span, granted: Span, route: Option<RouteOfGrants> },
     #[error("`write=\"{path}\"` has no effect: {why}")]
     OpensNothing { path: String, why: &'static str, span: Span },
-    /// Entries of `write` or `net` that no granted tool uses. `tool` is the first tool that the grant matches and `why`
-    /// the reason for it; `server` is its MCP server, if the settings of the server can name the entries.
+    /// Entries of `write` or `net` that no granted tool uses. `tool` is the first tool that the grant matches, and
+    /// `why` the reason why the tool does not use the entries. `server` is the MCP server of the tool, if the server
+    /// runs in a sandbox: its settings can then name the entries.
     #[error("`{opening}=\"{entries}\"` has no effect: {}", describe_unused(tool.as_ref(), why.as_ref()))]
     UnusedOpening {
         opening: &'static str,

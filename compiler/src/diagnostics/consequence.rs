@@ -72,7 +72,7 @@ fn missing_beside_misspelled(all: &[Diagnostic]) -> BTreeSet<usize> {
 fn intended_word(one: &Diagnostic) -> Option<String> {
     let of_help = |help: &str| help.strip_prefix("did you mean `")?.split('`').next().map(str::to_owned);
     match one {
-        // Words of other formats are suggested by the help text alone.
+        // If `suggestion` is `None`, the help can still name the right word, as for a word of another format.
         Diagnostic::Item(ItemError::UnknownKey { suggestion, .. }) => {
             suggestion.clone().or_else(|| of_help(&one.help()?))
         }
@@ -172,7 +172,7 @@ fn repeated_or_unusable_settings(all: &[Diagnostic]) -> BTreeSet<usize> {
             dropped.insert(*index);
         }
     }
-    // An implausible window is too small for a continuation too.
+    // An implausible context window also causes `ContextError::Ceiling`, so only the window is reported.
     let is_ceiling = |one: &Diagnostic| matches!(one, Diagnostic::Context(ContextError::Ceiling { .. }));
     if !windows.is_empty() {
         dropped.extend(all.iter().enumerate().filter(|(_, one)| is_ceiling(one)).map(|(index, _)| index));
@@ -292,7 +292,7 @@ fn turns_beside_an_unaffordable_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
         Diagnostic::Limit(LimitError::NeverBinds { name, span, .. }) => {
             name == "turns" && unaffordable.contains(&span.source)
         }
-        // The maximum itself is reported.
+        // The report about the maximum itself is enough.
         Diagnostic::Limit(LimitError::AboveCeiling { name, ceiling, .. }) => {
             name == "spend" && unaffordable.contains(&ceiling.source)
         }
@@ -380,9 +380,9 @@ fn repeated_costs_of_a_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_repeated(one)).map(|(index, _)| index).collect()
 }
 
-/// Returns the indexes of the reports of unused inputs in files whose author probably means `$ARGUMENTS` to stand for
-/// the inputs: the report about `$ARGUMENTS` is enough. In such a file, no other text is reported as similar to a
-/// placeholder.
+/// Returns the indexes of the reports of unused inputs in files where `$ARGUMENTS` is the only text that is reported as
+/// similar to a placeholder. The author probably means `$ARGUMENTS` to stand for the inputs, so the report about
+/// `$ARGUMENTS` is enough.
 fn inputs_of_foreign_placeholders(all: &[Diagnostic]) -> BTreeSet<usize> {
     let lookalikes = || {
         all.iter().filter_map(|one| match one {

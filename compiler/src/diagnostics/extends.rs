@@ -11,7 +11,8 @@ pub enum ExtendsError {
     /// directive declares the parent.
     #[error("unknown parent directive `{id}`")]
     Unknown { id: String, span: Span, suggestion: Option<String>, by_hook: Option<String> },
-    /// Every link of the cycle with the span of its `extends`, in chain order, beginning with the smallest id.
+    /// The directives of the cycle, each with the span that names its extends parent, in chain order, beginning with
+    /// the smallest id.
     #[error("`extends` forms a cycle: {}", format_cycle(links))]
     Cycle { links: Vec<(ItemId, Span)> },
     #[error("the extends chain of `{leaf}` has more than {limit} directives")]

@@ -1,6 +1,6 @@
-//! Words of other agent systems and workflow languages, each with help that names the equivalent word or place of this
-//! system. These words are looked up before a did-you-mean suggestion is made, because the word of this system with the
-//! most similar spelling rarely has the meaning of the foreign word.
+//! Words of other agent systems and workflow languages, each with help that names the equivalent in this system. These
+//! words are looked up before a did-you-mean suggestion is made, because the known word with the most similar spelling
+//! rarely has the meaning of the foreign word.
 
 /// The kind of place in a file where an unknown word was read, such as an event name or a key of a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -197,8 +197,9 @@ pub(super) fn help_for_action(action: &str, allowed: &[String]) -> Option<String
     Some(format!("did you mean `{meant}`?"))
 }
 
-/// Returns the help for a grant of a tool that does not exist. `None` if the pattern does not have the form of another
-/// system: `mcp__SERVER__TOOL`, `Bash(git *)` (a tool and a rule for its arguments), or a known name of a tool.
+/// Returns the help for a grant of a tool that does not exist, if the pattern has the form of another system:
+/// `mcp__SERVER__TOOL`, `Bash(git *)` (a tool and a rule for its arguments), or a known name of a tool. `None` for any
+/// other pattern.
 pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
     let name = pattern.strip_prefix("rye.execute.tool.").unwrap_or(pattern);
     if let Some((server, tool)) = name.strip_prefix("mcp__").and_then(|rest| rest.split_once("__")) {

@@ -112,8 +112,7 @@ pub enum ItemError {
     /// reads the same.
     #[error("`{path}` is not read: {content} of another client do not apply here")]
     OtherClient { path: String, content: &'static str, place: &'static str },
-    /// A program in the folder of the tools that no tool runs; `declaration` is the file that could declare the
-    /// program.
+    /// A program in `.ai/tools/` that no tool runs. `declaration` is the file that could declare the program.
     #[error("`{path}` is never run: no tool names it")]
     UnrecognizedProgram { path: String, declaration: String },
     /// A script that declares a tool as another framework does, for example with `@tool`. `mark` is the line with this
@@ -166,8 +165,8 @@ fn count_others(others: &[String]) -> String {
     }
 }
 
-/// Returns the help for a file that a key signed which the user does not trust. `others` are the paths of the other
-/// files that it signed.
+/// Returns the help for a file that was signed with a key that the user does not trust. `others` are the paths of the
+/// other files that were signed with this key.
 fn untrusted_key_help(key_id: &str, others: &[String]) -> String {
     let also =
         if others.is_empty() { String::new() } else { format!("; this key also signed {}", list_others(others)) };
@@ -309,7 +308,7 @@ impl Problem for ItemError {
             Self::InvalidValue { what, expected, found, .. } => {
                 let word = found.trim_matches('`');
                 let translated = foreign_words::help_for(WordPlace::FieldType, word).filter(|_| what == "`type`");
-                // A host is an example here, not a known word.
+                // `expected` contains an example of a host, not a list of known words.
                 let literal = (what == "`net` of `<tool>`").then(|| format!("write {expected}"));
                 translated.map(str::to_owned).or(literal).or_else(|| value_help(found, expected))
             }
@@ -453,7 +452,8 @@ impl Problem for ItemError {
 /// Returns the help for an unknown element, attribute or key: its probable meaning, or the names that are known in its
 /// place. `None` if neither is known.
 fn unknown_key_help(what: &str, key: &str, of: &str, suggestion: Option<&String>, known: &[String]) -> Option<String> {
-    // The value of the key shows that it is the event.
+    // The suggestion `event` takes precedence over a translation of the key: usually the value of the key is the name
+    // of an event.
     let is_event = of == "a hook" && suggestion.is_some_and(|meant| meant == "event");
     let translated = misplaced_help(what, key, of).or_else(|| foreign_words::help_for_key(what, key, of));
     translated.filter(|_| !is_event).or_else(|| {
@@ -523,8 +523,8 @@ fn kind_with_article(kind: ItemKind) -> &'static str {
     }
 }
 
-/// Returns the help for an element or key that is written at a wrong place: the help names the right place. `None` for
-/// any other element or key.
+/// Returns the help for an element, a key or a text that is written at a wrong place: the help names the right place.
+/// `None` for anything else.
 fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
     match (what, of) {
         ("element", "`<limits>`") => Some(format!("limits are attributes: `<limits {key}=\"…\"/>`")),

@@ -40,7 +40,7 @@ pub enum ModelError {
     /// A tier that the settings name and no provider has.
     #[error("no provider has a tier `{requested}`")]
     NoTier { requested: String, span: Span, suggestion: Option<String>, known: Vec<String> },
-    /// The default provider of the settings has no such tier, and the directive names no model.
+    /// The default provider of the settings does not have the tier `tier`, and the directive names no model.
     #[error("the default provider `{provider}` has no tier `{tier}`, so a directive without `<model>` has no model")]
     NoDefault { provider: String, tier: String, span: Span, known: Vec<String> },
     /// A `<model>` with an id and with a tier that stands for another model.
@@ -55,7 +55,7 @@ pub enum ModelError {
     /// The `spend` limit does not pay for the first request to the fallback.
     #[error("the fallback `{fallback}` (`{model}`) cannot replace the model: {why}")]
     UnfitFallback { fallback: String, model: String, why: String, span: Span },
-    /// The first request is larger than the context window of the fallback by an estimate. The request is sent
+    /// By an estimate, the first request is larger than the context window of the fallback. The request is sent
     /// nevertheless (decision 0024), and the provider of the fallback may accept or refuse it.
     #[error(
         "the fallback `{fallback}` (`{model}`) may be too small: by the estimate, the first request has {prompt} tokens, \

@@ -85,7 +85,7 @@ impl Report {
         let message = std::mem::take(&mut self.message);
         let lines = wrap(&format!("{marker}: {message}"), width.saturating_sub(HEADER_INDENT.len()));
         let lines = lines.replace('\n', &format!("\n{HEADER_INDENT}"));
-        // The marker has no space, so that no line break is inside it.
+        // The marker contains no space, so `wrap` cannot break it.
         let text = lines.strip_prefix(&marker).unwrap_or(&lines).to_owned();
         // Leave room for the prefix `  help: `.
         self.help = self.help.map(|help| wrap(&help, width.saturating_sub(8)));

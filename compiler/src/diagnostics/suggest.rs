@@ -33,8 +33,8 @@ pub fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) ->
     best.map(|(_, _, c)| c.to_owned())
 }
 
-/// The number of bytes of each class in a text. The class of a byte is its low four bits, so there are 16 classes. The
-/// numbers of two texts give a lower bound on the edits between the texts, faster than the texts themselves.
+/// The number of bytes of each class in a text, for a fast lower bound on the edit distance of two texts
+/// ([`LetterCounts::min_edits`]). The class of a byte is its low four bits, so there are 16 classes.
 struct LetterCounts {
     counts: [u32; 16],
     is_ascii: bool,
@@ -51,10 +51,9 @@ impl LetterCounts {
         Self { counts, is_ascii: text.is_ascii() }
     }
 
-    /// Returns a lower bound on the number of edits that turn one text into the other, computed from the byte counts of
-    /// both. An edit of an ASCII text removes at most one byte and adds at most one byte, so the bound is the number of
-    /// bytes to remove or to add, whichever is larger. An edit of another text can change a character of four bytes, so
-    /// the bound is a fourth of this number.
+    /// Returns a lower bound on the number of edits that turn one text into the other. An edit of an ASCII text removes
+    /// at most one byte and adds at most one byte, so the bound is the number of bytes to remove or to add, whichever
+    /// is larger. An edit of any other text can change a character of four bytes, so this number is divided by four.
     fn min_edits(&self, other: &Self) -> usize {
         let (mut more, mut less) = (0u32, 0u32);
         for (a, b) in self.counts.iter().zip(&other.counts) {

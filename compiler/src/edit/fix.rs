@@ -36,7 +36,7 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     if sources.slice(span) != word || instead.chars().any(|c| c.is_control() || "<>&\"'".contains(c)) {
         return None;
     }
-    // Use a replacement only if the help names it: the help for a word of another system may name another word.
+    // For a word of another system, the help may name a word other than `instead`. Then no fix is offered.
     let is_wrong_name = matches!(diagnostic, Diagnostic::Item(ItemError::NameMismatch { .. }));
     if !is_wrong_name && !is_misspelling(word, instead) {
         return None;
@@ -133,9 +133,9 @@ fn find_replacement<'d>(diagnostic: &'d Diagnostic, sources: &'d Sources) -> Opt
     None
 }
 
-/// Returns true if `word` can only be a misspelling of `meant`: they differ in the punctuation between their words, or
-/// have as many words with at most two wrong letters each. A name with another word can mean something else, or another unit: `duration` and
-/// `duration_ms`.
+/// Returns true if `word` can only be a misspelling of `meant`. The names differ only in punctuation, or have the same
+/// number of words, with at most one wrong letter in a word (two in a long word). Words of [`LIMIT_AFFIXES`] in `word`
+/// are ignored. Any other additional word can change the meaning (`duration` and `duration_ms`).
 fn is_misspelling(word: &str, meant: &str) -> bool {
     let (written, meant) = (split_words(word), split_words(meant));
     if written.concat() == meant.concat() {

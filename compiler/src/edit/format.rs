@@ -36,7 +36,7 @@ const STANDALONE: SourceId = SourceId(0);
 pub fn format(text: &str) -> Result<Formatted, FormatRefusal> {
     let before = read(text)?;
     let mut now = text.to_owned();
-    // Each step parses the output of the previous one, so no step has to know another's offsets.
+    // Each step parses the output of the previous step, so no step needs the offsets of another step.
     for step in [replace_old_words, move_sections, move_process, lay_out_metadata] {
         let tree = read(&now)?;
         let Some(root) = &tree.root else { return Err(FormatRefusal::Broken) };

@@ -44,8 +44,8 @@ struct Candidate {
     message: Option<String>,
 }
 
-/// Returns the repairs of a checked project. A fix is used only if the repaired project has fewer diagnostics than
-/// before, and no new diagnostic.
+/// Returns the repairs of a checked project. Fixes are used only if they remove at least one diagnostic and add none.
+/// Replacements of outdated words are used if they add no diagnostic.
 pub fn repair(world: &dyn World, selection: &Selection, found: &CheckReport) -> Repairs {
     repair_within(world, selection, found, MAX_TRIALS)
 }

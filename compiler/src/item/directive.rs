@@ -133,7 +133,7 @@ pub struct FieldDecl {
     /// The values of `enum`, converted to the field's type; if empty, any value is allowed.
     pub choices: Vec<Value>,
     pub description: String,
-    /// `<item>` and `<field>`: the types of the values inside an array or an object.
+    /// The types of the values inside an array or an object, as declared by `<item>` and `<field>`.
     pub parts: ValueParts,
     /// The span of the element that declares the input or output.
     pub span: Span,
@@ -149,7 +149,7 @@ impl Directive {
         self.body_sizes.of(by, &self.body.node)
     }
 
-    /// Returns the declared category, else the folder of the id.
+    /// Returns the declared category. If none is declared, returns the folder of the id: `a/b` for `a/b/c`.
     pub fn category(&self) -> &str {
         self.category.as_ref().map_or(self.file.id.category(), |c| &c.node)
     }

@@ -46,11 +46,11 @@ pub struct HookDecl {
     /// The kind of source that declares the hook; determines the default layer.
     pub source: HookSource,
     pub space: Space,
-    /// The span of the hook's id, for labels.
+    /// The span of the hook's id, for the labels of diagnostics.
     pub span: Span,
 }
 
-/// The placeholders in an action's strings, and the source spans of the action's parts.
+/// The placeholders in the strings of an action, and the spans of its item and parameters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HookPlaceholders {
     /// The span of the `item_id`, or of the `limit` of `raise`; `None` for other actions.
@@ -90,8 +90,8 @@ impl HookPlaceholders {
 }
 
 impl HookDecl {
-    /// Returns the span of the item that the action names; without such an item, the span of the action, or of the hook
-    /// if it has no action.
+    /// Returns the span of the item that the action names. If the action names no item, returns the span of the action;
+    /// if the hook has no action, the span of the hook's id.
     pub fn item_span(&self) -> Span {
         self.placeholders.item.or(self.action.as_ref().map(|a| a.span)).unwrap_or(self.span)
     }
@@ -116,19 +116,18 @@ pub struct OrderedHooks {
     excluding: OnceCell<ExcludingHooks>,
 }
 
-/// An index of the hooks whose condition requires that the id of the directive contains a certain text. For most
-/// directives the condition is false, so the hook can be skipped without evaluating it.
+/// An index of the hooks whose condition is true only if the id of the directive contains a certain text of at least
+/// four bytes. A hook is skipped for every directive whose id lacks the end of this text.
 #[derive(Debug, Clone, Default)]
 struct ExcludingHooks {
     /// For each hook of [`OrderedHooks`], by its index: true if `by_ending` contains the hook.
     is_excluding: Vec<bool>,
-    /// For each hook whose condition requires that the directive's id contains a text: the last bytes of the text, and
-    /// the index of the hook. Sorted.
+    /// The hooks of the index, each as the last bytes of the required text and the index of the hook. Sorted.
     by_ending: Vec<(TextEnding, usize)>,
 }
 
-/// The last four bytes of a text that the condition of a hook searches for in the id of the directive. If the id does
-/// not contain these bytes, the condition is false.
+/// The last four bytes of the text that a condition requires in the id of a directive. If the id does not contain these
+/// bytes, the condition is false.
 type TextEnding = [u8; 4];
 
 impl OrderedHooks {
@@ -138,9 +137,9 @@ impl OrderedHooks {
         Self { hooks, places, excluding: OnceCell::new() }
     }
 
-    /// Returns, for each hook, true if the hook can be left out when `directive` is checked, because the id of the
-    /// directive alone makes the condition of the hook false. False for a routing hook, a removed hook, and a hook
-    /// whose condition reads the model.
+    /// Returns true for each hook that the check of `directive` can skip, because the id of the directive alone makes
+    /// the condition of the hook false. Always false for routing hooks, removed hooks, and hooks whose condition reads
+    /// the model.
     pub fn excluded(&self, directive: &str) -> Vec<bool> {
         let ExcludingHooks { is_excluding, by_ending } = self.excluding.get_or_init(|| self.find_excluding());
         let mut excluded = is_excluding.clone();

@@ -1,4 +1,4 @@
-//! Reads an item id. An id that leaves its space is reported with an error of its own, not as a misspelled id.
+//! Reads an item id. An id that leaves its space, such as `../x`, has its own error.
 
 use rye_grammar::{ItemId, Spanned, SyntaxKind};
 

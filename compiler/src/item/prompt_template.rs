@@ -94,10 +94,10 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     PromptTemplate { file, sha256, description, argument_hint, body }
 }
 
-/// Reports misspelt placeholders in the body. Also reports an `argument-hint` without a placeholder in the body, and a
-/// placeholder for an argument that the hint does not show. `has_foreign` is true if the body contains placeholders of
-/// another syntax, which are reported elsewhere. If the body has misspelt or foreign placeholders only, the hint is not
-/// reported, because the author may have meant these placeholders.
+/// Reports misspelt placeholders in the body, and differences between the `argument-hint` and the placeholders.
+/// `has_foreign` is true if the body contains placeholders of another syntax, which [`check_foreign_syntax`] reports.
+/// If all placeholders of the body are misspelt or foreign, the hint is not checked, because the author may have meant
+/// these placeholders.
 fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, has_foreign: bool, found: &mut Diagnostics) {
     let mut is_misspelled = has_foreign;
     let start = body.span.range().start;

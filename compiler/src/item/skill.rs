@@ -72,7 +72,7 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     let body = front.body;
     let start = Span::new(file.source, 0, 0);
     let Some(description) = description else {
-        // The error of the front matter may hide the description, and the name too.
+        // An error in the front matter may be the reason why the description or the name was not read.
         if has_errors {
             return None;
         }

@@ -89,8 +89,8 @@ fn late_header(text: &str) -> Option<String> {
     Some(format!("move the header of line {} above the first command", index + 1))
 }
 
-/// Returns an error for each declared parameter of a command tool that the command does not use: the program would
-/// never receive the value. With the placeholder `params_json`, the command uses all parameters.
+/// Returns an error for each declared parameter of a command tool that the command does not use, because the program
+/// would never receive the value. A command with the placeholder `params_json` uses all parameters.
 fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
     let ToolKind::Command { argv } = &spec.kind else { return Vec::new() };
     let all = argv.iter().filter_map(|template| placeholders(template).ok()).flatten();

@@ -27,7 +27,7 @@ const MAX_TYPE_DISTANCE: usize = 160;
 /// Returns every item that the body of a directive names, in the order of the text.
 pub fn mentions(directive: &Directive) -> Vec<Mention> {
     let body = &directive.body;
-    // A body joined with a `<process>` does not match the offsets of the file.
+    // If the body is joined with a `<process>`, its offsets do not match the offsets in the file.
     let exact = body.span.len() == body.node.len();
     // Most bodies name nothing, so the regular expression is rarely needed.
     if !["item_id", "directive_name"].iter().any(|key| body.node.contains(key)) {

@@ -46,9 +46,9 @@ pub enum DetailLevel {
     Items,
     /// Like [`Self::Items`], but knowledge, tools and patterns are drawn by folder.
     Mixed,
-    /// Items of the same kind are one box if the whole folders of their ids are the same.
+    /// Items of the same kind are one box if their ids have the same folder (`a/b` for `a/b/c`).
     Folders,
-    /// Items of the same kind are one box if the first folder of their ids is the same.
+    /// Items of the same kind are one box if their ids have the same first folder (`a` for `a/b/c`).
     Top,
 }
 

@@ -44,8 +44,8 @@ pub struct PaletteEntry {
     openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
 }
 
-/// The schema of a tool, and the size of the tool's definition in one [`DefinitionForm`]. The schema is held because
-/// its address is a part of the key: a freed address could become that of another schema.
+/// The schema of a tool, and the size of the tool's definition in one [`DefinitionForm`]. The map uses the address of
+/// the schema as a key, so the schema must not be freed: another schema could get the same address.
 type SharedDefinition = (Arc<Value>, TextSize);
 
 /// The three properties that determine the size of a tool definition: the schema dialect of the wire format (`None` if
@@ -56,8 +56,7 @@ fn definition_form(model: &PlannedModel) -> DefinitionForm {
     (SchemaDialect::of_wire(&model.wire), model.tool_use, model.counted_by)
 }
 
-/// Maximum number of cached models. The key of a cached model is the declaration with which a directive requests it. A
-/// lookup compares the declarations one by one.
+/// Maximum number of cached models. A lookup compares the requests one by one, so a longer list would be slow.
 const MAX_SHARED_MODELS: usize = 32;
 
 impl PaletteEntry {
@@ -66,8 +65,7 @@ impl PaletteEntry {
         report_drift(items, &self.refused, found);
     }
 
-    /// Returns true if the check of every directive certainly has the same result with `other` as with this palette;
-    /// false if that is not certain.
+    /// Returns true if `other` certainly yields the same check results as this palette, for every directive.
     fn is_equivalent(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.available().is_estimate();
         self.diagnostics.is_empty()
@@ -325,8 +323,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
         // Do not warn about tools that are dropped from a wildcard grant of the standard library; the plan lists them.
         let written = key.filter(|span| self.is_user_written(*span));
-        // Undeclared permissions have no entry by patterns: they allow other primaries than an empty set of
-        // permissions.
+        // Without `<permissions>`, the palette is not cached by patterns: all primaries are offered, in contrast to an
+        // empty `<permissions>`.
         let patterns = capabilities.declared || !capabilities.grants.is_empty();
         let patterns: Option<Patterns> =
             patterns.then(|| capabilities.grants.iter().map(|g| g.pattern.clone()).collect());
@@ -353,7 +351,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             self.kept.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
         } else {
             self.items.record_reads(&built.reads);
-            // The spans of these diagnostics belong to this element alone.
+            // The diagnostics point at this `<permissions>` element, so the palette cannot be shared with other
+            // directives.
             if let Some(key) = key.filter(|_| !built.diagnostics.is_empty()) {
                 self.faulty.borrow_mut().insert(key, Rc::clone(&built));
             }

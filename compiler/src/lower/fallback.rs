@@ -9,9 +9,9 @@ use crate::semantics::limits::Limits;
 
 use super::{MIN_OUTPUT_TOKENS, OpeningSize, first_request_size};
 
-/// Reports a fallback that may not be able to take over the first request: it accepts no images although the model
-/// does, its context window is too small by the estimate, or the limit `spend` does not pay for a turn. `opening_of`
-/// returns the size of the tools in a request to a model.
+/// Reports a fallback that may not be able to take over the first request. Three reasons are reported: the fallback
+/// accepts no images although the model does, its context window is too small by the estimate, or the limit `spend`
+/// does not pay for a turn. `opening_of` returns the size of the tools in a request to a model.
 pub fn check(
     composed: &Composed,
     model: &PlannedModel,

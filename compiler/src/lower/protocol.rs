@@ -52,7 +52,8 @@ pub fn check(shared: &LowerContext<'_, '_>, composed: &Composed, diagnostics: &m
                 if explains && !by_hooks.contains(&item.as_str()) && knowledge_exists(shared, &item) =>
             {
                 let leaf = composed.leaf().filter(|leaf| leaf.permissions.is_none());
-                // Permissions that the leaf inherits unchanged have no span of their own.
+                // If the leaf has no `<permissions>`, the grant is in the file of a parent, so report the diagnostic at
+                // the leaf.
                 let span = leaf.map_or(grant.span, |leaf| leaf.span);
                 diagnostics.push(PaletteError::Undescribed { primary: primary_word, item, span });
             }

@@ -22,8 +22,8 @@ pub fn check(items: &Items<'_>, tool: &Tool, found: &mut Diagnostics) {
     });
 }
 
-/// Returns the span of the first mention of a variable after the key that declares it; the start of the file if the file
-/// has no such mention.
+/// Returns the span of the first mention of a variable in a tool file, below the key `environment` or `env`. If there
+/// is none, returns the start of the file.
 fn span_of(items: &Items<'_>, source: SourceId, name: &str) -> Span {
     let sources = items.sources();
     let text = sources.get(source).map(|source| source.text.to_string()).unwrap_or_default();

@@ -1,5 +1,6 @@
 //! Differences between the settings of a server and the tool files that `rye mcp refresh` wrote for it. A plan and a
-//! call use the same comparison, so a plan offers no tool whose calls are refused.
+//! call use the same comparison, so a plan offers no tool whose server is missing or has changed. A plan does not check
+//! for provider keys, because that reads all provider files.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ impl ServerDrift {
     pub fn of_tool(spec: &ToolSpec, configured: Option<&McpServer>) -> Option<Self> {
         let ToolKind::Mcp { server, server_sha256, runs, sandbox, .. } = &spec.kind else { return None };
         let Some(configured) = configured else { return Some(Self::Missing { server: server.clone() }) };
-        // Only the server that the user approved may start.
+        // The user approved the server as the tool file describes it, so any other server must not start.
         let needs = configured.required_openings();
         let shown = *runs == configured.describe() && *sandbox == configured.isolation();
         let granted = needs.write == spec.needs.write && needs.net == spec.needs.net;

@@ -4,7 +4,6 @@
 use crate::diagnostics::closest;
 use crate::item::Items;
 
-/// Maximum size of the file, in bytes.
 const MAX_MCP_JSON_BYTES: usize = 1 << 20;
 
 /// Returns the text of `.mcp.json`; `None` if the file does not exist. The error is a message: the file is too large,
@@ -19,8 +18,8 @@ pub(super) fn read_text(items: &Items<'_>) -> Result<Option<String>, String> {
     String::from_utf8(bytes.to_vec()).map(Some).map_err(|error| format!("`.mcp.json` cannot be read: {error}"))
 }
 
-/// Returns the error of a text that the YAML reader accepts and that is not JSON, such as a trailing comma, with its byte
-/// offset; `None` for JSON and for an empty text.
+/// Returns the first JSON error of a text, such as a trailing comma, and its byte offset; `None` for valid JSON and for
+/// an empty text. The YAML reader does not report such errors, because it accepts more than JSON.
 pub(super) fn json_error(text: &str) -> Option<(String, usize)> {
     let json = text.strip_prefix('\u{feff}').unwrap_or(text);
     if json.trim().is_empty() {

@@ -9,7 +9,7 @@ use crate::diagnostics::{ConfigError, Diagnostics};
 use crate::item::Items;
 use crate::world::{ItemKind, Space};
 
-/// Start of the ids of the tools that `rye mcp refresh` writes.
+/// Id prefix of the tools that `rye mcp refresh` writes.
 const TOOL_PREFIX: &str = "mcp/";
 
 /// Reports every server whose settings do not fit the tool files of the project and of the user, once for each

@@ -38,7 +38,7 @@ pub fn find_literal_secrets(items: &Items<'_>) -> Vec<LiteralSecret> {
     if let Some(node) = items.config_by_name("mcp") {
         let mut own = Vec::new();
         find_in_section("servers", node.get("servers"), &items.sources(), &mut own);
-        // The files of the user are not shared.
+        // Secrets in the files of the user are not reported, because these files are not shared.
         found.extend(own.into_iter().filter(|one| !one.place.path.starts_with("user:")));
     }
     found
@@ -64,8 +64,9 @@ fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found:
     }
 }
 
-/// Returns true if an entry probably holds a secret as text: its name is the name of a secret or its value begins like
-/// the key of a known service, and the value names no variable.
+/// Returns true if an entry probably holds a secret as text. Two signs count: the name is one of a secret, such as
+/// `API_KEY`, or the value begins like the key of a known service. A value that contains a placeholder such as
+/// `${TOKEN}` is no secret.
 fn is_secret(entry: &Entry) -> bool {
     let Some(value) = entry.value.as_str() else { return false };
     let value = value.strip_prefix("Bearer ").unwrap_or(value).trim();

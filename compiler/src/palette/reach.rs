@@ -43,7 +43,7 @@ impl ToolIndex {
             for place in &matches.places {
                 let here = (matches.specific, pattern.as_str());
                 let known = best.entry(*place).or_insert(here);
-                // Of two equally specific patterns, the pattern with the smaller text is used, so that the order in the
+                // Of two equally specific patterns, the first in alphabetical order is used, so that the order in the
                 // file makes no difference.
                 if here.0 > known.0 || (here.0 == known.0 && here.1 < known.1) {
                     *known = here;

@@ -1,6 +1,6 @@
 //! Worst-case bound of a request's input tokens (`engine.md` 4, Money is a bound). `rye plan` prints the bound, and the
-//! machine reserves money according to it. No tokenizer yields more tokens than bytes, so bytes bound a text whose
-//! tokenizer is not built in.
+//! machine reserves money according to it. For a text whose tokenizer is not built in, the bound is the length of the
+//! text in bytes (as a JSON string), because no tokenizer yields more tokens than bytes.
 
 use super::{PaletteTool, PlannedModel, TextSize, Tokenizer, ToolUse};
 

@@ -67,7 +67,7 @@ impl Prices {
         u64::try_from(spend.0.checked_div(plain.min(cached).0)?.max(0)).ok()?.checked_add(1)
     }
 
-    /// Returns the least cost of a prompt: one token of the cheapest kind.
+    /// Returns a lower bound on the cost of a prompt: the price of one token at the lowest input price.
     pub fn min_prompt_cost(&self) -> Nanos {
         let long = self.long_prompt.map(|long| [long.input, long.cache_read, long.cache_write]);
         let kinds = [self.input, self.cache_read, self.cache_write].into_iter().chain(long.into_iter().flatten());

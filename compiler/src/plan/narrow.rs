@@ -6,15 +6,14 @@ use super::Grant;
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Coverage, Witness, covers, covers_all, witness};
 
-/// The result of [`narrow_grants`]: the parts of the grants that lie within the patterns, and the patterns that
-/// contribute no part.
+/// The result of [`narrow_grants`]: the narrowed grants, and the patterns that contribute nothing to them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NarrowedGrants {
     pub grants: Vec<Grant>,
     /// Patterns of the set that share no capability with any of the original grants.
     pub unused: Vec<String>,
-    /// Pairs of a pattern and a grant that share capabilities, although neither covers the other. A pair of this kind
-    /// adds nothing to `grants`.
+    /// Pairs of a pattern and a grant that overlap, although neither covers the other. Such a pair adds nothing to
+    /// `grants`.
     pub overlapping: Vec<(String, String)>,
 }
 
@@ -51,7 +50,7 @@ pub fn narrow_grants(grants: &[Grant], patterns: &[String]) -> NarrowedGrants {
     narrowed
 }
 
-/// Returns true if it is proved that `grants` allow every capability that `narrowed` allow.
+/// Returns true if `grants` provably allow every capability that `narrowed` allow.
 pub fn is_narrower(narrowed: &[Grant], grants: &[Grant]) -> bool {
     let patterns = |grants: &[Grant]| -> Vec<String> { grants.iter().map(|one| normalize(&one.pattern).0).collect() };
     let (parents, children) = (patterns(grants), patterns(narrowed));

@@ -1,12 +1,12 @@
-//! The plan of one asynchronous tool call, derived from the plan of the calling thread. Contains only the tools of that
-//! plan. A run of the derived plan calls no model and spawns no threads.
+//! The plan of one asynchronous tool call, derived from the plan of the calling thread and with the same tools. A run
+//! of the derived plan calls no model and spawns no threads.
 
 use super::graph::build_call_graph;
 use super::{NudgePolicy, Plan, Prompt};
 use crate::hook::HookPoint;
 
-/// The hook points that the thread of an asynchronous call evaluates. The calling thread has evaluated the other hook
-/// points of the call before it starts this thread.
+/// The hook points that the thread of an asynchronous call evaluates. The calling thread evaluates the other hook
+/// points of the call before it starts the thread.
 const CALL_HOOK_POINTS: [HookPoint; 5] = [
     HookPoint::ToolExecutionStart,
     HookPoint::ToolExecutionEnd,
@@ -17,8 +17,8 @@ const CALL_HOOK_POINTS: [HookPoint; 5] = [
 
 impl Plan {
     /// Derives the plan of a thread that only runs one tool call for a thread with this plan. The derived plan has the
-    /// same palette, capabilities, settings and manifest, and the hooks that observe results, but no prompt, no spend
-    /// and no spawns.
+    /// same palette, capabilities, settings and manifest. It has no prompt, no spend and no spawns, and only the hooks
+    /// of `CALL_HOOK_POINTS`.
     #[must_use]
     pub fn for_call(&self) -> Self {
         let mut plan = self.clone();

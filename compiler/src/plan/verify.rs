@@ -86,8 +86,8 @@ fn reachable_nodes(graph: &DiGraphMap<Node, ()>, from: Node) -> BTreeSet<Node> {
     seen
 }
 
-/// Checks every cycle of the graph: it must consume a finite resource. It must also pass the node `Limits`, or consume
-/// a call or a message.
+/// Checks that every cycle of the graph consumes a finite resource. Also checks that every cycle passes the node
+/// `Limits` or consumes a call or a message.
 fn check_bounded(graph: &Graph) -> Vec<PlanError> {
     let unlimited = digraph(graph, |node, outcome| {
         node != Node::Limits && !matches!(consumed_by(node, outcome), Some(Consumed::Call | Consumed::Message))
@@ -121,9 +121,9 @@ enum Consumed {
 
 fn consumed_by(node: Node, outcome: Outcome) -> Option<Consumed> {
     match node {
-        // The outcome `full` means that nothing was sent.
+        // After the outcome `Full`, nothing was sent, so no attempt was consumed.
         Node::Model => (outcome != Outcome::Full).then_some(Consumed::Attempt),
-        // A compaction that finished has requested a summary.
+        // A finished compaction called the model for a summary, so an attempt was consumed.
         Node::Compact => (outcome == Outcome::Finished).then_some(Consumed::Attempt),
         Node::Guard => (outcome == Outcome::More).then_some(Consumed::Call),
         Node::Idle => matches!(outcome, Outcome::Prompt | Outcome::Compact).then_some(Consumed::Message),
@@ -161,15 +161,15 @@ fn find_cycles(graph: &DiGraphMap<Node, ()>) -> Vec<Vec<Node>> {
     found
 }
 
-/// Checks that every path from the start to the tools passes the gate. If so, checks the same of every path from the
-/// tools back to the tools.
+/// Checks that every path from the start to the node `Tools` passes the gate. If so, also checks every path from
+/// `Tools` back to `Tools`.
 fn check_gated(graph: &Graph) -> Vec<PlanError> {
     let whole = digraph(graph, |_, _| true);
     let around = digraph(graph, |node, _| node != Node::Gate);
     let mut paths = Vec::new();
     if whole.contains_node(Node::Start) && whole.contains_node(Node::Tools) {
         let tree = dominators::simple_fast(&whole, Node::Start);
-        // Unreachable tools violate another invariant, not this one.
+        // If `Tools` is unreachable, [`check_reachable`] reports that.
         let dominated = tree.dominators(Node::Tools).is_none_or(|mut over| over.any(|node| node == Node::Gate));
         let from = if dominated { Node::Tools } else { Node::Start };
         paths.extend(shortest_path(&around, from, Node::Tools));

@@ -1,7 +1,7 @@
 //! The access of a thread: the files that its own calls and its hooks can write, the programs that they can run, the
 //! hosts that they can reach, and the directives that they can start. The access is an upper bound: a call may still
-//! need an approval, or be refused by a hook. The access of threads that the thread starts is not included; the grants
-//! of their spawn chain bound it.
+//! need an approval, or be refused by a hook. Child threads are not included, because their grants are attenuated by
+//! the spawn chain.
 
 use std::collections::BTreeSet;
 
@@ -26,8 +26,8 @@ const UNSANDBOXED: &str = "anything (no sandbox)";
 /// The access of a thread, in four lists of names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanAccess {
-    /// Folders that tools can write. `the project` means all files of the project, `signatures` the first lines of
-    /// items.
+    /// Folders that tools can write. `the project` stands for all files of the project, `signatures` for the signature
+    /// lines of items, and `anything (no sandbox)` for all files.
     pub write: Vec<String>,
     /// Ids of the tools that run programs.
     pub run: Vec<String>,
@@ -58,7 +58,7 @@ pub fn collect_access(world: &dyn World, plan: &Plan) -> Result<PlanAccess, Worl
             SandboxKind::Process => {
                 run.insert(id.to_string());
                 write.extend(folders);
-                // The sandbox of a process cannot distinguish hosts.
+                // The sandbox of a process cannot distinguish hosts, so one allowed host opens all hosts.
                 reach.extend(net.first().map(|_| ANY_HOST.to_owned()));
             }
             SandboxKind::None => {
@@ -93,7 +93,7 @@ fn reachable_tools(plan: &Plan) -> BTreeSet<ItemId> {
 
 /// Returns true if the model or a hook can sign items.
 fn can_sign(plan: &Plan) -> bool {
-    // Without `<permissions>`, a root is denied every call, as the palette's other tools are.
+    // A root thread without `<permissions>` has no capability, so its calls of `rye_sign` are denied.
     let is_granted = plan.capabilities.declared;
     is_granted && plan.palette.iter().any(|tool| tool.primary == PalettePrimary::Sign)
         || plan.hooks.iter().any(|hook| hook.is_live() && matches!(hook.action.call(), Some(HookCall::Sign { .. })))

@@ -26,9 +26,10 @@ pub struct RoutedPlan {
     pub diagnostics: Diagnostics,
 }
 
-/// Compiles a directive once for each route that its unknown inputs leave open; only once if the route is certain. The
-/// result has no value in three cases: the directive has errors, the inputs have too many combinations, or the request
-/// sets inputs but not all those that decide the route. `shown` receives the sources to which the diagnostics refer.
+/// Compiles a directive once for each route that its unknown inputs leave open. If the route is certain, compiles the
+/// directive only once. The result has no value in three cases: the directive has errors, the inputs have too many
+/// combinations, or the request sets inputs, but not all inputs that decide the route. `shown` receives the sources to
+/// which the diagnostics refer.
 pub fn compile_routes(world: &dyn World, request: &CompileRequest, shown: &mut Sources) -> Checked<Vec<RoutedPlan>> {
     let compiled = compile_with_sources(world, request, shown);
     split_routes(world, request, compiled, shown)
@@ -103,9 +104,9 @@ fn report_open_route(directive: &ItemId, error: &MatrixError, found: Diagnostics
     reports
 }
 
-/// Compiles the routes that no context of a matrix has, although a call may take them: the matrix found no inputs for
-/// some of its conditions ([`Matrix::open`]). Such a plan has these conditions and no example call. Empty if the matrix
-/// examined every call. A route with errors is left out, because it has no plan.
+/// Compiles the routes that a call may take, but for which the matrix found no example call: it found no inputs for
+/// some conditions ([`Matrix::open`]). Each returned plan has these conditions in `when` and no example call. The
+/// result is empty if `matrix.open` is empty. A route with errors has no plan and is left out.
 pub(super) fn compile_unexamined_routes(
     world: &dyn World,
     request: &CompileRequest,

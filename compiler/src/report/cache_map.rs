@@ -1,6 +1,5 @@
-//! The cache map of a plan: for every two requests that can follow each other, the number of tokens that both have in
-//! common at the start, and the price. A provider reads this common start from its cache if both requests go to the
-//! same model, because each model has a cache of its own.
+//! The cache map of a plan: the number of tokens at the start that two successive requests have in common, and the
+//! cost. If both requests go to the same model, the provider reads this common start from its cache.
 
 use crate::hook::{HookAction, HookPoint, PlanVerdict, PlannedHook, Position};
 use crate::plan::prompt::LayerKind;
@@ -152,9 +151,8 @@ impl CacheMapper<'_> {
         self.plan.definition_tokens(model).saturating_add(texts)
     }
 
-    /// Returns the end of the prefix that the next turn has in common with the current turn. `None` if the whole
-    /// opening (palette, system prompt and first message) is in common, because no hook can change the opening between
-    /// the turns.
+    /// Returns the end of the prefix that the current turn and the next turn share. `None` if they share the whole
+    /// opening (palette, system prompt and first message), because no hook can change the opening between turns.
     fn turn_end(&self) -> Option<(Cut, PrefixEnd)> {
         if let Some(hook) = self.plan.hook_before_messages() {
             return Some((Cut::Message(0), self.hook_end(&hook.id)));
@@ -164,9 +162,9 @@ impl CacheMapper<'_> {
         Some((Cut::Message(offset), self.hook_end(&hook.id)))
     }
 
-    /// Returns the first place at which the first request of a chat's next prompt can differ from the current request,
-    /// and the part that causes the difference. `None` if the whole opening (palette, system prompt and first message)
-    /// is equal. Hooks on `before_agent_start` can change the system prompt for each prompt.
+    /// Returns the end of the prefix that the current request and the first request of a chat's next prompt share, and
+    /// the part that differs. `None` if they share the whole opening (palette, system prompt and first message). Hooks
+    /// on `before_agent_start` can change the system prompt for each prompt.
     fn prompt_end(&self) -> Option<(Cut, PrefixEnd)> {
         let cut_of = |hook: &PlannedHook| {
             let whole = layer_of_hook(self.system, &hook.id).unwrap_or(self.system.text.len());
@@ -191,9 +189,9 @@ impl CacheMapper<'_> {
         }
     }
 
-    /// Returns the end of the prefix that a request of a continuation shares with the requests of the thread: the first
-    /// part of the system prompt that differs. If no part differs, returns the end of the system prompt, because a
-    /// continuation has messages of its own.
+    /// Returns the end of the prefix that a continuation shares with the thread: the first part of the system prompt
+    /// that differs. If no part differs, returns the end of the system prompt, because a continuation has messages of
+    /// its own.
     fn continuation_end(&self) -> (Cut, PrefixEnd) {
         let is_changed = |root: &str| changes_in_continuation(root);
         match self.first_change(self.system, &is_changed) {
@@ -210,9 +208,9 @@ impl CacheMapper<'_> {
         system.or_else(|| self.first_change(self.message, &is_changed).map(|(offset, end)| (Cut::Message(offset), end)))
     }
 
-    /// Finds the first placeholder or optional layer of a message that can differ between the two compared requests.
-    /// Returns its byte offset and its description; `None` if nothing can differ. An optional layer is one that only
-    /// some runs send. `is_changed` returns true if a fact can differ; it gets the first segment of the fact's path.
+    /// Finds the first placeholder, or the first layer that only some runs send, that can differ between the two
+    /// compared requests. Returns its byte offset and its description; `None` if nothing can differ. `is_changed` gets
+    /// the first segment of a fact's path, and returns true if the fact can differ.
     fn first_change(&self, view: &MessageView, is_changed: &dyn Fn(&str) -> bool) -> Option<(usize, PrefixEnd)> {
         let mut pending = view.pending.iter().peekable();
         for layer in &view.layers {

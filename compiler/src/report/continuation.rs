@@ -1,6 +1,6 @@
-//! The fate of each part of the first request in a continuation, and the reason why the continuing thread contains or
-//! lacks the part. A handoff sends the system prompt again. The first message is kept only while it is among the recent
-//! messages, so its parts count as lost unless a `thread_continued` hook injects them again.
+//! The fate of each part of the first request in a continuation, and the reason for this fate. A handoff sends the
+//! system prompt again. The first message is kept only while it is among the recent messages, so its parts count as
+//! lost unless a `thread_continued` hook injects them again.
 
 use std::fmt;
 
@@ -31,7 +31,8 @@ pub enum ContinuationFate {
     Survives,
     /// A `thread_continued` hook injects the item again.
     Restored,
-    /// A `thread_continued` hook injects the item again if the condition of the hook holds.
+    /// A hook sends the item again if its condition holds: a `thread_continued` hook, or the `build_system_prompt` hook
+    /// that added the item.
     MayBeRestored,
     /// Nothing injects the item again.
     Lost,
@@ -40,7 +41,8 @@ pub enum ContinuationFate {
 impl Plan {
     /// Returns each part of the first request with its state in a continuation, in the order of sending.
     pub fn continuation_items(&self) -> Vec<ContinuationItem> {
-        // A hook on `build_system_prompt` is evaluated again in the continuation.
+        // If a hook always replaces the system prompt before the model is called, no layer of the system prompt is sent
+        // again.
         let is_replaced = self.hooks.iter().any(|hook| {
             hook.event == HookPoint::BeforeAgentStart
                 && hook.verdict == PlanVerdict::Fires

@@ -219,8 +219,8 @@ pub fn has_equal_items(old: &dyn World, new: &dyn World) -> Result<bool, WorldEr
     Ok(true)
 }
 
-/// Returns true if two equal plans reach tools whose files differ. That is possible, because a plan does not list every
-/// tool that its grants allow.
+/// Returns true if two equal plans reach tools whose files differ. Equal plans can reach different files, because a
+/// plan does not list every tool that its grants allow.
 fn reaches_others(was: &Compilation, is: &Compilation, old: DiffSide<'_>, new: DiffSide<'_>) -> bool {
     let trees = DiffSides::new(DiffSide { compilation: was, ..old }, DiffSide { compilation: is, ..new });
     !tools::compare_tools(&trees).is_empty()
@@ -329,7 +329,7 @@ fn unexplained_field(mut change: PlanChange, found: &PlanDiff) -> Option<PlanCha
     if is_reported {
         return None;
     }
-    // These fields can differ in notation only; their meaning is compared elsewhere.
+    // A difference in one of these fields need not change its meaning; changes of the meaning are reported elsewhere.
     let meaningless = ["capabilities", "prompt", "dropped_tools", "graph", "manifest", "context_files", "omitted"];
     if meaningless.contains(&field.as_str()) {
         change.direction = Direction::Neutral;
@@ -351,7 +351,7 @@ fn unread_files(before: &PlanReport, after: &PlanReport) -> Vec<PlanChange> {
     };
     for read in one_way(before, after).into_iter().chain(one_way(after, before)) {
         let unknown = match read.kind.as_str() {
-            // The layers contain the text.
+            // Changed texts of knowledge and context files are reported with the layers.
             "knowledge" | "context" => false,
             "directive" => hooked(&read.id),
             // A tool that became reachable or unreachable is reported with the grants.
@@ -386,7 +386,7 @@ fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> PlanDi
         prefix: context::prefix_change(before, after),
         capabilities: capabilities::compare_capabilities(before, after),
         hooks: Vec::new(),
-        // A new directive has no changed limits: its permissions are reported as the change.
+        // Empty if one of the plans is missing: the capabilities describe the change then.
         limits: compare_limits(before, after),
         changes: Vec::new(),
         model: before_after(before, after, |plan| format!("{}/{}", plan.model.provider, plan.model.id)),

@@ -1,5 +1,5 @@
-//! Cost forecast of a run: its first request, a typical run, and the bounds on every run. A forecast uses only the
-//! plan's own prices and limits. The assumptions of the typical run are the constants below; reports print them.
+//! Cost forecast of a plan: the first request, a typical run, and bounds on every run. A forecast uses only the prices
+//! and limits of the plan. The constants below are the assumptions about a typical run; reports print them.
 
 use crate::hook::HookPoint;
 use crate::plan::bound::MESSAGE_OVERHEAD_TOKENS;
@@ -16,12 +16,12 @@ use crate::semantics::money::Nanos;
 pub const TYPICAL_TURNS: u64 = 6;
 /// Output tokens of a reply in a typical run.
 pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
-/// Tokens that the tools of one reply return in a typical run.
+/// Tokens of all tool results of one turn in a typical run.
 pub const TYPICAL_RESULT_TOKENS: u64 = 600;
 /// Assumed number of bytes of a token in a typical run.
 const BYTES_PER_TOKEN: u64 = 4;
-/// Number of times that one turn adds `MESSAGE_OVERHEAD_TOKENS`: for each of its two messages (the reply and a tool
-/// result), and for the one block in each message.
+/// Number of times that one turn adds `MESSAGE_OVERHEAD_TOKENS`: twice for the reply (a message with one block), and
+/// twice for the message with the tool result.
 const FRAMES_PER_TURN: u64 = 4;
 
 /// An estimate of one run: the total turns, tokens and cost.
@@ -38,7 +38,7 @@ pub struct RunEstimate {
     pub stopped: StopReason,
 }
 
-/// The reason for the end of the run that a forecast simulates.
+/// The reason why the simulated run of a forecast ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// The model has nothing left to do.
@@ -72,7 +72,7 @@ pub struct Forecast {
     pub prefix: StablePrefix,
 }
 
-/// Tokens at the start of every request that are byte-identical each time.
+/// The number of tokens at the start of a request that earlier requests can share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StablePrefix {
     /// Tokens that are identical in every thread of this plan: the palette, then the prompt up to its first
@@ -94,9 +94,9 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// Returns the tokens by which the bound on the next prompt exceeds the assumed size of a turn's reply and results.
-    /// The bound counts a token for each of their bytes, because the provider has not yet reported the usage of the
-    /// turn.
+    /// Returns the difference between the upper bound and the estimate of the next prompt, in tokens. The bound counts
+    /// each byte of the last reply and of its tool results as a token, because the provider has not yet reported their
+    /// tokens. The estimate assumes `BYTES_PER_TOKEN`.
     fn unmeasured(&self) -> u64 {
         let fresh = self.output.saturating_add(self.result).saturating_mul(BYTES_PER_TOKEN - 1);
         fresh.saturating_add(FRAMES_PER_TURN * MESSAGE_OVERHEAD_TOKENS)
@@ -165,7 +165,7 @@ impl Plan {
             } else {
                 Tokens { cache_read: cached, input: rest.saturating_add(grown), output, cache_write: 0 }
             };
-            // A cost that overflows is above the remaining budget.
+            // If the cost overflows, it is above the remaining budget, so the budget is the cost.
             let cost = self.model.prices.map(|prices| prices.cost(&tokens).unwrap_or(left).min(left));
             spent = spent.saturating_add(cost.unwrap_or_default());
             estimate.turns += 1;
@@ -178,10 +178,10 @@ impl Plan {
         estimate
     }
 
-    /// Returns the reason why the thread sends no further request: the first limit that prevents it, or a full context
-    /// window. Returns `Done` if nothing prevents a request. Checks the limits in the order of a run. `prompt` is the
-    /// estimated number of tokens of the next prompt, `bound` an upper bound of this number, and `left` the money that
-    /// is not spent.
+    /// Returns the reason why a thread sends no further request: the first limit that forbids the request, or a full
+    /// context window. Returns `Done` if nothing forbids the request. The limits are checked in the order of a run.
+    /// `prompt` is the estimated number of tokens of the next prompt, `bound` is an upper bound on this number, and
+    /// `left` is the money that is not spent.
     fn stopped(&self, estimate: &RunEstimate, prompt: u64, bound: u64, left: Nanos) -> StopReason {
         if estimate.turns >= self.limits.turns {
             return StopReason::Limit(LimitName::Turns);
@@ -192,7 +192,7 @@ impl Plan {
         if self.model.prices.is_some() && self.model.worst_case(bound, self.min_output_tokens(&self.model)) > left {
             return StopReason::Limit(LimitName::Spend);
         }
-        // The window does not stop the first request.
+        // The first request is sent even if the prompt fills the window.
         let (used, window) = (u128::from(prompt), u128::from(self.model.context_window));
         let threshold = u128::from(self.settings.values().continuation_threshold);
         if estimate.turns > 0 && used * u128::from(BILLIONTHS) >= window * threshold {
@@ -201,9 +201,9 @@ impl Plan {
         StopReason::Done
     }
 
-    /// Returns the largest number of output tokens, at most `wanted`, that the money `left` pays for if the prompt has
-    /// `bound` tokens. If `left` does not even pay for the smallest output with which the model is called, returns the
-    /// size of that output. Returns `wanted` if the model has no prices.
+    /// Returns the number of output tokens that the money `left` pays for, at most `wanted`, if the prompt has `bound`
+    /// tokens. The result is never below the minimum with which the model is called, even if `left` does not pay for
+    /// it. Returns `wanted` if the model has no prices.
     fn affordable_output(&self, bound: u64, wanted: u64, left: Nanos) -> u64 {
         if self.model.worst_case(bound, wanted) <= left || self.model.prices.is_none() {
             return wanted;
@@ -255,7 +255,7 @@ impl Plan {
 }
 
 /// Counts the tokens of the system prompt or of the messages, up to the first part that can differ between threads: a
-/// placeholder, or a layer that only some runs send. Also returns true if no part can differ.
+/// placeholder, or a layer that only some runs send. The second value is true if no part can differ.
 fn count_fixed_tokens(layers: &[Layer], by: Tokenizer) -> (u64, bool) {
     let mut text = String::new();
     for layer in layers {

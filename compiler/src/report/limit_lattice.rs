@@ -76,9 +76,8 @@ fn requested_values(items: &Items<'_>, compilation: &Compilation, limit: LimitNa
     all
 }
 
-/// Returns the bounds that cap a limit: `limits.max` in the settings file of each space, and the value that the parent
-/// thread leaves to its child. If `is_given` is true, a caller passed the value. The result then omits `limits.max`,
-/// which does not cap such a value.
+/// Returns the upper bounds on a limit: `limits.max` in the settings of each space, and the bound of the parent thread.
+/// If the caller passed the value (`is_given`), `limits.max` does not bound the value and is left out.
 fn settings_bounds(
     items: &Items<'_>,
     compilation: &Compilation,

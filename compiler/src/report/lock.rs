@@ -27,17 +27,18 @@ pub struct Lock {
     pub directives: BTreeMap<String, Vec<LockEntry>>,
 }
 
-/// A locked plan of a directive. A directive has one entry without inputs. If inputs decide the route, the directive
-/// has one entry for each of its different plans instead, with inputs that lead to this plan.
+/// A locked plan of a directive. Usually, a directive has one entry, whose plan was compiled without inputs. If inputs
+/// decide the route, the directive has an entry for each context, with the inputs of an example call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LockEntry {
-    /// The inputs of the plan; null if the plan needs no input.
+    /// The inputs of the plan; null if the plan was compiled without inputs.
     pub inputs: Option<Map<String, Value>>,
     pub plan_id: String,
     /// Hashes by part: `model`, `prices`, `tokenizer`, `system`, `message`, `capabilities`, `limits`, `hook ID`, `tool
     /// NAME`, …
     pub parts: BTreeMap<String, String>,
-    /// Files and failed lookups: `knowledge a/b (project)` with the file's hash, or `not there`.
+    /// Files and failed lookups. The key of a file contains its space (`knowledge a/b (project)`), and the value is the
+    /// hash of the file. The key of a failed lookup contains no space (`knowledge a/b`), and the value is `not there`.
     pub manifest: BTreeMap<String, String>,
 }
 
@@ -78,8 +79,8 @@ pub fn entry_of(plans: &[Compilation]) -> Vec<LockEntry> {
     plans.iter().map(entry).collect()
 }
 
-/// Checks that the directive of a plan, compiled from the current files, matches the lock. Also checks that the hooks,
-/// capabilities and settings of `plan` match the current files, because `plan` may be a stored plan.
+/// Checks that the directive of a plan, compiled from the current files, matches the lock. Also checks that the chain,
+/// hooks, capabilities and settings of `plan` match the current files, because `plan` may be a stored plan.
 ///
 /// # Errors
 /// The directive is not locked, does not compile now, or differs from the lock; or the plan differs from the files.
@@ -101,11 +102,10 @@ pub fn check_plan(world: &dyn World, lock: &Lock, plan: &Plan) -> Result<(), Loc
     if found.is_empty() { Ok(()) } else { Err(LockMismatch::Drifted(found)) }
 }
 
-/// Lists which of the chain, hooks, capabilities and settings of a plan differ from those of `files`, the plan that the
-/// current files produce. The verdicts of hooks are not compared, because they depend on the inputs and flags of the
-/// call. The capabilities are compared only if one of the plans declares permissions.
+/// Returns the names of the parts in which a plan differs from `files`, the plan of the current files: `chain`,
+/// `hooks`, `capabilities` or `settings`. The verdicts of hooks are not compared, because they depend on the inputs and
+/// flags of the call. The capabilities are compared only if one of the plans declares permissions.
 fn differing_parts(plan: &Plan, files: &Plan) -> Vec<&'static str> {
-    // The verdict of a hook depends on the call, so it is ignored.
     let hooks = |plan: &Plan| -> Vec<PlannedHook> {
         let verdict = PlanVerdict::Fires;
         plan.hooks.iter().map(|hook| PlannedHook { verdict: verdict.clone(), ..hook.clone() }).collect()
@@ -175,7 +175,7 @@ pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> V
             found.push(drift);
         }
     };
-    // Several routes can have unknown inputs, so their plans distinguish entries with the same inputs.
+    // Entries for different routes can have the same inputs (null), so their plan ids are compared too.
     let is_among = |one: &LockEntry, all: &[LockEntry]| {
         all.iter().any(|other| other.inputs == one.inputs && other.plan_id == one.plan_id)
     };

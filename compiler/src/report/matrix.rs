@@ -36,11 +36,12 @@ pub const MAX_COMBINATIONS: usize = 4_096;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Matrix {
     pub directive: String,
-    /// Inputs that a condition reads, with one value for each set of values that all conditions treat alike; null means
-    /// no value.
+    /// Inputs that conditions read, with example values: at least one for each set of values for which all conditions
+    /// have the same result. Null stands for an absent input.
     pub inputs: BTreeMap<String, Vec<Value>>,
-    /// Conditions on the inputs, in the form of `contexts[].when`, for which the search found no call. A call for which
-    /// one of them holds may belong to no entry of `contexts` and `refused`; every other call belongs to exactly one.
+    /// Conditions on the inputs, in the form of `contexts[].when`, for which no example call was found. If one of these
+    /// conditions holds for a call, the call may belong to no entry of `contexts` and `refused`. Every other call
+    /// belongs to exactly one entry.
     pub open: Vec<String>,
     /// Number of combinations of input values that were examined.
     pub combinations: usize,
@@ -53,10 +54,10 @@ pub struct Matrix {
 /// A context, the conditions on the inputs for it, and an example of a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MatrixContext {
-    /// Conditions on the inputs, in the condition language: `a != 9 && d >= 1`. A call has this context if one of them
-    /// holds; `true` holds for every call. Of all conditions of `contexts` and `refused`, exactly one holds for a call,
-    /// unless a condition of `open` holds. An input without a value has its default; if the default depends on the
-    /// route, the input counts as absent.
+    /// Conditions on the inputs, in the condition language (`a != 9 && d >= 1`). A call has this context if one of the
+    /// conditions holds; `true` holds for every call. For each call, exactly one condition of all contexts and refused
+    /// groups holds, unless a condition of `open` holds. An input without a value has its default; if the default
+    /// depends on the route, the input counts as absent.
     pub when: Vec<String>,
     /// A call that produces this context, with placeholder values for inputs that make no difference.
     pub call: CallReport,
@@ -87,7 +88,7 @@ pub enum MatrixError {
     TooMany(usize),
 }
 
-/// Plans every combination of the inputs that the request leaves open.
+/// Compiles a plan for each combination of values of the inputs that the request does not set.
 ///
 /// # Errors
 /// Fails if the directive cannot be composed, or if there are more than [`MAX_COMBINATIONS`] combinations.
@@ -146,8 +147,8 @@ fn build(world: &dyn World, request: &CompileRequest, kind: MatrixKind) -> Resul
         let (cells, chosen) = split.combination(&components, at);
         let mut inputs = given.clone();
         inputs.extend(chosen);
-        // The values select the route, and another route may declare other inputs. Inputs that make no difference get
-        // placeholder values.
+        // The route that the values select may declare other inputs. Inputs that no condition reads get placeholder
+        // values.
         let own = if all.len() > 1 { declared_fields(world, id, &inputs) } else { None };
         let own = own.as_ref().unwrap_or(&declared).iter();
         for (name, field) in own.filter(|(name, _)| !split.names.contains(name) && !given.contains_key(*name)) {
@@ -222,8 +223,8 @@ fn routing_reads(all: &[Composed], name: &str) -> bool {
         .any(|condition| condition.paths().into_iter().any(|path| input_name(path).is_some_and(|read| read == name)))
 }
 
-/// Splits the values of every input that a condition reads into cells: by the literals with which conditions compare
-/// the input, and by predicates.
+/// Splits the values of every input that a condition reads into cells, by the literals that conditions compare the
+/// input with. An atom that the cells do not decide becomes a predicate.
 fn split_inputs<'f>(
     all: &[Composed],
     declared: &'f IndexMap<String, InterfaceField>,

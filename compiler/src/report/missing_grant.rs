@@ -1,4 +1,5 @@
-//! Reasons why a plan does not allow an action: the nearest grants, what each of them lacks, and the line to add.
+//! Explains why a plan does not allow an action: the most similar grants, the difference of each from the needed
+//! capability, and the line to add.
 
 use rye_grammar::ItemId;
 
@@ -21,7 +22,8 @@ const MAX_GRANTS: usize = 3;
 struct Action {
     primary: Primary,
     item_type: ItemType,
-    /// The id, with dots in place of slashes; `None` if the capability names no item (the capability of a query).
+    /// The id, with dots in place of slashes; `None` for a capability without an id, such as `rye.fetch.knowledge`,
+    /// which allows queries.
     id: Option<String>,
 }
 
@@ -39,8 +41,8 @@ impl Action {
     }
 }
 
-/// Explains why the plan does not allow the actions that `name` stands for. A capability stands for one action, the id
-/// of an item for one or more. Actions that the plan allows are left out.
+/// Explains why the plan does not allow the actions that `name` stands for. A capability stands for one action; the id
+/// of an item can stand for several. Actions that the plan allows are left out.
 pub fn explain_missing_grants(world: &dyn World, compilation: &Compilation, name: &str) -> Vec<Explanation> {
     let items = Items::new(world);
     let plan = &compilation.plan;
@@ -50,8 +52,8 @@ pub fn explain_missing_grants(world: &dyn World, compilation: &Compilation, name
     actions.map(|action| explain_missing(&items, compilation, &action)).collect()
 }
 
-/// Returns the actions that a name stands for. A capability stands for its own action. An id stands for running the
-/// tool and the directive and for reading the knowledge with this id, as far as they exist.
+/// Returns the actions that a name stands for. A capability is one action. An id stands for up to three actions,
+/// depending on the items that exist: run the tool, run the directive and fetch the knowledge with this id.
 fn actions_of(items: &Items<'_>, name: &str) -> Vec<Action> {
     if let Some(action) = Action::parse(name) {
         return vec![action];

@@ -1,5 +1,5 @@
-//! Derivations: why an item is in a plan, step by step from the directive, and why an item was omitted. They are read
-//! from the records that the compiler keeps beside the plan.
+//! Derivations: why an item is in a plan, step by step from the directive, and why an item was omitted. The steps come
+//! from the origins and notes that the compiler records beside the plan.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -62,8 +62,8 @@ pub struct Omission {
     pub place: Option<SourcePlace>,
 }
 
-/// Returns the derivation of an origin key (`layer.ID`, `tool.NAME`, `limit.NAME`, …), nearest step first; empty if the
-/// directive itself is the origin.
+/// Returns the derivation of an origin key (`layer.ID`, `tool.NAME`, `limit.NAME`, …), nearest step first. Empty if the
+/// plan has no such key, or if the origin is the directive itself, a settings file or a built-in default.
 pub fn derive(compilation: &Compilation, key: &str) -> Vec<DerivationStep> {
     let Some(origin) = compilation.origins.get(key) else { return Vec::new() };
     match key.split_once('.') {

@@ -23,7 +23,8 @@ const MAX_LIMIT_BYTES: usize = 32;
 /// Upper bound on the cost of a tree of threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorstCase {
-    /// The bound in nano-dollars; `None` if nothing bounds the cost, or if no model has prices.
+    /// The bound in nano-dollars. `None` if nothing bounds the cost, or if no model has prices and the plan starts no
+    /// other thread.
     pub cost: Option<Nanos>,
     pub set_by: CostBound,
 }
@@ -70,7 +71,7 @@ pub struct TurnBound {
 /// Upper bound on the threads of a tree. A thread counts once with its continuations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadBound {
-    /// The maximum number of threads, with the root thread; `None` if a hook may raise the limit.
+    /// The maximum number of threads, with the root thread; `None` if a hook may raise the limit `spawns`.
     pub threads: Option<u64>,
     pub set_by: ThreadBoundOrigin,
 }
@@ -107,8 +108,9 @@ impl TurnBound {
 }
 
 impl Plan {
-    /// Returns an upper bound on the cost of every run: the `spend` limit, unless all models are free or a hook may
-    /// raise the limit. The ledger reserves the worst case of each attempt and the money of each child from this limit.
+    /// Returns an upper bound on the cost of every run. The bound is the `spend` limit: the ledger reserves the worst
+    /// case of each attempt and the money of each child from this limit. There is no bound if a hook may raise the
+    /// limit. The bound is zero if all models are free and the plan starts no other thread.
     ///
     /// A smaller bound, such as the worst case of one attempt for each turn, does not hold: a recovery can repeat an
     /// interrupted attempt any number of times, and messages to the thread can lengthen its prompt.

@@ -1,5 +1,5 @@
-//! The summary of a plan: model, costs, turns, access, and the difference from the lock, on five lines, and the missing
-//! inputs on a sixth.
+//! The summary of a plan: five lines with model, costs, turns, access and the difference from the lock. A sixth line
+//! lists the missing inputs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct PlanSummary {
     pub model: String,
     /// Provider and id of the fallback; null if the model has none.
     pub fallback: Option<String>,
-    /// Costs in dollars; null if no model has a price.
+    /// Costs in dollars; null if no model has a price and the plan starts no other thread.
     pub cost: Option<SummaryCost>,
     /// The part of the plan that sets the worst-case cost, as in `cost.worst.set_by`: `spend`, `prices` or `raise`.
     #[serde(default)]
@@ -99,7 +99,8 @@ pub enum LockState {
     Matches,
     /// The plan differs from the lock.
     Differs,
-    /// The directive has no plan for some of its inputs, so nothing is compared.
+    /// The plans for the comparison cannot be compiled: the directive has errors for some inputs, or has too many
+    /// contexts.
     NotComparable,
 }
 
@@ -163,7 +164,8 @@ impl PlanSummary {
             Some((first, typical)) if cost.unbounded.is_empty() => {
                 format!("first ≤ {} · typical {}", dollars(first), dollars(typical))
             }
-            // The sum is no bound: the section `First request` lists the parts that it leaves out.
+            // The cost is no upper bound: it leaves out the parts of unknown size that the section `First request`
+            // lists.
             Some((first, typical)) => format!("first {}+ · typical {}+", dollars(first), dollars(typical)),
             None => "model without prices".to_owned(),
         };
@@ -174,7 +176,7 @@ impl PlanSummary {
 
     fn turns_line(&self) -> String {
         let SummaryTurns { at_least, at_most, at_most_set_by, typical, .. } = &self.turns;
-        // A run may end after any turn, however many turns its limits allow.
+        // The model may end the run after one turn, even if the limits allow more turns.
         let (least, typical) = (at_least.min(&1), group_thousands(*typical));
         match at_most.zip(at_most_set_by.as_ref()) {
             Some((most, by)) => format!("{least} to {} (limit `{by}`) · typical {typical}", group_thousands(most)),

@@ -64,7 +64,7 @@ pub fn explain(world: &dyn World, compilation: &Compilation, thing: &str) -> Res
     let mut found = Vec::new();
     explain_layers(compilation, thing, &mut found);
     for (key, origin) in &compilation.origins.0 {
-        // Prompt layers are explained above, position by position; hooks are explained below with their verdict.
+        // Prompt layers are explained above, and hooks are explained below with their verdict, so the loop skips both.
         let has_subject = found.iter().any(|why: &Explanation| why.subject == *key) || key.starts_with("hook.");
         if !has_subject && (key == thing || key.split_once('.').is_some_and(|(_, name)| name == thing)) {
             let mut one = explain_origin(compilation, key, origin);
@@ -102,10 +102,11 @@ pub fn explain(world: &dyn World, compilation: &Compilation, thing: &str) -> Res
     Ok(found)
 }
 
-/// Explains `thing` like [`explain`]; if the plan does not contain it, explains the grants that are missing for it.
+/// Explains `thing` like [`explain`]. If the plan does not contain `thing`, explains which grants are missing for it.
 ///
 /// # Errors
-/// Fails if the plan does not contain the name, and the name is neither a capability nor the id of an item.
+/// Fails if the plan does not contain the name, and the name is neither a capability, the id of an item nor the tool of
+/// a primary.
 pub fn explain_with_missing_grants(
     world: &dyn World,
     compilation: &Compilation,
@@ -236,8 +237,8 @@ fn explain_knowledge_of_hooks(compilation: &Compilation, name: &str, found: &mut
     }
 }
 
-/// Returns the reason of a verdict. If the verdict depends on the values of inputs, the reason states that other values
-/// can lead to another verdict.
+/// Returns the reason of a verdict. If the verdict is certain because of the values of inputs, adds that the reason
+/// applies to the inputs of this plan.
 fn describe_cause(verdict: &crate::hook::PlanVerdict, because: &str) -> String {
     let is_constant = matches!(verdict, crate::hook::PlanVerdict::Never { .. } | crate::hook::PlanVerdict::Fires);
     if is_constant && because.contains("`inputs.") {

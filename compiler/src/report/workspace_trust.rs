@@ -68,7 +68,7 @@ impl WorkspaceScan<'_, '_> {
         let of_files = self.subjects(ItemKind::Config, &HOOK_FILES);
         let own = files.project.iter().chain(&files.infra).filter(|hook| hook.space == Space::Project);
         let mut found: Vec<TrustRequirement> = own.filter_map(|hook| self.hook(hook, &of_files, true)).collect();
-        // `rye check` reports the diagnostics of the commands.
+        // The diagnostics of the commands are dropped, because `rye check` reports them.
         let commands = read_commands(self.items, &mut Diagnostics::new());
         let of_commands = self.subjects(ItemKind::Config, &[COMMAND_FILE]);
         let commands = commands.iter().map(|command| &command.hook).filter(|hook| hook.space == Space::Project);
@@ -93,7 +93,8 @@ impl WorkspaceScan<'_, '_> {
         } else if let Some(what) = fetches_of_user(self.items, &action.node) {
             (TrustRequirementKind::UserSpace, what)
         } else {
-            // A hook of a directive needs no requirement of its own: trust in the directive covers its hooks.
+            // A hook file changes texts in the threads of all directives. A hook of a directive does not, so a changed
+            // text needs no requirement there.
             let how = describe_steering(&action.node).filter(|_| is_of_file)?;
             (
                 TrustRequirementKind::Hook,
@@ -124,7 +125,7 @@ impl WorkspaceScan<'_, '_> {
                 let is_readable = match kind {
                     ItemKind::Knowledge => self.items.knowledge(&first.id).is_some(),
                     ItemKind::Directive => self.items.directive(&first.id).is_some(),
-                    // A tool that cannot be read still takes the place of the other one.
+                    // A tool that cannot be read still shadows the tool of the other space.
                     ItemKind::Tool => true,
                     ItemKind::Config | ItemKind::Prompt | ItemKind::Skill => false,
                 };
@@ -156,7 +157,7 @@ impl WorkspaceScan<'_, '_> {
             let sha256 = self.recording.sha256(ItemKind::Tool, &id, Space::Project)?;
             let subjects = self.subjects(ItemKind::Tool, &[id.as_str()]);
             let steering = || described(id.as_str(), " of directives that can use a shell or the network", subjects);
-            // A tool in the place of another is listed with the other items that are.
+            // A tool that shadows another tool is listed by `shadowing_items`.
             let is_alone = self.items.list(ItemKind::Tool).iter().filter(|entry| entry.id == id).count() == 1;
             let found = requirement_of_tool(&tool, sha256, &self.items.sources());
             let found = found.map(|found| with_refused_server(self.items, &tool, found));
@@ -196,8 +197,8 @@ impl WorkspaceScan<'_, '_> {
     /// compiled as a root without inputs.
     ///
     /// The requirement of a directive that inherits its permissions is listed only if a directive with more permissions
-    /// could start it. This is assumed if the user has directives, or if a directive of the project has more grants
-    /// than an untrusted project may use.
+    /// could start it: the user has directives, or a directive of the project has more grants than an untrusted project
+    /// may use.
     fn directives(&self) -> Vec<TrustRequirement> {
         let shared = LowerContext::new(self.items);
         let (mut found, mut heirs, mut scripts) = (Vec::new(), Vec::new(), Vec::new());
@@ -205,7 +206,7 @@ impl WorkspaceScan<'_, '_> {
         scripts.extend(
             default.ok().filter(|model| model.wire == model::SCRIPTED_WIRE).and_then(|m| script_of(&m.connection)),
         );
-        // `--model` can name each provider of the project.
+        // `--model` can select any provider of the project, so the scripts of all providers are listed.
         let scripted = self.provider_files().filter(|(_, file)| file.wire == model::SCRIPTED_WIRE);
         scripts.extend(scripted.filter_map(|(_, file)| script_of(&file.connection)));
         for id in self.of_project(ItemKind::Directive) {

@@ -144,8 +144,8 @@ impl CapabilitySet {
     }
 }
 
-/// An action to authorize. The id is validated: it is the id that will be dispatched, never unchecked text of the
-/// model.
+/// An action to authorize. The id is validated: the action is dispatched with exactly this id, never with unchecked
+/// text of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CapabilityRequest<'a> {
     pub primary: Primary,
@@ -192,8 +192,8 @@ pub struct CapabilityDecision {
     pub by: Option<String>,
     /// The requested capability.
     pub capability: String,
-    /// The thread of the spawn chain that has no matching pattern, as its position: 0 is the thread itself, 1 its spawn
-    /// parent. `None` if the call is allowed.
+    /// The position of the first thread in the spawn chain that has no matching pattern: 0 is the thread itself, 1 its
+    /// spawn parent. `None` if the call is allowed.
     pub denied_by: Option<usize>,
 }
 
@@ -203,9 +203,9 @@ pub fn authorize(chain: &[CapabilitySet], request: &CapabilityRequest<'_>) -> Ca
     authorize_links(chain, request, CapabilitySet::first_match)
 }
 
-/// Authorizes like [`authorize`], for a chain whose elements have any type. The chain has one element for each thread
-/// of the spawn chain, the thread's own first. `first_match` returns the first pattern of an element that matches a
-/// capability; `None` if no pattern matches.
+/// Authorizes like [`authorize`], with a chain of any type: one element for each thread of the spawn chain, the thread
+/// itself first. `first_match` returns the first pattern of an element that matches a capability; `None` if no pattern
+/// matches.
 pub fn authorize_links<'c, L>(
     chain: &'c [L],
     request: &CapabilityRequest<'_>,

@@ -1,6 +1,7 @@
 //! Exact conversion of decimal text to scaled integers: money and delays never pass through floats.
 
-/// The treatment of decimal digits for which the scaled integer has no place.
+/// The treatment of decimal digits for which the scaled integer has no place, such as the third decimal of `0.125` with
+/// two places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExtraDigits {
     /// Returns an error if an extra digit is not zero: for text that an author wrote.

@@ -16,8 +16,8 @@ pub enum Lookup<'a> {
     Known(&'a Value),
     /// The path has no value.
     Absent,
-    /// The value is not known yet. The list holds the paths that were declared unknown and make this path unknown, in
-    /// order of declaration.
+    /// The value is not known yet. The list holds the declared paths that make this path unknown, in order of
+    /// declaration.
     Unknown(Vec<&'a str>),
 }
 
@@ -102,7 +102,8 @@ impl Facts {
     }
 }
 
-/// Maximum number of keys that are compared one by one, which is faster than a hash.
+/// Maximum number of keys of an object for which a lookup compares the keys one by one. For few keys, this is faster
+/// than a hash.
 const MAX_COMPARED_KEYS: usize = 8;
 
 fn key_of<'a>(map: &'a Map<String, Value>, segment: &Segment) -> Option<&'a Value> {

@@ -111,7 +111,7 @@ impl Glob {
         let tokens = self.parse_tokens();
         let mut rest = text.chars();
         let mut token = 0;
-        // The token after the last run, and the text at which that token was last tried.
+        // The index of the token after the last `*`, and the rest of the text at which this token was last tried.
         let mut retry: Option<(usize, std::str::Chars<'_>)> = None;
         loop {
             let before = rest.clone();
@@ -126,7 +126,7 @@ impl Glob {
                 }
                 (Some(expected), Some(c)) if expected.accepts(c) => token += 1,
                 (None, None) => return true,
-                // The text is used up, but a token is left: extending a run cannot help.
+                // The text ends before the pattern, so a longer match of the `*` cannot help.
                 (Some(_), None) => return false,
                 (Some(_) | None, Some(_)) => {
                     let Some((behind, from)) = &mut retry else { return false };
@@ -184,7 +184,7 @@ fn parse_class(chars: &[char], start: usize) -> Option<(Token, usize)> {
     if is(close, '!') {
         close += 1;
     }
-    // A `]` in first place is a member.
+    // A `]` directly after `[` or `[!` is a member of the class.
     if is(close, ']') {
         close += 1;
     }
@@ -253,7 +253,7 @@ fn hyphen_chunks(inside: &[char]) -> Vec<Vec<char>> {
     }
     let rest = part(from, inside.len());
     if rest.is_empty() {
-        // A hyphen in last place is a member.
+        // A hyphen at the end is a member of the class.
         match chunks.last_mut() {
             Some(last) => last.push('-'),
             None => chunks.push(rest),

@@ -430,7 +430,7 @@ impl ActionName {
         }
     }
 
-    /// Returns the other names of an action.
+    /// Returns the aliases of an action: other names that a hook may use for the action.
     pub fn aliases(self) -> &'static [&'static str] {
         match self {
             A::Fetch => &["load", "search"],

@@ -31,7 +31,7 @@ pub struct HookPlace {
 pub enum RemovalReason {
     /// The hook has `enabled: false`.
     Disabled,
-    /// Another hook with the same id replaces the hook. `by` is the index of the other hook among the candidates.
+    /// Another hook with the same id replaces the hook. `by` is the index of the replacing hook among the candidates.
     Replaced { by: usize },
 }
 
@@ -112,15 +112,14 @@ impl<'h> HooksById<'h> {
         self.built_in.get(hook.id).copied()
     }
 
-    /// Returns the index of the hook that replaces a candidate; `None` if no hook replaces it. Only built-in hooks can
-    /// be replaced: by the project's hook with the same id, else by the user's hook with the same id. If both exist,
-    /// the project's hook replaces the user's hook too.
+    /// Returns the index of the hook that replaces a candidate; `None` if no hook replaces it. A built-in hook is
+    /// replaced by the project's hook with the same id, else by the user's hook with the same id. If both exist, the
+    /// project's hook also replaces the user's hook.
     fn replacement(&self, hook: &HookCandidate<'_>) -> Option<usize> {
         let project = || self.project.get(hook.id).copied();
         match hook.source {
             HookSource::Builtin => project().or_else(|| self.user.get(hook.id).copied()),
-            // If a project's hook and a user's hook replace the same built-in hook, the project's hook wins, as for all
-            // items.
+            // The project takes precedence over the user, as for all items.
             HookSource::User if self.built_in.contains_key(hook.id) => project(),
             HookSource::User | HookSource::Directive { .. } | HookSource::Project | HookSource::Infrastructure => None,
         }

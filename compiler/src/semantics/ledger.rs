@@ -227,8 +227,8 @@ impl Ledger {
         Ok(LedgerReply::Done)
     }
 
-    /// Refuses an amount that the parent of the account cannot reserve. If the parent has ended or is suspended, its
-    /// own parent must have the amount too, and so on up to the first open account.
+    /// Refuses an amount that the parent of the account cannot reserve. If the parent has ended or is suspended, the
+    /// parent of this parent must have the amount too, and so on up to the first open account.
     fn check_ancestors_have(&self, account: &Account, requested: Nanos) -> Result<(), Refusal> {
         let mut next = account.parent();
         while let Some(parent) = next {
@@ -237,7 +237,8 @@ impl Ledger {
             if requested > left {
                 return Err(Refusal::MoreThanIsLeft { requested, left });
             }
-            // An ended or suspended ancestor occupies what it uses, so the accounts above it must have the amount too.
+            // An ended or suspended ancestor holds only its used amount. If this amount grows, the ancestor takes the
+            // increase from its parent.
             next = ancestor.parent().filter(|_| ancestor.status() != AccountStatus::Open);
         }
         Ok(())
@@ -271,16 +272,18 @@ impl Ledger {
         let parent = account.parent().map(str::to_owned);
         let amount = match account.status() {
             AccountStatus::Open => non_negative(most)?.min(account.remaining()).max(Nanos::ZERO),
-            // The rest of a suspended account is not reserved any more.
+            // The remaining amount of a suspended account is available to its parent, so the continuation gets nothing.
             AccountStatus::Suspended => Nanos::ZERO,
             AccountStatus::Draining | AccountStatus::Released => {
                 return Err(Refusal::Draining { thread: thread.to_owned() });
             }
         };
-        // The reservation decreases in any case: the result must not depend on the children that live at this moment.
+        // The reservation decreases even if the account is released at once, so that the result does not depend on
+        // whether children are still live.
         self.update(thread, |account| account.set_reserved(account.reserved().saturating_sub(amount)))?;
         self.accounts.insert(next.to_owned(), Account::new(parent.clone(), amount));
-        // The continuation is added first, so that a draining parent is not released with the child that ends.
+        // The continuation is added before the thread ends, because a draining parent without live children is
+        // released.
         if let Some(parent) = parent {
             self.update(&parent, |account| account.add_child(amount))?;
         }
@@ -373,8 +376,7 @@ impl Ledger {
     }
 }
 
-/// The history of one account. It does not contain the order of the operations, because the order changes no amount of
-/// a ledger.
+/// The history of one account, without the order of the operations: the order changes no amount of a ledger.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountHistory {
     pub thread: String,

@@ -154,7 +154,7 @@ impl Limits {
     }
 }
 
-/// A limit as written. `S` is its source: a span, an origin, a flag's name.
+/// A limit as written. `S` is the type of its source: a span, an origin or the name of a flag.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LimitSetting<S> {
     pub name: String,
@@ -188,7 +188,8 @@ pub enum LimitSource<S> {
     /// The built-in default.
     BuiltIn,
     Written(S),
-    /// The value of the spawn parent, because it is smaller; for `depth`, the spawn parent's value minus one.
+    /// The limit of the spawn parent, which is below the requested value. For `depth`, the bound is the parent's limit
+    /// minus one.
     Parent(S),
 }
 
@@ -410,8 +411,8 @@ pub fn describe_exceeded(limit_code: &str, current_value: &Value, current_max: &
     let amounts = Nanos::from_json(current_value).ok().zip(Nanos::from_json(current_max).ok());
     let is_left = amounts.is_some_and(|(value, max)| value < max);
     let rest = match limit_code {
-        // A thread stops before its money is used up if the rest cannot pay for another call. Reservations of children
-        // are not part of the rest.
+        // A thread can stop before its whole limit is spent. The remaining amount, which excludes the reservations of
+        // children, then cannot pay for another call.
         "spend_exceeded" if is_left => ", and the remaining amount cannot pay for another call",
         "duration_seconds_exceeded" if is_left => ", and the next wait is longer than the remaining time",
         _ => "",

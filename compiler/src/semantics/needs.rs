@@ -1,5 +1,5 @@
-//! Comparison of the hosts and folders that grants name (`language.md` 9). The gate uses it, and so does the comparison
-//! of two plans.
+//! Comparison of the hosts and folders that grants name (`language.md` 9), for the gate and for the comparison of two
+//! plans.
 
 use super::address::is_public;
 
@@ -169,7 +169,7 @@ fn is_address_range(text: &str) -> bool {
 }
 
 fn is_host(text: &str) -> bool {
-    // These words are meant as a switch, and no host has such a name.
+    // These words are meant as a switch (such as `net="true"`), and no host has one of these names.
     let is_switch =
         ["true", "false", "yes", "no", "on", "off", "any", "all", "none"].iter().any(|w| text.eq_ignore_ascii_case(w));
     if is_switch {

@@ -95,7 +95,7 @@ struct RiskRule {
     glob: Glob,
 }
 
-/// An error in a risk table; `at` is its path: `classifications.2.risk`.
+/// An error in a risk table; `at` is the path of the faulty value, such as `classifications.2.risk`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{at}`: {message}")]
 pub struct RiskTableError {
@@ -274,7 +274,8 @@ impl RiskTable {
             return self.risk(None);
         }
         let decides = |rule: &RiskRule, reach: &PatternReach<'_>| {
-            // If one reach covers the other, the covered reach is their intersection.
+            // If `reach` covers `grant`, `grant` is their intersection. If `grant` covers `reach`, `reach` is their
+            // intersection.
             let common = if reach.covers(grant) {
                 grant
             } else if grant.covers(reach) {

@@ -230,8 +230,8 @@ fn float(f: f64) -> Option<Num> {
 #[expect(clippy::cast_precision_loss, reason = "the quotient is rounded here, once")]
 fn nearest_quotient(a: i128, b: i128) -> f64 {
     let (dividend, divisor) = (a.unsigned_abs(), b.unsigned_abs());
-    // The dividend is scaled by as many bits as fit, which is more than a float holds, so the remainder only decides
-    // ties.
+    // The dividend is scaled by as many bits as fit, so the quotient has more bits than a float holds. The remainder
+    // only decides ties, so one bit is enough for it.
     let places = dividend.leading_zeros();
     let scaled = dividend << places;
     let quotient = scaled.checked_div(divisor).unwrap_or(0) | u128::from(scaled.checked_rem(divisor) != Some(0));

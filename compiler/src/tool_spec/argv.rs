@@ -136,7 +136,7 @@ fn split_template(template: &str) -> Result<Vec<ArgvPart<'_>>, ArgvError> {
             text.push('}');
             rest = after;
         } else if let Some(after) = from.strip_prefix("$${") {
-            // A literal `${`, with the text up to its closing brace.
+            // `$${` is an escaped `${`: the text up to the closing brace is copied unchanged.
             text.push_str("${");
             rest = after;
             if let Some((inside, after)) = rest.split_once('}') {

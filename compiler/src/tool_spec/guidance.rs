@@ -27,8 +27,8 @@ impl ToolSpecReader {
             .collect()
     }
 
-    /// Returns the trimmed text of `key` if the text can be a line of the system prompt. `None` if the text is empty,
-    /// contains a control character such as a line break, or has more than `most` characters; this is reported.
+    /// Returns the trimmed text of `key` if the text can be a line of the system prompt. If the text is empty, contains
+    /// a control character such as a line break, or has more than `most` characters, reports this and returns `None`.
     fn check_prompt_line(&mut self, key: &str, text: &str, most: usize, span: Span) -> Option<String> {
         let text = text.trim();
         let reason = if text.is_empty() {

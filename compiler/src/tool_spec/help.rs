@@ -20,7 +20,7 @@ pub(super) fn wrong_type(key: &str, wanted: &str, node: &Node) -> Option<String>
         return None;
     }
     match (key, &node.kind) {
-        // Without quotes, the braces of a placeholder are a mapping with one key.
+        // YAML reads a placeholder without quotes (`{name}`) as a mapping with one key.
         (_, Kind::Map(entries)) if matches!(entries.as_slice(), [only] if matches!(only.value.kind, Kind::Null)) => {
             let name = entries.first().map_or("name", |entry| entry.key.node.as_str());
             Some(format!("put the placeholder in quotes: `\"{{{name}}}\"`"))

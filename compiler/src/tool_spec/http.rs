@@ -26,8 +26,8 @@ pub struct HttpSpec {
 #[serde(rename_all = "snake_case")]
 pub enum HttpBody {
     Text(String),
-    /// A JSON value whose strings are templates. A string that is a single placeholder is replaced by the value of the
-    /// parameter, of whatever type.
+    /// A JSON value whose strings are templates. A string that is a single placeholder becomes the value of the
+    /// parameter and keeps its type (such as a number).
     Json(Value),
 }
 
@@ -100,8 +100,8 @@ fn read_method(r: &mut ToolSpecReader, node: &Node) -> Option<Method> {
     found
 }
 
-/// Returns the host of a URL, in which scheme, host and port must be literal; otherwise reports the URL and returns
-/// `None`.
+/// Returns the host of a URL. Reports the URL and returns `None` if the URL is invalid, or if its scheme, host or port
+/// contains a placeholder.
 fn read_host(r: &mut ToolSpecReader, url: &str, span: Span) -> Option<String> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     let authority = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());

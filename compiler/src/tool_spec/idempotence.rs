@@ -1,5 +1,6 @@
-//! The calls of a tool that may run again after a crash left their outcome unknown: all calls, no calls, or the calls
-//! with certain arguments. A tool of many operations is rarely idempotent as a whole.
+//! The key `idempotent` of a tool: the calls that may run again if their outcome is unknown after a crash. These can be
+//! all calls, no calls, or only calls with certain arguments, because a tool with many operations is rarely idempotent
+//! as a whole.
 
 use std::collections::BTreeMap;
 

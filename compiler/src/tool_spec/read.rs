@@ -74,7 +74,8 @@ impl ToolSpec {
 
 pub(super) struct ToolSpecReader {
     pub(super) faults: Vec<ToolSpecError>,
-    /// True if the parameters are declared at a wrong place, which is reported once (`are_misplaced`).
+    /// True if the tool file declares its parameters at a wrong place (see `are_misplaced`). Unknown placeholders are
+    /// then not reported, because the wrong place already is.
     pub(super) misplaced_parameters: bool,
 }
 
@@ -117,7 +118,7 @@ impl ToolSpecReader {
         let timeout_seconds = self.timeout(node, default_timeout);
         let (parallel, idempotent) = (self.flag(node, "parallel"), self.idempotence(node, &parameters));
         let mut needs = self.needs(node);
-        // The host of a request is added to its needs, so tool files do not repeat it.
+        // The host of a request is a need of the tool, even if the tool file does not list the host.
         own_needs.net.retain(|host| !needs.net.contains(host));
         needs.net.extend(own_needs.net);
         let spec = ToolSpec {

@@ -178,7 +178,7 @@ impl SchemaChecker<'_, '_> {
             Shape::List => (!matches!(value.kind, Kind::List(_))).then_some("a list of the values that are allowed"),
             Shape::Names => return self.check_names(key, value),
             Shape::NameLists => return self.check_each(key, value, |this, list| this.check_names(key, list)),
-            // The reader of the tool has checked the type of all parameters.
+            // `read_schema` has already checked the type at the top level.
             Shape::Type if at.depth == 0 => None,
             Shape::Type => return self.check_types(value),
             Shape::Pattern => return self.check_pattern_text(key, value),
@@ -285,7 +285,7 @@ impl SchemaChecker<'_, '_> {
         let closed = node.get("additionalProperties").and_then(Node::as_bool) == Some(false);
         let patterned = node.get("patternProperties").is_some();
         let elsewhere = at.composed || OTHER_DECLARERS.iter().any(|key| node.get(key).is_some());
-        // A closed object declares all of its properties itself.
+        // An object with `additionalProperties: false` can only have properties that it declares itself.
         let mistaken = if closed { !patterned } else { !elsewhere && node.get("properties").is_some() };
         if !mistaken || (!closed && self.author == SchemaAuthor::Server) {
             return;
@@ -396,8 +396,8 @@ impl SchemaChecker<'_, '_> {
     }
 }
 
-/// Returns true if the schema under a keyword applies to the same value as the schema that contains the keyword
-/// (`allOf`), and not only to a part of the value (`items`).
+/// Returns true if the schema under a keyword applies to the whole value (`allOf`), not only to a part of the value
+/// (`items`).
 fn is_composing(key: &str) -> bool {
     matches!(key, "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else")
 }

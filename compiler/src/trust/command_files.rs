@@ -1,6 +1,6 @@
 //! The project files that a command names (`docs/decisions/0029`): paths in its arguments, in the texts that it passes
 //! to a shell, and in the values that fill its placeholders. If the end of a path is known only when the command runs,
-//! the folder in the known start of the path stands for the path.
+//! its folder is listed instead (`scripts/` for `scripts/$NAME.sh`).
 
 mod code;
 mod shell_words;
@@ -139,11 +139,10 @@ const INTERPRETERS: [&str; 22] = [
 /// Programs of `LAUNCHERS` that edit or select lines. Their script is an argument in a language of its own, which is
 /// not read as shell commands.
 const EDITORS: [&str; 4] = ["awk", "gawk", "mawk", "sed"];
-/// Launchers that are shells. They execute commands from their standard input if no argument names a script file or
+/// Launchers that are shells. A shell executes commands from its standard input if no argument names a script file or
 /// contains commands.
 const SHELLS: [&str; 12] =
     ["ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "nu", "sh", "toybox", "zsh"];
-/// Options of shells that take a value.
 const SHELL_OPTIONS_WITH_VALUE: [&str; 6] = ["-O", "+O", "-o", "+o", "--init-file", "--rcfile"];
 /// Programs and options that append words to the command after them, such as lines of standard input or found files.
 const APPENDERS: [&str; 10] =
@@ -207,7 +206,7 @@ pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'
     let mut parts = Vec::new();
     for template in argv {
         let fill = |placeholder: &ArgvPlaceholder<'_>| fill_placeholder(placeholder, tool_path, call);
-        // Each item of a list is an argument.
+        // A placeholder whose value is a list becomes one argument for each item.
         if let Some(call) = call
             && let Some(Value::Array(items)) =
                 template.strip_prefix('{').and_then(|rest| call.parameters.get(rest.strip_suffix('}')?))

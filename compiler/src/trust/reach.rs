@@ -26,8 +26,8 @@ use crate::world::{ItemKind, Space, World};
 static BUILT_IN: LazyLock<RiskTable> = LazyLock::new(RiskTable::default);
 const SIGN: &str = "rye.sign.";
 /// Prefixes of grants that need no trust requirement if the extends chain declares no permissions. A thread can then
-/// only inherit such a grant from its spawn parent, and a directive that it starts runs in a thread with trust
-/// requirements of its own.
+/// only inherit such a grant from its spawn parent. A directive that the thread starts has trust requirements of its
+/// own.
 const REAUTHORIZED_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.knowledge."];
 /// The kinds of items that a grant can name and that the user space can hold.
 const ITEMS: [ItemKind; 3] = [ItemKind::Tool, ItemKind::Directive, ItemKind::Knowledge];
@@ -50,7 +50,7 @@ pub(crate) fn of_grants(plan: &Plan, grants: &[Grant]) -> Option<TrustRequiremen
 /// declared it.
 fn wide_grants(plan: &Plan, grants: &[Grant], is_of_project: bool) -> Vec<String> {
     let table = plan.settings.risk();
-    // An unreadable table classifies nothing as harmless.
+    // If the risk table cannot be read, every grant counts as unrestricted.
     let tier_of = |pattern: &str| match &table {
         Ok(None) => (BUILT_IN.classify_grant(pattern).tier, Policy::Allow),
         Ok(Some(table)) => {
@@ -113,7 +113,7 @@ pub(crate) fn of_steering(plan: &Plan, grants: &[Grant], traces: &[HookTrace]) -
         let what = format!("{how} in a thread that is granted {}", wide.join(", "));
         found.push(requirement_of_hook(plan, (index, hook), &what, traces));
     }
-    // Entries with the same id are adjacent in the manifest, in the order of their spaces.
+    // The manifest lists all entries of an id together, so `chunk_by` finds the items that another space also has.
     let place = format!(" in a thread that is granted {}", wide.join(", "));
     for same in plan.manifest.chunk_by(|one, next| one.kind == next.kind && one.id == next.id) {
         let [first, rest @ ..] = same else { continue };
@@ -226,7 +226,8 @@ pub fn of_replaced_hook_items(world: &dyn World, plan: &Plan) -> Vec<TrustRequir
                 }
                 _ => continue,
             },
-            // A file that cannot be read hides the user's item, and has no content that could be trusted.
+            // An unreadable file of the project still shadows the user's item. Its hash is empty, because there is no
+            // content to trust.
             Err(_) => (format!("{}{item}.{}", kind.folder(), extension(kind)), String::new()),
         };
         let subjects = vec![Subject { kind, id: item.to_string(), sha256 }];
@@ -287,8 +288,8 @@ pub fn script_of(connection: &serde_json::Value) -> Option<TrustRequirement> {
     connection.get("script").and_then(serde_json::Value::as_str).map(script_requirement)
 }
 
-/// Returns the requirement of a script, by its path relative to the project. The file is not an item; its content is
-/// hashed when trust is recorded, like that of a program.
+/// Returns the requirement of a script, by its path relative to the project. The script is not an item. Its content is
+/// hashed when trust is recorded, like the content of a program.
 pub fn script_requirement(path: &str) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Script,
@@ -487,7 +488,7 @@ fn granted_patterns(items: &Items<'_>, grants: &[Grant]) -> Vec<String> {
         if !grants.iter().any(|grant| overlaps(&grant.pattern, &execute) || overlaps(&grant.pattern, &fetch)) {
             continue;
         }
-        // A query shows every item of its kind.
+        // A query (a fetch without an id) shows every item of its kind.
         let by_query = set.first_match(&fetch).is_some();
         let allows = |capability: String| set.first_match(&capability).is_some();
         for same in items.list(kind).chunk_by(|one, next| one.id == next.id) {
@@ -511,8 +512,8 @@ fn is_of_user(items: &Items<'_>, kind: ItemKind, id: &ItemId) -> bool {
     space == Some(Space::User)
 }
 
-/// Returns true if a pattern can match a capability with this prefix. The result may be true for a pattern that cannot,
-/// but is never false for a pattern that can.
+/// Returns true if a pattern can match a capability that starts with `beginning`. May also return true for a pattern
+/// that matches no such capability.
 fn overlaps(pattern: &str, beginning: &str) -> bool {
     let literal = pattern.split(['*', '?', '[']).next().unwrap_or_default();
     beginning.starts_with(literal) || literal.starts_with(beginning)

@@ -17,7 +17,7 @@ fn directive(model: &str, hooks: &str) -> String {
     )
 }
 
-/// Returns the standard library and a directive `a` that may use every tool.
+/// Returns a world with the standard library and a directive `a`, which may use every tool and declares `hooks`.
 fn world(hooks: &str) -> MapWorld<'static> {
     let model = "<model provider=\"scripted\" tier=\"fast\"/>";
     stdlib_world().project(".ai/directives/a.md", directive(model, hooks))
@@ -31,7 +31,7 @@ fn harmless_directive() -> String {
     format!("{before}{harmless}{}", rest.split_once("</permissions>").unwrap().1)
 }
 
-/// Returns the requirements without those for the grants and the script of [`harmless_directive`].
+/// Returns the kind, name and description of each requirement, without requirements for grants and scripts.
 fn summaries(found: &[TrustRequirement]) -> Vec<(&'static str, &str, &str)> {
     let others =
         found.iter().filter(|one| !matches!(one.kind, TrustRequirementKind::Grants | TrustRequirementKind::Script));
@@ -54,7 +54,7 @@ fn plan_that_only_reads_has_no_requirements_beside_the_hook_files_of_the_workspa
     // The hooks of the file also steer directives with other grants, including directives of the user.
     let listed = requirements_of_workspace(&world);
     let names: Vec<_> = listed.iter().map(|one| (one.kind, one.name.as_str())).collect();
-    // So does the description of the tool.
+    // The description of the tool `t` can steer such directives too.
     let expected =
         [(TrustRequirementKind::Hook, "f"), (TrustRequirementKind::Hook, "b"), (TrustRequirementKind::Grants, "t")];
     assert_eq!(names, expected);
@@ -111,7 +111,7 @@ fn requirements_list_hooks_tools_providers_and_risk_tables_with_files() {
         )
     };
     assert_eq!(owned(&summaries(&plan)), owned(&expected));
-    // Trusting all requirements of the project covers those of a plan.
+    // The requirements of the project include the requirements of the plan.
     let all = requirements_of_workspace(&world);
     assert_eq!(owned(&summaries(&all)), owned(&expected));
     for one in &plan {
@@ -161,7 +161,8 @@ fn a_project_that_says_what_a_model_costs_is_asked_about() {
 #[test]
 fn builtin_under_another_id_needs_trust() {
     let builtin = |name: &str| format!("description: d\nkind: builtin\nbuiltin: {name}\n");
-    // A built-in tool with the id of a read-only tool would be authorized, granted and shown under that id.
+    // A built-in tool such as `bash` under the id of a read-only tool would be authorized and granted like the
+    // read-only tool.
     for (id, name, asked) in [
         ("rye/file-system/read", "bash", true),
         ("rye/file-system/read", "write", true),
@@ -390,7 +391,7 @@ fn knowledge_that_the_project_appends_to_the_system_prompt_of_a_chat_is_asked_ab
         (appends(&plan), appends(&requirements_of_workspace(&world)))
     };
     assert_eq!(requirement(granted, Space::Project), (1, 1));
-    // A thread without wide grants can do nothing with the text.
+    // The text cannot make a thread without wide grants do harm.
     let narrow = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
     assert_eq!(requirement(narrow, Space::Project), (0, 1));
     assert_eq!(requirement(granted, Space::User), (0, 0));
@@ -403,6 +404,10 @@ fn of_user(id: &str, attributes: &str, metadata: &str) -> String {
     )
 }
 
+/// A name, the attributes and the metadata of the directive of the project, its hooks file, the metadata of the
+/// base of the user space, and the items that the requirement names.
+type Row<'r> = (&'r str, &'r str, &'r str, String, String, &'r [&'r str]);
+
 #[test]
 fn every_element_that_names_an_item_of_the_user_space_needs_trust() {
     let context = |position: &str| format!("<context><{position}>mine</{position}></context>");
@@ -411,9 +416,7 @@ fn every_element_that_names_an_item_of_the_user_space_needs_trust() {
     let fetched =
         "hooks: [{ id: r, event: thread_started, action: { primary: fetch, item_type: knowledge, item_id: mine } }]\n";
     let (base, ud, mine) = ("directive `base`", "directive `ud`", "knowledge `mine`");
-    // The attributes and the metadata of the directive of the project, its hooks file, the metadata of the base of the
-    // user space, and the items that the requirement names.
-    let rows: [(&str, &str, &str, String, String, &[&str]); 14] = [
+    let rows: [Row<'_>; 14] = [
         ("system", "", &context("system"), String::new(), String::new(), &[mine]),
         ("before", "", &context("before"), String::new(), String::new(), &[mine]),
         ("after", "", &context("after"), String::new(), String::new(), &[mine]),
@@ -457,7 +460,9 @@ fn every_element_that_names_an_item_of_the_user_space_needs_trust() {
         };
         let reached = |found: Vec<TrustRequirement>| -> String {
             let of_user = found.into_iter().filter(|one| one.kind == TrustRequirementKind::UserSpace);
-            of_user.map(|one| format!("{} {} {:?}\n", one.name, one.what, one.subjects)).collect()
+            let lines: Vec<String> =
+                of_user.map(|one| format!("{} {} {:?}", one.name, one.what, one.subjects)).collect();
+            lines.join("\n")
         };
         let of_user_space = world(Space::User);
         let plan = reached(compile_without_inputs(&of_user_space, "a").trust_requirements);

@@ -80,7 +80,7 @@ impl BodyCallChecker {
                     check_argument_names(leaf, id.as_str(), at + end, after, found);
                 }
                 if let Some((id, arguments)) = tool.zip(CallArguments::read(bounded(after))) {
-                    // Empty parentheses only mark a name as a call.
+                    // Empty parentheses only mark a name as a call. They do not mean that the call has no arguments.
                     let complete = arguments.complete && !arguments.list.is_empty();
                     let call = literal_call(leaf, at + end, &arguments, complete, span);
                     check_arguments(items, composed, ItemType::Tool, id.as_str(), &call, found);
@@ -325,8 +325,8 @@ fn intended_argument(name: &str, known: &[&str]) -> Option<String> {
     meant.filter(|meant| known.contains(meant)).map(str::to_owned).or_else(|| closest(name, known.iter().copied()))
 }
 
-/// Compares a call of the return tool with the outputs of the directive. `call` is the text from the opening parenthesis
-/// of the call, after its offset in the body.
+/// Compares a call of the return tool with the outputs of the directive. `call` is the text from the opening
+/// parenthesis of the call, and `start` the offset of this parenthesis in the body.
 fn check_return(
     composed: &Composed,
     leaf: &Directive,
@@ -423,7 +423,7 @@ fn check_call(items: &Items<'_>, composed: &Composed, call: &BodyCall, span: Spa
     if !items.is_listed(kind) {
         return;
     }
-    // The engine implements the thread tools itself.
+    // The thread tools are built into the engine, so no tool file has to exist.
     let built_in = id.as_str().starts_with("rye/agent/threads/");
     if !built_in && !items.exists(kind, &id) {
         found.push(ItemError::UnknownCall {

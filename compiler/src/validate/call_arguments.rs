@@ -83,7 +83,7 @@ pub fn unnamed_argument(text: &str) -> Option<(usize, usize)> {
     if reader.rest().starts_with(['"', '\'']) { reader.string().map(drop) } else { reader.literal(0).map(drop) }?;
     let len = reader.at - at;
     reader.skip_space();
-    // A mapping alone holds all arguments of the call.
+    // A single mapping without a name holds all arguments of the call: `({"path": "a"})`.
     let is_mapping = text.get(at..).is_some_and(|rest| rest.starts_with('{'));
     let follows = if is_mapping { reader.rest().starts_with(',') } else { reader.rest().starts_with([',', ')']) };
     follows.then_some((at, len))

@@ -40,7 +40,7 @@ pub struct PatternMatcher {
     covered: HashMap<(Span, String), Coverage>,
 }
 
-/// The results of matching patterns against all items, by pattern. They are kept from one check to the next.
+/// The results of matching patterns against all items, by pattern. Kept from one check to the next.
 #[derive(Default)]
 pub struct PatternMemo(HashMap<String, PatternMatch>);
 
@@ -76,7 +76,7 @@ impl PatternMatcher {
             }
             check_openings(shared.items, grant, found);
             let is_dead = check_needs(shared.items, grant, permissions, found);
-            // A grant that matches nothing or allows no call is reported with its cause.
+            // A grant that matches nothing or allows no call has already been reported.
             if !is_dead && matches!(self.reaches.get(&grant.pattern.0), Some(PatternMatch::Reaches)) {
                 check_unused_openings(shared.items, grant, found);
             }
@@ -247,7 +247,7 @@ impl PatternMatcher {
             .strip_prefix("rye.")
             .filter(|inner| inner.split('.').next().is_some_and(|primary| Primary::parse(primary).is_some()));
         if inner.is_some() {
-            // A capability of another kind belongs in another element.
+            // The pattern contains a whole capability, so this inner capability was probably meant.
             return Some(item.to_owned()).filter(|own| self.matches(items, own));
         }
         let item = item.strip_prefix(".ai.").or_else(|| item.strip_prefix("ai.")).unwrap_or(item);
@@ -308,7 +308,7 @@ fn check_risk(
 ) {
     let risk = shared.risk_of(pattern);
     let tier = risk.tier.as_str();
-    // A misspelt tier is reported on its own.
+    // A misspelled tier has its own diagnostic, so it counts as the tier of this grant.
     let is_meant = |written: &str| written == tier || Tier::parse(written).is_none();
     if permissions.acknowledged.iter().any(|a| is_meant(&a.risk.node)) {
         return;
@@ -384,7 +384,7 @@ fn check_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics)
     }
 }
 
-/// Reports the entries of `write` and `net` that no tool uses which the grant matches.
+/// Reports each entry of a grant's `write` and `net` that none of the tools matched by the grant uses.
 fn check_unused_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagnostics) {
     let is_folder = |path: &&String| write_path_error(path).is_none();
     let is_host = |host: &&String| suggest_host(host).is_none();
@@ -429,7 +429,8 @@ fn check_unused_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagn
     }
 }
 
-/// Returns the MCP server of a tool if the server runs in a sandbox, whose folders and hosts its settings name.
+/// Returns the MCP server of a tool if the server runs in a sandbox. The settings of the server name the folders and
+/// hosts of this sandbox.
 fn server_in_sandbox(tool: &Tool) -> Option<String> {
     match &tool.spec.kind {
         ToolKind::Mcp { server, sandbox: ServerSandbox::Process, .. } => Some(server.clone()),
@@ -509,7 +510,7 @@ pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String
         unmet.cloned().collect::<Vec<_>>().join(",")
     };
     let needs = &tool.spec.needs;
-    // The engine's own requests go to granted hosts alone.
+    // A request that the engine itself sends may go only to a granted host.
     let requests = matches!(tool.spec.kind, ToolKind::Builtin { .. } | ToolKind::Http(_));
     let mut net_missing = unmet(&needs.net, net, if requests { allows_host } else { is_host_inside });
     if requests && SandboxKind::of(&tool.spec.kind) == SandboxKind::Requests && net.is_empty() && net_missing.is_empty()

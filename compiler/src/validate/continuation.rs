@@ -143,7 +143,7 @@ fn ceiling_fix(ceiling: u64, result: u64, full: Option<(u64, &String)>) -> Optio
     );
     match (is_too_low, is_too_high) {
         (false, false) => None,
-        // Some ceilings have room for a result.
+        // A ceiling from `result` up to, but not including, `full` works.
         (true, _) if result < full => {
             Some(format!("write `{CEILING}{result} }}` or more, but less than {full}, in {COORDINATION}: {why_low}"))
         }

@@ -64,7 +64,8 @@ pub fn fact_domain(
         },
         PathMeaning::Fact(Some(Type::Boolean)) => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
         PathMeaning::Fact(Some(Type::Integer)) => {
-            // Both facts are counted from 1. A prompt that ends before its first model call has no turn.
+            // `turn` and `attempt` are counted from 1. At `agent_end`, `turn` can be 0, because a prompt can end before
+            // its first model call.
             let is_counted_from_one = match path.to_string().as_str() {
                 "turn" => point.point != HookPoint::AgentEnd,
                 "attempt" => true,

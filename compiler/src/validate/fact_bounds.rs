@@ -119,7 +119,8 @@ impl<'c, 'w> FactBounds<'c, 'w> {
 
     /// Returns the bound on the attempts of a call; `None` if a hook may repeat a call any number of times.
     fn attempts(&self) -> Option<Domain> {
-        // Retries that hooks request count against the maximum of the table.
+        // A hook with the action `retry` needs no check, because the configured maximum of retries bounds its retries
+        // too.
         let repeats = |hook: &ComposedHook| {
             let action = hook.decl.action.as_ref().map(|action| &action.node);
             let is_repeating = matches!(action, Some(HookAction::Continue | HookAction::Execute { .. }));
@@ -192,10 +193,10 @@ impl<'c, 'w> FactBounds<'c, 'w> {
         })
     }
 
-    /// Returns the possible values of a fact that holds the item id or the name of a call. These are the ids or names
-    /// of the granted calls that the condition of the hook distinguishes from other calls, one text that stands for all
-    /// other calls, and the absent value. `None` if the condition distinguishes too many granted calls, or if the chain
-    /// declares no grants and the grants of the spawn parent apply.
+    /// Returns the possible values of a fact that holds the item id or the name of a call: the granted calls that the
+    /// condition of the hook distinguishes, one text that stands for all other calls, and the absent value. `None` if
+    /// the condition distinguishes too many granted calls. Also `None` if the chain declares no grants, because the
+    /// grants of the spawn parent then apply.
     fn calls(&self, hook: &HookDecl, path: &Path, fact: CallFact) -> Option<Domain> {
         self.grants()?;
         let condition = hook.compiled.as_ref()?;

@@ -24,7 +24,7 @@ pub fn all_groups(items: &Items<'_>) -> Vec<CapabilityGroup> {
     let mut groups: Vec<CapabilityGroup> = Vec::new();
     let mut last = None;
     for entry in items.list(ItemKind::Config).iter().filter(|e| e.id.as_str().starts_with(GROUP_PREFIX)) {
-        // A file that several spaces have is listed once for each.
+        // An id that files in several spaces have is listed once for each space.
         if last.replace(entry.id.clone()).as_ref() == Some(&entry.id) {
             continue;
         }

@@ -312,7 +312,7 @@ const MAX_SUGGESTIONS: usize = 1_000;
 /// Reports an input that the directive's chain does not declare, unless errors hide declarations of the chain.
 pub fn check_input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
     if !own.inputs.contains_key(name) && !own.chain.iter().any(|link| link.is_incomplete) {
-        // A search compares all names, so that thousands of unknown names would cost the product of both numbers.
+        // Each search compares all names, so searches for thousands of unknown names would be slow.
         let near = || closest(name, own.inputs.keys().map(String::as_str));
         found.push(InterfaceError::UnknownInput {
             name: name.to_owned(),

@@ -1,5 +1,8 @@
-//! Reports three mistakes in a hook: an action that changes nothing, an unconditional action that lets a thread
-//! continue each time it is about to end, and a comparison with a text where the author probably meant a list.
+//! Reports three mistakes in a hook:
+//!
+//! - an action that changes nothing,
+//! - an unconditional action that lets a thread continue each time it is about to end,
+//! - a comparison with a text where the author probably meant a list.
 
 use rye_grammar::Span;
 use rye_grammar::condition::{CompareOp, Expr, ExprKind};

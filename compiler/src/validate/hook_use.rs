@@ -58,9 +58,8 @@ struct RouteUse {
     hook: Arc<HookDecl>,
     /// True if the hook sets the route of some directive.
     routes: bool,
-    /// The hook that sets the route of the first recorded directive for which the condition of `hook` may be true:
-    /// `hook` itself, or another hook that takes precedence over `hook`. The report of a hook that never sets a route
-    /// names this hook.
+    /// The hook that set the route of the first recorded directive: `hook` itself, or a hook that takes precedence over
+    /// `hook`. The report of a hook that never sets a route names the hook in `by`.
     by: Arc<HookDecl>,
 }
 
@@ -111,8 +110,8 @@ impl HookUses {
             let mut fires = |without| may_fire(composed, decl, launch, &bounds, without, fuel);
             one.fires = match &hook.verdict {
                 PlanVerdict::Removed { .. } => true,
-                // A route is composed if its hook may fire for unknown inputs. The values that the inputs can have may
-                // rule that out.
+                // A route hook is composed if it may fire for unknown inputs. The possible values of the inputs may
+                // still prevent it from firing.
                 PlanVerdict::Fires if !depends && decl.event != HookPoint::ResolveExtends => true,
                 PlanVerdict::Never { .. } if !depends => false,
                 PlanVerdict::Never { .. } | PlanVerdict::Depends { .. } | PlanVerdict::Fires => fires(None),
@@ -145,7 +144,7 @@ impl HookUses {
             }
             earlier.push(hook);
         }
-        // A hook after the hook that sets the route is removed if the earlier hook fires in any case.
+        // If the hook that sets the route always fires, the composition removes the hooks after it.
         let behind = composed.hooks.iter().filter(|hook| {
             hook.decl.event == HookPoint::ResolveExtends
                 && hook.decl.space == Space::Project
@@ -498,8 +497,8 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
     .to_owned()
 }
 
-/// Returns true if later hooks do not run after this hook has fired. This depends on the mode of the event and on the
-/// action of the hook.
+/// Returns true if later hooks do not run after this hook has fired. The result depends on the mode of the event and on
+/// the action of the hook.
 fn prevents_later_hooks(hook: &HookDecl) -> bool {
     let Some(action) = hook.action.as_ref().map(|a| &a.node) else { return false };
     match hook_point::row_of(hook.event).mode {
@@ -530,7 +529,7 @@ fn has_unknown_facts(hook: &HookDecl) -> bool {
         .any(|(path, _)| point.resolve_path(path) == hook_point::PathMeaning::Nothing)
 }
 
-/// The directives of the user space and the standard library. They are composed when the first hook needs them.
+/// The directives of the user space and the standard library, composed when the first hook needs them.
 #[derive(Default)]
 struct OtherDirectives {
     matching: MatchingCalls,

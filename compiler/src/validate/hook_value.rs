@@ -25,9 +25,9 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let mut compared = Vec::new();
     collect_compared_texts(&condition.node, &mut compared);
     check_text_forms(&condition.node, found);
-    // A text with a wildcard is reported once, with the form that is meant.
+    // `check_text_forms` reports a text with a wildcard, so the text is not reported again as an unknown name.
     compared.retain(|(fact, text, _)| *fact == ComparedFact::Failure || !text.contains('*'));
-    // A user's own hooks apply in every project, so they may name items of another one.
+    // The user's own hooks apply in every project, so they may name items that this project does not have.
     let everywhere = hook.source == HookSource::User;
     let mut models = None;
     for (fact, text, span) in compared {
@@ -56,8 +56,11 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports two mistakes in a condition: ids that are compared with a text with wildcards, and patterns that are written
-/// between delimiters (`/…/`).
+/// Reports three mistakes in a condition:
+///
+/// - a text with a wildcard that is compared with an id or a name (`call.item_id == "rye/*"`),
+/// - a pattern of `matches` between delimiters (`/…/i`),
+/// - a pattern of `matches` that is written with wildcards (`d*`), not as a regular expression.
 fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}
@@ -245,7 +248,6 @@ fn collect_texts<'e>(fact: ComparedFact, value: &'e Expr, all: &mut Vec<(Compare
     }
 }
 
-/// Looks up an item of any kind by id.
 fn look_up_item(items: &Items<'_>, text: &str) -> NameLookup {
     let kinds = ItemType::ALL.map(ItemType::kind);
     if let Ok(id) = ItemId::parse(text)
@@ -260,7 +262,6 @@ fn look_up_item(items: &Items<'_>, text: &str) -> NameLookup {
     NameLookup::Nothing { suggestion }
 }
 
-/// Looks up a directive by id.
 fn look_up_directive(items: &Items<'_>, text: &str) -> NameLookup {
     if ItemId::parse(text).is_ok_and(|id| items.exists(ItemKind::Directive, &id)) {
         return NameLookup::Found;

@@ -15,7 +15,7 @@ use crate::semantics::condition::{Condition, Implication, PathValues};
 use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::semantics::value::Type;
 
-/// Facts that hold an id or are absent: no text is empty.
+/// Facts that hold an id or are absent. They are never an empty text.
 const ID_FACTS: [&str; 4] = ["thread_id", "parent_thread_id", "previous_thread_id", "call.id"];
 
 /// Facts that hold a list of objects.

@@ -1,6 +1,6 @@
 //! Incremental checking. A unit is one item of the project. The results of each unit are cached with their
 //! dependencies. After an edit, only the units that depend on a changed file are parsed, composed and checked again;
-//! the results of all other units come from the cache. The whole result equals that of [`super::check`].
+//! the results of all other units come from the cache. The result equals the result of [`super::check`].
 
 use std::collections::HashMap;
 use std::sync::Arc;

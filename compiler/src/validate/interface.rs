@@ -66,7 +66,6 @@ pub struct HookInputs {
     by_hook: HashMap<Span, Arc<ReadInputs>>,
 }
 
-/// The inputs that a hook reads.
 #[derive(Default)]
 struct ReadInputs {
     names: Vec<String>,
@@ -116,7 +115,7 @@ impl InputUses {
             // A file with errors may use any input.
             let used = items.is_broken(leaf.file.source)
                 || template::input_placeholders(&leaf.body_template).any(|h| h.name == *name)
-                // A mistyped placeholder is reported on its own.
+                // A mistyped placeholder of the input has its own diagnostic, so the input counts as used.
                 || mistyped_placeholders::find_mistyped(leaf, &|input| input == name).iter().any(|l| l.input.is_some())
                 || hooks.get_or_insert_with(|| of_hooks.of_hooks(items, composed)).iter().any(|h| h.reads(name));
             if used { self.used(field.value.span) } else { self.unused(field.value.span, name) }
@@ -161,7 +160,6 @@ pub fn report_unused_inputs(several: &[&InputUses], found: &mut Diagnostics) {
     let mut unused: BTreeMap<Span, &String> =
         several.iter().flat_map(|uses| &uses.unused).map(|(span, name)| (*span, name)).collect();
     for uses in several {
-        // Iterate over the shorter of the two collections.
         if uses.used.len() < unused.len() {
             for span in &uses.used {
                 unused.remove(span);
@@ -324,7 +322,7 @@ pub fn check_placeholders(composed: &Composed, found: &mut Diagnostics) {
 /// Compares the default of a placeholder with the declaration of its input.
 fn check_default(placeholder: &InputPlaceholder, field: &FieldDecl, found: &mut Diagnostics) {
     let (name, span, declared) = (placeholder.name.clone(), placeholder.span, field.span);
-    // An operator of another language before the default has its own report.
+    // The default starts with an operator of another template language (`:-`), which has its own diagnostic.
     if let WhenMissing::Default(default) = &placeholder.when_missing
         && default.starts_with(['|', '-', '='])
     {
@@ -386,7 +384,7 @@ impl LiteralCall {
 /// Checks the arguments of a call of a directive: unknown inputs, wrong values, and required inputs without a value.
 pub fn check_directive_call(items: &Items<'_>, id: &ItemId, call: &LiteralCall, found: &mut Diagnostics) {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
-    // Errors of the called directive are reported where that directive is checked.
+    // Errors of the called directive are reported when that directive itself is checked.
     let (routes, _) = compose_all(items, id, &launch, &mut Diagnostics::new());
     let Some(callee) = routes.first() else { return };
     for argument in &call.arguments {
@@ -435,7 +433,8 @@ pub fn check_tool_call(id: &ItemId, schema: &Value, call: &LiteralCall, found: &
     for argument in &call.arguments {
         let name = &argument.name.node;
         let Some(property) = properties.and_then(|map| map.get(name)) else {
-            // Without a required parameter, the call is refused in any case.
+            // If a required parameter is missing, the call is refused anyway, so an unknown one is reported only if the
+            // schema forbids it.
             if is_closed || (lists_all && missing.is_empty()) {
                 found.push(InterfaceError::UnknownParameter {
                     name: name.clone(),

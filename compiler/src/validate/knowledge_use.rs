@@ -263,8 +263,8 @@ impl KnowledgeMentions {
     }
 
     /// Drops the mentions that were found in unreached knowledge. Knowledge is unreached if its id is in `ids` and no
-    /// item mentions the id. A dropped mention can leave further knowledge unreached, so this is repeated until nothing
-    /// changes.
+    /// item mentions the id. A dropped mention can leave further knowledge unreached, so the search is repeated until
+    /// nothing changes.
     fn drop_unreached_mentions(&mut self, ids: &[ItemId]) {
         loop {
             let is_reached = |unit: &Unit| {

@@ -1,5 +1,5 @@
-//! Literal places in calls that a body tells the model to make: a URL or a path that the grants do not allow, or that is
-//! refused whatever the grants are.
+//! Checks of the literal URLs and paths in calls that a body tells the model to make. Reports a URL or path that the
+//! grants do not allow, or that is refused under any grants.
 
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ pub fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found:
             ("write" | "edit", "path") => {
                 let Some(permissions) = permissions else { continue };
                 let bound = write_bound(&permissions.value, &tool.file.id);
-                // A run fills in placeholders, and knows the folder that an absolute path is compared with.
+                // A path with a placeholder and an absolute path can be compared only in a run.
                 let is_known = !value.starts_with('/') && !value.contains(['{', '$']);
                 let path = resolve_dots(value);
                 if bound.is_empty() || !is_known || bound.iter().any(|folder| is_folder_inside(&path, folder)) {

@@ -55,7 +55,7 @@ fn check_marks(leaf: &Directive, composed: &Composed, found: &mut Diagnostics) {
             && let Some(mark) = ["|", "?", "-", "="].into_iter().find(|mark| default.starts_with(mark))
         {
             let plain = default.trim_start_matches(['|', '?', '-', '=', ' ']);
-            // A number may have a sign.
+            // A minus before a digit is the sign of a number.
             if mark != "-" || !plain.starts_with(|c: char| c.is_ascii_digit()) {
                 found.push(InterfaceError::MarkedDefault { name, default: default.clone(), plain: plain.into(), span });
             }
@@ -74,7 +74,7 @@ fn check_marks(leaf: &Directive, composed: &Composed, found: &mut Diagnostics) {
 /// Returns every mistyped placeholder of a body; `is_input` returns true for declared names.
 pub fn find_mistyped<'t>(directive: &'t Directive, is_input: &dyn Fn(&str) -> bool) -> Vec<MistypedPlaceholder<'t>> {
     let text = directive.body.node.as_str();
-    // Most bodies have only some of the marks, and a search of every line is slow.
+    // Searching every line is slow, so marks that the body does not contain are not searched for.
     let has = |mark: u8| text.as_bytes().contains(&mark);
     let (has_brace, has_other) = (has(b'{'), has(b'$') || has(b'%') || has(b'['));
     if !has_brace && !has_other {
@@ -158,7 +158,7 @@ fn find_in_line<'t>(
     found: &mut Vec<MistypedPlaceholder<'t>>,
 ) {
     let mut at = 0;
-    // Counts backticks from the last brace on, since a line may be as long as a file.
+    // Only the backticks since the last brace are counted, so that a long line is not scanned again for each brace.
     let (mut counted, mut in_code) = (0, false);
     while let Some(open) = line.get(at..).and_then(|rest| rest.find('{')).map(|i| at + i) {
         at = open + 1;
@@ -180,7 +180,7 @@ fn find_in_line<'t>(
         let Some(close) = rest.bytes().take(MAX_NAME_BYTES).position(|byte| byte == b'}') else { continue };
         let inside = rest.get(if double { 2 } else { 1 }..close).unwrap_or_default();
         let end = close + if double && rest.get(close..).is_some_and(|r| r.starts_with("}}")) { 2 } else { 1 };
-        // `${{ … }}` belongs to a workflow language, unless it names an input.
+        // `${{ … }}` is probably an expression of a CI workflow, unless it names an input.
         let named = inside.trim().strip_prefix("inputs.").is_some_and(is_input);
         if double && dollar && !named {
             at = open + end;
@@ -223,7 +223,7 @@ fn intended_input<'t>(
     let declared = |name: &'t str| is_input(name).then_some(name);
     if let Some((word, name)) = inside.split_once(':').filter(|_| !dollar) {
         let exact = written.starts_with("input:") && !double;
-        // A slip in `input` counts only before the name of an input.
+        // A misspelling of `input` counts only before the name of a declared input (`{imput:name}`).
         let is_slip = is_input(name) && closest(word, ["input", "inputs"]).is_some();
         let known = is_slip || FOREIGN_PREFIXES.contains(&word.to_ascii_lowercase().as_str());
         return (known && !exact && is_name(name)).then(|| (declared(name),));

@@ -21,8 +21,7 @@ pub fn check_fallback(catalog: &ProviderCatalog<'_>, composed: &Composed, found:
     }
 }
 
-/// Reports a tier that the directive requests, and that the chosen default provider does not have: the model of another
-/// provider is used.
+/// Reports a requested tier that the chosen default provider does not have. A model of another provider is then used.
 pub fn check_provider(catalog: &ProviderCatalog<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(requested) = composed.leaf().and_then(|leaf| leaf.model.as_ref()) else { return };
     check_two_models(catalog, requested, found);
@@ -44,7 +43,7 @@ pub fn check_provider(catalog: &ProviderCatalog<'_>, composed: &Composed, found:
     }
 }
 
-/// Reports a `<model>` whose tier stands for another model than its id names.
+/// Reports a `<model>` whose tier and id stand for different models.
 fn check_two_models(catalog: &ProviderCatalog<'_>, requested: &ModelRequest, found: &mut Diagnostics) {
     let (Some(id), Some(tier)) = (&requested.id, &requested.tier) else { return };
     let by_tier = ModelRequest { id: None, ..requested.clone() };

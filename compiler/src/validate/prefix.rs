@@ -117,7 +117,7 @@ impl CachePrefixChecks {
                     self.report_hook(hook, "with each call", first, "turns", composed, model);
                 }
                 Some(HookAction::SystemPrompt { text, .. }) if of_turn => {
-                    // A text that includes the previous prompt keeps that prefix; a new text does not.
+                    // If the text includes the previous system prompt, the provider can still cache that prompt.
                     let kept = if text.is_none() || includes_previous_prompt(placeholders) { 0 } else { system };
                     let tokens_after = first.saturating_add(kept);
                     self.report_hook(hook, "with each prompt", tokens_after, "prompts", composed, model);

@@ -38,7 +38,7 @@ impl RaiseUses {
             let Some(HookAction::Raise { limit, value }) = hook.action.as_ref().map(|action| &action.node) else {
                 continue;
             };
-            // An invalid value is reported as such.
+            // An invalid value has its own diagnostic.
             let is_valid = |name| parse_limit_value(name, &LimitValue::Json(value.clone())).is_ok();
             let Some(limit) = LimitName::parse(limit).filter(|name| is_valid(*name)) else { continue };
             let Some(value) = number(value) else { continue };

@@ -54,7 +54,6 @@ struct ParagraphIndex {
     repeated: Vec<(Occurrence, Occurrence)>,
 }
 
-/// The paragraphs of a text.
 struct TextParagraphs {
     list: Vec<Paragraph>,
     /// True if a paragraph of this text occurs twice in the text, or also in the text of another knowledge item.
@@ -88,7 +87,7 @@ impl RepeatedParagraphs {
         let hooks = composed.hooks.iter().filter(|hook| is_sent(hook));
         let of_hooks = hooks.filter_map(|hook| Some((hook.knowledge.as_ref()?, hook.verdict != PlanVerdict::Fires)));
         let sent = || of_chain.clone().chain(of_hooks.clone());
-        // Reading the later one of two texts finds their common paragraphs, so one pass is enough.
+        // Reading a text compares it with the texts read before, so one pass finds every common paragraph.
         let mut is_repeated = false;
         for (knowledge, _) in sent() {
             is_repeated |= cache.read_knowledge(items, knowledge).is_repeated.get();
@@ -136,7 +135,6 @@ impl Merge for RepeatedParagraphs {
 }
 
 impl ParagraphCache {
-    /// Returns the paragraphs of a knowledge item.
     fn read_knowledge(&self, items: &Items<'_>, knowledge: &Knowledge) -> Rc<TextParagraphs> {
         if let Some(known) = self.texts.borrow().get(&knowledge.body.span.source) {
             return Rc::clone(known);
@@ -155,7 +153,6 @@ impl ParagraphCache {
         text
     }
 
-    /// Returns the paragraphs of a body.
     fn read_body(&self, items: &Items<'_>, directive: &Directive) -> Rc<TextParagraphs> {
         if let Some(known) = self.texts.borrow().get(&directive.body.span.source) {
             return Rc::clone(known);
@@ -224,7 +221,7 @@ fn split_paragraphs(text: &str, span: Span) -> Vec<Paragraph> {
     let mut start = None;
     let mut offset = 0;
     let mut end = 0;
-    // One write of all words costs less than a write for each word.
+    // Hashing all words in one write is faster than one write for each word.
     let mut joined = Vec::new();
     let mut close = |start: &mut Option<usize>, end: usize| {
         let Some(range) = start.take().map(|start| start..end) else { return };

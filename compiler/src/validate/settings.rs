@@ -29,7 +29,6 @@ const BILLIONTHS: u64 = 1_000_000_000;
 /// The settings file that is checked in each space separately. The limits of all spaces bound a run, so the value of
 /// one space must be checked even if another space has a value for the same key.
 const LAYERED_FILE: &str = "agent/agent";
-/// The settings file of chats.
 const CHAT_FILE: &str = "agent/chat";
 /// The settings files that every run reads, besides the files of hooks and providers.
 const RUN_FILES: [&str; 6] = [
@@ -190,8 +189,7 @@ pub fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Names that other systems give to a settings file, each with the id of the settings file of this system that has the
-/// same purpose.
+/// Names that other systems give to a settings file, each with the id of the file that rye reads for this purpose.
 const OTHER_NAMES: [(&str, &str); 8] = [
     ("limit limits budget budgets retry retries concurrency timeouts", "agent/resilience"),
     ("permissions permission risk risks capabilities capability", "agent/capability_risk"),
@@ -225,7 +223,7 @@ pub(super) fn suggest_file(id: &str) -> Option<String> {
     if let Some(single) = in_folder {
         return Some(single.to_owned());
     }
-    // Directly in the folder of settings, such a file may belong to a tool.
+    // A file with such a general name directly in `.ai/config/` may belong to a tool.
     let is_general =
         folder.is_empty() && ["settings", "setting", "config", "agents", "errors", "properties"].contains(&name);
     if near_folder && !is_general {
@@ -251,7 +249,7 @@ struct SettingsWalk<'f> {
     file: &'f str,
     found: Diagnostics,
     patterns: Vec<(Pattern, Span)>,
-    /// The remaining budget for the size of the patterns of the operator `matches` in this file.
+    /// The total size that the remaining patterns of `matches` in this file may have.
     regexes: PatternBudget,
 }
 

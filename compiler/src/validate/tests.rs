@@ -45,12 +45,12 @@ fn codes(world: &MapWorld<'_>) -> Vec<&'static str> {
     report(world).diagnostics.iter().map(crate::diagnostics::Diagnostic::code).collect()
 }
 
-/// Returns the codes of a project with one more directive.
+/// Returns the diagnostic codes of the project with one more directive.
 fn leaf(inside: &str, body: &str) -> Vec<&'static str> {
     codes(&directive(project(), "leaf", "extends=\"base\"", inside, body))
 }
 
-/// Returns the codes of a project with these hooks.
+/// Returns the diagnostic codes of the project with these hooks.
 fn with_hooks(yaml: &str) -> Vec<&'static str> {
     codes(&hooks(project(), yaml))
 }

@@ -58,7 +58,7 @@ pub fn check(items: &Items<'_>, composed: &Composed, audit: &LowerSummary, found
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.limits.is_empty()) else { return };
     let reachable = ReachableLimits { composed, audit };
     for limit in &leaf.limits {
-        // Without `<permissions>`, every call of a root is denied anyway.
+        // Without `<permissions>`, every call of a root thread is denied anyway.
         let is_granted = composed.permissions.as_ref().is_some_and(|permissions| !permissions.value.grants.is_empty());
         let is_one_turn = limit.name.node == "turns" && reachable.turns() == Some(1);
         if is_one_turn && audit.offers_tools && is_granted {
@@ -178,8 +178,8 @@ impl ReachableLimits<'_> {
             LimitName::Output if limits.output > model.max_output => {
                 Some(format!("`{}` answers with at most {} tokens", model.id, model.max_output))
             }
-            // Retries of cut attempts can reach `tokens` and `spend` in any number of turns: each attempt is booked
-            // with the bytes of its prompt, and a resumed thread repeats attempts without a maximum.
+            // `tokens` and `spend` can always be reached: each cut attempt is booked with the bytes of its prompt, and
+            // a resumed thread repeats attempts without a maximum.
             LimitName::Spawns
             | LimitName::Depth
             | LimitName::Output

@@ -104,7 +104,8 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     check_settings(items, &[Space::User], found);
 }
 
-/// Returns what a file of another client holds, and the help that names where rye reads the same; `None` for other files.
+/// Returns the content of another client's file as a phrase, and a help text with the place for this content in rye.
+/// `None` if no other client has a file at `path`.
 fn explain_other_client(path: &str) -> Option<(&'static str, &'static str)> {
     match path {
         CLAUDE_SETTINGS => Some((
@@ -159,7 +160,7 @@ fn explain_unrecognized(unrecognized_file: &UnrecognizedFile) -> Option<(String,
     let alike =
         EQUIVALENT_EXTENSIONS.iter().find(|(other, _)| *other == lower).map_or(lower.as_str(), |(_, ours)| *ours);
     let meant = endings.iter().find(|e| **e == alike);
-    // A tool may have other files beside its own.
+    // The folder of a tool may hold other files that the tool uses.
     if kind == ItemKind::Tool && meant.is_none() {
         return None;
     }

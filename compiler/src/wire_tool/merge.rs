@@ -221,8 +221,8 @@ fn either(one: &Value, other: &Value) -> Value {
     json!({ "anyOf": schemas })
 }
 
-/// Returns the values that `enum` or `const` allows, as an array. `None` if the schema has neither, or if it has keys
-/// other than these, `type` and `title`.
+/// Returns the values that `enum` or `const` allows, as an array. `None` if the schema has neither of these keywords,
+/// or has other keywords besides `type` and `title`.
 fn choices(schema: &Value) -> Option<Value> {
     let map = schema.as_object()?;
     if !map.keys().all(|key| matches!(key.as_str(), "type" | "const" | "enum" | "title")) {

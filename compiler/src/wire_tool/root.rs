@@ -64,7 +64,7 @@ fn flatten(root: &Value, schema: &Value, depth: usize, notes: &mut Vec<String>) 
     for key in ["anyOf", "oneOf"] {
         if let Some(Value::Array(any)) = map.shift_remove(key) {
             notes.push(format!("{key} {}", Value::Array(any.clone())));
-            // The note states the rules of the branches, so their own notes are dropped.
+            // The note states the rules of the branches, so the branches' own notes are dropped.
             let branches: Vec<Map<String, Value>> = any
                 .iter()
                 .filter(|s| accepts_object(s))
@@ -80,7 +80,7 @@ fn flatten(root: &Value, schema: &Value, depth: usize, notes: &mut Vec<String>) 
         let properties = map.entry("properties".to_owned()).or_insert_with(|| Value::Object(Map::new()));
         if let Some(properties) = properties.as_object_mut() {
             for (name, schema) in declared {
-                // The branch applies to some calls only.
+                // A branch applies only to some calls, so its properties are declared without constraints.
                 properties.entry(name).or_insert_with(|| without_constraints(&schema));
             }
         }

@@ -540,7 +540,7 @@ fn describe_alternative(map: &mut Map<String, Value>, outer: Map<String, Value>)
 
 /// Returns the schema that replaces a schema at which the conversion stops: at a recursion, at the maximum depth or at
 /// the maximum number of schemas. The replacement has only the type, if there is exactly one, and a description. The
-/// description refers the model to `name`, a schema of the same form that the levels above contain.
+/// description refers the model to the schema `name` at an outer level, which has the same form.
 fn shorten_note(name: &str, types: &[&str]) -> Value {
     let description = format!("Continues like `{name}` above.");
     let mut map = Map::new();

@@ -21,7 +21,7 @@ pub struct MapWorld<'b> {
     unrecognized: BTreeSet<UnrecognizedFile>,
     /// Context files by space and path.
     context: BTreeMap<(Space, Arc<str>), Arc<[u8]>>,
-    /// If set, the only context files: those in `context` and in the fallback world are ignored.
+    /// If set, only these context files exist: the files in `context` and in the fallback world are ignored.
     all_context: Option<Vec<ContextFile>>,
     /// The content of the project's `.mcp.json`; `None` to use the file of the fallback world.
     mcp_json: Option<Arc<[u8]>>,

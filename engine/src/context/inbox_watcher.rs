@@ -140,7 +140,7 @@ impl InboxWatcher {
             folders.contains(&layout::inbox(thread)) || folders.contains(&layout::thread_folder(thread))
         };
         let threads: BTreeSet<ThreadId> = self.threads.keys().filter(is_changed).cloned().collect();
-        // An inbox may have been created, or removed and created again.
+        // An inbox in the list may be new (just created, or removed and created again), so it needs a watch.
         for thread in &threads {
             self.watch_inbox(thread);
         }
@@ -154,7 +154,7 @@ impl InboxWatcher {
         let Some(watch) = &mut self.watch else { return };
         let watched = match watch.add_files(&inbox) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => match watch.add_folders(&folder) {
-                // The inbox may have been created between the two calls.
+                // The inbox may have been created before `add_folders` took effect, so this tries again.
                 Ok(()) => match watch.add_files(&inbox) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                     added => added,
@@ -177,8 +177,8 @@ impl InboxWatcher {
         self.watch = None;
     }
 
-    /// Delivers the messages in the inboxes of these threads. A message is delivered again if its file has not been
-    /// removed yet; the receiver then recognizes the id of the message.
+    /// Delivers the messages in the inboxes of these threads. A message whose file is not removed yet is delivered
+    /// again. The receiver recognizes the id of such a message and ignores the message.
     fn deliver(&self, threads: &BTreeSet<ThreadId>) {
         for (thread, control) in threads.iter().filter_map(|thread| self.threads.get_key_value(thread)) {
             match mailbox::list(&*self.disk, thread) {

@@ -16,7 +16,7 @@ use crate::store::{StoreError, mailbox};
 use crate::thread::RunResult;
 use crate::thread_id::ThreadId;
 
-/// The threads that run in this process.
+/// The threads that this process runs or recovers.
 #[derive(Debug, Default)]
 pub(crate) struct RunningThreads {
     pub threads: BTreeMap<ThreadId, RunningThread>,
@@ -24,10 +24,9 @@ pub(crate) struct RunningThreads {
     taking: BTreeMap<ThreadId, Vec<ControlMessage>>,
     /// True while `watch_inboxes` runs.
     watched: bool,
-    /// Number of tasks that wait for a child on behalf of the child's parent. Some of these tasks recover the child
-    /// first.
+    /// Number of tasks in which a parent waits for a child. Some of these tasks recover the child first.
     attended: usize,
-    /// Number of open approval requests in each tree of threads, by the root thread of the tree.
+    /// Number of open approval requests in each tree of threads. The key is the root thread of the tree.
     asking: BTreeMap<String, usize>,
 }
 
@@ -250,8 +249,8 @@ impl EngineContext {
         self.running_changed.notify_one();
     }
 
-    /// Passes the number of running threads to the thread counter and to the writer of the registry. The counter
-    /// decides where blocking I/O runs, the writer whether commits are grouped.
+    /// Publishes the number of running threads. `thread_count` uses the number to choose where blocking I/O runs. The
+    /// writer of the registry uses the number to choose if commits are grouped.
     fn publish_count(&self, live: &RunningThreads) {
         self.thread_count.set(live.threads.len());
         self.writer.set_running_threads(live.threads.len());

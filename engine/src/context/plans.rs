@@ -15,7 +15,7 @@ use crate::error::DriveError;
 use crate::hooks::HookTable;
 use crate::store::{Objects, StoreError, sources};
 
-/// The id of a plan, and the SHA-256 of the inputs that fill the templates of the plan's hooks.
+/// The key of compiled hooks: the id of the plan, and the SHA-256 of the inputs that fill the templates of the hooks.
 type HookTableKey = (String, [u8; 32]);
 
 /// The plans in use in this process.

@@ -56,7 +56,7 @@ impl PlanProviders {
 }
 
 impl PlanProviders {
-    /// Checks that the content of the script that a provider file names is trusted.
+    /// Checks that the user trusts the content of the script that `connection` names.
     fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
         let Some(script) = script_of(connection) else { return Ok(()) };
         let fail = |text: String| CallError::new(FailedStage::Setup, text);
@@ -82,7 +82,8 @@ impl Providers for PlanProviders {
         let mut settings = connection_settings(&connection, &self.environment, &self.project)?;
         let trusted = || self.trust.snapshot().is_ok_and(|trusted| trusted.trusts_provider(&model.provider));
         if !from_project.is_empty() && settings.key.is_some() && !trusted() {
-            // With the key, the request could send the key to a server that the author of the project's file chose.
+            // The project changed this provider (for example, its URL), and the user does not trust the change. The key
+            // could be sent to an unknown server.
             settings.key = None;
             return Err(CallError::new(
                 FailedStage::Setup,

@@ -7,8 +7,8 @@ use crate::thread_id::ThreadId;
 /// A transcript whose signatures were verified.
 #[derive(Debug)]
 pub(crate) struct VerifiedTranscript {
-    /// The contents of the transcript, without the lines that an interrupted write has left after the last seal. The
-    /// bodies of the records are empty: their fields are in `events`.
+    /// The contents of the transcript, without the lines after the last seal (an interrupted write can leave such
+    /// lines). The records have no bodies: `events` holds the fields.
     pub reading: TranscriptContents,
     pub events: Vec<Event>,
     /// Number of events that are known to be on the disk.
@@ -32,7 +32,7 @@ pub(crate) enum TranscriptTrust {
     Signed,
     /// The user accepted the transcript, although no key of the user signed it.
     Accepted,
-    /// The user has no key, and a temporary key signed the transcript, so that anyone could have written it. The thread
-    /// may continue only if its plan grants no more than its directive currently declares.
+    /// The user has no key. A temporary key signed the transcript, so anyone could have written it. The thread
+    /// continues only if the plan grants no more than the current directive declares.
     Bounded,
 }

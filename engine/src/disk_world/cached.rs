@@ -14,7 +14,7 @@ use rye_grammar::tool_header::ScriptReader;
 
 use super::{DiskWorld, FileChange};
 
-/// A [`DiskWorld`] that keeps the files and lists it has read until they change on disk.
+/// A [`DiskWorld`] with a cache of the files and listings that were read. A change on disk removes the cached entry.
 pub struct CachedWorld {
     disk: DiskWorld,
     files: RefCell<HashMap<ItemKind, HashMap<ItemId, CachedResult<LocatedFile>>>>,
@@ -38,8 +38,8 @@ impl CachedWorld {
         self.disk.listings.borrow().values().any(|listing| listing.has_links)
     }
 
-    /// Drops cached entries that may have changed. Returns false if a new world is needed, because the change affects
-    /// the settings that decide which files are read.
+    /// Drops cached entries that may have changed. Returns false if the caller needs a new world, because a setting may
+    /// have changed that decides which files are read.
     #[must_use]
     pub fn invalidate(&mut self, changed: &[FileChange]) -> bool {
         let before = std::mem::take(&mut self.state);

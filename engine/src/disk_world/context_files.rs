@@ -1,5 +1,5 @@
-//! Context files on the disk: one file of each folder from the root of the git repository to the project, and the file
-//! of the user.
+//! Context files on the disk: the user's file, and one file in each folder from the root of the git repository to the
+//! project.
 
 use std::path::Path;
 
@@ -10,7 +10,8 @@ use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, Space, USER_CONTEXT_F
 use super::links::refuse_protected_target;
 use super::{DiskWorld, read_file};
 
-/// Maximum number of folders, the project and the folders above it, whose context files are read.
+/// Maximum number of folders that are searched for the `.git` of the repository: the project and the folders above the
+/// project.
 const MAX_FOLDERS_ABOVE: usize = 64;
 /// Permission bits with which the group or others may write a file.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -43,8 +44,9 @@ impl DiskWorld {
         Ok(found)
     }
 
-    /// Returns the context files of the folders above a project, up to the root of its git repository. The author of
-    /// the repository may be unknown, so a file that links out of the repository, or to a key of the user, is an error.
+    /// Returns the context files of the folders above a project, up to the root of its git repository. A file that
+    /// links out of the repository, or to a key of the user, is an error, because the author of the repository may be
+    /// unknown.
     fn files_above(&self, root: &Path) -> Result<Vec<ContextFile>, WorldError> {
         let Ok(root) = root.canonicalize() else { return Ok(Vec::new()) };
         let folders: Vec<&Path> = root.ancestors().take(MAX_FOLDERS_ABOVE).collect();

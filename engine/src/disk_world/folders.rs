@@ -12,17 +12,17 @@ use rye_compiler::world::Space;
 use super::links::is_linked;
 use super::listing::folder_entries;
 
-/// Maximum number of names in a folder that is read as a whole. In a larger folder, each file is looked up.
+/// Maximum number of names that are cached for a folder. In a larger folder, each file is looked up on the disk.
 const MAX_FOLDER_NAMES: usize = 512;
 
-/// Values by space and path of a folder.
+/// A map from a folder (its space and path) to a value.
 type ByFolder<T> = BTreeMap<(Space, Box<str>), T>;
 
 /// A cache of the file names in folders.
 #[derive(Default)]
 pub(super) struct FolderCache {
     folders: RefCell<ByFolder<Rc<FolderNames>>>,
-    /// The folders directly in `.ai/`: true if the folder exists.
+    /// For each folder of the second level (such as `.ai/knowledge`): true if the folder exists.
     roots: RefCell<ByFolder<bool>>,
 }
 
@@ -83,8 +83,8 @@ impl FolderCache {
         names
     }
 
-    /// Returns true if the top-level folder in `.ai/` that contains `folder` exists. If it does not, `folder` does not
-    /// exist either.
+    /// Returns true if the folder of the second level that contains `folder` exists (`.ai/knowledge` for
+    /// `.ai/knowledge/a/b`). Otherwise, `folder` does not exist either.
     fn has_top_level_folder(&self, space: Space, dir: &Dir, folder: &str) -> bool {
         let root = folder.match_indices('/').nth(1).and_then(|(end, _)| folder.get(..end)).unwrap_or(folder);
         let is_there = || dir.symlink_metadata(root).map_or_else(|error| !is_missing(&error), |_| true);
@@ -96,7 +96,7 @@ fn read_names(dir: &Dir, folder: &str) -> FolderNames {
     let entries = match folder_entries(dir, folder) {
         Ok(entries) => entries,
         Err(error) if is_missing(&error) => return FolderNames::Missing,
-        // The lookup of the file reports the reason.
+        // The caller then opens the file itself, and that call reports the reason.
         Err(_) => return FolderNames::Unknown,
     };
     let is_linked_folder = is_linked(dir, folder).unwrap_or(true);

@@ -1,5 +1,5 @@
-//! Symbolic links on the way to a file, and the refusal of project files that are links to files which must not reach a
-//! model: `.env` files, and files in `.git`, `.ai/state`, `.ai/keys` and `.ai/trust`.
+//! Detects symbolic links in paths. Refuses a project file that is a link to a file which must not reach a model: an
+//! `.env` file, or a file in `.git`, `.ai/state`, `.ai/keys` or `.ai/trust`.
 
 use std::io;
 use std::path::Path;
@@ -8,13 +8,14 @@ use cap_std::fs::Dir;
 use rye_compiler::semantics::needs::fold_case;
 use rye_compiler::world::WorldError;
 
-/// Returns true if a symbolic link is on the way to a path, or the path itself is one.
+/// Returns true if the path, or a folder of the path, is a symbolic link.
 ///
 /// # Errors
 ///
 /// The path does not exist or leads out of the space.
 pub(super) fn is_linked(dir: &Dir, path: &str) -> io::Result<bool> {
-    // Resolving a path reads all of `/proc` once per process. Most paths have no link, and one call shows that.
+    // `openat2` shows in one call that a path has no link, and most paths have none. `canonicalize` is slower: it reads
+    // all of `/proc` once per process.
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -22,22 +23,22 @@ pub(super) fn is_linked(dir: &Dir, path: &str) -> io::Result<bool> {
         match rustix::fs::openat2(dir, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
             Ok(_) => return Ok(false),
             Err(error @ rustix::io::Errno::NOENT) => return Err(error.into()),
-            // A link is on the way, or the system does not have this call.
+            // The path has a link, or the system does not support `openat2`.
             Err(_) => {}
         }
     }
     Ok(dir.canonicalize(path)? != Path::new(path))
 }
 
-/// Refuses a file that is reached through a link and lies in `.git`, `.ai/state`, `.ai/keys` or `.ai/trust`, or is an
-/// `.env` file. A project may come from another author, and the text of its items, skills and context files is sent to
-/// the model: a link could send a secret.
+/// Refuses a path with a symbolic link that leads to an `.env` file or into `.git`, `.ai/state`, `.ai/keys` or
+/// `.ai/trust`. A project may come from another author, and the text of its items, skills and context files is sent to
+/// the model. Such a link could send a secret.
 ///
 /// # Errors
 ///
 /// [`WorldError::Unreadable`] with `shown` as the path.
 pub(super) fn refuse_protected_target(dir: &Dir, path: &str, shown: &str) -> Result<(), WorldError> {
-    // A file that cannot be resolved cannot be opened either, and that error is reported.
+    // If the path cannot be resolved, opening the file fails too and reports the error.
     let Ok(true) = is_linked(dir, path) else { return Ok(()) };
     let Ok(target) = dir.canonicalize(path) else { return Ok(()) };
     if !is_protected(&target) {

@@ -14,10 +14,11 @@ use rye_grammar::ItemId;
 
 use super::links::is_linked;
 
-/// Maximum depth of folders below the folder of an item kind. A deeper folder is an error, which also ends a walk along
-/// symbolic links that form a loop.
+/// Maximum depth of folders below the folder of an item kind. A deeper folder is an error. The maximum also ends a walk
+/// through a loop of symbolic links.
 const MAX_FOLDER_DEPTH: usize = 32;
-/// Maximum depth of folders at which a `SKILL.md` that is too deep to be a skill is still found and reported.
+/// Maximum depth of the folders that are searched for a `SKILL.md`. A `SKILL.md` below `MAX_SKILL_DEPTH` is not a
+/// skill; it is only reported.
 const MAX_REPORTED_SKILL_DEPTH: usize = 8;
 /// The file of the user's `.ai/` with variables for providers. No other space has such a file.
 const VARIABLES_FILE: &str = ".env";
@@ -33,8 +34,8 @@ pub(super) struct Listing {
     linked: BTreeSet<Arc<str>>,
 }
 
-/// Lists the entries directly in `.ai/`, without hidden entries other than misplaced files. Misplaced are `.mcp.json`
-/// and, in the project, `.env`: only the `.env` of the user space is read.
+/// Lists the entries directly in `.ai/`. Skips hidden entries, except misplaced files: `.mcp.json` and, in the project,
+/// `.env` (only the user space has an `.env` that is read).
 pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
     let entries = match folder_entries(dir, ".ai") {
@@ -52,7 +53,7 @@ pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<Unrecognized
         let is_folder = match entry.file_type() {
             FileType::Directory => true,
             FileType::RegularFile => false,
-            // A dangling link, or one that leaves the space, counts as a file.
+            // A link that is dangling or leaves the space counts as a file.
             FileType::Symlink
             | FileType::Fifo
             | FileType::Socket
@@ -65,9 +66,9 @@ pub(super) fn list_top_level(space: Space, dir: &Dir) -> Result<Vec<Unrecognized
     Ok(found)
 }
 
-/// Lists the files of the project's root whose name is nearly the name of a file that rye reads there. A name that is
-/// nearly the name of a context file counts only if the root has no context file. A name that is nearly `.mcp.json`
-/// counts only if the root has no `.mcp.json`.
+/// Lists files in the project's root that may have a misspelled name: a name that is nearly the name of a file that rye
+/// reads there. A name that is nearly the name of a context file counts only if the root has no context file. A name
+/// that is nearly `.mcp.json` counts only if the root has no `.mcp.json`.
 pub(super) fn list_misnamed_root_files(dir: &Dir) -> Result<Vec<UnrecognizedFile>, WorldError> {
     let mut found = Vec::new();
     let (mut has_context, mut has_servers) = (false, false);
@@ -84,7 +85,7 @@ pub(super) fn list_misnamed_root_files(dir: &Dir) -> Result<Vec<UnrecognizedFile
     Ok(found)
 }
 
-/// Lists the settings and the agents of another client that exist in the project.
+/// Lists the settings file and the agents folder of Claude Code, if they exist in the project.
 pub(super) fn list_other_clients(dir: &Dir) -> Vec<UnrecognizedFile> {
     let exists = |path: &&str| dir.symlink_metadata(path).is_ok();
     let file =
@@ -112,7 +113,8 @@ impl Listing {
         let mut has_links = false;
         let mut linked = BTreeSet::new();
         let roots = kind.folders().iter().map(|root| root.trim_end_matches('/').to_owned());
-        // A missing folder has no files. Each folder is true if it is reached through a link.
+        // Each entry: true if the folder is reached through a link, the path of the folder, and the depth of the
+        // folder. A missing folder counts as not linked; the loop skips it.
         let mut folders: Vec<_> = roots.map(|root| (is_linked(dir, &root).unwrap_or(false), root, 0_usize)).collect();
         while let Some((in_link, folder, depth)) = folders.pop() {
             let is_own = folder.starts_with(".ai/");
@@ -129,8 +131,8 @@ impl Listing {
                     continue;
                 }
                 let path = format!("{folder}/{name}");
-                // For a link, the type of its target is used; a link that leaves the space is refused. Some file
-                // systems do not report the type.
+                // A link has the type of its target. `Unknown` is handled like a link, because some file systems do not
+                // report the type. A link that leaves the space is an error.
                 let mut is_linked = in_link;
                 let is_folder = match entry.file_type() {
                     FileType::Directory => true,
@@ -141,7 +143,7 @@ impl Listing {
                             Ok(metadata) => metadata.is_dir(),
                             Err(error) if is_own => return Err(super::open_error(space, &path, &error)),
                             // In a folder of another client (`.claude`, `.agents`), a link may lead out of the space.
-                            // That link is not an item, and the listing does not fail because of it.
+                            // Such a link is listed as a file that is not an item.
                             Err(_) => {
                                 others.push(path.into());
                                 continue;
@@ -155,8 +157,8 @@ impl Listing {
                     | FileType::BlockDevice => false,
                 };
                 if is_folder && kind == ItemKind::Skill {
-                    // A hidden folder holds no skill. Folders that are too deep are searched for a `SKILL.md` to
-                    // report, but links there are not followed.
+                    // A hidden folder holds no skill. Folders below `MAX_SKILL_DEPTH` are searched only to report a
+                    // misplaced `SKILL.md`. Links to such folders are not followed.
                     let max_depth = if is_linked { MAX_SKILL_DEPTH } else { MAX_REPORTED_SKILL_DEPTH };
                     if depth < max_depth && !name.starts_with('.') && name != "node_modules" {
                         folders.push((is_linked, path, depth + 1));

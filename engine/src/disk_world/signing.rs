@@ -34,8 +34,8 @@ pub struct FileSignature {
 }
 
 impl DiskWorld {
-    /// Returns the signature policy that applies: the stricter one of the user's policy (`Shared` if the user sets
-    /// none) and the project's policy. A project can therefore not relax the policy.
+    /// Returns the stricter of two policies: the user's policy (`Shared` if the user sets none) and the project's
+    /// policy. A project can therefore not relax the policy.
     pub fn signature_policy(&self) -> Result<SignaturePolicy, WorldError> {
         self.require.get_or_init(|| self.read_signature_policy()).clone()
     }

@@ -460,7 +460,7 @@ fn link_to_a_protected_file_reaches_no_model() {
     let skills = world(&project);
     let skill = skills.candidates(ItemKind::Skill, &id("s")).unwrap().remove(0);
     assert!(is_refused(&skills.read_skill_file(&skill, &SkillPath::parse("more.md").unwrap()).unwrap_err()));
-    // Other links within the project stay.
+    // A link to any other file of the project is allowed.
     symlink("notes.md", project.join("AGENTS.md")).unwrap();
     assert_eq!(world(&project).context_files().unwrap().len(), 1);
     symlink("../../notes.md", project.join(".ai/knowledge/notes.md")).unwrap();

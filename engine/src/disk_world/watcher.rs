@@ -11,9 +11,8 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use rye_compiler::world::{ItemKind, Space};
 
-/// Maximum number of watched folders.
 const MAX_WATCHED_FOLDERS: usize = 20_000;
-/// The folders in the root of a space whose subfolders contain items.
+/// The top-level folders of a space that contain the folders of items.
 const TOP_FOLDERS: [&str; 3] = [".ai", ".agents", ".claude"];
 /// Maximum depth of a watched folder below the folder at which watching starts. A deeper folder is an error.
 const MAX_WATCH_DEPTH: usize = 40;
@@ -25,7 +24,7 @@ pub enum FileChange {
     File { space: Space, path: String, listed: bool },
     /// A folder in which every file may have changed.
     Folder { space: Space, path: String },
-    /// Unknown changes: an overflow of the event queue, or an unmount.
+    /// Any file may have changed: the event queue overflowed, or a file system was unmounted.
     Everything,
 }
 
@@ -79,7 +78,8 @@ impl Watcher {
                 continue;
             }
             let Some(name) = event.file_name() else {
-                // The event concerns the folder itself. The watch of the parent folder reports a removal.
+                // An event without a name concerns the folder itself. If the folder was removed, the watch of its
+                // parent reports the removal.
                 changed.insert(FileChange::Folder { space, path: folder });
                 continue;
             };
@@ -114,7 +114,7 @@ impl Watcher {
         }
         for (space, path) in new {
             let root = self.roots.iter().find(|(of, _)| *of == space).map(|(_, root)| root.clone());
-            // The folder may no longer exist. Its change is recorded already, and `watch_folder` skips a missing
+            // `watch_folder` skips a folder that no longer exists. `changed` already contains the change of that
             // folder.
             if let Some(root) = root {
                 self.watch_folder(space, &root, &path)?;
@@ -147,7 +147,7 @@ impl Watcher {
             }
             for entry in root.join(&folder).read_dir()?.flatten() {
                 let Ok(name) = entry.file_name().into_string() else { continue };
-                // Watches follow links.
+                // A link to a folder is watched too: both `is_dir` and the watch follow links.
                 if entry.path().is_dir() {
                     folders.push((format!("{folder}/{name}"), depth + 1));
                 }

@@ -35,9 +35,8 @@ mod hook_runner;
 mod ledger;
 mod tools;
 
-/// Time after the deadline in which awaited children can end, in milliseconds.
+/// Extra time, in milliseconds, in which awaited children can end after the deadline.
 const CHILD_END_GRACE_MS: u64 = 5_000;
-/// A provider connection, or the error of connecting.
 type ProviderConnection = Result<Arc<dyn Provider>, CallError>;
 
 /// The in-process driver of one thread.
@@ -54,7 +53,6 @@ pub struct EmbeddedDriver {
     fallback: OnceLock<ProviderConnection>,
     /// Prepared tools by id, as they were at the first call by this thread.
     tools: Mutex<BTreeMap<ItemId, Arc<PreparedTool>>>,
-    /// The processes of persistent tools.
     persistent: Arc<PersistentProcesses>,
     /// Cancels the calls in progress.
     call_cancellation: CancellationSource,
@@ -62,7 +60,7 @@ pub struct EmbeddedDriver {
     stopped_calls: watch::Sender<BTreeSet<String>>,
     /// The running children that hooks of this thread have started.
     hook_children: Mutex<BTreeSet<ThreadId>>,
-    /// The data of the event `opened` in which the grants of the current prompt replace the grants of the thread.
+    /// The data of the event `opened`, with the grants of the current prompt in place of the grants of the thread.
     /// `None` if the prompt does not narrow the grants.
     narrowed: Mutex<Option<Arc<Opened>>>,
     /// The last update of the registry row of a session that serves an MCP client: its time in milliseconds since 1970,
@@ -225,7 +223,7 @@ impl EmbeddedDriver {
 
     /// Requests an approval. Without an answer in time, the thread is suspended and the request stays open.
     async fn ask(&self, origin: ApprovalOrigin, what: &str, call: Option<&CallToApprove>) -> Result<Fact, DriveError> {
-        // No approver is asked about a call that is refused anyway.
+        // A call that cannot run needs no approval.
         if let Some((call, tool)) = call.and_then(|call| Some((call, call.tool.as_ref()?)))
             && let Err(reason) = self.check_ready(tool, &call.parameters, &call.capability).await?
         {
@@ -242,8 +240,8 @@ impl EmbeddedDriver {
         }))
     }
 
-    /// Returns the signal with this fact. Its time is the current time or, if that is later, the time of `deadline`:
-    /// work that was cut at the deadline must not end before the deadline.
+    /// Returns the signal with this fact. The time of the signal is the current time or the time of `deadline`, the
+    /// later of the two. Work that was cut at the deadline must not end before the deadline.
     fn not_before(&self, deadline: Option<Deadline>, fact: Fact) -> Signal {
         let signal = self.at(fact);
         Signal { at: deadline.map_or(signal.at, |deadline| signal.at.max(deadline.at)), ..signal }
@@ -293,7 +291,7 @@ impl Driver for EmbeddedDriver {
     }
 
     fn serves_client(&self) -> bool {
-        // No call is made before the first request, which connects the provider.
+        // The first request connects the provider. Without a connection, no client has made a call yet.
         let provider = self.provider.get().and_then(|provider| provider.as_ref().ok());
         provider.is_some_and(|provider| provider.serves_client(self.plan.directive.as_str()))
     }
@@ -377,8 +375,8 @@ impl Driver for EmbeddedDriver {
                     let done = Box::pin(self.finish(&settle, &ended, synced, leaves)).await?;
                     self.forward(&cancel.unwrap_or_default(), &message);
                     if ends_children {
-                        // A child may have been reserved before the account closed. The closed account refuses all
-                        // later children.
+                        // A child may have reserved money before `finish` closed the account. The closed account
+                        // refuses all later children.
                         Box::pin(self.engine.end_descendants(&self.id, ended.status, &self.sink)).await?;
                     }
                     done
@@ -419,7 +417,8 @@ impl Driver for EmbeddedDriver {
         let (disk, thread, mail) = (Arc::clone(&self.engine.disk), self.id.clone(), mail.to_owned());
         Box::pin(async move {
             let outcome = tokio::task::spawn_blocking(move || mailbox::consume(&*disk, &thread, &mail)).await;
-            // If the file stays in the mailbox, the recorded event shows that the message was already received.
+            // A file that stays in the mailbox has no effect: the recorded event shows that its message was already
+            // received.
             if let Ok(Err(error)) = outcome {
                 tracing::warn!(%error, "a recorded control message stays in the mailbox");
             }

@@ -19,7 +19,7 @@ pub struct LiveLine {
     pub attempt: u32,
     #[serde(flatten)]
     pub piece: LivePiece,
-    /// Number of pieces dropped before this one.
+    /// Number of pieces that were dropped before the piece of this line.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped: u64,
 }
@@ -124,7 +124,7 @@ impl AttemptStream {
             return;
         }
         let shared = Arc::clone(&self.shared);
-        // The lock waits for a write in progress.
+        // Taking the lock waits for a write in progress, so it happens in a blocking task.
         let cut = tokio::task::spawn_blocking(move || {
             let mut file = shared.file();
             file.is_closed = true;

@@ -44,11 +44,11 @@ pub struct Opened {
     /// Images of the first message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageRef>,
-    /// The tool call that the thread runs in place of a directive, because the parent does not wait for the result of
-    /// the call; `None` if the thread runs a directive.
+    /// The single tool call that the thread runs; `None` if the thread runs a directive. The parent does not wait for
+    /// the result of this call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<Box<ToolCall>>,
-    /// The milliseconds by which the duration of the continued thread exceeds whole seconds. They count towards the
+    /// The milliseconds of the continued thread's duration that are less than a full second. They count towards the
     /// duration of this thread.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub carried_ms: u64,
@@ -96,7 +96,7 @@ pub enum ThreadOrigin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBound {
     pub plan_id: String,
-    /// The hook points at which hooks only observe an event and for which the plan has at least one live hook.
+    /// The hook points that only observe events, and at which the plan has at least one live hook.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observes: Vec<HookPoint>,
     /// True if the plan is a chat.
@@ -104,7 +104,7 @@ pub struct PlanBound {
     pub chat: bool,
 }
 
-/// The event of another thread from which this thread continues; a reference, not a copy.
+/// A reference to the thread whose conversation this thread continues. The conversation itself is not copied.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Continues {
     pub thread: String,
@@ -177,8 +177,8 @@ pub enum MessageSource {
     Hook,
 }
 
-/// The intent of a model call, recorded before money is reserved for it. Attempts count from 0 within a turn, turns
-/// from 1.
+/// The intent of a model call, recorded before money is reserved for the call. Turns are numbered from 1. The attempts
+/// of a turn are numbered from 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptIntended {
     pub turn: u64,
@@ -218,8 +218,8 @@ pub struct CognitionOut {
     pub uncounted: Option<CutStream>,
     pub stop: StopReason,
     pub model: Option<String>,
-    /// Kinds of provider events and content that the wire does not know, and that are therefore missing in `content`.
-    /// Also contains the names of fields of usage reports that occur repeatedly or that no decoder reads.
+    /// Kinds of provider events and content that the wire does not know; `content` does not contain their data. Also
+    /// contains the names of fields in usage reports that occur repeatedly or that no decoder reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
 }
@@ -231,7 +231,8 @@ pub struct AttemptFailed {
     pub attempt: u32,
     pub error: CallError,
     pub classification: FailureClassification,
-    /// Delay before the next attempt; `None` if the retry table allows no further attempt.
+    /// Delay before the next attempt; `None` if no automatic retry follows (for example, because the retry table or the
+    /// deadline allows none).
     pub retry_delay_ms: Option<u64>,
     /// The fallback model that takes over, as `provider/id`; `None` if no other model takes over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -306,8 +307,8 @@ pub enum HookOutcome {
     /// No hook of the hook point changes anything.
     #[default]
     None,
-    /// The answer at hook points that collect layers: `fired` are the ids of the hooks whose layers are included,
-    /// `texts` the texts that execute hooks returned, by hook id.
+    /// The answer at hook points that collect layers. `fired` lists the ids of the hooks whose layers are included.
+    /// `texts` maps the id of an execute hook to the text that the hook returned.
     Collected {
         fired: Vec<String>,
         texts: BTreeMap<String, String>,
@@ -501,7 +502,7 @@ pub struct ChildEnded {
     pub cost: Cost,
 }
 
-/// A limit was reached. Values have the form that hooks see: dollars for spend.
+/// A limit that was reached. The values have the units that hooks see: dollars for `spend`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitHit {
     /// The step that reached the limit: the check of the limits, a model call that is not affordable, or a spawn.

@@ -58,17 +58,17 @@ pub enum ControlMessage {
     },
     /// Continues a chat with another plan of the store, at the next idle step. Accepted only from this process.
     Replan { plan: String },
-    /// Continues a chat in a new thread, at the next idle step. The new thread starts with the conversation that
-    /// precedes the prompt with the number `prompt`. `thread` is a thread of the session whose prompts are meant, which
-    /// can belong to another branch; `None` for the current branch. In `thread`, the number after the last prompt selects
-    /// the whole conversation of that thread. Only this process may name a thread.
+    /// Continues a chat in a new thread, at the next idle step. The new thread starts with the conversation before the
+    /// prompt number `prompt`. `thread` is the thread of the session that has this prompt; it can belong to another
+    /// branch. `None` is the current branch. If `prompt` is one more than the last prompt of `thread`, the new thread
+    /// gets the whole conversation of `thread`. Only this process may set `thread`.
     Fork {
         prompt: u64,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread: Option<String>,
     },
-    /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt shows its output to the model, unless
-    /// `excluded` is true.
+    /// Runs a command of the user with the tool `rye/bash/bash`. The next prompt shows the output of the command to the
+    /// model, unless `excluded` is true.
     Shell {
         command: String,
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -84,7 +84,7 @@ pub enum ControlMessage {
     Close,
     /// A higher limit, in the unit of the limit (nano-dollars for spend).
     Raise { limit: String, value: u64 },
-    /// An unreadable file of the mailbox. It is recorded and has no other effect.
+    /// An unreadable file of the mailbox. The file is recorded and has no other effect.
     Unreadable { reason: String },
 }
 

@@ -74,7 +74,8 @@ pub enum Delivery {
     /// The model receives the message at the point where it would end the prompt, and the prompt continues. In an idle
     /// session, the message is a prompt.
     FollowUp,
-    /// With the next prompt, after the user message of that prompt. The message starts no prompt itself.
+    /// The model receives the message with the next prompt, after the user message of that prompt. The message itself
+    /// starts no prompt.
     NextTurn,
 }
 
@@ -112,7 +113,7 @@ pub struct AcceptedInput {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expansions: Vec<InputExpansion>,
     /// True if the model does not get the message: an `input` hook handled it, or the message calls a skill or prompt
-    /// template that does not exist.
+    /// template that cannot be expanded.
     pub handled: bool,
     #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]
     pub bounds: PromptBounds,

@@ -3,8 +3,8 @@
 use rye_compiler::approvals::HeadlessPolicy;
 use serde::{Deserialize, Serialize};
 
-/// The settings of the command that started a thread. A resume preserves each of them unless the command of the resume
-/// sets another value; children and continuations use the settings of their process.
+/// The settings of the command that started a thread. A resume keeps each setting, unless the command of the resume
+/// sets another value. Children and continuations use the settings of their process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandSettings {
     /// Policy for calls that need an approval when there is no terminal; `None` if the settings files decide.

@@ -56,10 +56,11 @@ pub enum Criticality {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
-    /// The event must be on disk before the next side effect. It states the intent of that side effect, or a fact that
-    /// cannot be derived again.
+    /// The event must be on disk before the next side effect. The event states the intent of that side effect, or a
+    /// fact that cannot be derived again.
     Barrier,
-    /// At the next barrier: after a crash, the event can be derived again from the registry or the state.
+    /// The event may wait for the next barrier. After a crash, the event can be derived again from the registry or the
+    /// state.
     Lazy,
 }
 

@@ -12,7 +12,8 @@ use crate::event::{ContextOperation, HookOutcome};
 use crate::message::Message;
 use crate::thread::Status;
 
-/// Action fields that are text, even if a placeholder filled the field with a value of another type.
+/// Action fields that must be text. A placeholder can fill a field with a value of another type (for example, a
+/// number).
 const TEXT_FIELDS: [&str; 8] = ["item_id", "text", "append", "reason", "error", "status", "custom_type", "limit"];
 
 /// Converts the values of the [`TEXT_FIELDS`] of an action to strings, because a placeholder may have filled a field

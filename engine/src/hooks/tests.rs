@@ -173,7 +173,7 @@ fn chain_that_doubles_a_text_fails_at_the_maximum_size() {
     }
     let facts = json!({"result": {"content": "x".repeat(1024)}});
     let (verdicts, answer, _) = run_point(&plan, HookPoint::ToolResult, facts, json!(null));
-    // 1 KiB doubled 14 times is 16 MiB, and the word of the action no longer fits.
+    // 1 KiB doubled 13 times is 8 MiB. Doubled again, the text alone has 16 MiB, so the whole action exceeds the limit.
     assert_eq!(verdicts.iter().filter(|verdict| **verdict == HookVerdict::Fired).count(), 13);
     assert!(verdicts[13..].iter().all(|verdict| *verdict == HookVerdict::Failed), "{verdicts:?}");
     let HookOutcome::Modify { content: Some(Value::String(text)), .. } = answer else { panic!("{answer:?}") };

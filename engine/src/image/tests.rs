@@ -77,7 +77,7 @@ fn invalid_images_are_refused_without_overread() {
     assert_eq!(ValidatedImage::read(vec![0; huge]), Err(ImageError::TooLarge));
     assert_eq!(ValidatedImage::read(png(0, 5)), Err(ImageError::Side { width: 0, height: 5 }));
     assert_eq!(ValidatedImage::read(png(5, 8_001)), Err(ImageError::Side { width: 5, height: 8_001 }));
-    // If a file is truncated at any byte, reading it fails or has the result of the whole file.
+    // A truncated file is refused, unless only some of its last 5 bytes are missing.
     for whole in [png(6, 4), jpeg(6, 4), gif(6, 4), webp("VP8X", &[0, 0, 0, 0, 5, 0, 0, 3, 0, 0])] {
         let validated = ValidatedImage::read(whole.clone()).unwrap();
         for end in 0..whole.len() {
@@ -122,7 +122,7 @@ fn images_a_model_does_not_accept_are_refused() {
     );
     let large = ImageRef { bytes: MAX_IMAGE_BYTES, ..still.clone() };
     assert_eq!(check_accepted(&any, &vec![large; 3]), Err(ImageNotAccepted::TooLarge));
-    // The fallback must accept the images too.
+    // The fallback model must accept the images too.
     let backed = model(|one| one.fallback = Some(Box::new(model(blind))));
     assert!(matches!(check_accepted(&backed, &[still]), Err(ImageNotAccepted::NoImages { .. })));
 }

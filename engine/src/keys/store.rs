@@ -12,7 +12,6 @@ use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::{SigningIdentity, TrustStore, encode_pem};
 
-/// Maximum size in bytes of a key file.
 const MAX_KEY_FILE_BYTES: u64 = 16 * 1024;
 const PRIVATE_KEY_FILE: &str = "private.pem";
 const PUBLIC_KEY_FILE: &str = "public.pem";
@@ -115,7 +114,7 @@ pub struct TrustedKey {
 }
 
 impl KeyFolder {
-    /// Returns every trusted key, the user's own first.
+    /// Returns every trusted key, the user's own key first.
     pub fn list(&self) -> Result<Vec<TrustedKey>, KeyError> {
         let mut keys = Vec::new();
         if let Some(own) = self.load()? {

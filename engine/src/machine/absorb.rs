@@ -95,7 +95,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
             if child.ended.is_none() {
                 events.push(EventBody::ChildEnded(ChildEnded { spawn, thread_id, status, cost }));
             }
-            // The call of a detached child was answered at the spawn.
+            // A detached child needs no answer here: the call that created it was answered at the spawn.
             if let Some(answer) = answer.filter(|_| !child.detached) {
                 let duration_ms = since(state, child.index, at);
                 events.extend(tool_finished(state, ToolFinished { index: child.index, answer: *answer, duration_ms }));
@@ -285,7 +285,7 @@ fn failed(plan: &Plan, state: &ThreadState, error: CallError, at: i64) -> Vec<Ev
     let overdue_ms = retry_delay_ms.filter(|delay| *delay >= remaining_ms).or(is_cut.then_some(0));
     let retry_delay_ms = retry_delay_ms.filter(|_| overdue_ms.is_none());
     let fallback = plan.model.fallback.as_ref().filter(|_| {
-        // Another model cannot help if the request is invalid.
+        // Another model can help only if this model is unavailable, not if the request is invalid.
         retry_delay_ms.is_none()
             && overdue_ms.is_none()
             && !attempt.compacts
@@ -293,13 +293,13 @@ fn failed(plan: &Plan, state: &ThreadState, error: CallError, at: i64) -> Vec<Ev
             && retry::is_unavailable(&error, &classification)
     });
     let fallback = fallback.map(|model| format!("{}/{}", model.provider, model.id));
-    // A summary is requested once; without one the thread is handed off.
+    // A failed request for a summary is not repeated.
     let retry_delay_ms = retry_delay_ms.filter(|_| !attempt.compacts);
     let settled = settlement(plan, &attempt.settlement_after_failure(&error, state.on_fallback));
     let (turn, attempt, compacts) = (attempt.turn, attempt.number, attempt.compacts);
     let failed = AttemptFailed { turn, attempt, error, classification, retry_delay_ms, fallback };
     let mut events = vec![EventBody::AttemptFailed(Box::new(failed)), settled];
-    // The failure ends the compaction of an idle chat, which then waits for the next prompt.
+    // If the compaction of an idle chat fails, no limit is recorded: the chat waits for the next prompt.
     let ends_prompt = overdue_ms.filter(|_| !(compacts && state.is_idle()));
     events.extend(ends_prompt.map(|delay| duration_limit(state, at, delay)));
     events
@@ -353,8 +353,8 @@ fn repeated(state: &ThreadState, call: &CallState, answer: &CallAnswer) -> Optio
     })
 }
 
-/// Returns the events that record the creation or the refusal of a child. If the child is detached or was refused, an
-/// answer to the call that requested the child is among them.
+/// Returns the events that record the creation or the refusal of a child. If the child is detached or was refused, the
+/// events include an answer to the call that requested the child.
 fn spawned(state: &ThreadState, child: SpawnResult, at: i64) -> Vec<EventBody> {
     match child {
         SpawnResult::Made { spawn, thread_id, spend, pid } => {

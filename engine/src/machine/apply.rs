@@ -136,7 +136,7 @@ fn open(state: &mut ThreadState, opened: &Opened) {
     state.serves_client = opened.serves_client;
     state.clock.before = i64::try_from(opened.carried_ms).unwrap_or(0);
     if let Some(call) = &opened.call {
-        // The thread runs one call and has no conversation.
+        // The thread runs one call and needs no prompt.
         state.conversation.prompted = true;
         state.calls.list = vec![CallState::new((**call).clone())];
     }
@@ -157,7 +157,8 @@ fn on_user_message(state: &mut ThreadState, input: &CognitionIn) {
         MessageSource::Continuation => {
             state.conversation.prompted = true;
             chat::on_prompt_continued(state);
-            // A handoff, and a resume without a message, continue the work on a prompt that has passed its hooks.
+            // Only a resume with a message starts a new prompt. Any other continuation works on a prompt that has
+            // passed its hooks already.
             if state.resume_message().is_some() {
                 let index = state.conversation.messages.len();
                 state.conversation.open_prompt = Some(index..index + 1);
@@ -301,7 +302,7 @@ fn settle(state: &mut ThreadState, settled: &Settled) {
     cost.output_tokens += usage.output;
     cost.cached_tokens += usage.cache_read;
     cost.spend = cost.spend.saturating_add(settled.amount);
-    // The settlement ends an attempt that is still open: it was interrupted or never made.
+    // An attempt that is still open at its settlement was interrupted or never made.
     if state.attempt.as_ref().is_some_and(|a| a.turn == settled.turn && a.number == settled.attempt) {
         state.attempt = None;
     }
@@ -356,7 +357,8 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
         child.ended = Some(ended.status);
         child.last_thread_id = Some(ended.thread_id.clone());
         if !child.detached {
-            // The children of a group wait at the same time, so only the longest wait is excluded.
+            // The children of a group can wait for approvals at the same time, so only the longest wait is excluded
+            // from the duration.
             state.clock.exclude(approval_wait_ms.saturating_sub(state.calls.approval_wait_ms));
             state.calls.approval_wait_ms = state.calls.approval_wait_ms.max(approval_wait_ms);
         }
@@ -364,7 +366,7 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
         state.hook_children.insert(ended.spawn);
         state.clock.exclude(approval_wait_ms);
     }
-    // Child tokens count only for the child; spend counts for both.
+    // The tokens of a child count only for the child. Its spend also counts for this thread.
     state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
     state.cost.outstanding = state.cost.outstanding.saturating_add(ended.cost.outstanding);
 }
@@ -503,7 +505,7 @@ fn limit(state: &mut ThreadState, hit: &LimitHit) {
         // No summary is made, so the conversation stays unchanged.
         return;
     }
-    // The model handles a refused spawn; other limits stop the run.
+    // A limit that refuses a spawn does not stop the run: the model gets the refusal.
     if hit.at == Node::Limits {
         state.position = RunPosition::After(Node::Limits, Outcome::Exceeded);
     } else if hit.at == Node::Model {

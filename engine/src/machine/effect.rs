@@ -55,7 +55,7 @@ pub enum Effect {
     Wait,
     /// The end of the thread: the driver settles open attempts and releases the reservation. If `cancel` is given, the
     /// driver also ends the descendants of the thread; `cancel` lists the recorded children. `leaves` holds the data
-    /// that the registry needs about the continuation; `None` if no thread continues this one.
+    /// that the registry needs about the continuation; `None` if there is no continuation.
     Done {
         settle: Vec<Settled>,
         ended: Arc<Ended>,
@@ -91,9 +91,9 @@ pub struct CallToApprove {
     pub parameters: Value,
     /// The arguments of the call, as the model wrote them.
     pub input: Value,
-    /// Number of this request among the requests of the same reply, from 1.
+    /// Number of this approval request among the approval requests of the reply, from 1.
     pub number: usize,
-    /// Number of approval requests that the reply with this call leads to.
+    /// Number of all approval requests that the calls of the reply lead to.
     pub count: usize,
 }
 
@@ -111,7 +111,7 @@ pub struct Reservation {
     pub raised: Option<PlanLimits>,
 }
 
-/// A request to evaluate the hooks of the hook point `point`. Their conditions read `facts`.
+/// A request to evaluate the hooks of the hook point `point`. The conditions of the hooks read `facts`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookRun {
     pub point: HookPoint,
@@ -125,7 +125,8 @@ pub struct HookRun {
     pub remaining_ms: u64,
     /// The values of the thread's store.
     pub store: Arc<BTreeMap<String, Value>>,
-    /// Number of hook points evaluated before this one. A hook run that is repeated after a crash has the same number.
+    /// Number of hook points that were evaluated before this hook point. A hook run that is repeated after a crash has
+    /// the same number.
     pub nth: u64,
     /// Bounds of the directives that the hooks start.
     pub bounds: HookBounds,
@@ -225,7 +226,8 @@ impl Effect {
                     Some(HookCall::Execute { .. } | HookCall::Sign { .. }) => true,
                     Some(HookCall::Fetch { .. }) | None => false,
                 };
-                // At the end of a thread, the driver writes the export before it runs the hooks.
+                // At the end of a thread, the driver writes the export before it runs the hooks. The export is a side
+                // effect.
                 let is_end = run.ended.is_some();
                 is_end || plan.hooks.iter().any(|hook| hook.event == run.point && hook.is_live() && acts(&hook.action))
             }

@@ -152,9 +152,9 @@ fn limits(plan: &Plan, state: &ThreadState) -> Value {
     })
 }
 
-/// Returns the limit `duration_seconds` that hooks and the model see: the limit of the plan, or a raised one. The
-/// remaining time of the parent also bounds the thread, but is not considered here: it depends on the speed of earlier
-/// steps, so the value would differ between equal runs.
+/// Returns the limit `duration_seconds` that hooks and the model see: the limit of the plan, or the raised limit. The
+/// remaining time of the parent also bounds the thread, but is not considered here. That time depends on the speed of
+/// earlier steps, so the value would differ between equal runs.
 pub(super) fn stated_duration_seconds(plan: &Plan, state: &ThreadState) -> u64 {
     let (planned, current) = (plan.limits.duration_seconds, state.thread_limits.duration_seconds);
     let at_launch = state.launch.as_ref().map_or(current, |launch| launch.limits.duration_seconds);

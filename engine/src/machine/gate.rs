@@ -171,7 +171,7 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
         Err(text) => return refused(text),
     };
     let checked = match &action {
-        // Paging needs no grant, because the thread already has the first part of its own results.
+        // Reading more of a stored result needs no grant, because the thread already has the first part of the result.
         ParsedCall::Fetch(FetchRequest::Object { sha256, .. }) if state.objects.contains(sha256) => {
             Ok(format!("object.{sha256}"))
         }
@@ -185,7 +185,7 @@ pub(super) fn authorize(plan: &Plan, state: &ThreadState, index: usize) -> GateD
         | ParsedCall::Fetch(_)
         | ParsedCall::Sign(_) => {
             let grants = current_grants(state);
-            // A tool that starts a directive needs a grant for the tool and one for the directive.
+            // A tool that starts a directive needs a grant for the tool and a grant for the directive.
             let by_tool = action.tool().map(|tool| check(plan, grants, &tool_request(Some(tool))));
             by_tool.transpose().and_then(|_| check(plan, grants, &action.request()))
         }
@@ -319,9 +319,9 @@ pub fn authorize_hook_call(
     let request = CapabilityRequest { primary, item_type, item_id, space: None };
     let capability = request.capability();
     let (write, net) = granted_access(&launch.grants, &capability);
-    // A static fetch needs no grant. The declaration of a hook grants its static execute or sign action, unless a
-    // directive declares the hook. In that case, the grants of the thread and its ancestors decide, as for any call of
-    // the thread.
+    // An action on a static id (without placeholders) needs no grant of the thread if it is a fetch, or if no directive
+    // declares the hook. An action that the hook's own grants cover needs none either, if no directive declares the
+    // hook.
     let by_line = id_is_static && (!own || primary == Primary::Fetch);
     let by_grants = !own && hook.grants.iter().any(|pattern| capability::pattern_matches(pattern, &capability));
     let capability = if by_line || by_grants {
@@ -348,9 +348,8 @@ pub(crate) fn local_hosts(grants: &[Vec<Grant>], capability: &str) -> Vec<String
     needs::granted_items(grants, capability, |grant| &grant.net, needs::is_same_host)
 }
 
-/// Returns the folders to which each thread of the spawn chain restricts the writes of a file tool with this
-/// capability: a list for each restricting thread. A thread restricts no writes, and has no list, if one of its
-/// matching grants names no folder.
+/// Returns the bounds on the writes of a file tool with this capability, as lists of folders: a written path must lie
+/// in a folder of every list. A thread of the spawn chain adds a list only if all of its matching grants name folders.
 pub(crate) fn write_bounds(grants: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     needs::write_bounds(grants, capability)
 }
@@ -571,7 +570,6 @@ fn patterns(grants: &[Vec<Grant>]) -> Vec<Vec<String>> {
     grants.iter().map(|set| set.iter().map(|grant| grant.pattern.clone()).collect()).collect()
 }
 
-/// Returns the remaining duration of the thread in milliseconds.
 pub(super) fn remaining_ms(state: &ThreadState) -> u64 {
     state.limits.duration_seconds.saturating_mul(1000).saturating_sub(state.clock.elapsed_ms())
 }

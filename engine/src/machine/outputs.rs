@@ -75,7 +75,7 @@ pub(super) fn missing_names(
     required.map(|(name, _)| name.clone()).filter(is_missing).collect()
 }
 
-/// Returns a reminder for the model that names the required outputs which its text answer lacks.
+/// Returns a reminder for the model that lists the missing required outputs.
 pub(super) fn reminder(missing: &[String]) -> String {
     let names: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
     format!(

@@ -10,8 +10,7 @@ use rye_compiler::semantics::risk::{RiskTable, Tier};
 use super::ThreadState;
 use crate::event::{ChatMode, PromptBounds};
 
-/// The text at the end of the answer to a denied call, if the grants of the thread allow the call and the grants of the
-/// current prompt do not.
+/// The end of the answer to a denied call, if only the grants of the current prompt deny the call.
 pub const DENIED_IN_PROMPT: &str = " (the user runs this prompt without it)";
 
 /// Returns the limits of a prompt: the limits of the plan, with `spend` lowered to the amount in `bounds`, if there is

@@ -146,8 +146,8 @@ fn apply(operation: &ContextOperation, messages: &mut Vec<SharedMessage>) {
 }
 
 /// Selects the messages to send, so that every call has exactly one result. A call without a result gets the error
-/// result `not run`, and a result without a call is left out. A hook, a crash or an early end can have removed one of
-/// the two.
+/// result `not run`, and a result without a call is left out. A hook, a crash or an early end can have removed the call
+/// or the result.
 fn to_turns(messages: &[SharedMessage]) -> Vec<SharedMessage> {
     let mut turns: Vec<SharedMessage> = Vec::with_capacity(messages.len());
     let mut open: Vec<&ToolCall> = Vec::new();
@@ -184,14 +184,13 @@ fn close(open: &mut Vec<&ToolCall>, turns: &mut Vec<SharedMessage>) {
     }
 }
 
-/// Returns the tool calls of a reply, in order.
 pub(super) fn tool_calls(content: &[ContentBlock]) -> Vec<ToolCall> {
     calls_in(content).cloned().collect()
 }
 
 /// Estimates the tokens of the next request. If the provider counted the last request and nothing has edited the
-/// conversation, the plan's tokenizer counts only the messages after the last reply. Otherwise it counts the whole
-/// request.
+/// conversation, the plan's tokenizer counts only the messages after the last reply. Otherwise the tokenizer counts the
+/// whole request.
 pub(crate) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
     let by = plan.model.counted_by;
     let sum =
@@ -200,7 +199,7 @@ pub(crate) fn estimate_tokens(plan: &Plan, state: &ThreadState) -> u64 {
         && let Some(measured) = state.measured()
     {
         let fresh = state.conversation.messages.get(measured.messages..).unwrap_or_default();
-        // The provider has counted the reply as output.
+        // The first message is the reply, which the provider has counted as output.
         let fresh = fresh.get(1..).unwrap_or_default();
         return measured.input.saturating_add(measured.output).saturating_add(sum(fresh));
     }
@@ -213,7 +212,6 @@ pub(super) fn tokens_used(plan: &Plan, state: &ThreadState) -> u64 {
     estimate_tokens(plan, state)
 }
 
-/// Estimates the tokens of a message.
 pub(crate) fn message_tokens(by: Tokenizer, message: &Message) -> u64 {
     let blocks =
         |content: &[ContentBlock]| content.iter().fold(0u64, |sum, block| sum.saturating_add(of_block(by, block)));

@@ -22,10 +22,9 @@ impl InheritedMessages {
         Self { messages: state.conversation.messages, open_prompt: state.conversation.open_prompt }
     }
 
-    /// Returns the messages of a thread that a handoff retains: the messages of the unfinished prompt and the messages
-    /// that no reply has answered, whatever their length, and before and between them the longest end of the
-    /// conversation that fits into the tokens of `continuation.resume_ceiling_tokens`. The first message is a message
-    /// of the user.
+    /// Returns the messages of a thread that a handoff retains. The messages of the unfinished prompt and the messages
+    /// after the last reply are retained whatever their length. Of the other messages, the newest are retained, up to
+    /// `continuation.resume_ceiling_tokens` tokens. The first retained message is a message of the user.
     pub fn after_handoff(plan: &Plan, state: &ThreadState) -> Self {
         Self::within(plan.settings.values().resume_ceiling_tokens, state)
     }
@@ -35,7 +34,8 @@ impl InheritedMessages {
         let prompt = state.conversation.open_prompt.clone().unwrap_or(0..0);
         let may_begin = |index: usize, message: &SharedMessage| match message.kind() {
             "user" => true,
-            // The messages of the prompt precede the reply.
+            // The list may begin with a reply to the unfinished prompt, because the messages of the prompt are put
+            // before the reply.
             "assistant" => !prompt.is_empty() && index >= prompt.end,
             _ => false,
         };
@@ -56,12 +56,12 @@ pub(crate) fn count_retained_messages(plan: &Plan, state: &ThreadState) -> usize
     let tokens = plan.settings.values().resume_ceiling_tokens.min(plan.model.context_window / 4);
     let start = start(state, tokens, |_, message| matches!(message.kind(), "user" | "assistant"));
     let count = state.conversation.messages.len();
-    // The first message is the prompt; compaction always keeps the prompt.
+    // The first message does not count: it is the prompt, which a compaction always retains.
     count - start.max(1).min(count)
 }
 
-/// Returns the index of the first message after the last reply and after the first message of the thread. In an idle
-/// chat, no message waits for a reply, so the index is the number of messages.
+/// Returns the index of the first message without a reply. If the unfinished prompt has no reply yet, this is the first
+/// message of the prompt. If no message waits for a reply (as in an idle chat), returns the number of messages.
 pub(super) fn first_unanswered(state: &ThreadState) -> usize {
     let conversation = &state.conversation;
     let count = conversation.messages.len();
@@ -79,9 +79,9 @@ pub(super) fn first_unanswered(state: &ThreadState) -> usize {
     after_reply.max(after_prompt).min(count)
 }
 
-/// Returns the start of the longest end of the conversation that fits into `tokens` tokens and begins with a message
-/// for which `may_begin` is true. The messages of the unfinished prompt and unanswered messages need no tokens, and the
-/// messages of the prompt are not separated.
+/// Returns the index of the first message that is retained. The messages from this index to the end fit into `tokens`
+/// tokens, and `may_begin` is true for the first of these messages. Messages of the unfinished prompt and messages
+/// without a reply do not count as tokens. The messages of the prompt stay together.
 fn start(state: &ThreadState, tokens: u64, may_begin: impl Fn(usize, &SharedMessage) -> bool) -> usize {
     let messages = &state.conversation.messages;
     let prompt = state.conversation.open_prompt.clone().unwrap_or(0..0);

@@ -1,6 +1,6 @@
 //! The intake of user messages: each message passes the `input` hooks and the expansion of skills and prompt templates
-//! once, before it has any effect on the thread. If a hook handles a message, no tool call is skipped and no model is
-//! called because of the message.
+//! once, before it has any effect on the thread. A message that a hook handles has no further effect: it skips no tool
+//! calls and causes no model call.
 
 use rye_compiler::commands::split_command;
 use rye_compiler::hook::{HookPoint, PlannedHook};
@@ -18,8 +18,8 @@ use crate::event::{
     InputSource, QueuedMessage, UserInput,
 };
 
-/// The subject under which the `input` hooks run for the message of a resumed or forked thread. For a queued message,
-/// the subject is the id of the message.
+/// The `subject` of a run of the `input` hooks for the message of a resumed or forked thread. For a queued message, the
+/// `subject` is the id of the message.
 pub(super) const RESUME_SUBJECT: &str = "resume";
 
 /// Returns the first queued message that has not passed its intake; `None` if there is no such message.
@@ -51,9 +51,8 @@ pub(super) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     Some(hook_run(plan, state, HookPoint::Input, Some(message.id.clone()), facts))
 }
 
-/// Returns the effect that starts the intake of the next queued message; `None` if no message needs an intake. Also
-/// `None` while an approval request is open, because an answer to the request counts only while the request is the
-/// current effect.
+/// Returns the effect that starts the intake of the next queued message. `None` if no message needs an intake, or while
+/// an approval request is open: an answer to the request counts only while the request is the current effect.
 pub(super) fn screen_queued(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     state.question.is_none().then(|| next_intake(plan, state)).flatten()
 }
@@ -107,7 +106,8 @@ fn can_accept(state: &ThreadState) -> bool {
     state.conversation.prompted || state.chat.is_some()
 }
 
-/// Returns true if `input` hooks or the expansion of skills and prompt templates must process a message.
+/// Returns true if `input` hooks must process a message, or if the message may name a command, a skill or a prompt
+/// template (a message of a chat that starts with `/`).
 fn needs_intake(plan: &Plan, state: &ThreadState, text: &str) -> bool {
     has_hooks(plan, HookPoint::Input) || (state.chat.is_some() && text.starts_with('/'))
 }
@@ -168,7 +168,7 @@ pub(super) fn command_events(
     std::iter::once(EventBody::CommandRan(Box::new(ran))).chain(input).collect()
 }
 
-/// Reads the answer of a command: `{"action": …, "text": …}`. Any other text is an answer to show.
+/// Parses the answer of a command: `{"action": …, "text": …}`. Any other text is shown to the user.
 fn read_answer(reply: &str) -> (CommandAction, String) {
     #[derive(Deserialize)]
     struct Answer {

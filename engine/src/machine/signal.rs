@@ -72,7 +72,7 @@ pub enum Fact {
         duration_ms: u64,
     },
     Answered(Approval),
-    /// The call that needs an approval cannot run even if it is approved, for this reason.
+    /// The call that needs an approval cannot run even if it is approved. The text is the reason.
     CannotRun(String),
     Mail {
         id: String,

@@ -136,12 +136,14 @@ pub struct OwnedTime {
     pub paused: Option<i64>,
     /// True if the current pause is a wait for an approval.
     pub awaits_approval: bool,
-    /// Milliseconds that the thread, or children that it awaited, have waited for approvals.
+    /// Milliseconds of all pauses of this thread, plus the time for which the children that it awaited waited for
+    /// approvals.
     pub approval_wait_ms: i64,
 }
 
 impl OwnedTime {
-    /// Returns the owned time up to the last event in milliseconds, without waits for an approval.
+    /// Returns the owned time up to the last event in milliseconds, without pauses (waits for an approval, and the idle
+    /// time of a chat).
     pub fn elapsed_ms(&self) -> u64 {
         self.elapsed_at(self.now)
     }
@@ -208,7 +210,8 @@ pub struct Conversation {
     pub denied: usize,
     /// The joined text of the replies that were cut. It precedes the text of the reply that continues them.
     pub cut_text: String,
-    /// Token counts of the last request and its reply; `None` if the provider counted nothing or other messages.
+    /// Token counts of the last request and its reply. `None` if the provider did not count the whole call, if
+    /// `context` hooks edited the request, or if a compaction has replaced messages since.
     pub measured: Option<MeasuredTokens>,
 }
 
@@ -232,9 +235,9 @@ pub struct CallState {
     pub phase: CallPhase,
     /// True if the `tool_call` hooks have run for the call.
     pub has_run_hooks: bool,
-    /// The reason if a `tool_call` hook blocked the call.
+    /// The reason why a `tool_call` hook blocked the call; `None` if no hook blocked the call.
     pub blocked: Option<String>,
-    /// The reason if the call cannot run, found before an approver was asked.
+    /// The reason why the call cannot run, if it was found before an approver was asked; else `None`.
     pub cannot_run: Option<String>,
     /// The answer to the approval request of the call; `None` if there is no answer.
     pub answer: Option<Approval>,
@@ -409,8 +412,8 @@ impl ThreadState {
     }
 
     /// Returns the nano-dollars of the `spend` limit that are neither spent nor reserved for a living child. In a chat,
-    /// a descendant that the current prompt started can outlive its parent. The thread does not see the end of this
-    /// descendant, so the whole reservation of the descendant is subtracted too.
+    /// the reservations of descendants that outlived their parent during the current prompt (`Cost::outstanding`) are
+    /// subtracted too, because the thread does not see the end of these descendants.
     pub fn available_spend(&self) -> u64 {
         self.remaining_spend(self.limits.spend)
     }
@@ -435,8 +438,8 @@ impl ThreadState {
         }
     }
 
-    /// Returns the milliseconds until the limit `duration_seconds` is reached, at the time `now`; `None` while the
-    /// thread waits for an approval.
+    /// Returns the milliseconds until the limit `duration_seconds` is reached, at the time `now`. `None` while the
+    /// clock is paused: during a wait for an approval, and in an idle chat.
     pub fn remaining_ms_at(&self, now: i64) -> Option<u64> {
         let limit = self.limits.duration_seconds.saturating_mul(1000);
         self.clock.paused.is_none().then(|| limit.saturating_sub(self.clock.elapsed_at(now)))
@@ -471,7 +474,7 @@ impl ThreadState {
     }
 
     /// Returns the reason why the last reply is incomplete. `None` if the reply is complete, or if a tool call or a
-    /// message follows its text, so that another turn follows.
+    /// message leads to another turn anyway.
     pub fn reply_defect(&self) -> Option<ReplyDefect> {
         let stop = self.stop_reason.as_ref().filter(|_| self.ends_with_reply() && self.calls.list.is_empty())?;
         match stop {

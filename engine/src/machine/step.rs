@@ -309,7 +309,7 @@ fn request_approval(walk: &WalkContext<'_>, origin: ApprovalOrigin) -> StepResul
     }
 }
 
-/// Converts the answer of the hooks of a hook point to the outcome of the step.
+/// Returns the outcome of a step whose hooks gave this answer.
 pub(super) fn outcome_of(answer: &HookOutcome) -> Outcome {
     match answer {
         HookOutcome::None

@@ -287,7 +287,7 @@ fn repeated_hook_children_are_charged_once() {
         kept: Vec::new(),
         expansions: Vec::new(),
     };
-    // A crash between the events of a hook point repeats the hooks, which find the same child.
+    // After a crash between the events of a hook point, the hooks run again and find the same child.
     let mut cut = play.state.clone();
     let bodies = absorb(&play.plan, &play.state, Signal { at: play.now, fact: ran.clone() });
     for body in bodies.into_iter().take(2) {
@@ -395,7 +395,7 @@ fn context_hooks_change_one_call_only() {
     play.hooks.insert(HookPoint::Context, [HookOutcome::None, keep, HookOutcome::None].into());
     play.run();
     let sizes: Vec<usize> = play.requests.iter().map(|r| r.turns.len()).collect();
-    // The call of the kept result is kept too.
+    // The hook retains a result, so the call of this result is retained too.
     assert_eq!(sizes, [1, 2, 5]);
 }
 

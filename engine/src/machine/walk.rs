@@ -122,8 +122,8 @@ fn starts_work(event: &EventBody) -> bool {
     matches!(event, EventBody::AttemptIntended(_) | EventBody::ToolStarted(_) | EventBody::ChildIntended(_))
 }
 
-/// Returns the remaining duration of the thread, in milliseconds. `None` during an approval request, and for a run of a
-/// single tool call: such a run has no duration limit, because the timeout of the tool bounds it.
+/// Returns the remaining duration of the thread, in milliseconds. `None` while the clock is paused. Also `None` for a
+/// run of a single tool call: such a run has no duration limit, because the timeout of the tool bounds it.
 fn remaining_ms(walk: &WalkContext<'_>) -> Option<u64> {
     walk.state.remaining_ms_at(walk.now).filter(|_| walk.plan.graph.has(Node::Limits))
 }
@@ -153,8 +153,8 @@ fn within_deadline(walk: &WalkContext<'_>, effect: Effect) -> StepResult {
     StepResult::Write(step::overdue_events(state, now, delay))
 }
 
-/// Ends a cancelled thread: walks the graph from the outcome `Cancelled` of the inbox to the finish, whatever the
-/// position of the thread is.
+/// Ends a thread that was cancelled or killed, or that has another recorded reason to end. Walks the graph from the
+/// outcome `Cancelled` of the inbox to the finish, whatever the position of the thread is.
 fn exit_early(mut walk: WalkContext<'_>) -> WalkResult {
     walk.from = (Node::Inbox, Outcome::Cancelled);
     let Some(mut node) = walk.plan.graph.next(Node::Inbox, Outcome::Cancelled) else { return end_without_edge(walk) };

@@ -47,19 +47,19 @@ impl CallTicket {
 
     /// Gives up the place, also for the clones of this ticket.
     pub fn release(self) {
-        self.0.give_up();
+        self.0.release();
     }
 }
 
 impl TicketPlace {
-    fn give_up(&self) {
+    fn release(&self) {
         self.waiting.send_if_modified(|waiting| waiting.remove(&self.number));
     }
 }
 
 impl Drop for TicketPlace {
     fn drop(&mut self) {
-        self.give_up();
+        self.release();
     }
 }
 

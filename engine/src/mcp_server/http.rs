@@ -154,10 +154,10 @@ pub(super) async fn serve(client: ClientSide, listener: TcpListener, token: Acce
     let mut config =
         StreamableHttpServerConfig::default().enforce_origin_validation().with_allowed_origins(origins.clone());
     config.max_request_body_bytes = MAX_MESSAGE_BYTES;
-    // Sessions run in tasks of their own; they end with this future.
+    // Each session runs in a task of its own. Dropping this guard, at the end of the future, ends these tasks.
     let _ends = config.cancellation_token.clone().drop_guard();
     let mut sessions = LocalSessionManager::default();
-    // A call may take longer than any idle time, so there is no idle timeout. A new session evicts an unused one.
+    // An idle timeout would end a session during a long call. `make_room` evicts unused sessions instead.
     sessions.session_config.keep_alive = None;
     let sessions = Arc::new(sessions);
     let service = StreamableHttpService::new(move || Ok(client.for_session()), Arc::clone(&sessions), config);
@@ -261,7 +261,7 @@ impl HttpServer {
             let checked = check_message(&body).and_then(|message| {
                 starts_session =
                     session.is_none() && message.get("method").is_some_and(|method| method == "initialize");
-                // Requests without a session are independent: each has a response of its own.
+                // Requests without a session may have equal ids, because each request has a response of its own.
                 session.as_ref().map(|session| self.requests.hold(session, message)).transpose()
             });
             match checked {
@@ -320,7 +320,7 @@ impl HttpServer {
                 SESSION_IDLE_TIME.as_secs()
             )));
         };
-        // A session that cannot be closed has ended.
+        // Closing a session fails only if the session has already ended.
         self.sessions.close_session(&oldest).await.ok();
         Ok(())
     }

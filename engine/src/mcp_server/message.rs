@@ -45,7 +45,7 @@ impl MessageError {
         Self::new(id, INVALID_REQUEST, format!("the message is larger than {} MiB", MAX_MESSAGE_BYTES >> 20))
     }
 
-    /// The error for a valid JSON-RPC message that is not a message of the protocol.
+    /// The error for a valid JSON-RPC message that is not an MCP message.
     pub fn unreadable(id: Value) -> Self {
         Self::new(id, INVALID_REQUEST, "the message is JSON-RPC, but not an MCP message")
     }
@@ -65,7 +65,7 @@ impl MessageError {
         matches!(self.code, METHOD_NOT_FOUND | INVALID_PARAMS)
     }
 
-    /// Returns the response, without a line end.
+    /// Returns true if the error concerns the method or the parameters of an otherwise valid JSON-RPC request.
     pub fn response(&self) -> String {
         let id = self.number.clone().unwrap_or_else(|| self.id.to_string());
         let error = json!({"code": self.code, "message": self.message});
@@ -80,7 +80,8 @@ pub(super) fn check_message(text: &[u8]) -> Result<Value, MessageError> {
 
 fn check_fields(text: &[u8]) -> Result<Value, MessageError> {
     let message: Value = serde_json::from_slice(text).map_err(|error| {
-        // A message may be JSON and still exceed a limit of the parser. Its request waits for a response with its id.
+        // The parser also refuses valid JSON that exceeds its limits (such as the nesting depth). The client then waits
+        // for a response with the id of this message.
         let mut finder = IdFinder::default();
         finder.push(text);
         let id = if finder.is_closed() { finder.id() } else { Value::Null };

@@ -71,7 +71,7 @@ impl CallSlot {
     }
 }
 
-/// The calls of an MCP client for one thread: the queued calls, and the call that the thread runs now.
+/// The calls of an MCP client in one session: the queued calls, and the call that the session's thread runs now.
 pub(super) struct CallSource {
     state: tokio::sync::Mutex<SourceState>,
     /// The call that the thread runs now, or ran last; `None` before the first call.
@@ -256,7 +256,7 @@ impl Providers for ClientProviders {
     }
 }
 
-/// The provider of a served directive. A request of a thread of the directive gets the next calls of the client as its
+/// The provider of a served directive. A request of a thread of the directive gets the next call of the client as its
 /// reply. A request of any other directive goes to the fallback provider.
 struct DirectiveProvider {
     directive: String,

@@ -88,7 +88,7 @@ fn file_identity(stream: BorrowedFd<'_>) -> Option<(u64, u64)> {
     rustix::fs::fstat(stream).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-/// The server's end of a pair of streams. Clones share the streams.
+/// A transport that reads messages from one stream and writes messages to another stream. Clones share the streams.
 pub(super) struct LineTransport<W> {
     received: Arc<Mutex<mpsc::Receiver<RxJsonRpcMessage<RoleServer>>>>,
     output: Arc<Mutex<W>>,
@@ -101,7 +101,7 @@ impl<W> Clone for LineTransport<W> {
     }
 }
 
-/// The name of the only session of standard streams.
+/// The session id for requests on standard streams, which have only one session.
 const SESSION: &str = "";
 
 impl<W: AsyncWrite + Send + Unpin + 'static> LineTransport<W> {
@@ -193,8 +193,8 @@ async fn receive<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Reads a line without its end; an error if it is too large. `None` at the end of the input. The last line needs no
-/// line break.
+/// Reads a line without its line break; an error if the line is too large. `None` at the end of the input. The last
+/// line needs no line break.
 async fn read_line<R: AsyncRead + Unpin>(
     input: &mut BufReader<R>,
 ) -> io::Result<Option<Result<Vec<u8>, MessageError>>> {

@@ -1,6 +1,6 @@
-//! Messages that the state and its requests share, with the bytes that requests contain for them.
+//! Messages that the state and its requests share, with their cached encodings.
 //!
-//! A conversation only grows, so each message is encoded once for each wire format, and a request only copies these
+//! A conversation only grows, so each message is encoded once for each wire format. A request only copies the encoded
 //! bytes.
 
 use std::fmt;
@@ -17,8 +17,8 @@ pub struct SharedMessage(Arc<MessageEntry>);
 
 struct MessageEntry {
     message: Message,
-    /// The user content that requests send in place of this message, if providers do not accept the kind of the
-    /// message.
+    /// The message as user content, if providers do not accept messages of its kind (such as summaries). Requests send
+    /// this content in place of the message.
     converted: OnceLock<Vec<ContentBlock>>,
     /// The last encoding of the message. Encodings for earlier wires are not kept, because a thread rarely changes its
     /// wire.
@@ -88,7 +88,7 @@ impl SharedMessage {
         bytes
     }
 
-    /// Returns a copy of the message with other call ids. Returns the last such copy again if `is_same` accepts it;
+    /// Returns a copy of the message with other call ids. If `is_same` accepts the stored copy, returns this copy;
     /// otherwise creates a copy with `rename` and stores it.
     #[must_use]
     pub fn renamed(&self, is_same: impl FnOnce(&Message) -> bool, rename: impl FnOnce(&Message) -> Message) -> Self {

@@ -55,7 +55,7 @@ pub struct ModelDefinition {
     pub max_output: u64,
     #[serde(default)]
     pub tool_use: ToolUse,
-    /// Set if a message may contain images.
+    /// True if a message may contain images.
     #[serde(default = "default_true")]
     pub images: bool,
     /// The prices of the model; `None` if they are unknown. A model that is declared to be free has

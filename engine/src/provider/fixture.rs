@@ -107,8 +107,8 @@ pub fn replay<D: ReplyDecoder>(chunks: &[&[u8]], mut decoder: D) -> (Vec<Delta>,
     (deltas, decoder.finish())
 }
 
-/// Decodes a fixture whole, split at every byte, with CRLF line ends, with a byte order mark, and byte by byte. All
-/// results must be equal.
+/// Decodes a fixture whole, split at every byte, and byte by byte. Also decodes the fixture with a byte order mark,
+/// comments and each kind of line end. All results must be equal.
 pub fn replay_all_chunkings<D: ReplyDecoder + Default>(stream: &str) -> (Vec<Delta>, Result<Reply, CallError>) {
     let bytes = stream.as_bytes();
     let whole = replay(&[bytes], D::default());
@@ -132,8 +132,8 @@ pub fn replay_all_chunkings<D: ReplyDecoder + Default>(stream: &str) -> (Vec<Del
     whole
 }
 
-/// Checks that every proper prefix of `stream` is a failed attempt, never a shorter reply. `[DONE]` behind the last
-/// event may be missing.
+/// Checks that every proper prefix of `stream` is a failed attempt, never a shorter reply. Prefixes that lack only the
+/// final `[DONE]` are not checked.
 pub fn assert_prefixes_fail<D: ReplyDecoder + Default>(stream: &str) {
     let whole = stream.trim_end();
     let last = whole.strip_suffix("data: [DONE]").unwrap_or(whole).trim_end().len();
@@ -145,8 +145,8 @@ pub fn assert_prefixes_fail<D: ReplyDecoder + Default>(stream: &str) {
     }
 }
 
-/// Checks that a stream with one broken non-ASCII byte still decodes to a reply, in which a replacement character
-/// represents the broken character.
+/// Breaks each non-ASCII byte of a stream in turn. Checks that the decoder still returns a reply, and that a
+/// replacement character is displayed for at least one broken byte.
 pub fn assert_broken_bytes_are_replaced<D: ReplyDecoder + Default>(stream: &str) {
     let mut hurt = 0;
     for (n, byte) in stream.bytes().enumerate().filter(|(_, byte)| !byte.is_ascii()) {

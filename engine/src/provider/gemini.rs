@@ -22,7 +22,7 @@ use crate::message::{ContentBlock, ProviderMessage, SharedMessage, ToolCall, Wir
 /// The name of this wire format, which marks parts that only this wire format understands.
 pub const WIRE: &str = "gemini";
 
-/// Prefix of the ids that we generate for calls without an id; never sent to the server.
+/// Prefix of the ids that this module generates for calls without an id. These ids are never sent to the server.
 const GENERATED_ID_PREFIX: &str = "rye_";
 /// Name of the field that holds a part's encrypted thought signature.
 const SIGNATURE_FIELD: &str = "thoughtSignature";

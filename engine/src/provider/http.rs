@@ -141,9 +141,9 @@ impl Endpoint {
         Ok(stream)
     }
 
-    /// Sends a request. If the connection breaks, the server may have read the request already, so the cost of the
-    /// request is unknown. If the server has answered an earlier request of this process, the broken connection may be
-    /// an idle one that the server closed, so the error permits another attempt at once.
+    /// Sends a request. If an established connection breaks, the cost of the request is unknown, because the server may
+    /// have read the request. If the server has answered an earlier request of this process, the error permits an
+    /// immediate retry: the server may only have closed an idle connection.
     async fn send(&self, body: Vec<u8>) -> Result<Response, CallError> {
         let cut = CutStream { sent: length(body.len()), received: 0 };
         let client = client_for(&self.url)?;
@@ -166,8 +166,8 @@ impl Endpoint {
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// Returns `error` in a form that can be displayed and stored: first the key is removed (the server may have quoted
-    /// it), then control characters, then the text is truncated. The order matters, because half a key is a secret too.
+    /// Returns `error` in a form that can be displayed and stored. Masks the key first, because the server may have
+    /// quoted the key and a part of a key is a secret too. Then replaces control characters and truncates the texts.
     pub fn sanitize_error(&self, mut error: CallError) -> CallError {
         let clean = |text: &str, limit: usize| match &self.key {
             Some(key) => printable_excerpt(&key.mask(text), limit),
@@ -253,9 +253,9 @@ impl Endpoint {
 }
 
 impl ResponseStream {
-    /// Returns the next chunk; `None` at the end. If the reply is complete (`is_complete`), the rest of the stream is
-    /// read only so that the connection can be reused. Because a server may keep the stream open, all calls with
-    /// `is_complete` together take at most 200 ms, and then return `None`.
+    /// Returns the next chunk; `None` at the end. After the reply is complete (`is_complete`), the rest of the stream
+    /// is read only so that the connection can be reused. All calls with `is_complete` together take at most 200 ms and
+    /// then return `None`, because a server may keep the stream open.
     ///
     /// # Errors
     /// [`FailedStage::Timeout`] if no data arrived within the idle time, [`FailedStage::Truncated`] if the connection
@@ -339,7 +339,7 @@ impl ProviderErrorBody {
         Self { kind: kind.or_else(|| text("status")), code: text("code"), message }
     }
 
-    /// Converts this report of the provider to the error of an attempt that failed inside the stream.
+    /// Returns the error of an attempt in whose stream the provider reported this error.
     pub fn into_stream_error(self) -> CallError {
         let kind = self.kind.or_else(|| self.code.clone());
         let message = match (&self.message, &kind) {
@@ -347,7 +347,7 @@ impl ProviderErrorBody {
             (None, Some(kind)) => format!("the provider reported an error: {kind}"),
             (None, None) => "the provider reported an unspecified error".to_owned(),
         };
-        // Gateways send the status of the server behind them as the code.
+        // Some gateways report the HTTP status of the provider as the code.
         let status = self.code.as_ref().and_then(|code| code.trim().parse::<u16>().ok());
         let status = status.filter(|status| (400..=599).contains(status));
         CallError { status, error_type: kind, code: self.code, ..CallError::new(FailedStage::StreamError, message) }

@@ -125,7 +125,6 @@ fn part(block: &ContentBlock) -> Option<Value> {
 /// server refuses a reasoning item that no other item follows.
 fn assistant(content: &[ContentBlock]) -> Vec<Value> {
     let mut items: Vec<Value> = content.iter().filter_map(item).collect();
-    // The server refuses a reasoning item that no other item follows.
     while items.last().is_some_and(is_reasoning) {
         items.pop();
     }

@@ -51,7 +51,7 @@ fn text<'v>(value: &'v Value, key: &str) -> &'v str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns the ids of the entries of a kind.
+/// Returns the ids (the field `key`) of the entries with the type `kind`.
 fn ids<'v>(entries: &'v [Value], kind: &str, key: &str) -> Vec<&'v str> {
     entries.iter().filter(|entry| text(entry, "type") == kind).map(|entry| text(entry, key)).collect()
 }

@@ -166,7 +166,7 @@ async fn play_reply(step: &ScriptedReply, request: &Request, turn: u32, live: &(
     }
 }
 
-/// Waits for a number of milliseconds. Returns at once for 0, because a timer waits at least one.
+/// Waits for a number of milliseconds. Returns at once for 0, because a timer waits for at least 1 ms.
 async fn pause(ms: u64) {
     if ms > 0 {
         sleep(Duration::from_millis(ms)).await;

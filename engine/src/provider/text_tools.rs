@@ -1,5 +1,6 @@
 //! Tools for models without native tool use (`tool_use: text_parsed`): the plan's system prompt describes the palette,
-//! calls are parsed from the text, results are sent as text. This is a layer over any wire, and sends nothing itself.
+//! calls are parsed from the text, results are sent as text. This module is a layer over any wire, and sends nothing
+//! itself.
 
 mod code_blocks;
 mod parse;
@@ -72,7 +73,7 @@ pub fn request_as_text(request: &Request) -> Request {
     Request { turns: turns.into_iter().map(SharedMessage::from).collect(), ..request.clone() }
 }
 
-/// Adds user content to the last turn if that is a user turn, else as a new turn, because the templates of many small
+/// Adds user content to the last turn if the last turn is a user turn, else as a new turn. The templates of many small
 /// models require alternating roles.
 fn push_user_content(turns: &mut Vec<Message>, mut content: Vec<ContentBlock>) {
     if let Some(Message::User { content: before }) = turns.last_mut() {

@@ -16,8 +16,8 @@ const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
 
 /// A decoder of a stream's events: a state machine without clock, network or randomness.
 pub trait ReplyDecoder: Send {
-    /// Processes an event; returns the deltas to display. After the final event or an error, only the usage of an event
-    /// is read.
+    /// Processes an event; returns the deltas to display. After the final event or an error, usage reports are still
+    /// read.
     fn push(&mut self, event: &SseEvent) -> Vec<Delta>;
 
     /// Returns true after the final event, or an error.
@@ -123,7 +123,7 @@ async fn attempt<D: ReplyDecoder>(
     }
 }
 
-/// Converts a number of bytes to `u64`, the type in which it is recorded.
+/// Returns a number of bytes as `u64`.
 pub(super) fn length(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
@@ -190,7 +190,7 @@ impl PromptCounts {
     pub fn usage(self) -> Option<Usage> {
         let Self { prompt, cache_read, cache_write, output, reasoning, total } = self;
         // If the reasoning tokens exceed the output tokens, the server did not count them as output tokens. An output
-        // count of zero stays unusable.
+        // count of 0 stays 0, which makes the usage of a reply with content unusable.
         let output = if reasoning > output && output > 0 { output.saturating_add(reasoning) } else { output };
         Some(Usage {
             input: prompt.checked_sub(cache_read)?.checked_sub(cache_write)?,
@@ -206,7 +206,7 @@ pub(super) fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// Returns true if an event only keeps the connection open, or comes after the final event.
+/// Returns true for an event without a part of a reply: empty data, a `ping`, or the end marker `[DONE]`.
 pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
     let data = event.data.trim();
     data.is_empty() || data == "[DONE]" || event.name == "ping"
@@ -250,8 +250,8 @@ impl UnreadKinds {
         }
     }
 
-    /// Adds the names of the fields in `names` whose value in `object` is neither a string nor empty, each in the form
-    /// `place.field`: the decoder reads these fields as strings.
+    /// Adds the names of those fields in `names` whose value in `object` is not a string, each in the form
+    /// `place.field`. The decoder reads these fields only as strings. Empty values are left out.
     pub fn add_unless_strings(&mut self, place: &str, object: &Value, names: &[&str]) {
         for name in names {
             if object.get(*name).is_some_and(|value| !value.is_string() && !is_empty_value(value)) {

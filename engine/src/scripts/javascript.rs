@@ -63,9 +63,9 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
     Parsed { tree: reader.script, errors }
 }
 
-/// Returns the place of a statement that exports a function `execute` as `CommonJS` does; `None` for any other
-/// statement. In a tool, such an export is an error. Other modules may use `CommonJS`, but they do not export
-/// `execute`.
+/// Returns the location of a statement that exports `execute` in the form of `CommonJS` (by `exports` or
+/// `module.exports`); `None` for any other statement. In a tool, this statement is an error, because a tool exports
+/// `execute` as an ES module does.
 fn common_export(statement: &Statement<'_>, text: &str) -> Option<oxc_span::Span> {
     let Statement::ExpressionStatement(statement) = statement else { return None };
     let Expression::AssignmentExpression(assignment) = &statement.expression else { return None };
@@ -245,8 +245,8 @@ impl JavaScriptReader<'_> {
         match parameters.items.first().map(|first| &first.pattern) {
             Some(BindingPattern::ObjectPattern(pattern)) => self.pattern_reads(pattern, &mut reads),
             Some(BindingPattern::BindingIdentifier(object)) => {
-                // If `const { name } = params;` is a statement of the function itself, not of a block in it, the
-                // statement always runs, so the caller must set these names.
+                // A `const { name } = params;` among the declarations at the start of the function always runs, so the
+                // caller must set these names. Later declarations are not read, because they may follow a `return`.
                 for statement in statements {
                     let Statement::VariableDeclaration(variables) = statement else { break };
                     for variable in &variables.declarations {
@@ -413,7 +413,7 @@ impl LiteralReader {
                         _ => return Err(place),
                     };
                     let value = self.javascript(&property.value, depth + 1)?;
-                    // `{"__proto__": …}` sets no key of that name.
+                    // In JavaScript, `{"__proto__": …}` sets the prototype of the object, not a key.
                     if key == "__proto__" {
                         return Err(place);
                     }

@@ -13,7 +13,7 @@ use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
 use super::{LiteralReader, parse_number, push_entry, syntax_error};
 
-/// Maximum number of errors per file, because later errors are mostly consequences of the first.
+/// Maximum number of reported syntax errors per file. Later errors are mostly consequences of the first error.
 const MAX_ERRORS: usize = 1;
 
 /// Maximum estimated depth of nesting. The time of the parser grows with the square of the depth of nested f-strings,
@@ -163,7 +163,7 @@ impl PythonReader<'_> {
     }
 }
 
-/// The keys that a function reads from an object: `params["name"]`.
+/// The keys that a function reads from an object, such as `params["name"]`.
 #[derive(Default)]
 struct KeyReads<'a> {
     object: &'a str,
@@ -173,14 +173,14 @@ struct KeyReads<'a> {
     handled: BTreeSet<&'a str>,
     /// True if the function assigns another value to the variable `object`, so that later reads may be from that value.
     is_reassigned: bool,
-    /// Number of open `try` statements, inside of which a missing key may be expected.
+    /// Number of `try` statements around the current expression. Inside of a `try`, a missing key may be expected.
     open_tries: usize,
 }
 
 impl<'a> KeyReads<'a> {
-    /// Returns the keys that the caller must set, each with the place where the function reads it. A key that the
-    /// function itself tests or sets is left out. Empty if the function assigns another value to the name of the
-    /// object, because a read may then concern the other value.
+    /// Returns the keys that the caller must set, each with the place where the function reads it. Leaves out keys that
+    /// the function itself tests or sets. Empty if the function assigns another value to the variable `object`, because
+    /// a read may then be from the other value.
     fn certain(self) -> Vec<(&'a str, TextRange)> {
         let Self { reads, handled, is_reassigned, .. } = self;
         reads.into_iter().filter(|(key, _)| !is_reassigned && !handled.contains(key)).collect()
@@ -193,7 +193,7 @@ impl<'a> KeyReads<'a> {
 
 impl<'a> Visitor<'a> for KeyReads<'a> {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
-        // An inner function may have a parameter of the same name, so its body is not read.
+        // An inner function may have a parameter with the name of the object, so its body is not read.
         if matches!(statement, Stmt::FunctionDef(_) | Stmt::ClassDef(_)) {
             return;
         }
@@ -245,7 +245,7 @@ impl LiteralReader {
         let kind = match expression {
             Expr::StringLiteral(s) => {
                 let text = s.value.to_str();
-                // Use the span between the quotes if the text there is verbatim.
+                // If the literal has no escapes, prefix or triple quotes, use the span between the quotes.
                 let inner = Span { start: span.start + 1, end: span.end.saturating_sub(1), ..span };
                 let verbatim = inner.len() == text.len();
                 return Ok(Node::new(Kind::String(text.to_owned()), if verbatim { inner } else { span }));

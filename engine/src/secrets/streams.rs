@@ -1,5 +1,5 @@
-//! Normalized forms of a text, in which encoded values are found: with decoded escapes, without white space, or reduced
-//! to the digits of a hex dump. For each byte of a form, the form holds the range of the text that the byte represents.
+//! Normalized forms of a text, in which masking searches for encoded secrets: with escapes decoded, without white
+//! space, or only the digits of a hex dump. Each byte of a form keeps its range in the original text.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ impl EscapeKind {
     }
 }
 
-/// A form of a text in which encodings are decoded or separators removed, so that a search finds hidden secrets. Each
+/// A form of a text in which escapes are decoded or separators removed, so that a search finds encoded secrets. Each
 /// byte keeps its range in the original text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stream {
@@ -45,7 +45,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Creates the stream of the unchanged text, in which nothing is decoded or removed.
+    /// Creates the stream of the unchanged text.
     pub fn of(text: &str) -> Self {
         Self { bytes: text.as_bytes().to_vec(), places: (0..text.len()).map(|at| (at, at + 1)).collect() }
     }
@@ -92,8 +92,9 @@ impl Stream {
         out
     }
 
-    /// Returns only the hex digits, in lower case. Leaves out separators, and the offsets and text columns of hex
-    /// dumps. Any other character becomes a `|`, so that digits before and after it are not joined.
+    /// Returns only the hex digits, in lower case. Leaves out separators, the prefixes `0x` and `\x`, and the offsets
+    /// and text columns of hex dumps. Any other character becomes a `|`, so that digits before and after it are not
+    /// joined.
     pub fn hex_digits(&self) -> Self {
         let mut out = Self::default();
         let mut from = 0;

@@ -224,7 +224,7 @@ proptest! {
         let encoded: Vec<char> = encode(&format!("{before}{secret}{after}"), encoding).chars().collect();
         let end = ["\n", "\r\n", "\n    "].get(end).copied().unwrap_or_default();
         let lines: Vec<String> = encoded.chunks(width).map(|line| line.iter().collect()).collect();
-        // An escape is not wrapped by the programs that print it.
+        // Programs that escape a value do not wrap it over several lines.
         let text = if encoding >= 5 { lines.concat() } else { lines.join(end) };
         let masked = own.mask(&text).into_owned();
         prop_assert!(masked.contains("[masked: S]"), "{encoding}: {text:?} -> {masked:?}");

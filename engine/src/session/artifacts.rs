@@ -39,7 +39,7 @@ impl EngineContext {
     /// key, the export is not signed, because `rye fetch` rejects a file whose signature cannot be verified.
     pub(crate) async fn write_final(self: &Arc<Self>, thread: &DrivenThread, ended: &Ended, artifact: Artifact) {
         let now = self.clock.now();
-        // A detached tool run has no conversation of its own. The thread that receives its result exports the result.
+        // A detached tool run has no conversation. The thread that receives the result of the run exports the result.
         let speaks = thread.state.launch.as_ref().is_none_or(|launch| launch.call.is_none());
         let exports = speaks && matches!(artifact, Artifact::Export | Artifact::Both);
         let export = exports.then(|| export::render_export(thread, ended, &time(now)));

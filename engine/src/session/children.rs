@@ -54,8 +54,8 @@ pub(super) struct ChildFunding {
     /// Settlements of the parent that are not booked yet. They are booked before the children reserve money: until
     /// then, the account still holds the worst cases of the settled attempts.
     pub unsettled: Vec<Settled>,
-    /// Number of children among which the available spend is divided, at least 1: all children that the group of calls
-    /// still has to create, including those that are created now.
+    /// Number of children that share the available spend, at least 1. Counts every child that the group of calls has
+    /// not created yet.
     pub siblings: u64,
     /// Worst-case cost of one more turn of the parent, in nano-dollars. The children cannot reserve this amount.
     pub turn_reserve: u64,
@@ -73,7 +73,7 @@ pub(super) struct ChildFunding {
 pub(super) struct CreatedChild {
     pub thread: ThreadId,
     pub spend: u64,
-    /// True if the child has started, or if another task recovers it.
+    /// True if the child has started, or if another task or process recovers it.
     pub started: bool,
 }
 
@@ -333,7 +333,8 @@ impl EngineContext {
                 let Some(thread) = registry.child(&parent, spawn)? else { return Ok(None) };
                 let path = layout::transcript(&thread);
                 let started = engine.disk.exists(&path).map_err(StoreError::io("access", &path))?;
-                // A handoff reduces the reservation, so the first line of the child states the amount that the child got.
+                // A handoff of the child reduces the reservation in the ledger, so the amount at the start is read from
+                // the child's first line.
                 let events = engine.threads().transcript(&thread).unwrap_or_default();
                 let account = || registry.account(&thread).map(|one| one.map_or(0, |one| one.reserved().to_u64()));
                 let spend = ThreadHead::of(&events).opened.map_or_else(account, |opened| Ok(opened.limits.spend))?;
@@ -344,10 +345,9 @@ impl EngineContext {
         .await
     }
 
-    /// Plans the requested children, all directives from one state of the world. The result has the order of the
-    /// requests. It holds the spawn number of each child, with the plan or with the reason why the request is refused.
-    /// For a child that runs a tool, the tool must exist and its parameters must be valid; the plan is derived from
-    /// that of the parent.
+    /// Plans the requested children. Compiles all directives from one state of the world. For a child that runs a tool,
+    /// checks the tool and its parameters, and derives the plan from the parent's plan. Returns, in the order of the
+    /// requests, each spawn number with the plan or with the reason of a refusal.
     async fn plan_all(
         self: &Arc<Self>,
         parent: &EmbeddedDriver,
@@ -386,7 +386,7 @@ impl EngineContext {
         Ok(ChildPlan { plan, plan_id, requested_spend: Some(0), call: Some(Box::new(call.clone())) })
     }
 
-    /// Compiles the directives of the wanted children, all from one state of the world. Returns the result for each
+    /// Compiles the directives of the requested children, all from one state of the world. Returns the result for each
     /// spawn number; an error is a message for the model.
     async fn compile_all(
         self: &Arc<Self>,

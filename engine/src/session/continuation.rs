@@ -192,8 +192,8 @@ impl EngineContext {
         self.continue_from(thread, ResumePoint::End, message, None).await
     }
 
-    /// Starts a new thread that continues another one from a position: as a root, or as a child of `parent` within the
-    /// bounds of `parent`.
+    /// Starts a new thread that continues `thread` from the position `place`. The new thread is a root or, if `parent`
+    /// is given, a child within the bounds of `parent`.
     pub(crate) async fn continue_from(
         self: &Arc<Self>,
         thread: &ThreadId,

@@ -148,8 +148,8 @@ fn end_message(status: Status) -> ControlMessage {
     if status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel }
 }
 
-/// Returns the unfinished children of a thread, and of the threads whose handoffs led to the thread. For a child that
-/// was itself handed off, returns its last continuation.
+/// Returns the unfinished children of a thread, and of the earlier threads in its chain of handoffs. For a child that
+/// was handed off, returns the child's last continuation.
 fn unfinished_descendants(registry: &Registry, thread: &ThreadId) -> Result<Vec<Descendant>, StoreError> {
     let (mut unfinished, mut seen, mut next) = (Vec::new(), Vec::new(), Some(thread.clone()));
     while let Some(id) = next.take().filter(|id| !seen.contains(id)) {

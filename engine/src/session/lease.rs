@@ -32,8 +32,8 @@ impl EngineContext {
             Change::Update { thread: thread.clone(), update, now },
         ];
         if row.status == Status::Suspended && row.parent.is_some() {
-            // If the parent has spent the money meanwhile, the thread continues without it: an answered call runs, and
-            // the ledger refuses the next model call.
+            // The parent may have spent the reserved money meanwhile. The thread continues nevertheless: a call with an
+            // answered approval request runs, and the ledger refuses the next model call.
             own.push(Change::Ledger(LedgerStep::reopen(thread, row.synced)));
         }
         match self.writer.commit(own).await?.into_iter().next() {

@@ -283,10 +283,10 @@ impl EngineContext {
         Ok((events, records.last().map(|record| record.hash.to_string()).unwrap_or_default()))
     }
 
-    /// Handles a thread whose process died before the thread's first event, so that the thread had no effect. A
-    /// continuation or a child is started again and returned, because another thread depends on it. Any other thread
-    /// counts as never started: its row is finalized, and the result is `None`. If a message in `messages` or `inbox`
-    /// ends a child, the child is finalized too.
+    /// Handles a thread whose process died before the thread's first event, so that the thread had no effect. Starts
+    /// the continuation of a handoff, or a child, again and returns it, because another thread depends on it. Finalizes
+    /// the row of any other thread, and returns `None`. If a message in `messages` or `inbox` ends a child, finalizes
+    /// the child too.
     async fn restart(
         self: &Arc<Self>,
         thread: &ThreadId,

@@ -14,7 +14,8 @@ use crate::threads::Threads;
 use crate::tool::builtin::read_contents;
 use crate::tool::confine::{FileAccessError, FileVersion, ProjectFiles, ResolvedKind};
 
-/// Maximum number of threads that a rewind reads: the chain of the session and the children of its prompts.
+/// Maximum number of threads that a rewind reads: the threads of the session, and the descendants that their prompts
+/// started.
 const MAX_THREADS: usize = 10_000;
 /// Maximum number of calls that a rewind lists as not undone.
 const MAX_LISTED_CALLS: usize = 100;
@@ -22,7 +23,7 @@ const MAX_LISTED_CALLS: usize = 100;
 /// the files, so the grants of the threads must not bound the writes.
 const EVERY_ITEM: &str = "rye.*";
 
-/// The files that a rewind to the state before a prompt can restore or has restored.
+/// The result of a rewind, or its preview: the files that file tools have changed since a prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRewind {
     /// The files, sorted by path.
@@ -48,8 +49,7 @@ struct RecordedChanges {
     first: FileChanged,
     /// Hash of the object with the contents after the last recorded change; `None` if that change removed the file.
     after: Option<String>,
-    /// True if the file also changed without a record: its contents before a recorded change are not the contents after
-    /// the previous recorded change.
+    /// True if an unrecorded change was made to the file between two recorded changes.
     has_gap: bool,
 }
 
@@ -64,17 +64,17 @@ pub enum RewindState {
     Removable,
     /// The file already has its contents from before the prompt, so the rewind does not change the file.
     Unchanged,
-    /// Something else changed the file after the last recorded write, so the rewind does not change the file.
+    /// An unrecorded change was made to the file since the prompt, so the rewind does not change the file.
     Changed,
-    /// The old contents were too large to be kept, or the file cannot be read.
+    /// The old contents are not stored (for example, because they were too large), or the file cannot be read.
     Unavailable,
     /// The rewind has restored or removed the file.
     Restored,
 }
 
-/// Finds the files that file tools have changed since the start of the prompt with the number `prompt`. The changes of
-/// `thread`, of the threads that it continues and of the children of the prompts count. `None` if the conversation has
-/// no such prompt.
+/// Finds the files that file tools have changed since the start of the prompt with the number `prompt`. Reads `thread`,
+/// the threads that it continues, and all descendants that were started since then. `None` if the conversation has no
+/// such prompt.
 ///
 /// # Errors
 /// A transcript cannot be read.

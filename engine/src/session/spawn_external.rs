@@ -102,8 +102,9 @@ impl EngineContext {
     }
 
     /// Starts a child thread. Writes the registry row of the child, and reserves `named` nano-dollars of the parent for
-    /// the child; if `named` is `None`, reserves everything that the parent has left. `linked` is the thread that the
-    /// child continues; its row gets the link to the child. If the start fails, removes everything that was written.
+    /// the child. If `named` is `None`, reserves the spend limit of the child or the remaining spend of the parent,
+    /// whichever is smaller. If `linked` is given, the child continues the thread `linked`, whose row gets a link to
+    /// the child. If the start fails, finalizes the row and the account of the child.
     pub(super) async fn start_reserved_child(
         self: &Arc<Self>,
         parent: &ParentThread,

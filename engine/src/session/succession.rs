@@ -111,9 +111,9 @@ impl EngineContext {
         })
     }
 
-    /// Finds the position before a prompt of another branch of the session to which `last` belongs. The number after the
-    /// last prompt of the thread `branch` selects the end of that thread. Fails if the session has no such thread or the
-    /// branch no such prompt. Blocks.
+    /// Finds the position before a prompt in another branch of the session that contains `last`. If `prompt` is the
+    /// number after the last prompt of the thread `branch`, the position is the end of this thread. Fails if the
+    /// session has no such thread or the branch no such prompt. Blocks.
     fn branch_point_in(&self, last: &ThreadId, branch: &str, prompt: u64) -> Result<BranchPoint, DriveError> {
         let thread = ThreadId::parse(branch).map_err(|invalid| DriveError::Plan(invalid.reason))?;
         if !session_rows(&self.threads(), last)?.iter().any(|row| row.id == thread) {
@@ -173,8 +173,8 @@ fn end_before(events: &[Event], prompt: u64) -> Option<u64> {
     last_end.or_else(|| start.seq.checked_sub(1))
 }
 
-/// Returns the ids of the continuation layers of `plan` that need not be sent again: `earlier` has a layer with this id
-/// and text in its first message or among its continuation layers.
+/// Returns the ids of the continuation layers of `plan` that need not be sent again, because the first message or the
+/// continuation layers of `earlier` contain an equal layer.
 fn equal_layers(plan: &Plan, earlier: &Plan) -> Vec<String> {
     let is_known = |layer: &Layer| {
         let mut known = earlier.prompt.first_message.iter().chain(&earlier.prompt.continued);

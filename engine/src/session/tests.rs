@@ -1,5 +1,5 @@
-//! End-to-end tests of threads: real compilation, real store, tools in a temporary project. The model replies by turn,
-//! so that it repeats its replies after a crash.
+//! End-to-end tests of threads: real compilation, real store, tools in a temporary project. The replies of the model
+//! depend on the turn, so that the model repeats its replies after a crash.
 
 #![allow(
     clippy::unwrap_used,
@@ -72,7 +72,7 @@ pub(super) struct ScriptedModel {
     pub pause: Duration,
     /// The usage that every reply reports.
     pub usage: Usage,
-    /// True if the replies represent calls of a client.
+    /// True if the replies represent calls of a client, which no provider bills.
     pub is_client: bool,
 }
 

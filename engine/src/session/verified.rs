@@ -301,8 +301,8 @@ impl EngineContext {
         Ok(parent)
     }
 
-    /// Calls `read` with the events of the inspected transcript of this thread. Returns `None` if no transcript, or
-    /// that of another thread, was inspected last.
+    /// Calls `read` with the events of this thread's transcript if the last inspection read this thread. Otherwise
+    /// returns `None`.
     pub(crate) fn read_inspected<T>(&self, thread: &ThreadId, read: impl FnOnce(&[Event]) -> T) -> Option<T> {
         let inspected = self.inspected();
         inspected
@@ -410,8 +410,8 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
 }
 
 /// Checks that a thread agrees with the thread `before` that it continues. The inputs must be equal, and the plans may
-/// differ only in the model and the limits. The grants must be equal, but the grants of a parent may follow them. The limits must not
-/// exceed the limits of the plan, except after a handoff.
+/// differ only in the model and the limits. The grants of `before` must come first; only the grants of the parent may
+/// follow. The limits must not exceed the limits of the plan, except after a handoff.
 fn check_continued(
     thread: &ThreadId,
     now: &ThreadClaims,
@@ -471,7 +471,7 @@ fn check_child(
     let by_hook = |grant: &Grant| {
         hooks && parent.plan.hooks.iter().any(|hook| hook.is_live() && hook.grants.contains(&grant.pattern))
     };
-    // A prompt that narrows the grants of its thread adds a set, which can only deny more.
+    // If a prompt narrows the grants of the parent, the child inherits one more set, which can only deny more.
     let narrows = inherited.len() == above.grants.len().saturating_add(1);
     let inherited = inherited.get(usize::from(narrows)..).unwrap_or_default();
     let within = |(set, of): (&Vec<Grant>, &Vec<Grant>)| set.iter().all(|grant| of.contains(grant) || by_hook(grant));

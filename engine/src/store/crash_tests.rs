@@ -246,7 +246,7 @@ fn a_full_disk_loses_nothing_either() {
     }
 }
 
-/// The events of a thread with two turns, in the writes that the engine makes.
+/// The events of a thread with two turns, grouped as the engine writes them.
 fn recorded_turns(thread: &ThreadId) -> [Vec<Value>; 3] {
     let limits = json!({"turns": 9, "tokens": 9, "spend": 500, "spawns": 9, "depth": 3, "duration_seconds": 60,
         "output": 100});
@@ -290,8 +290,8 @@ fn spend(disk: &Arc<dyn Disk>, promised: &mut Acknowledged) -> Result<(), StoreE
     promised.spent = 100;
     record(&second)?;
     registry.commit(&[settle(1), issue(2)])?;
-    // The next lines may already be on the disk when a crash is simulated. A repair then finds 60 nano-dollars spent
-    // instead of 100 reserved.
+    // The next lines may or may not be on the disk when a crash is simulated. If they are, a repair finds 60
+    // nano-dollars spent instead of 100 reserved.
     (promised.spent, promised.settled) = (60 + 60, 60);
     record(&last)?;
     registry.commit(&[settle(2)])?;

@@ -14,7 +14,7 @@ pub const STATE: &str = ".ai/state";
 pub const THREADS: &str = ".ai/state/threads";
 /// Folder of content-addressed objects.
 pub const OBJECTS: &str = ".ai/state/objects";
-/// Folder of the source files that plans were compiled from, by hash.
+/// Folder with copies of the source files that plans were compiled from, named by hash.
 pub const SOURCES: &str = ".ai/state/sources";
 /// Folder of lock files, one per process.
 pub const OWNERS: &str = ".ai/state/owners";

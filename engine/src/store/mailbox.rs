@@ -121,7 +121,7 @@ fn is_folder(disk: &dyn Disk, thread: &ThreadId) -> Result<bool, StoreError> {
     Ok(entries.iter().any(|entry| entry.is_dir && inbox.file_name().is_some_and(|name| name == entry.name.as_str())))
 }
 
-/// Returns true if the message is still in the thread's inbox, so that its record may be missing.
+/// Returns true if the message is still in the thread's inbox. The owner may not have recorded such a message yet.
 pub fn is_waiting(disk: &dyn Disk, thread: &ThreadId, id: &str) -> Result<bool, StoreError> {
     let path = layout::inbox(thread).join(format!("{id}.json"));
     disk.exists(&path).map_err(StoreError::io("access", &path))

@@ -1,5 +1,5 @@
-//! Content-addressed objects below `.ai/state/objects`, named by their SHA-256 (`engine.md` 4): plans, sources, large
-//! results.
+//! Content-addressed objects below `.ai/state/objects`, named by their SHA-256 (`engine.md` 4): plans, large results,
+//! images, and contents of files that tools changed.
 //!
 //! An object is written as `.<hash>.….tmp`, synced, and renamed to `<hash>.new`. After this name is synced, the object
 //! is renamed to `<hash>`. A visible `<hash>` therefore proves that the contents and one of the two names are durable,
@@ -145,7 +145,8 @@ impl Objects {
         let path = final_path(id);
         let is_missing = |read: &io::Result<Vec<u8>>| read.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
         let mut contents = self.disk.read(&path);
-        // A concurrent writer of the same contents renames the `.new` file to its final name, which then stays.
+        // A concurrent writer may rename the `.new` file to its final name between two reads, so the final name is read
+        // again.
         for again in [new_path(id), path.clone()] {
             if is_missing(&contents) {
                 contents = self.disk.read(&again);

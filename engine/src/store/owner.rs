@@ -143,7 +143,6 @@ pub fn live_owners(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
     };
     let mut living = Vec::new();
     for entry in entries {
-        // Other names are ignored.
         if let Ok(owner) = OwnerId::parse(&entry.name)
             && is_alive(disk, &owner)?
         {

@@ -48,7 +48,7 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
         {
             ignore_missing(disk.remove(&path)).map_err(StoreError::io("remove", &path))?;
         }
-        // The folder may also contain the threads of a directive nested below this name.
+        // The folder may also contain the folders of other threads (see `layout::thread_folder`).
         match disk.remove_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
             removed => ignore_missing(removed).map_err(StoreError::io("remove", &folder))?,

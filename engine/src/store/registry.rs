@@ -224,7 +224,7 @@ impl Registry {
         Self { disk, database: Some(database), writing, commits, first_error, _mark: mark }
     }
 
-    /// Returns the number of transactions that this process has committed.
+    /// Returns the number of transactions that were committed through this registry.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }

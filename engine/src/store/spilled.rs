@@ -6,8 +6,8 @@ use super::{ObjectId, Objects, StoreError, TranscriptRecord};
 use crate::event::Event;
 use crate::thread_id::ThreadId;
 
-/// The key of a transcript line that lists the fields of the line's event that are stored as objects because of their
-/// size.
+/// The key under which a transcript line lists the fields of its event that are stored as objects, because they are too
+/// large for the line.
 pub(crate) const SPILLED_KEY: &str = "spilled";
 
 /// Returns the event of a line, including the fields that are stored as objects.

@@ -40,7 +40,7 @@ pub fn write_snapshot(
     if let Some(sign) = signer {
         let signature = Value::String(sign(&bytes));
         let first = fields.keys().all(|key| key.as_str() > SIGNATURE);
-        // In canonical order, the signature precedes every name that starts with a lower-case letter.
+        // In canonical order, `_signature` precedes every lower-case name, so it can be inserted at the front.
         let rest = bytes.strip_prefix(b"{").filter(|_| first && !fields.is_empty());
         if let Some(rest) = rest {
             bytes = [format!("{{\"{SIGNATURE}\":{signature},").as_bytes(), rest].concat();

@@ -27,7 +27,7 @@ pub struct SearchMatch {
 const MAX_MATCH_CHARS: usize = 240;
 
 impl Threads {
-    /// Returns the continuation chain of this thread from its first thread on, including the thread itself.
+    /// Returns the continuation chain that contains this thread, from the first thread of the chain on.
     pub fn chain(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
         let mut chain = vec![thread.clone()];
         let Some(registry) = &self.registry else { return Ok(chain) };
@@ -51,7 +51,7 @@ impl Threads {
     }
 
     /// Searches the texts in the events of all threads of a continuation chain. Returns the first matching line of each
-    /// text, at most `most` lines.
+    /// text, but not more than `most` lines.
     pub fn search(&self, thread: &ThreadId, pattern: &Regex, most: usize) -> Result<Vec<SearchMatch>, StoreError> {
         let mut found = Vec::new();
         for id in self.chain(thread)? {

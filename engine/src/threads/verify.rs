@@ -233,7 +233,8 @@ impl Verifier<'_> {
             }
         }
         match unsealed {
-            // Transcripts of early versions have no checkpoints at all; later versions sign every turn.
+            // Early versions of `rye` wrote no checkpoints, so a transcript without checkpoints is accepted. Later
+            // versions sign every turn.
             Some((seq, turn)) if self.found.checkpoints > 0 => {
                 self.fault(&path, Some(seq + 1), format!("turn {turn} ended before this line without a checkpoint"));
             }
@@ -262,8 +263,8 @@ impl Verifier<'_> {
         }
     }
 
-    /// Checks the link of a continuation to the earlier thread: the line of the earlier transcript after which this
-    /// thread continues is unchanged.
+    /// Checks the link of a continuation: the transcript of the earlier thread must have the recorded hash at the line
+    /// after which this thread continues.
     fn check_continued(&mut self, view: &TranscriptView<'_>) -> Result<(), StoreError> {
         let Some(continues) = view.head.continues else { return Ok(()) };
         let path = layout::transcript(self.thread);

@@ -18,7 +18,7 @@ pub enum WaitOutcome {
     /// The thread or, if it was continued, its last continuation has ended, is suspended, or is a closed session. The
     /// result is that of the last continuation.
     Over(Box<RunResult>),
-    /// The thread has no live owner, so that it would never end by itself.
+    /// The thread has not ended, but no live process owns it, so it ends only if a process takes it over.
     Orphaned(Box<ListedThread>),
     TimedOut(Box<ListedThread>),
     Unknown,
@@ -56,7 +56,7 @@ impl Threads {
         Ok(match listed.liveness {
             Liveness::Over => match self.result(&last)? {
                 Some(result) => WaitOutcome::Over(Box::new(result)),
-                // The row has the end status, but the transcript is missing or has no end.
+                // The registry row has an end status, but the transcript is missing or has no end.
                 None => WaitOutcome::Over(Box::new(RunResult {
                     thread_id: last.to_string(),
                     directive: listed.row.directive.clone(),

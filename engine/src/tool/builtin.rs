@@ -127,7 +127,7 @@ impl Tool for FileTool {
             let thread_count = invocation.thread_count.clone();
             let work = move || tool.run_blocking(&invocation, &stop);
             let answer = match tool {
-                // These tools work on one file of bounded size, so they may run inline.
+                // Each of these tools works on one file, so they may run inline. The other tools read whole folders.
                 Self::Read | Self::Write | Self::Edit | Self::Knowledge => thread_count.run_blocking(work).await,
                 Self::Ls | Self::Glob | Self::Grep => tokio::task::spawn_blocking(work).await,
             };

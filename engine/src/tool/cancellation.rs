@@ -1,5 +1,5 @@
-//! Cancellation of running work: by the deadline, by dropping the future that waits for the work, or by canceling the
-//! thread.
+//! Cancellation of running work. Work ends at its deadline, when its thread is cancelled, or when the future that waits
+//! for the work is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

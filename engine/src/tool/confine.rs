@@ -1,6 +1,6 @@
-//! File access confined to the project by directory handles. Every path is resolved segment by segment from the root's
-//! handle, links included, and the opened file is the one that was checked. No decision depends on a string prefix.
-//! Processes are confined by a sandbox instead.
+//! File access of tools, confined to the project by directory handles. Every path is resolved segment by segment from
+//! the handle of the root, links included. A tool therefore opens the file that was checked, even if a folder is
+//! renamed meanwhile. Programs are confined by a sandbox instead.
 
 mod access_error;
 mod hard_link;
@@ -78,8 +78,9 @@ pub enum ResolvedKind {
 }
 
 impl ProjectFiles {
-    /// Opens the project at `root` for a file tool. `may_write_item` holds grant patterns, one list for each thread of
-    /// the spawn chain: an item is written only if every list grants to sign it.
+    /// Opens the project at `root` for a file tool. `may_write_item` holds one list of grant patterns for each thread
+    /// of the spawn chain. An item can be written only if each list grants to sign the item; with no list, no item can
+    /// be written.
     pub fn open(root: &Path, may_write_item: Vec<Vec<String>>) -> Result<Self, FileAccessError> {
         let fail = |e: std::io::Error| FileAccessError::io("the project", e);
         let real = root.canonicalize().map_err(fail)?;
@@ -193,8 +194,8 @@ impl ProjectFiles {
         Ok(ResolvedPath { path, found: ResolvedKind::Folder(dir) })
     }
 
-    /// Opens a regular file for reading. Checks the type and identity of the opened handle, so that a file that
-    /// replaces the checked file under its name is not read.
+    /// Opens a regular file for reading. Checks the opened file, not its path: the file must be regular, and must not
+    /// be a protected file under another name.
     pub fn open_file(&self, place: &ResolvedPath) -> Result<(File, Metadata), FileAccessError> {
         match &place.found {
             ResolvedKind::File { parent, name, .. } => self.open_file_at(parent, name, &place.path),
@@ -242,7 +243,7 @@ impl ProjectFiles {
         Ok((file, metadata))
     }
 
-    /// Bounds writes to folders: a written path must lie in a folder of every list.
+    /// Bounds writes: a path is writable only if every list of `write_bounds` contains a folder above the path.
     #[must_use]
     pub fn with_write_bounds(mut self, write_bounds: Vec<Vec<String>>) -> Self {
         self.write_bounds = write_bounds;
@@ -291,8 +292,8 @@ impl ProjectFiles {
         stack.pop().map_or_else(|| self.root.try_clone(), |l| Ok(l.0))
     }
 
-    /// Refuses a folder that is reached under another name but is `.ai`, `.git`, or a folder with the state, keys or
-    /// trust records.
+    /// Refuses `.ai`, `.git` and the state folder under any other name (such as `.GIT`), and the keys and trust records
+    /// under every name.
     fn reject_alias(&self, at: &ProjectPath, stat: &Stat) -> Result<(), FileAccessError> {
         let inode = Inode::of(stat);
         let name = at.0.last().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();

@@ -88,9 +88,9 @@ impl HttpTool {
     }
 }
 
-/// Fills in a JSON template. A string that is a single placeholder becomes the parameter's value, of any type. A string
-/// with a missing parameter becomes `None`, and the list or mapping that contains the string omits it. The error is the
-/// reason why the template cannot be filled in.
+/// Fills in a JSON template. A string that is a single placeholder, such as `{name}`, becomes the value of the
+/// parameter, of any type. A string with a missing parameter becomes `None`, and the list or mapping that contains the
+/// string omits it. The error is the reason why the template cannot be filled in.
 fn fill_json_body(template: &Value, given: FillValues<'_>) -> Result<Option<Value>, String> {
     Ok(match template {
         Value::String(text) => {
@@ -134,7 +134,7 @@ fn encode(text: &str) -> String {
             out.extend([format!("%{byte:02X}")]);
         }
     }
-    // A segment of only dots would refer to a parent.
+    // The segments `.` and `..` would select another folder of the URL.
     if !out.is_empty() && out.bytes().all(|b| b == b'.') { out.replace('.', "%2E") } else { out }
 }
 

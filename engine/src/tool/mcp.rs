@@ -53,7 +53,7 @@ impl McpServers {
     async fn connection(&self, server: &McpServer, folder: &std::path::Path) -> Result<Arc<McpConnection>, McpError> {
         let slot = {
             let mut slots = self.slots.lock().await;
-            // The whole configuration is part of the key: servers of the same name may differ.
+            // Two servers with the same name may have different settings, so the key contains all settings.
             Arc::clone(slots.entry(server.key()).or_default())
         };
         let mut held = slot.lock().await;
@@ -100,9 +100,9 @@ impl McpTool {
     }
 }
 
-/// Converts a server's response to the result of the call: the structured content of the response if there is some,
-/// else its text. Other parts, such as images, are left out, and the result lists them. Of a very long text, only the
-/// start and the end are kept, as for the output of any program.
+/// Converts a server's response to the result of the call: the structured content of the response, or else its text.
+/// Other parts, such as images, are left out, and the result lists them. Of a very long result, only the start and the
+/// end are kept.
 fn mcp_outcome(answer: connection::McpResult) -> ToolOutcome {
     let mut details = serde_json::Map::new();
     let mut content = answer.structured.unwrap_or_else(|| match serde_json::from_str::<Value>(&answer.text) {

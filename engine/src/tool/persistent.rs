@@ -54,7 +54,7 @@ pub struct PersistentTool {
     pub pushes: bool,
 }
 
-/// The persistent processes of one thread. Dropping this value ends them.
+/// The persistent processes of one thread. Dropping this value ends the processes.
 #[derive(Default)]
 pub struct PersistentProcesses {
     slots: Mutex<BTreeMap<ProcessKey, Arc<tokio::sync::Mutex<ProcessSlot>>>>,
@@ -65,8 +65,8 @@ pub struct PersistentProcesses {
     pushes: Option<PushHandler>,
 }
 
-/// The key of a process: the tool, and the access of its sandbox. A call with less access never reaches a process with
-/// more access.
+/// The key of a process: the tool, and the folders and hosts that its sandbox allows. A call therefore never reaches a
+/// process with more access than the call.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ProcessKey {
     tool: String,
@@ -74,7 +74,7 @@ struct ProcessKey {
     net: Vec<String>,
 }
 
-/// The running process for a [`ProcessKey`], and the failures of all processes for this key.
+/// The running process for a [`ProcessKey`], and the failures of earlier processes for this key.
 #[derive(Default)]
 struct ProcessSlot {
     running: Option<LineProcess>,
@@ -251,8 +251,8 @@ impl PersistentTool {
     }
 }
 
-/// Converts a reply line to the outcome of the call. If the line has an `action`, or neither `error` nor `result`, the
-/// outcome is the line itself without `id`. For any other line, the outcome is its `error`, else its `result`.
+/// Converts a reply line to the outcome of the call: the `error` of the line, else its `result`. If the line has an
+/// `action`, or neither `error` nor `result`, the outcome is the line without `id`.
 fn parse_answer(mut answer: Map<String, Value>) -> ToolOutcome {
     answer.shift_remove("id");
     if !answer.contains_key("action") {

@@ -104,7 +104,8 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     let (reader, writer) = io::pipe()?;
     let scratch = program.sandbox.as_ref().map(|_| Scratch::new()).transpose()?;
     let sandbox = add_scratch(program.sandbox.clone(), scratch.as_ref());
-    // The helper reads its owner's pipe: first the input, then nothing until this process closes its end.
+    // The helper gets a pipe from this process, its owner. The pipe carries the input, and stays open until the owner
+    // ends the program or dies.
     let (mut command, input, owner) = if let Some((helper, first)) =
         supervise::supervised_command(supervise::InputMode::Once, &program.program, sandbox.as_ref())?
     {
@@ -133,7 +134,8 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     drop(command);
     let feeder = owner.as_ref().map(std::io::PipeWriter::try_clone).transpose()?;
     let mut group = ProcessGroup::new(child.id(), owner);
-    // The feed is dropped before the group, so that the helper sees the end of its owner.
+    // `feed` holds a copy of the pipe to the helper, so it is dropped before `group`: the helper notices the end of its
+    // owner when the last copy is closed.
     let mut feed = feed::write_input(feeder, child.stdin.take(), program.input.clone())?;
     let mut output = Some(pipe::Receiver::from_owned_fd(reader.into())?);
 
@@ -212,8 +214,8 @@ fn add_scratch(sandbox: Option<Sandbox>, scratch: Option<&Scratch>) -> Option<Sa
     sandbox.map(|sandbox| Sandbox { scratch: scratch.map(|scratch| scratch.folder.clone()), ..sandbox })
 }
 
-/// Returns a pipe for the standard error of a program. If standard error is merged into `output`, returns no reader,
-/// and a copy of `output` as the writer.
+/// Returns the pipe for the standard error of a program: the reader and the writer. If standard error is merged into
+/// `output`, there is no reader, and the writer is a copy of `output`.
 fn errors_of(streams: StderrMode, output: &io::PipeWriter) -> io::Result<(Option<pipe::Receiver>, io::PipeWriter)> {
     match streams {
         StderrMode::Together => Ok((None, output.try_clone()?)),

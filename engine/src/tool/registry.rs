@@ -25,8 +25,8 @@ pub struct PreparedTool {
     pub spec: ToolSpec,
     schema: ToolSchema,
     tool: Arc<dyn Tool>,
-    /// Settings that the tool requested. They are added to the parameters of a call after the check of the parameters;
-    /// `None` if the tool requested no settings.
+    /// Settings that the tool requested; `None` if the tool requested no settings. The settings are added to the
+    /// parameters of a call after the parameters were checked.
     config: Option<Value>,
 }
 

@@ -19,8 +19,8 @@ use crate::BoxFuture;
 
 const PYTHON_RUNNER: &str = concat!(include_str!("script/load.py"), include_str!("script/run.py"));
 const JAVASCRIPT_RUNNER: &str = concat!(include_str!("script/load.mjs"), include_str!("script/run.mjs"));
-/// A shell program that reads the source up to a zero byte and leaves the parameters, the rest of the input, to the
-/// script.
+/// A shell program that reads the source of a script up to a zero byte, and runs the source. The rest of the input
+/// holds the parameters, which the script reads.
 const SHELL_RUNNER: &str = "IFS= read -r -d '' RYE_SOURCE; eval \"$RYE_SOURCE\"";
 /// Maximum size in bytes of a parameter that a shell script also gets as a variable. Longer parameters are only in the
 /// input of the script.

@@ -1,5 +1,6 @@
-//! HTTP requests of tools: only to granted hosts, and to a non-public address only if a grant names exactly that host.
-//! This also holds for redirects. Size and time are bounded; there is no proxy and there are no cookies.
+//! HTTP requests of tools. A tool can reach only granted hosts, and a host with a non-public address only if a grant
+//! names exactly that host. Redirects are checked in the same way as requests. Size and time are bounded; there are no
+//! proxies and no cookies.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -78,7 +79,8 @@ impl WebClient {
                 ));
             }
             let status = response.status();
-            // Other redirects turn the request into a GET.
+            // The status 307 or 308 keeps the method and body. Any other redirect turns the request into a GET, unless
+            // it is a HEAD.
             let kept = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
             if !kept && request.method != Method::HEAD {
                 request.method = Method::GET;
@@ -167,7 +169,7 @@ enum HostGrant {
 }
 
 fn client_for_grant(granted: HostGrant) -> Result<Client, String> {
-    // A second installation returns an error, and the first one stays.
+    // An error means that the process already has a provider, which is then used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .redirect(redirect::Policy::none())

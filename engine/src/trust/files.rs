@@ -1,5 +1,5 @@
-//! The files of a project that the words of a command name, with their hashes. A folder represents every file in it, so
-//! that a new or changed file in it is not trusted.
+//! The files of a project that the words of a command name, with their hashes. If a word names a folder, every file in
+//! the folder is hashed, so that a new or changed file revokes the trust.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,8 +96,8 @@ impl<'p> NamedFiles<'p> {
         Ok(())
     }
 
-    /// Adds a link of the project that leads out of the project. The added hash is that of the target's path, because a
-    /// link with another target can start another program.
+    /// Adds a link of the project that leads out of the project, with a hash of the target's path. If the link gets
+    /// another target, which may be another program, the trust is revoked.
     fn add_link(&mut self, place: &Path) {
         let Ok(target) = fs::read_link(place) else { return };
         let folder = place.parent().and_then(|folder| folder.canonicalize().ok());

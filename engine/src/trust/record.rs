@@ -1,4 +1,4 @@
-//! The trust record of one project, as a file. It is read and replaced as a whole.
+//! The trust record of one project, as a file. The file is read and replaced as a whole.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};

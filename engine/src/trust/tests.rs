@@ -77,7 +77,7 @@ fn files_that_a_command_names_are_part_of_it() {
     assert!(!spaces.is_trusted(&one));
     fs::write(&script, "echo good").unwrap();
     assert!(spaces.is_trusted(&one));
-    // This file did not exist when trust was recorded.
+    // A named file that did not exist when trust was recorded revokes the trust.
     fs::write(spaces.project().join("later.sh"), "").unwrap();
     assert!(!spaces.is_trusted(&one));
 }
@@ -150,8 +150,7 @@ fn a_remembered_answer_is_one_capability_in_one_project() {
     assert_eq!(now.capabilities(), [bash]);
     assert!(now.allows(bash) && !now.allows(other) && !now.allows("rye.execute.*"));
     assert!(spaces.is_trusted(&command_requirement("t", "11", &[])), "beside what was allowed");
-    // Recording the same files again changes nothing. Another text, or another clone in this folder, revokes the
-    // approval.
+    // Recording trust in unchanged files keeps the approvals.
     spaces.trust().record_trust(&[command_requirement("t", "11", &[])]).unwrap();
     assert!(spaces.trust().snapshot().unwrap().allows(bash));
     let commands =

@@ -1,6 +1,6 @@
-//! The file identities of keys and trust records, kept between calls. A file tool needs the identities in every call,
-//! and reading them takes about ninety system calls. So the files are read again only after one of their folders has
-//! changed.
+//! The device and inode numbers of the files that hold keys and trust records, cached between calls. Every call of a
+//! file tool needs these numbers, and reading them takes about ninety system calls. So the files are read again only
+//! after one of their folders has changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,8 +27,8 @@ pub struct ProtectedFiles {
 /// Time within which two changes of a folder may have the same time stamp: more than the longest tick of a kernel.
 const STAMP_RESOLUTION: Duration = Duration::from_millis(20);
 
-/// The kind of change that is detected at a path on which the protected files depend. `Identity` detects that the path
-/// leads to another file or folder. `Entries` also detects changes of the folder's entries.
+/// The kind of change that is detected at a watched path. `Identity` detects that the path leads to another file or
+/// folder. `Entries` also detects a change of the folder's entries or of the file, by the time of the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Watched {
     Identity,
@@ -69,7 +69,8 @@ struct KnownFiles {
     variables: Vec<PathBuf>,
     versions: Vec<(PathBuf, Watched, Option<PathVersion>)>,
     files: Arc<ProtectedFiles>,
-    /// True if no file changed while the files were read. Otherwise, the next use reads them again.
+    /// True if the next use can detect every change since the files were read. Otherwise, the next use reads the files
+    /// again.
     is_stable: bool,
 }
 
@@ -94,7 +95,8 @@ impl KnownFiles {
             (path, watched, version)
         };
         let versions: Vec<_> = paths.into_iter().map(version).collect();
-        // The files are read after the versions, so that a change in between results in another version.
+        // The files are read after the versions. If a file changes in between, the next comparison of versions detects
+        // the change.
         let is_settled =
             versions.iter().filter_map(|(.., version)| *version).all(|version| version.is_settled(read_at));
         let is_stable = is_settled && secret_folders([project]) == secrets;

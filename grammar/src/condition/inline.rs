@@ -103,7 +103,7 @@ fn find_too_deep(text: &str) -> Option<usize> {
     None
 }
 
-/// An expression under construction, with its role: some operators accept only operands of certain roles.
+/// An expression under construction. Some operators accept only operands whose role (`shape`) is a certain one.
 struct BuiltExpr {
     expr: Expr,
     depth: usize,
@@ -279,8 +279,8 @@ impl ExprBuilder<'_> {
     }
 }
 
-/// Joins two operands with `&&` or `||`; `shape` states which of the two. A chain becomes one list: `a || b || c` is a
-/// list of three.
+/// Joins two operands with `&&` (if `shape` is `And`) or `||` (if `shape` is `Or`). A chain becomes one list: `a || b
+/// || c` is a list of three.
 fn flatten_chain(left: BuiltExpr, right: BuiltExpr, shape: ExprRole, span: Span) -> Result<BuiltExpr, SyntaxError> {
     let joins = left.shape == shape;
     let depth = if joins { left.depth.max(right.depth + 1) } else { left.depth.max(right.depth) + 1 };
@@ -305,7 +305,7 @@ fn check_depth(depth: usize, shape: ExprRole, kind: ExprKind, span: Span) -> Res
     Ok(BuiltExpr { expr: Expr { kind, span }, depth, shape })
 }
 
-/// Parses a number literal; `None` if an integer is not exact or a float not finite.
+/// Parses a number literal; `None` for an integer above the maximum of `u64` and for a float that is not finite.
 fn parse_number(text: &str) -> Option<Value> {
     if text.bytes().all(|b| b.is_ascii_digit()) {
         return text.parse::<u64>().ok().map(Value::from);

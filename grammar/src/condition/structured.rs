@@ -17,8 +17,8 @@ pub const OPERATORS: [&str; 11] =
 /// The keys of a condition in mapping form.
 const KEYS: [&str; 6] = ["path", "op", "value", "any", "all", "not"];
 
-/// Synonyms that other languages use for some of the keys above, for suggestions: pairs of the synonyms, separated by
-/// spaces, and the key.
+/// Synonyms from other languages for some of the keys above. Each pair holds the synonyms, separated by spaces, and the
+/// key to suggest.
 const KEY_SYNONYMS: &[(&str, &str)] = &[
     ("and every && allof", "all"),
     ("or some || anyof", "any"),
@@ -26,7 +26,8 @@ const KEY_SYNONYMS: &[(&str, &str)] = &[
     ("fact field key", "path"),
 ];
 
-/// Words of other languages for the operators, as pairs of the words and the operator.
+/// Synonyms from other languages for the operators. Each pair holds the synonyms, separated by spaces, and the operator
+/// to suggest.
 const OPERATOR_SYNONYMS: &[(&str, &str)] = &[
     ("= == === equal equals is", "eq"),
     ("!= !== <> neq not_eq not_equal not_equals", "ne"),

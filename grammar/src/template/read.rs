@@ -68,8 +68,8 @@ pub fn read(source: SourceId, text: &str, base: usize) -> Parsed<Template> {
 }
 
 /// Scans the content of fetched knowledge. Malformed placeholders stay text; `$${` before a well-formed placeholder is
-/// a literal `${`. If the root of a placeholder is not a fact, the caller inserts [`Placeholder::raw`] instead of a
-/// value.
+/// a literal `${`. If the first segment of a placeholder is not a fact, the caller inserts [`Placeholder::raw`] instead
+/// of a value.
 pub fn scan_knowledge(source: SourceId, text: &str, base: usize) -> Template {
     let mut parts = PartsBuilder::default();
     let mut from = 0;
@@ -257,8 +257,8 @@ fn parse_placeholder(source: SourceId, text: &str, base: usize, open: usize) -> 
     (placeholder.raw.len() == end - open).then_some(placeholder)
 }
 
-/// Returns the offset after the `}` of the placeholder whose `${` is at `open`; `None` if the line ends first, or if
-/// the placeholder is too long.
+/// Returns the offset after the `}` of the placeholder whose `${` is at `open`. `None` if the placeholder is too long,
+/// or if a byte before the `}` cannot belong to a placeholder (such as a newline).
 fn placeholder_end(bytes: &[u8], open: usize) -> Option<usize> {
     let mut in_string = false;
     let mut escaped = false;

@@ -40,8 +40,8 @@ pub struct EntrySignature {
     pub is_variadic: bool,
     /// True if the function has a parameter without a default that a call can pass only by name.
     pub requires_names: bool,
-    /// The keys that a caller must set in the object that is the first argument, because the function reads these keys
-    /// and has no defaults for them.
+    /// The keys that the function reads from its first argument, an object, without a default. A caller must set these
+    /// keys.
     pub reads: Vec<Spanned<String>>,
 }
 
@@ -120,7 +120,6 @@ pub(super) fn read_metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Ve
             ),
             Ok(value) => entries.push(Entry { key: Spanned::new((*key).to_owned(), name.span), value }),
             Err(span) => {
-                // Only the value of the key is invalid, so the key is not reported as missing too.
                 errors.push(
                     SyntaxKind::Constant
                         .error(span, format!("`{}` is not constant", name.node), "not a constant expression")

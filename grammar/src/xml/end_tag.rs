@@ -39,7 +39,8 @@ impl TreeBuilder<'_> {
         }
     }
 
-    /// Reports a start tag directly inside an element of the same name, where neither is closed.
+    /// Reports a start tag directly inside an element of the same name if both elements lack an end tag. The inner tag
+    /// was probably meant as the end tag.
     fn report_repeated_start(&mut self, element: &Element) {
         let name = shorten(&element.name.node);
         let error = xml_error(
@@ -51,8 +52,8 @@ impl TreeBuilder<'_> {
         self.errors.push(error.with_lost_content());
     }
 
-    /// Reports an end tag without a start tag. If the tag misspells the name of the innermost open element, ends that
-    /// element. If an element of this name was reported as unclosed, reports two swapped end tags instead.
+    /// Reports an end tag that matches no open element. Two end tags may be swapped, or the name of the start tag or of
+    /// the end tag may be misspelled. In case of a misspelling, the tag ends the innermost open element.
     fn report_unmatched_end(&mut self, name: &str, start: usize, end: usize) {
         if let Some(at) = self.unclosed.iter().rposition(|(unclosed, _)| unclosed == name) {
             let (_, index) = self.unclosed.remove(at);

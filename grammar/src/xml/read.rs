@@ -25,8 +25,8 @@ const MAX_ERRORS: usize = 20;
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Parses the XML in `range` of `text` (`language.md` 2); spans are offsets into `text`. The tree is the root element
-/// as far as it could be parsed; `None` if there is no element. If a start tag and its end tag have different names, the
-/// one with a name in `names` is taken to be the right one.
+/// as far as it could be parsed; `None` if there is no element. If a misspelling makes a start tag and its end tag
+/// differ, the parser takes the name in `names` to be the right one.
 pub fn parse(source: SourceId, text: &str, range: Range<usize>, names: &[&str]) -> Parsed<Option<Element>> {
     let end = range.end.min(text.len());
     let mut tree = TreeBuilder {
@@ -71,7 +71,8 @@ pub(super) struct TreeBuilder<'t> {
     source: SourceId,
     text: &'t str,
     end: usize,
-    /// The names that elements may have; empty if any name is allowed.
+    /// The known names of elements; can be empty. If a misspelling makes a start tag and its end tag differ, the known
+    /// name is the right one.
     pub(super) names: &'t [&'t str],
     pub(super) open: Vec<Element>,
     root: Option<Element>,
@@ -232,7 +233,8 @@ impl<'t> TreeBuilder<'t> {
         let tag = line.get(..=line.find('>')?)?;
         let inside = tag.get(1..)?;
         let quote = ['"', '\''].into_iter().find(|quote| inside.matches(*quote).count() % 2 == 1)?;
-        // A value that ends with `=` contains the name of the next attribute: its own quote is missing.
+        // A quoted value that ends with `=` contains the name of the next attribute (`a="x b="`): the closing quote of
+        // the value is missing.
         let mut at = 0;
         let opening = loop {
             let open = at + tag.get(at..)?.find(quote)?;
@@ -283,7 +285,8 @@ impl<'t> TreeBuilder<'t> {
         let earlier = self.unescaped.filter(|(_, text)| *text == text_start && !self.open.is_empty());
         if let Some(earlier) = earlier.and_then(|(index, _)| self.errors.get_mut(index)) {
             if earlier.replacements.len() >= MAX_ERRORS {
-                // The text is no XML. Replacing some of its characters would correct nothing.
+                // A text with so many unescaped characters is probably not XML. No replacements are suggested, and the
+                // rest is not parsed.
                 *earlier = SyntaxError { replacements: Box::default(), loses_content: true, ..earlier.clone() };
                 self.is_cut = true;
                 return self.end;
@@ -491,8 +494,9 @@ impl<'t> TreeBuilder<'t> {
         }
     }
 
-    /// Reports the names `a:b` of an element and its attributes if neither the element nor an element around it
-    /// declares `xmlns:a`, or if the part before or after the colon is not a name.
+    /// Checks the names with a prefix (`a:b`) of an element and its attributes. Reports a name if neither the element
+    /// nor an enclosing element declares the prefix (`xmlns:a`), or if the part before or after the colon is not a
+    /// name.
     fn check_prefixes(&mut self, element: &Element) {
         let names = std::iter::once(&element.name).chain(element.attributes.iter().map(|a| &a.name));
         let mut errors = Vec::new();

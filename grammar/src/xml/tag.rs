@@ -17,8 +17,8 @@ pub(super) struct Tag {
     pub name: Spanned<String>,
     pub attributes: Vec<Attribute>,
     pub errors: Vec<SyntaxError>,
-    /// The offset at which parsing must restart if another `<` comes before the `>`: the first `<` is then not the
-    /// start of a complete tag. `None` if parsing continues after the tag.
+    /// The offset of a further `<` inside the tag, at which parsing restarts after an error in the tag. `None` if
+    /// parsing continues after the tag.
     pub resume: Option<usize>,
 }
 
@@ -113,8 +113,8 @@ impl<'t> TagScanner<'t> {
         Span::new(self.source, start, end)
     }
 
-    /// Returns the offset of the next `<`, at which a new tag may start after an error. The text up to that offset is
-    /// not parsed for further attributes. `None` if no `<` follows.
+    /// Returns the offset of the next `<` in the tag, at which parsing restarts after an error; `None` if there is no
+    /// further `<`.
     fn next_tag_offset(&self) -> Option<usize> {
         self.rest().find('<').map(|at| self.at + at)
     }
@@ -254,8 +254,8 @@ fn push_normalized_space(into: &mut String, raw: &str) {
 /// Returns the first character of `text` that XML does not allow, with its byte offset; `None` if XML allows all of
 /// them.
 pub(super) fn find_invalid_char(text: &str) -> Option<(usize, char)> {
-    // Forbidden are control characters, surrogates (not a `char`) and two code points whose bytes begin with EF BF; the
-    // byte check keeps valid text fast.
+    // XML forbids control characters and the code points U+FFFE and U+FFFF, whose first byte in UTF-8 is EF. Most texts
+    // contain none of these bytes, and checking bytes is fast.
     if !text.bytes().any(|b| (b < 0x20 && !matches!(b, b'\t' | b'\n' | b'\r')) || b == 0xEF) {
         return None;
     }

@@ -54,8 +54,8 @@ fn quoted_text(written: &str) -> Option<&str> {
     (!inside.is_empty() && inside.bytes().all(is_literal)).then_some(inside)
 }
 
-/// Returns true for a text that every version of YAML reads as itself: it starts with a letter, and no character has a
-/// meaning in YAML.
+/// Returns true for a text that every version of YAML reads as itself. Such a text starts with a letter, contains only
+/// characters without a meaning inside a plain text, and is not a word such as `yes`.
 fn is_plain_text(text: &str) -> bool {
     let is_plain_byte = |byte: u8| {
         byte.is_ascii_alphanumeric()

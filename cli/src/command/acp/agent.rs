@@ -52,9 +52,9 @@ pub struct RyeAgent {
     pub client: Mutex<ClientCapabilities>,
     sessions: Mutex<BTreeMap<String, OpenSession>>,
     engines: tokio::sync::Mutex<BTreeMap<PathBuf, Engine>>,
-    /// Locked while a session opens, so that a session gets an id that no other session of the connection has.
+    /// Locked while a session opens, so that no two sessions get the same id.
     opening: tokio::sync::Mutex<()>,
-    /// True after the end of the input or a stop signal. No client answers a question any more.
+    /// True after the end of the input or a stop signal. From then on, no client answers questions.
     is_disconnected: Arc<AtomicBool>,
 }
 
@@ -81,7 +81,7 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), CommandError> {
     };
     agent.is_disconnected.store(true, Ordering::SeqCst);
     if !agent.close_sessions(&mut signals, is_stopped).await {
-        // Dropping the engines would wait for the threads.
+        // The engines are not dropped, because dropping an engine waits for its threads.
         std::mem::forget(agent);
         return Err(CommandError::failed("threads of the sessions did not end within 10 s of a kill").with_help(
             "`rye threads list` shows them as orphaned; `rye threads kill THREAD` ends one, and `rye run --resume \
@@ -94,7 +94,6 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), CommandError> {
     }
 }
 
-/// Waits for the next stop signal.
 async fn next_signal(signals: &mut Option<StopSignals>) -> StopSignal {
     match signals {
         Some(signals) => signals.next().await,
@@ -122,7 +121,7 @@ impl ClosingSessions for ClosingEngines {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         for engine in &self.engines {
             for thread in engine.inner().running_threads() {
-                // A child ends with its parent, or has its own limits.
+                // Children are not closed here: a child ends with its parent, or at its own limits.
                 let is_child = engine
                     .inner()
                     .threads()
@@ -182,8 +181,8 @@ fn with_help(error: Error, failure: &CommandError) -> Error {
     error.data(format!("{}{help}", failure.message))
 }
 
-/// Returns the error for a folder that is missing or belongs to no project. Clients show the message, which therefore names the
-/// command that creates a project.
+/// Returns the error for a folder that is missing or belongs to no project. Clients show the message, so for a folder
+/// without a project, the message names the command that creates one.
 fn no_project(folder: &Path, failure: &CommandError) -> Error {
     let mut error = Error::invalid_params();
     if !folder.is_dir() {
@@ -271,7 +270,7 @@ impl RyeAgent {
         let compiled = tokio::task::spawn_blocking(move || agent.compile(&place, given)).await;
         let start = compiled.map_err(|error| engine_error(&error))??;
         let _opening = self.opening.lock().await;
-        // The sessions of all projects share the ids of the connection.
+        // A new session must not get the id of any open session of the connection, even of another project.
         let taken = self.lock().keys().filter_map(|id| ThreadId::parse(id).ok()).collect();
         let start = SessionRequest::start_with(start, StartOptions { taken, ..StartOptions::default() });
         let session = self.open(&engine, &spaces, start, None, connection).await?;

@@ -1,21 +1,21 @@
-//! The end of all sessions after the end of the connection or a stop signal. Every wait is bounded.
+//! Closes all sessions after the end of the connection or a stop signal. Every wait is bounded.
 
 use std::future::Future;
 use std::time::Duration;
 
 use crate::command::run::watch::StopSignal;
 
-/// Time that the tasks of the sessions have to close them. Sessions that are open after this time are closed directly.
+/// Time for the task of each session to close the session. After this time, the remaining sessions are closed directly.
 const CLOSE_GRACE: Duration = Duration::from_secs(2);
-/// Time that children which outlive their session have after the end of the input: the default limit of the duration of
-/// a thread.
+/// Maximum time, after the end of the input, for children that outlive their session. Equal to the default duration
+/// limit of a thread.
 const OUTLIVE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Maximum time from a stop signal until the threads that still run are killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time from the kill of the threads to the end of this process.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The sessions that close.
+/// The sessions to close.
 pub trait ClosingSessions {
     /// Waits until no thread and no program runs.
     fn wait_closed(&self) -> impl Future<Output = ()> + Send;
@@ -54,7 +54,7 @@ pub async fn close(
         };
         waited += CLOSE_GRACE;
         stage = match (signal, stage) {
-            // Both the kernel and the shell may send SIGHUP, so a further one kills nothing.
+            // If a terminal closes, both the kernel and the shell may send SIGHUP, so a second SIGHUP kills nothing.
             (Some(StopSignal::Hangup), Stage::Closing) => {
                 waited = Duration::ZERO;
                 Stage::Stopped

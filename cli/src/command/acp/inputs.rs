@@ -21,8 +21,8 @@ use crate::workspace::Spaces;
 /// The name and the declaration of a required input that has no value.
 type MissingInput = (String, InterfaceField);
 
-/// Returns the required inputs of a directive that have no value on the command line. Returns no inputs for a directive
-/// that cannot be composed, because the compilation reports its errors.
+/// Returns the required inputs of a directive that have no value on the command line. Returns an empty list if the
+/// inputs of the directive cannot be read, because its compilation reports the errors.
 pub fn missing(directive: &str, call: &RunRequestArgs, spaces: &Spaces) -> Result<Vec<MissingInput>, CommandError> {
     let world = spaces.open()?;
     let id = parse_directive_id(directive)?;

@@ -1,4 +1,5 @@
-//! The lines of the connection. The length of a line is bounded; invalid UTF-8 and control characters are replaced.
+//! The lines of an ACP connection over stdin and stdout. A line that is too long causes a parse error. Invalid UTF-8
+//! and control characters in a line are replaced.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -17,9 +18,9 @@ const READ_AHEAD: usize = 16;
 /// A line to write to stdout, with the channel that receives the result of the write.
 type Written = (String, oneshot::Sender<io::Result<()>>);
 
-/// Returns a transport over stdin and stdout. Its two threads live until the process ends, because neither a read nor a
-/// write can be cancelled. `input_ended` becomes true at the end of the input, after the transport has returned the
-/// last line.
+/// Returns a transport over stdin and stdout. Two threads read and write the lines. They live until the process ends,
+/// because a blocking read or write cannot be cancelled. `input_ended` becomes true at the end of the input, after the
+/// transport has returned the last line.
 pub fn standard_streams(
     input_ended: Arc<AtomicBool>,
 ) -> Lines<impl Sink<String, Error = io::Error> + Send, impl Stream<Item = io::Result<String>> + Send> {

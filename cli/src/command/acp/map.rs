@@ -51,7 +51,7 @@ pub struct UpdateMapper {
     open_calls: BTreeMap<String, String>,
     /// Changes of files by the calls that have no result yet, by the id of the call.
     changes: BTreeMap<String, Vec<FileChanged>>,
-    /// The folder of the project, and the objects that hold the texts of changed files; `None` if the updates leave out
+    /// The folder of the project, and the store of the texts of changed files. If `None`, the updates do not include
     /// changed files.
     files: Option<(PathBuf, Objects)>,
     /// True if the client shows compactions.
@@ -79,7 +79,7 @@ impl UpdateMapper {
     /// Converts a piece of a reply to an update; `None` for a piece of a tool call or of a summary.
     pub fn delta(&mut self, delta: &Delta) -> Option<SessionUpdate> {
         match delta {
-            // The update for the compaction contains the summary.
+            // The pieces of a summary are not sent, because the event `Compacted` contains the whole summary.
             Delta::Text(_) | Delta::Thinking(_) if self.is_compacting => None,
             Delta::Text(text) => {
                 self.streamed.push_str(text);
@@ -97,7 +97,7 @@ impl UpdateMapper {
         {
             return vec![SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(&input.raw)))];
         }
-        // The model reads a message of a hook as a message of the user.
+        // A message of a hook is sent as a user message, because the model reads it as one.
         if let EventBody::HookPoint(run) = body {
             let chunk = |text| SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(text)));
             return shown_messages(run).map(chunk).collect();
@@ -109,7 +109,7 @@ impl UpdateMapper {
             self.streamed.clear();
         }
         if let EventBody::AttemptIntended(attempt) = body {
-            // An interrupted call has no reply.
+            // If the previous model call was interrupted, no reply has cleared `streamed`.
             self.streamed.clear();
             self.is_compacting = attempt.compacts;
         }
@@ -155,8 +155,8 @@ impl UpdateMapper {
         Vec::new()
     }
 
-    /// Returns the id of the open call that an approval question concerns; `None` if there is no such call. The
-    /// question ends with the input of the call, and the call is recognized by this input.
+    /// Returns the id of the open call that an approval question is about; `None` if there is no such call. A question
+    /// ends with ` with INPUT`, so the call is found by its input.
     pub fn call_of(&self, question: &str) -> Option<String> {
         let is_question_about = |input: &str| question.ends_with(&format!(" with {input}"));
         self.open_calls.iter().find(|(_, input)| is_question_about(input)).map(|(id, _)| id.clone())
@@ -182,8 +182,8 @@ impl UpdateMapper {
         updates
     }
 
-    /// Returns the change of a text file. `None` if a text is too long, is not UTF-8 or is not stored, or if the call
-    /// removed the file.
+    /// Returns the ACP diff of a changed text file. `None` if a text is too long, not UTF-8 or not stored, if the file
+    /// is removed, or if `files` is `None`.
     fn diff(&self, change: &FileChanged) -> Option<Diff> {
         let (project, objects) = self.files.as_ref()?;
         let text = |id: &str| {
@@ -199,7 +199,7 @@ impl UpdateMapper {
 
     fn result(&mut self, result: &ToolCallResult) -> Vec<SessionUpdate> {
         let changes = self.changes.remove(&result.call_id).unwrap_or_default();
-        // The client does not know a call that was read from the text of a reply, because such a call is not announced.
+        // A call that was parsed from the text of a reply was not announced to the client, so its result is not sent.
         if self.open_calls.remove(&result.call_id).is_none() {
             return Vec::new();
         }
@@ -208,7 +208,7 @@ impl UpdateMapper {
         let text = result_reason(result).unwrap_or_else(|| result.content.clone());
         let text: String = text.chars().take(MAX_RESULT_CHARS).collect();
         let mut content = vec![ToolCallContent::Content(Content::new(text_block(&text)))];
-        // A failed call has not written the file.
+        // `FileChanged` is recorded before the write, so a failed call may not have written the file.
         let written = changes.iter().filter(|_| !failed);
         content.extend(written.filter_map(|change| self.diff(change)).map(ToolCallContent::Diff));
         let fields = ToolCallUpdateFields::new().status(status).content(content);
@@ -220,12 +220,12 @@ pub fn text_block(text: &str) -> ContentBlock {
     ContentBlock::Text(TextContent::new(text))
 }
 
-/// Converts a text of the agent to an update of the session, in the form of the protocol.
+/// Returns the ACP update that shows a text of the agent.
 pub fn agent_text(text: &str) -> SessionUpdate {
     SessionUpdate::AgentMessageChunk(ContentChunk::new(text_block(text)))
 }
 
-/// Converts a call to the form of the protocol, with the status of a call that has not started.
+/// Converts a call to an ACP tool call with the status `Pending`.
 pub fn tool_call(call: &message::ToolCall) -> ToolCall {
     let paths = ["path", "file", "file_path", "to", "from"];
     let locations =
@@ -256,7 +256,8 @@ fn kind_of(name: &str, input: &Value) -> ToolKind {
     }
 }
 
-/// Converts the value of the key `plan`: a list of texts, or of mappings with `content`, `status` and `priority`.
+/// Converts the value of the key `plan` to ACP plan entries. The value is a list of texts, or of mappings with
+/// `content`, `status` and `priority`.
 fn plan_entries(value: &Value) -> Vec<PlanEntry> {
     let entry = |value: &Value| {
         let text = |key: &str| value.get(key).and_then(Value::as_str);

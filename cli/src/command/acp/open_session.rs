@@ -1,4 +1,4 @@
-//! An open session, and the operations that requests of the client perform on it: modes, options, extensions, closing.
+//! An open session, and the operations that the client requests: setting modes and options, chat requests, closing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,7 +40,7 @@ pub struct OpenSession {
     /// True if the client shows notices.
     has_notices: bool,
     task: Arc<Mutex<Option<JoinHandle<()>>>>,
-    /// Number of questions so far. Each question has an id of its own, made from this number.
+    /// Number of questions that were sent to the client. The id of each question contains its number.
     asked: Arc<AtomicU64>,
 }
 
@@ -57,7 +57,7 @@ impl OpenSession {
         Self { id, commands, requests, connection, is_disconnected, has_notices, task, asked }
     }
 
-    /// Returns true after the end of the input or a stop signal: the client answers nothing more.
+    /// Returns true after the end of the input or a stop signal. The client then answers no more requests.
     pub fn is_disconnected(&self) -> bool {
         self.is_disconnected.load(Ordering::SeqCst)
     }
@@ -67,7 +67,7 @@ impl OpenSession {
         *self.task.lock().unwrap_or_else(PoisonError::into_inner) = Some(task);
     }
 
-    /// Waits until the thread has its first state.
+    /// Waits until the thread of the session has started.
     pub async fn wait_for_start(&self) {
         self.requests.control.started_state().await;
     }
@@ -82,12 +82,12 @@ impl OpenSession {
         self.commands.is_closed()
     }
 
-    /// Returns the modes of the session; `None` if the session has ended.
+    /// Returns the modes of the session; `None` if the thread of the session has not started yet.
     pub fn modes(&self) -> Option<SessionModeState> {
         self.requests.control.live_state().as_ref().map(mode_of).map(mode_state)
     }
 
-    /// Returns the configuration options of the session; `None` if the session has ended.
+    /// Returns the configuration options of the session; `None` if the thread of the session has not started yet.
     pub fn options(&self) -> Option<Vec<SessionConfigOption>> {
         let live = self.requests.control.live_state()?;
         Some(config_options(&OptionValues::of(&live), &live, &self.requests.spaces))
@@ -105,9 +105,8 @@ impl OpenSession {
         }
     }
 
-    /// Sends the configuration options as soon as the published state of the session belongs to a new thread: a thread
-    /// that is not one of the `earlier` ones. If the session changed its thread several times in a row, the published
-    /// state may still be that of an earlier thread.
+    /// Waits until the published state belongs to a thread that is not in `earlier`, and then sends the configuration
+    /// options. Right after a change of threads, the published state may still belong to an earlier thread.
     pub async fn send_options_after(&self, earlier: &[ThreadId]) {
         let control = &self.requests.control;
         loop {
@@ -208,8 +207,8 @@ impl OpenSession {
         Some(selected.option_id.to_string())
     }
 
-    /// Interrupts the prompt, closes the session and waits for its end. If children still run, the user decides about
-    /// them; without an answer, the session waits for them.
+    /// Interrupts the prompt, closes the session and waits for its end. If children still run, first asks the user to
+    /// wait for the children or to stop them. Without an answer, the session waits for them.
     pub async fn close(&self) {
         let children = self.requests.running_children().len();
         if children > 0 {
@@ -224,7 +223,7 @@ impl OpenSession {
                 self.answer(ChatVerb::Close { children: LeftChildren::Cancel }).await.ok();
             }
         }
-        // The task may have ended by itself.
+        // The send fails if the task has already ended.
         self.send(SessionCommand::Close).ok();
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
@@ -232,7 +231,7 @@ impl OpenSession {
         }
     }
 
-    /// Reports the MCP servers of a client, which the session does not use.
+    /// Warns the user that the session does not use the MCP servers of the client.
     pub fn report_unused_servers(&self, servers: &[McpServer]) {
         let names: Vec<String> = servers.iter().filter_map(server_name).collect();
         if !names.is_empty() {

@@ -16,7 +16,7 @@ use crate::workspace::Spaces;
 const MODE: &str = "mode";
 const MODEL: &str = "model";
 const BUDGET: &str = "budget";
-/// Category of the option `budget`. The protocol reserves names without the underscore.
+/// Category of the option `budget`. ACP reserves category names that do not start with `_`.
 const BUDGET_CATEGORY: &str = "_rye_budget";
 /// Values of the option `budget` that a client can choose: `spend` limits of a prompt, in nano-dollars.
 const BUDGETS: [u64; 9] = [
@@ -68,7 +68,7 @@ impl OptionValues {
         Self { mode: mode_of(live), model: live.plan.model.id.clone(), budget: live.plan.limits.spend }
     }
 
-    /// Returns the values that apply once a request has taken effect. The request may still wait for the next idle
+    /// Returns the values with the change that `verb` requests. The session may apply the change only at its next idle
     /// step.
     pub fn after(self, verb: &ChatVerb) -> Self {
         if let ChatVerb::Mode { mode, .. } = verb {
@@ -95,7 +95,7 @@ pub fn config_options(values: &OptionValues, live: &LiveState, spaces: &Spaces) 
     let of_mode = SessionConfigOption::select(MODE, "Mode", values.mode.as_str(), mode_values)
         .description("The tool calls that the next prompts may make".to_owned())
         .category(SessionConfigOptionCategory::Mode);
-    // Without a readable provider file, only the current model is known.
+    // If the provider file cannot be read, the list contains only the current model.
     let mut choices = model_choices(spaces, &live.plan.model.provider).unwrap_or_default();
     if !choices.iter().any(|(id, _)| *id == values.model) {
         choices.insert(0, (values.model.clone(), Vec::new()));

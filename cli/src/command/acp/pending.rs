@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 
 use rye_engine::event::{CommandAction, Delivery, EventBody, MessageSource, PromptEnded, PromptStatus};
 
-/// The way in which a prompt of the client ended, for the response to the client.
+/// The outcome of a prompt, for the response to the client.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PromptOutcome {
     /// No turn was needed: a hook or a command handled the message.
     Handled,
-    /// The prompt of the session to which the message belonged has ended: either the model has read the message during
-    /// this prompt, or the prompt ended before the message could be sent.
+    /// The session prompt that the message started or joined has ended, perhaps before the model read the message.
     Ended(PromptEnded),
     /// The message was withdrawn from the queue.
     Withdrawn,
@@ -18,8 +17,8 @@ pub enum PromptOutcome {
 
 /// The prompts of a client that have no response yet. `R` is the responder of a prompt.
 ///
-/// Messages of other sources (`rye threads steer`, hooks) wait in the same queues as prompts, so the order of all
-/// messages is tracked.
+/// Messages from other sources (such as `rye threads steer`) wait in the same queue as the client's prompts, so
+/// `queued` contains all messages.
 #[derive(Debug)]
 pub struct PendingPrompts<R> {
     /// The prompts that have no response yet: the id of each prompt's message, and the responder of the request.
@@ -58,7 +57,7 @@ impl<R> PendingPrompts<R> {
                 return self.answer(std::slice::from_ref(&input.id), &PromptOutcome::Handled);
             }
             self.queued.push_back((input.id.clone(), input.delivery));
-            // The message is delivered with the next prompt of another message, so it has no end of its own.
+            // The message starts no prompt of its own, so the client gets the response now.
             if input.delivery == Delivery::NextTurn {
                 return self.answer(std::slice::from_ref(&input.id), &PromptOutcome::Handled);
             }
@@ -85,7 +84,8 @@ impl<R> PendingPrompts<R> {
             MessageSource::Steer => Delivery::Steer,
             MessageSource::FollowUp => Delivery::FollowUp,
             MessageSource::NextTurn => Delivery::NextTurn,
-            // The first message of a continuing thread was delivered in the thread before.
+            // Messages from these sources do not wait in `queued`. The first message of a continuing thread left the
+            // queue in the earlier thread.
             MessageSource::Continuation | MessageSource::Nudge | MessageSource::ContinueReply | MessageSource::Hook => {
                 return;
             }

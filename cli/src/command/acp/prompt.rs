@@ -84,8 +84,7 @@ fn decode_percent(text: &str) -> Option<Vec<u8>> {
     Some(decoded)
 }
 
-/// Returns an element `<file>` that shows a text resource to the model, with its path and the hash of the text that the
-/// client has sent.
+/// Returns a `<file>` element for the model: the text of a resource, with its path and its hash.
 fn file_element(path: &str, text: &str) -> String {
     let path = path.replace(['"', '<', '>'], "");
     let sha256 = hex(&Sha256::digest(text.as_bytes()));
@@ -93,7 +92,7 @@ fn file_element(path: &str, text: &str) -> String {
     format!("<file path=\"{path}\" sha256=\"{sha256}\">\n{body}\n</file>")
 }
 
-/// Decodes an image. Its bytes determine the format.
+/// Decodes a base64 image. The format is detected from the bytes.
 fn read_image(data: &str, name: &str) -> Result<ValidatedImage, String> {
     if data.len() as u64 > MAX_ENCODED_IMAGE_BYTES {
         return Err(format!("{name} cannot be sent: it is larger than {} MiB", MAX_IMAGE_BYTES >> 20));

@@ -77,7 +77,7 @@ impl WaitingQuestions {
     }
 }
 
-/// Maximum time to record the answers of a client that has left.
+/// Maximum time to record the last answers of a client that has disconnected.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The task that runs one session: it performs the commands of the client and sends the client the updates of the
@@ -95,12 +95,12 @@ impl SessionTask {
     pub async fn run(mut self) {
         // The current thread of the session. Another thread can continue the session.
         let mut main = self.session.thread_id().clone();
-        // The threads that it continues.
+        // The earlier threads of the session.
         let mut earlier: Vec<ThreadId> = Vec::new();
         let grants = Arc::new(SessionGrants::default());
         let mut pending = PendingPrompts::default();
         let mut waiting = WaitingQuestions::default();
-        // The questions to the client, each with a task that waits for its answer.
+        // The tasks that wait for the client's answers, one for each question.
         let mut open_questions = JoinSet::new();
         let mut is_open = true;
         let mut is_prompt_running = false;
@@ -184,10 +184,9 @@ impl SessionTask {
         }
     }
 
-    /// Submits a text: a message or a typed command. For a message and for `/retry`, returns the id of the message and
-    /// the responder; the caller responds at the end of the prompt. For any other command, this function responds at
-    /// the end of the command and returns `None`. If the text is refused or the session has ended, it responds at once
-    /// and returns `None`.
+    /// Submits a text from the client: a message or a typed command. For a message and for `/retry`, returns the id of
+    /// the message and the responder; the caller responds at the end of the prompt. For any other command and for a
+    /// refused text, sends the response itself and returns `None`.
     async fn submit(
         &self,
         content: PromptContent,
@@ -231,7 +230,7 @@ impl SessionTask {
                 Err(reason) => Err(reason),
             },
             TypedText::Request(verb @ ChatVerb::Retry {}) => {
-                // The client gets the response at the end of the prompt.
+                // The caller responds to the client at the end of the prompt.
                 let response = requests.answer(ChatRequest { id: Value::Null, verb }).await;
                 let input = response.data.as_ref().and_then(|data| data.get("input")?.as_str());
                 if let Some(input) = input.map(str::to_owned) {
@@ -319,12 +318,12 @@ impl SessionTask {
         let call = self.mapper.call_of(&question.what).filter(|_| question.thread == *main);
         let request = permission_request(&self.open.id, &question, call);
         let (session, grants, open) = (Arc::clone(&self.session), Arc::clone(grants), self.open.clone());
-        // Tasks whose question is answered are removed.
+        // Removes the tasks whose questions are answered.
         while open_questions.try_join_next().is_some() {}
         open_questions.spawn(async move {
             let outcome = match open.connection.send_request(request).block_task().await {
                 Ok(response) => response.outcome,
-                // The client has left the question open, and the interruption of the prompt ends it.
+                // The client disconnected without an answer. The interruption of the prompt closes the question.
                 Err(_) if open.is_disconnected() => return,
                 // If the client fails to answer, the request counts as refused.
                 Err(_) => RequestPermissionOutcome::Cancelled,
@@ -338,14 +337,15 @@ impl SessionTask {
     }
 }
 
-/// Waits until the answers that the client sent before the end of the input are recorded in the session, so that the
-/// interruption of the prompt cannot overtake them. Questions without an answer end with the connection.
+/// Waits until the session has received the answers that the client sent before the end of the input. Otherwise, the
+/// interruption of the prompt could discard such an answer. Questions without an answer end with the connection.
 async fn finish_answers(open_questions: &mut JoinSet<()>) {
     let answered = async { while open_questions.join_next().await.is_some() {} };
     timeout(ANSWER_TIMEOUT, answered).await.ok();
 }
 
-/// Returns the reasons why the expansion of a skill or prompt template failed, so that the message was not sent.
+/// Returns the reasons why skills or prompt templates in a message could not be expanded. A message with such a failure
+/// is not sent.
 fn failed_expansions(run: &HookPointRun) -> Vec<String> {
     let failed = run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed && hook.hook == "expansion");
     failed.filter_map(|hook| hook.because.clone()).collect()

@@ -38,7 +38,8 @@ pub fn list_sessions(spaces: &Spaces, cursor: Option<&str>) -> Result<ListSessio
     let page: Vec<&StoredSession> = sessions.iter().skip(first).take(PAGE_SIZE).collect();
     let last = page.last().filter(|_| sessions.len() > first + PAGE_SIZE).map(|session| session.id.to_string());
     let info = |session: &&StoredSession| {
-        // A damaged transcript has no title; opening it reports the damage.
+        // A session with a damaged transcript is listed without a title. The damage is reported when the session is
+        // opened.
         let title = session_title(&reader, &session.last.row.id).ok().flatten();
         SessionInfo::new(SessionId::new(session.id.as_str()), spaces.project.clone())
             .title(title.map(|title| truncate_line(&title, MAX_TITLE_CHARS)))
@@ -47,12 +48,11 @@ pub fn list_sessions(spaces: &Spaces, cursor: Option<&str>) -> Result<ListSessio
     Ok(ListSessionsResponse::new(page.iter().map(info).collect()).next_cursor(last))
 }
 
-/// Deletes a session from the only one of the projects that has it. Does nothing if no project has a thread with the
-/// id.
+/// Deletes the session `id` from the project that has it. Does nothing if none of `projects` has a thread with this id.
 ///
 /// # Errors
-/// The id is that of a thread that is no session, several projects have a session with this id, the session is open in a
-/// process, or a store cannot be read or written.
+/// The thread is not a session, several projects have a session with this id, the session is open in a process, or a
+/// store cannot be read or written.
 pub fn delete_session(projects: &[Spaces], id: &str) -> Result<(), CommandError> {
     let Ok(thread) = ThreadId::parse(id) else { return Ok(()) };
     let (mut holders, mut is_known) = (Vec::new(), false);
@@ -109,7 +109,7 @@ pub fn conversation_events(threads: &Threads, last: &ThreadId) -> Result<Vec<Eve
         }
         let events = threads.transcript(&thread)?;
         let continues = ThreadHead::of(&events).continues;
-        // Messages that waited in the continued thread were accepted there and are sent in this one.
+        // Messages that waited in the earlier thread were accepted there, but are sent in this thread.
         let mut waited = Vec::new();
         if let Some(link) = continues.filter(|link| !link.queue.is_empty()) {
             let before = ThreadId::parse(link.after.as_ref().unwrap_or(&link.thread));

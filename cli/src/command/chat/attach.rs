@@ -42,7 +42,7 @@ pub fn attach(thread: Option<&str>, reader: &ThreadReader, report: &Printer) -> 
                     }
                 }
                 Err(TryRecvError::Empty) => break,
-                // Without further lines, the session is still shown.
+                // Stdin has ended; the session is still shown.
                 Err(TryRecvError::Disconnected) => is_open = false,
             }
         }
@@ -84,7 +84,7 @@ fn read_lines() -> Receiver<String> {
     let (sender, lines) = channel();
     std::thread::spawn(move || {
         let mut input = std::io::stdin().lock();
-        // An unreadable stdin has no further lines.
+        // A read error counts as the end of stdin.
         while let Ok(Some(line)) = read_line(&mut input) {
             if line.fault != Some(LineFault::TooLong) && sender.send(line.text).is_err() {
                 return;
@@ -94,8 +94,9 @@ fn read_lines() -> Receiver<String> {
     lines
 }
 
-/// Sends a line to the session of another process, which handles the line like the text that its own user types.
-/// Returns false if the line is a command to leave the session.
+/// Sends a line as a message to a session that another process runs. Commands are not sent, except for `/steer` and
+/// `/follow-up`, because only the owner process performs commands. Returns false if the line is a command to leave the
+/// session.
 fn send_line(line: &str, thread: &ThreadId, reader: &ThreadReader, report: &Printer) -> Result<bool, CommandError> {
     if line.trim().is_empty() {
         return Ok(true);

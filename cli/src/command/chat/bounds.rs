@@ -94,8 +94,8 @@ fn looks_like_amount(typed: &str) -> bool {
     number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Checks that the bounds of a prompt lie within the bounds of its session, and leave the prompt some money and
-/// capabilities.
+/// Checks that the bounds of a prompt lie within the bounds of its session. The maximum cost must be above 0, and each
+/// capability pattern must match a grant.
 ///
 /// # Errors
 /// Returns the reason why the bounds are invalid.

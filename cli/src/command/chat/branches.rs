@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use super::requests::{ENDED, RequestHandler};
 
 impl RequestHandler {
-    /// Continues from the state before a prompt. With `thread`, the prompt is one of that thread's branch; without
-    /// `prompt`, the session continues from the end of the thread. Returns the text of the prompt as part of the data of
-    /// the response.
+    /// Continues from the state before a prompt. With `thread`, the prompt is looked up in the branch of that thread;
+    /// without `prompt`, the session continues from the end of `thread`. The data of the response contains the text of
+    /// the prompt.
     pub(super) async fn fork(&self, prompt: Option<u64>, thread: Option<String>) -> Result<Option<Value>, String> {
         if let Some(thread) = thread {
             return self.fork_in_branch(&thread, prompt).await;

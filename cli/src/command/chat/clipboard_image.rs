@@ -48,7 +48,8 @@ fn link_out_of(project: &Path, file: &Path) -> Option<PathBuf> {
     (!is_inside).then_some(target)
 }
 
-/// Returns the paths of the words `@PATH` that look like files and name none, relative to the project.
+/// Returns each path that a word `@PATH` names and that looks like a file but does not exist. The paths are relative to
+/// the project.
 pub fn missing_files<'t>(text: &'t str, project: &Path) -> Vec<&'t str> {
     let named = text.split_whitespace().filter_map(|word| word.strip_prefix('@'));
     let paths = named.map(|path| path.trim_end_matches(['.', ',', ';', ':', '?', '!']));

@@ -184,7 +184,7 @@ fn parse_fork(rest: &str) -> Result<ChatVerb, String> {
         [other, one] if number(one).is_some() => (number(one), Some(*other)),
         _ => (None, None),
     };
-    // The id of a thread ends with a number.
+    // A thread id has the form `DIRECTIVE-SECONDS`.
     let is_thread = |id: &str| id.contains('-') && !id.starts_with('-');
     if prompt.is_none() && thread.is_none() || thread.is_some_and(|id| !is_thread(id)) {
         let reason = "/fork needs the number of a prompt or the id of a thread: `/fork 2`; /tree lists both";
@@ -327,7 +327,7 @@ fn format_answer(command: &str, data: &Value) -> String {
         )],
         "model" | "mode" | "budget" | "reload" => {
             let effect = data.get("effect").and_then(Value::as_str).map(str::to_owned);
-            // The refusal before the confirmation has listed the changes.
+            // A confirmed request was refused first, and the refusal listed the changes.
             let is_known = data.get("confirmed") == Some(&Value::Bool(true));
             let changes = if is_known { Vec::new() } else { list(data.get("changes").unwrap_or(&Value::Null)) };
             effect.into_iter().chain(changes.iter().map(plain)).collect()

@@ -20,12 +20,11 @@ impl RequestHandler {
         let mut data = json!({"compaction": compaction_json(&shown), "text": describe_compaction(&shown)});
         let sent = if preview { None } else { self.send(ControlMessage::Compact { focus: focus.clone() })? };
         if let Value::Object(fields) = &mut data {
-            match sent {
-                Some(Value::Object(sent)) => fields.extend(sent),
-                Some(_) | None => {
-                    fields.insert("preview".to_owned(), true.into());
-                    fields.insert("focus".to_owned(), focus.into());
-                }
+            if let Some(Value::Object(sent)) = sent {
+                fields.extend(sent);
+            } else {
+                fields.insert("preview".to_owned(), true.into());
+                fields.insert("focus".to_owned(), focus.into());
             }
         }
         Ok(Some(data))

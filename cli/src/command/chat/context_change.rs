@@ -51,7 +51,7 @@ impl RequestHandler {
         }
         let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Omit(omitted))?;
         let after = Arc::new(compilation.plan.clone());
-        // The files may have changed, so the plan of the session is compiled again too.
+        // Both plans are compiled from the current files, so they differ only if leaving out the part has an effect.
         let before = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?.plan;
         if omits && (Plan { omitted: before.omitted.clone(), ..compilation.plan.clone() }) == before {
             let parts = context_parts(&live);

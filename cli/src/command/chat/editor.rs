@@ -112,8 +112,8 @@ impl Editor {
         self.area.delete_line_by_head();
     }
 
-    /// Replaces a backslash at the end of the line with a line break, if the cursor is behind it. Otherwise returns
-    /// false.
+    /// If the cursor is at the end of a line that ends with a backslash, replaces the backslash with a line break.
+    /// Otherwise returns false.
     pub fn break_at_backslash(&mut self) -> bool {
         let (line, column) = self.before_cursor();
         if !line.ends_with('\\') || column != self.current_line().chars().count() {

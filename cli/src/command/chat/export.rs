@@ -133,7 +133,6 @@ fn parts(events: &[Event]) -> Vec<ExportPart> {
     parts
 }
 
-/// Formats the conversation of a session as Markdown.
 fn to_markdown(events: &[Event]) -> String {
     let mut text = String::new();
     for part in parts(events) {
@@ -160,8 +159,8 @@ const STYLE: &str = "body{max-width:48em;margin:2em auto;padding:0 1em;font:16px
     pre{white-space:pre-wrap;overflow-wrap:anywhere;font:inherit}\
     .prompt{border-left:4px solid;padding-left:1em;font-weight:bold}.line{font-size:smaller;opacity:.7}";
 
-/// Formats the conversation of a session as a page. The page loads nothing and runs nothing; texts are shown as they
-/// are.
+/// Formats the conversation of a session as an HTML page. The page contains no scripts and loads no files. Markdown in
+/// the texts is not rendered.
 fn to_html(events: &[Event], thread: &str) -> String {
     let parts = parts(events);
     let named = parts

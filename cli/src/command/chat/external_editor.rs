@@ -24,7 +24,7 @@ pub fn edit_externally(text: &str) -> Result<String, String> {
 
 fn edit_with(program: &OsStr, text: &str) -> Result<String, String> {
     let file = TemporaryFile::create(text).map_err(|error| format!("the text cannot be edited: {error}"))?;
-    // As in git, the variable is a command line of a shell, which may have arguments.
+    // As in git, `$EDITOR` is a shell command and may contain arguments.
     let mut line = program.to_owned();
     line.push(" \"$1\"");
     let ended = Command::new("sh").arg("-c").arg(line).arg("rye").arg(&file.path).status();

@@ -11,7 +11,6 @@ use rye_engine::user_space::project_folder_name;
 
 /// Folder of the chat files, relative to the user space. This folder contains one folder for each project.
 const FOLDER: &str = ".ai/state/chat";
-/// Name of the file with the history.
 const HISTORY: &str = "history.jsonl";
 /// Permissions of the folders: prompts can be confidential.
 const FOLDER_MODE: u32 = 0o700;
@@ -41,8 +40,7 @@ impl ChatFolder {
         String::from_utf8(bytes).ok()
     }
 
-    /// Writes a file of the history. Ignores errors: if the disk is full, for example, the history is lost and the
-    /// session continues.
+    /// Writes a file of the folder. Ignores errors, so that the session continues if, for example, the disk is full.
     fn write(&self, name: &str, text: &str) {
         let Some(folder) = &self.path else { return };
         let write = || -> io::Result<()> {

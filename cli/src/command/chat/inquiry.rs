@@ -1,5 +1,4 @@
-//! Commands of a chat that report on the session and change nothing in it: its plan, the reasons for it, the hooks that
-//! ran, skills, approvals, and exports of the conversation.
+//! Commands of a chat that report on the session without changing it, such as `/plan`, `/why`, `/hooks` and `/export`.
 
 use std::fmt::Write as _;
 
@@ -48,11 +47,11 @@ pub enum Inquiry {
     Output,
     /// The text of the `n`th reply from the end, for the clipboard.
     Copy(usize),
-    /// The current value that a command without an argument changes with one.
+    /// The current value that a command can change: `/model` without an argument shows the model.
     Current(CurrentValue),
 }
 
-/// A value of a session that a command changes.
+/// A value of a session that a command shows or changes (such as `/model`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CurrentValue {
     Model,
@@ -61,7 +60,7 @@ pub enum CurrentValue {
 }
 
 impl CurrentValue {
-    /// Parses the name of a command; `None` if the command changes no such value.
+    /// Returns the value that the command `name` changes; `None` for any other command.
     pub fn of_command(name: &str) -> Option<Self> {
         match name {
             "model" => Some(Self::Model),
@@ -291,9 +290,8 @@ impl RequestHandler {
     }
 }
 
-/// Returns the output of a call, or of a command that the user ran; `None` for any other event. The result has the name
-/// of the call or the text of the command, the output, and the object that holds the whole output. There is an object
-/// only if the output was shortened.
+/// Returns the name, the output and the object of a tool call or of a user command; `None` for any other event. If the
+/// output was shortened, the object holds the whole output.
 fn match_output(body: &EventBody) -> Option<(&str, &str, Option<&str>)> {
     if let EventBody::ToolCallResult(result) = body {
         Some((&result.name, &result.content, result.object.as_deref()))
@@ -333,7 +331,7 @@ fn explain_last_message(events: &[Event]) -> String {
         let (start, end) = (part.start, part.end);
         lines.push(format!("  bytes {start} to {end} come from the {} `{}` (sha256 {short})", part.kind, part.item));
     }
-    // The hooks of a message are recorded before its acceptance.
+    // The hooks of a message run before the message is accepted, so their events precede `UserInput`.
     let before = events.get(..at).unwrap_or_default().iter().rev();
     let own = before.take_while(|event| !matches!(event.body, EventBody::UserInput(_) | EventBody::PromptEnded(_)));
     for event in own {
@@ -346,8 +344,8 @@ fn explain_last_message(events: &[Event]) -> String {
     lines.join("\n")
 }
 
-/// Returns true if a message was not sent, because the user withdrew it or its prompt ended before its delivery. `after`
-/// are the events from its acceptance on.
+/// Returns true if a message was not sent, because the user withdrew it or its prompt ended before its delivery.
+/// `after` contains the events since the message was accepted.
 fn is_returned(after: &[Event], input: &AcceptedInput) -> bool {
     after.iter().any(|event| {
         if let EventBody::Retracted(retracted) = &event.body {
@@ -361,7 +359,7 @@ fn is_returned(after: &[Event], input: &AcceptedInput) -> bool {
 }
 
 /// Formats the verdicts of the hooks of a hook point, grouped: `input: shout fired; soft, whisper: condition false`.
-/// Problems of the expansion of a message come last.
+/// Failed hooks and expansions come last, each with its reason.
 fn format_verdicts(run: &HookPointRun) -> String {
     let of = |verdict: HookVerdict| {
         let hooks = run.considered.iter().filter(move |one| one.hook != "expansion" && one.verdict == verdict);
@@ -386,7 +384,7 @@ fn format_verdicts(run: &HookPointRun) -> String {
     format!("{}: {}", serialized_name(&run.point), groups.join("; "))
 }
 
-/// Lists the hook points of the last prompt and its intake at which hooks were evaluated.
+/// Lists the hook points of the last prompt, including its intake. Hook points without hooks are omitted.
 fn list_hooks(events: &[Event]) -> String {
     let started = events.iter().rposition(|event| matches!(event.body, EventBody::PromptStarted(_))).unwrap_or(0);
     let before = events.get(..started).unwrap_or_default();

@@ -88,13 +88,14 @@ pub enum ChatVerb {
         /// The new value, in the unit of the limit; dollars for `spend`.
         value: Value,
     },
-    /// The state of the session: `idle`, the number of prompts, the waiting messages, the cost.
+    /// The state of the session: thread, model, mode, `idle`, number of prompts, waiting messages, open approval
+    /// request.
     State {},
     /// The messages of the conversation.
     Messages {},
-    /// The parts of the next request, with their tokens. With `part`, also the tokens and the cost of the request after
-    /// a change: without this part or, if the part was removed before, with the part restored. `confirm` applies the
-    /// change at the next idle step.
+    /// The parts of the next request, with their tokens. With `part`, instead the tokens and the cost of the next
+    /// request after a change: without this part or, if the part was removed before, with the part restored. `confirm`
+    /// applies the change at the next idle step.
     Context {
         /// Id of a part: a layer, a hook, `skill/NAME`, or the name of a tool.
         #[serde(default)]
@@ -160,8 +161,8 @@ pub enum ChatVerb {
         #[serde(default)]
         confirm: bool,
     },
-    /// Continues from the end of the prompt before `prompt`, at the next idle step. With `thread`, also in another
-    /// branch of the session.
+    /// Continues from the state before `prompt`, at the next idle step. With `thread`, `prompt` is a prompt of the
+    /// branch of that thread.
     Fork {
         /// Number of the prompt, from 1. If absent, the session continues from the end of `thread`.
         #[serde(default)]
@@ -244,7 +245,7 @@ pub enum DeliveryArg {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ModeArg {
-    /// Only calls whose capability has the tier `safe` in the risk table, and none of `rye_sign`.
+    /// Only calls whose capability has the tier `safe` in the risk table, and no calls of `rye_sign`.
     ReadOnly,
     /// The calls that the plan grants, with approval requests.
     Ask,
@@ -336,7 +337,8 @@ impl ChatVerb {
             rest.remove(without);
             serde_json::from_value::<Self>(Value::Object(rest)).map_err(|error| error.to_string())
         };
-        // The parser does not name the field of a wrong value. Without that field, it accepts the request or misses it.
+        // Serde does not name the field with the wrong value. A field is wrong if the request without the field is
+        // valid, or if the field is then reported as missing.
         let is_wrong = |name: &&String| match parse(name) {
             Ok(_) => true,
             Err(other) => other == format!("missing field `{name}`"),

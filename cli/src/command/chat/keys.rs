@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 /// An action that a key triggers in the terminal of a chat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyAction {
-    /// Sends the text: as the next prompt, or as a message that steers the running one.
+    /// Sends the text: as the next prompt, or as a message that steers the running prompt.
     Send,
     /// Sends the text as a message that the model reads when it would otherwise end the prompt.
     FollowUp,
@@ -13,7 +13,7 @@ pub enum KeyAction {
     /// Moves the unsent messages back into the editor.
     Withdraw,
     Interrupt,
-    /// Clears the editor; pressed twice in a row, leaves the chat.
+    /// Clears the editor. In an empty editor, interrupts the running prompt; pressed again, leaves the chat.
     Clear,
     /// Leaves the chat if the editor is empty, else deletes the next character.
     Leave,

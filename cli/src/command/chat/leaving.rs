@@ -62,7 +62,7 @@ impl BackgroundChoice {
     }
 }
 
-/// The hint that lists the possible answers if children still run and the user opens another session.
+/// The hint in the error if children still run and the user opens another session.
 pub const CHILDREN_HINT: &str = "repeat the request with `children` set to `wait` or `cancel`";
 
 /// Returns the question for a user who leaves: `2 children run`, with the keys or words that answer it.
@@ -72,7 +72,7 @@ pub fn children_question(children: usize, answers: &str) -> String {
 }
 
 /// A shell script that waits until the process with the given id is stopped, and then resumes it. The script waits at
-/// most 5 seconds: a process that does not stop need not be resumed.
+/// most 5 seconds, in case the process does not stop.
 const RESUME_SCRIPT: &str = "n=0; while [ $n -lt 100 ] && ! grep -q '^State:.[Tt]' /proc/$1/status; do \
                              n=$((n+1)); sleep 0.05; done; kill -CONT $1";
 

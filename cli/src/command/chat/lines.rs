@@ -59,7 +59,7 @@ impl PromptLines {
         let (end, read_to_end) = watch::channel(false);
         std::thread::spawn(move || {
             read_lines(&mut std::io::stdin().lock(), &prompts, &answer, &shared);
-            // The session may have ended and dropped the receiver.
+            // The send fails if `PromptLines` was dropped.
             end.send(true).ok();
         });
         let is_terminal = std::io::stdin().is_terminal();
@@ -68,8 +68,8 @@ impl PromptLines {
     }
 
     /// Returns the next line for the session. At the end of the input, returns `None` and marks the input as ended.
-    /// Call this method only after the previous line was handled: an answer to an approval request in that line counts
-    /// only while the input is not marked as ended.
+    /// Call this method only after the previous line was handled: once the input is marked as ended, the client's
+    /// answers to approval requests no longer count.
     pub async fn next(&self) -> Option<Line> {
         let line = self.prompts.lock().await.recv().await;
         if line.is_none() {
@@ -78,7 +78,7 @@ impl PromptLines {
         line
     }
 
-    /// Waits for the end of stdin in a session that handles no further line.
+    /// Waits for the end of stdin without handling further lines, and marks the input as ended.
     pub async fn skip_to_end(&self) {
         // The wait fails if the reading thread has ended, which also means that stdin has ended.
         self.read_to_end.clone().wait_for(|is_read| *is_read).await.ok();
@@ -117,7 +117,7 @@ fn read_lines(
     answers: &mpsc::Sender<String>,
     shared: &AnswerLines,
 ) {
-    // An unreadable stdin has no further lines.
+    // A read error counts as the end of stdin.
     while let Ok(Some(line)) = read_line(input) {
         let is_received = if shared.is_answer_expected.load(Ordering::SeqCst) {
             answers.send(line.text).is_ok()

@@ -14,11 +14,11 @@ use crate::report::printable;
 
 /// Number of columns between two tab stops in code.
 const TAB_COLUMNS: usize = 4;
-/// Length in bytes from which a paragraph in progress is shortened to its last row, so that the work for a piece of a
-/// reply does not grow with the paragraph.
+/// Length in bytes from which only the last row of a paragraph in progress is kept. Without this limit, each piece of a
+/// reply would render the whole paragraph again.
 const MAX_PARAGRAPH_BYTES: usize = 2_000;
-/// Maximum number of levels of lists, and of quotes, that are indented. Deeper levels are indented like the last of
-/// them.
+/// Maximum number of indented levels of lists, and of quotes. Deeper levels have the same indentation as the last
+/// level.
 const MAX_INDENT_LEVELS: usize = 6;
 
 /// A renderer of the Markdown of a reply that is still being received.
@@ -54,7 +54,7 @@ impl MarkdownStream {
         self.pending.push_str(&printable(&text.replace('\r', "")));
     }
 
-    /// Returns the rows that no later text can change. `columns` is the width of the terminal.
+    /// Returns the new rows that no later text can change. `columns` is the width of the terminal.
     pub fn take_rows(&mut self, columns: usize) -> Vec<Row> {
         let mut rows = Vec::new();
         self.advance(columns, false, &mut rows);

@@ -67,8 +67,8 @@ pub fn can_emit_part(block: &str) -> bool {
     !first.starts_with(['|', '<', '#', '`', '~']) && !block.contains('|') && !may_underline && !has_open_markup(block)
 }
 
-/// Returns the offset in the paragraph `block` at which its last row `last` starts. `None` if the row is the only one,
-/// or if it would not be a paragraph of plain text without the rows before it.
+/// Returns the offset in the paragraph `block` at which its last row `last` starts. `None` if `last` is the only row,
+/// or if `last` alone might not be parsed as plain text.
 pub fn start_of_last_row(block: &str, last: &str) -> Option<usize> {
     let is_text = last.starts_with(char::is_alphabetic) && !last.contains('\x1b');
     let end = block.trim_end().len();

@@ -14,8 +14,7 @@ pub enum NextStart {
     Resume(ThreadId),
 }
 
-/// The session that the user has chosen to start after the current one; empty without such a choice. Clones share the
-/// choice.
+/// The session that the user has chosen to start after the current one, if any. Clones share the choice.
 #[derive(Debug, Clone, Default)]
 pub struct NextSession(Arc<Mutex<Option<NextStart>>>);
 

@@ -158,7 +158,7 @@ impl Completer {
     }
 
     fn commands(&self) -> Vec<(String, String)> {
-        // A session needs a readable project, so this error is not reported here.
+        // If the project cannot be read, there are no completions.
         let Ok(world) = self.spaces.open() else { return Vec::new() };
         list_commands(&world).into_iter().map(|command| (command.name, command.description)).collect()
     }

@@ -106,7 +106,7 @@ impl KeyReader {
     /// external editor.
     pub fn resume(&self) {
         if let Some(channel) = self.0.get() {
-            // The thread has ended if the terminal was closed.
+            // The send fails if the reading thread has ended, because the terminal was closed.
             channel.resume.send(()).ok();
         }
     }

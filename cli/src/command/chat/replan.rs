@@ -38,11 +38,11 @@ impl PlanChanges {
 /// The part of a refusal that states how the user confirms the change.
 pub const CONFIRM_HINT: &str = "repeat the request with `confirm` set to true";
 
-/// The difference that a user requests between a session's plan and its next plan.
+/// The change of a session's plan that the user requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanRequest {
-    /// The user requests no change: the plan changes only because its files have changed. The model is that of the
-    /// user, if the user has chosen one.
+    /// No change: the plan changes only because its files have changed. Holds the model that the user has chosen, if
+    /// any.
     Reload(ModelOverride),
     /// Another model: a tier or the id of a model.
     Model(String),
@@ -50,8 +50,8 @@ pub enum PlanRequest {
     Budget(Nanos),
     /// The parts that the user leaves out of the requests.
     Omit(Vec<String>),
-    /// No change of the plan: the same directive in a new session, with the model and the limits of the current
-    /// session.
+    /// No change of the plan: the directive is compiled again with the model and the limits of the session, for a new
+    /// session, for example.
     Same,
 }
 
@@ -98,8 +98,8 @@ pub fn chosen_model(spaces: &Spaces, disk: &dyn Disk, live: &LiveState) -> Model
     found.map_or_else(|| ModelOverride::of_user(None), |(model, _)| model)
 }
 
-/// Compiles the plan of a session from the current files. The second value is true if the result is the plan that the
-/// session has, and false if the files have changed the plan.
+/// Compiles the plan of a session from the current files. The second value is true if the result equals the session's
+/// plan, and false if changed files have changed the plan.
 pub fn compile_current(spaces: &Spaces, live: &LiveState) -> Result<(Compilation, bool), String> {
     let world = spaces.open().map_err(|error| error.to_string())?;
     if let Some(compilation) = compile_session(&world, live) {
@@ -186,8 +186,8 @@ pub fn compare_with_session(spaces: &Spaces, disk: &dyn Disk, live: &LiveState, 
     by_files().unwrap_or_else(|| describe_changes(&live.plan, &after.plan))
 }
 
-/// Compares two modes of a session as `rye plan --diff` compares plans: each mode is treated as a plan that has the
-/// grants of the mode. For the mode `auto`, the calls that run without an approval come first.
+/// Compares two modes of a session as `rye plan --diff` compares plans: each mode is treated as a plan with the grants
+/// of the mode. If `after` is `Auto`, the first lines list the calls that then run without an approval.
 ///
 /// # Errors
 /// The files of the session cannot be compiled.
@@ -204,7 +204,7 @@ pub fn compare_modes(
     let unasked = if after == ChatMode::Auto { &*plan.approvals_required } else { &[] };
     let (before, after) = (in_mode(&plan, before), in_mode(&plan, after));
     let changes = compare_sides((&stored, &before), (&stored, &after)).ok_or_else(failed)?;
-    // A wider mode needs an approval, even if the plan has no call that the mode concerns.
+    // A wider mode always needs the user's confirmation, even if no call of the plan depends on the mode.
     Ok(PlanChanges { widens: true, lines: describe_unasked(unasked).into_iter().chain(changes.lines).collect() })
 }
 

@@ -136,8 +136,8 @@ impl RequestHandler {
         }
     }
 
-    /// Returns the asynchronous children that still run. A child for which a prompt waits is not included: it ends with
-    /// the prompt.
+    /// Returns the asynchronous children that still run. A child that a prompt waits for is not included, because the
+    /// child ends with the prompt.
     pub fn running_children(&self) -> Vec<ThreadId> {
         let Some(live) = self.control.live_state() else { return Vec::new() };
         let children = live.state.living_children().filter(|(_, child)| child.detached);
@@ -168,9 +168,9 @@ impl RequestHandler {
 
     async fn cancel_children(&self) -> Result<(), String> {
         for child in self.running_children() {
-            // A cancellation would wait for the end of the model call.
+            // The child is killed, because a cancellation would wait for the end of the model call.
             let stopped = self.engine.send_to_chain(&child, ControlMessage::Kill).await;
-            // A child that has ended meanwhile needs no message.
+            // If the child has already ended, the result is `false`, which is no error.
             stopped.map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -215,7 +215,7 @@ impl RequestHandler {
         Ok(UserInput { images, ..input })
     }
 
-    /// Reads images and submits a message with them. The response has the type `prompt`.
+    /// Reads images and submits a message with them. The field `command` of the response is `prompt`.
     pub async fn submit_with_images(&self, input: UserInput, images: &[PathBuf], delivery: Delivery) -> ChatResponse {
         let send = async {
             let input = self.read_images(input, images).await?;
@@ -284,7 +284,8 @@ impl RequestHandler {
         self.send(message)
     }
 
-    /// Checks that a thread waits for an answer to this request, and that this client has not answered it.
+    /// Checks that a thread waits for an answer to this request, and records that the client has answered the request.
+    /// Fails if the client has answered it before.
     async fn check_open(&self, thread: &ThreadId, question: u64) -> Result<(), String> {
         let (threads, asking) = (self.engine.threads(), thread.clone());
         let read = move || -> Result<Option<u64>, StoreError> {
@@ -315,7 +316,7 @@ impl RequestHandler {
             live.state.queued_messages().chain(held).any(|message| message.id == input)
         };
         let is_received = |live: &LiveState| live.state.mailbox.received.contains(&input);
-        // A message that the thread has not received yet is withdrawn after its receipt.
+        // A message that the thread has not received yet is withdrawn as soon as the thread receives it.
         let is_on_its_way = self.control.has_sent(&input) && !live.as_ref().is_some_and(is_received);
         if is_on_its_way || live.as_ref().is_some_and(waits) {
             return self.send(ControlMessage::Retract { input: Some(input) });
@@ -367,9 +368,9 @@ impl RequestHandler {
         Ok(Some(data))
     }
 
-    /// Closes the session and records `next`, the session that follows it. Returns the data of the response. `children`
-    /// determines the treatment of asynchronous children; it must be set if such children still run. Fails while a
-    /// prompt runs.
+    /// Closes the session and records `next` as the session that follows. Returns the data of the response. `children`
+    /// is the treatment of asynchronous children, and must be set if such children still run. Fails while a prompt
+    /// runs.
     async fn switch_session(&self, next: NextStart, children: Option<LeftChildren>) -> Result<Option<Value>, String> {
         let Some(chosen) = &self.next else { return Err("this interface cannot open another session".to_owned()) };
         let live = self.control.started_state().await;
@@ -427,7 +428,8 @@ impl RequestHandler {
         sessions.sort_by_key(|entry| std::cmp::Reverse(entry.row.updated_at));
         let threads = self.engine.threads();
         let rows = sessions.into_iter().enumerate().map(|(n, entry)| {
-            // A damaged transcript has no title; opening it reports the damage.
+            // A session with a damaged transcript is listed without a title. The damage is reported when the session is
+            // opened.
             let title = if n < MAX_TITLES { session_title(&threads, &entry.row.id).ok().flatten() } else { None };
             json!({
                 "thread_id": entry.row.id.as_str(),

@@ -1,9 +1,8 @@
 //! The screen of a chat: finished lines that the terminal keeps in its scrollback, and below them a viewport of a few
 //! rows that is repainted.
 //!
-//! Every movement of the cursor is relative to the first row of the viewport, where the cursor usually rests, and a row
-//! never wraps while it is painted. A frame therefore looks the same even if the terminal was resized before it
-//! processed the frame.
+//! A frame moves the cursor only relative to the first row of the viewport, and turns automatic wrapping off while it
+//! paints rows. A frame is therefore still correct if the terminal was resized before it processed the frame.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -160,7 +159,7 @@ impl<W: Write> Screen<W> {
         }
         let below = next.rows.len().saturating_sub(1);
         if is_whole || next.rows.len() > self.painted.len() {
-            // Makes room: the terminal scrolls if the viewport is at its last row.
+            // Makes room for the viewport: the terminal scrolls if the cursor is in its last row.
             frame.push_str(&"\n".repeat(below));
             push_motion(&mut frame, below, 'A');
         }
@@ -228,7 +227,7 @@ impl<W: Write> Screen<W> {
         self.is_stale = true;
     }
 
-    /// Clears the terminal, for a user whose screen another program has damaged. The scrollback stays.
+    /// Clears the terminal, because another program has written to it. The scrollback stays.
     ///
     /// # Errors
     /// The terminal was closed.
@@ -255,7 +254,7 @@ impl<W: Write> Screen<W> {
     }
 }
 
-/// Adds a cursor motion. Adds nothing for a distance of zero, because terminals move by one column or row in that case.
+/// Adds a cursor motion. Adds nothing for a distance of zero, because terminals treat a zero as one.
 fn push_motion(frame: &mut String, distance: usize, direction: char) {
     if distance > 0 {
         // Writing to a string cannot fail.

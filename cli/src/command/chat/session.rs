@@ -24,9 +24,9 @@ const COMPACT_ANSWERS: &str = "1: compact, 2: cancel; type the number";
 
 /// The input of a chat: lines of stdin, or the keys of a terminal.
 pub enum ChatInput {
-    Lines(SessionInput),
-    /// The keys of a terminal. The code of the terminal handles the keys and sends the control messages for them;
-    /// [`ChatInput::next`] handles no key.
+    Lines(Box<SessionInput>),
+    /// The keys of a terminal. `ChatTerminal` handles the keys and sends the control messages; [`ChatInput::next`]
+    /// handles no key.
     Terminal {
         control: ControlSender,
         stops: u32,
@@ -38,19 +38,20 @@ impl ChatInput {
     /// [`ChatInput::Terminal`], this function never returns.
     pub async fn next(&mut self) -> Option<String> {
         match self {
-            // A note can repeat any text of a file, such as the description of a skill.
+            // A note can contain text of a file (such as the description of a skill), so control characters are
+            // replaced.
             Self::Lines(input) => input.next().await.map(|note| printable(&note)),
             Self::Terminal { .. } => std::future::pending().await,
         }
     }
 
-    /// Interrupts the current prompt. Also closes the session if it is used at a terminal, or if this is the second
-    /// interruption in a row. Returns false after repeated interruptions: the process should then end without waiting
-    /// for the end of the session.
+    /// Interrupts the current prompt. For [`ChatInput::Terminal`], or at the second interruption in a row, also closes
+    /// the session. Returns false after repeated interruptions: the process should then end without waiting for the end
+    /// of the session.
     pub fn interrupt(&mut self) -> bool {
         match self {
             Self::Lines(input) => input.interrupt(),
-            // In raw mode, Ctrl+C is a key. This interruption is a signal from another process.
+            // In raw mode, Ctrl+C arrives as a key, so this interruption is a signal from another process.
             Self::Terminal { .. } => self.leave(),
         }
     }
@@ -231,13 +232,11 @@ impl SessionInput {
         if let Err(reason) = self.requests.check_bounds(&input.bounds) {
             return Some(reason);
         }
-        match self.requests.cache_warning(&input) {
-            Some(warning) => Some(self.ask_guard(input, warning)),
-            None => {
-                self.send_typed(input);
-                None
-            }
+        if let Some(warning) = self.requests.cache_warning(&input) {
+            return Some(self.ask_guard(input, warning));
         }
+        self.send_typed(input);
+        None
     }
 
     /// Sends a typed message. During a prompt, a message without bounds steers the prompt.
@@ -385,7 +384,7 @@ fn too_long() -> String {
     format!("the line has more than {} MiB", MAX_LINE_BYTES >> 20)
 }
 
-/// Returns the exit code of a session: that of its last prompt.
+/// Returns the exit code for the status of a session's last prompt.
 pub fn exit_of_session(events: &[Event]) -> Exit {
     let status = events
         .iter()

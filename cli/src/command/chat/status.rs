@@ -21,9 +21,9 @@ pub struct SessionStatus {
     is_scripted: bool,
     /// Size of the context window, in tokens.
     context_window: u64,
-    /// Tokens of the last request and its reply, or the estimate for the next request of a thread without a request.
+    /// Tokens of the last request and its reply. For a thread without requests, the estimate for its next request.
     context: u64,
-    /// The current thread, as long as `context` has no value for its next request.
+    /// The id of the current thread, while the next request of the thread is not estimated yet.
     unestimated: Option<String>,
     /// Tokens of the last request, and the number of them that came from the provider's cache.
     input: (u64, u64),
@@ -87,7 +87,7 @@ impl SessionStatus {
             // A thread that continues the session has the rest of the session's budget as its limit.
             self.cost_before_thread = self.session_cost;
             self.session_limit = self.session_cost.saturating_add(opened.limits.spend);
-            // The conversation of the thread can be another one than that of the thread before.
+            // The new thread may have another conversation (after `/fork`, for example).
             (self.context, self.input) = (0, (0, 0));
             self.unestimated = Some(opened.thread_id.clone());
             if opened.origin == ThreadOrigin::Fork {
@@ -131,7 +131,7 @@ impl SessionStatus {
         self.prompt_limit = live.plan.limits.spend;
         if self.unestimated.as_deref().is_some_and(|thread| live.thread_id() == Some(thread)) {
             self.unestimated = None;
-            // A first thread has no conversation yet.
+            // The first thread of a session has no conversation that could be estimated.
             if live.state.continues.is_none() {
                 return;
             }

@@ -247,7 +247,7 @@ impl ChatTerminal {
                         end = Some(ended);
                     }
                     Some(RendererMessage::Question { text, shown }) => {
-                        // The events before the question are already in the stream.
+                        // First shows the events before the question, which are already in the stream.
                         while is_open && !live.is_idle() {
                             match live.next().await {
                                 Some(next) => self.live(&next),
@@ -278,7 +278,8 @@ impl ChatTerminal {
                 next = live.next(), if is_open && !self.is_dirty => match next {
                     Some(first) => {
                         self.live(&first);
-                        // Many events delay neither a key nor the next frame.
+                        // Handles further events for at most one frame, so that many events delay neither a key nor the
+                        // next frame.
                         let until = Instant::now() + FRAME_INTERVAL;
                         while !live.is_idle() && keys.is_empty() && Instant::now() < until {
                             let Some(next) = live.next().await else { break };
@@ -416,7 +417,7 @@ impl ChatTerminal {
                 self.request = None;
                 self.end_refusal();
                 self.close_text();
-                // The user knows why the request needs no answer any more.
+                // After an interruption by the user, no note about the closed request is needed.
                 let is_interrupted = std::mem::take(&mut self.is_request_interrupted);
                 if let Some(note) = note.filter(|_| !is_interrupted) {
                     self.note(&note);
@@ -479,7 +480,7 @@ impl ChatTerminal {
             return Ok(());
         }
         self.is_dirty = false;
-        // The size may have changed although the signal of the change has not arrived yet.
+        // The terminal may have been resized before its resize event arrives.
         if let Some(size) = terminal_size() {
             self.screen.resize(size);
         }

@@ -11,7 +11,7 @@ pub struct WordWrapper {
     row: String,
     /// Number of columns that `row` fills.
     column: usize,
-    /// The last word, which may not fit into the row: its text with styles, and its columns.
+    /// The last word with its styles, which is not yet placed in a row.
     word: String,
     word_width: usize,
     /// Number of spaces between the text in `row` and `word`.
@@ -63,7 +63,7 @@ impl WordWrapper {
                 continue;
             }
             let columns = c.width().unwrap_or(0);
-            // Text without spaces, such as Chinese or a long path, breaks anywhere.
+            // Text without spaces, such as Chinese or a path that is longer than a row, breaks at any character.
             if self.hanging.width() + self.word_width + columns > self.width || columns == 2 {
                 if std::mem::take(&mut open) {
                     self.word.push_str(&style.render_reset().to_string());

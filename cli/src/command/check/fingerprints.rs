@@ -116,7 +116,7 @@ impl Fingerprints {
         }
     }
 
-    /// Adds the item folders of other clients, outside `.ai/`, if their path below `root` starts with `below`.
+    /// Adds the item folders outside `.ai/`, such as `.claude/skills/`, if their path below `root` starts with `below`.
     fn add_folders_of_other_clients(&mut self, root: &Path, below: &str) {
         let folders = ItemKind::ALL.iter().flat_map(|kind| kind.folders());
         for folder in folders.filter(|folder| !folder.starts_with(".ai/") && folder.starts_with(below)) {

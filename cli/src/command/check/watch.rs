@@ -15,8 +15,9 @@ use crate::options::OutputFormat;
 use crate::report::Printer;
 use crate::workspace::Spaces;
 
-/// Interval between two checks for changes. A check reads the changes that inotify has reported, and the few files that
-/// scans leave out (`Fingerprints::of_other_files`). Without inotify, scans also have at least this interval.
+/// Interval at which the command looks for changes. Each time, it reads the changes that inotify has reported, and
+/// compares the few files that scans leave out (`Fingerprints::of_other_files`). Without inotify, the interval between
+/// two scans is at least as long.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time to wait after a change, because an editor writes a file in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(30);

@@ -80,7 +80,7 @@ pub fn add_server(
 }
 
 impl AddedServer {
-    /// Trusts the server: the user has just named its command or URL.
+    /// Records the user's trust in the server. The caller has asked the user before.
     pub fn trust(&self, spaces: &Spaces) -> Result<(), CommandError> {
         if spaces.own {
             return Ok(());
@@ -104,8 +104,8 @@ fn restore_file(before: Option<&[u8]>, spaces: &Spaces) -> Result<(), CommandErr
     Ok(())
 }
 
-/// Returns the program of a server if no folder of `PATH` contains the program; `None` if the program is there, is
-/// named by a path, or is searched in a `PATH` of the server's own.
+/// Returns the program of a server if no folder of `PATH` contains the program. `None` if the program is there or is
+/// named by a path, or if the server sets a `PATH` of its own.
 pub fn missing_program(server: &McpServer) -> Option<String> {
     let McpTransport::Stdio { command, environment, .. } = &server.transport else { return None };
     let program = command.first().filter(|program| !program.contains(['/', '$']))?;

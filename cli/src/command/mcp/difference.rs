@@ -39,8 +39,8 @@ pub fn differences_of(item: &str, before: &str, after: &str) -> Vec<McpDifferenc
     found
 }
 
-/// Reads the lines `KEY: VALUE` of an item, which `rye mcp refresh` writes with values in JSON. A line of another form,
-/// as an edited item can have, is read as text.
+/// Reads the lines `KEY: VALUE` of an item, which `rye mcp refresh` writes with values in JSON. A value that is not
+/// JSON, as in an edited item, is read as text.
 fn item_value(text: &str) -> Value {
     let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let fields = lines.map(|line| {

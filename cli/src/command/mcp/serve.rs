@@ -1,4 +1,4 @@
-//! `rye mcp serve`: an MCP server on stdin and stdout, or on a loopback port. Nothing else is written to stdout.
+//! `rye mcp serve`: an MCP server on stdin and stdout, or on a loopback port. Only MCP messages are written to stdout.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
         return Err(CommandError::usage("`--inputs -` is not allowed here: stdin holds the messages of the client")
             .with_help("name a file: `--inputs FILE`"));
     }
-    // The client answers in place of a model, so no script of the project is read for this directive.
+    // The client takes the place of the model, so scripts of the project need no trust here.
     let compilation = match compile_directive(&args.directive, &args.call, None, PlanMode::Run, true, spaces, report)? {
         Ok(compilation) => compilation,
         Err(exit) => return Ok(exit),
@@ -72,8 +72,8 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
         report.note(&printable(&text));
     }
     options.approvals = ask::headless_handler(spaces, unattended, []);
-    // A client on stdio waits for the result of each call, and directives that it starts wait for their models. Over HTTP,
-    // several clients call at the same time.
+    // A client on stdio waits for each result, so few worker threads suffice. Over HTTP, several clients call at the
+    // same time.
     let workers = args.http.map_or(runtime::WORKERS_FOR_ONE_CLIENT, |_| runtime::WORKERS_FOR_SEVERAL_THREADS);
     let runtime = runtime::start_runtime(workers)?;
     let ended = runtime.block_on(async {
@@ -91,7 +91,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
         engine.remove_owner_file();
         Ok::<_, CommandError>(ended)
     });
-    // The client may keep stdin open.
+    // The runtime does not wait for the thread that reads stdin, because the client may keep stdin open.
     runtime.shutdown_background();
     ended?.map_err(CommandError::failed)?;
     Ok(Exit::Success)
@@ -119,7 +119,8 @@ fn read_token() -> Result<ServeToken, CommandError> {
     }
 }
 
-/// Serves on standard streams, or on a port. Prints the address, and the token if the user does not know it.
+/// Serves on stdin and stdout or, with `http`, at a loopback address. Prints the address, and the token if it was
+/// generated.
 async fn serve(
     server: &DirectiveServer,
     http: Option<(SocketAddr, ServeToken)>,
@@ -136,7 +137,7 @@ async fn serve(
     server.http(listener, token).await
 }
 
-/// Formats an event of a thread that a session has started, for a progress notification.
+/// Formats an event of a thread as the message of a progress notification.
 fn progress_line(thread: &ThreadId, event: &Event) -> String {
     let what = truncate_line(&printable(&event_view(event).line), MAX_PROGRESS_CHARS);
     format!("{thread}: {} {what}", event.body.reader_name())

@@ -20,7 +20,7 @@ pub fn knowledge_template(id: &ItemId) -> String {
     )
 }
 
-/// Returns the file's extension and its text.
+/// Returns the extension and the text of a new tool file.
 pub fn tool_template(id: &ItemId, language: ToolLanguageArg) -> (&'static str, String) {
     let category = id.category();
     match language {

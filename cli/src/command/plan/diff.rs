@@ -142,10 +142,10 @@ struct OtherInputs<'a> {
 enum OtherComparison {
     /// The comparison for the default inputs suffices, so no comparison for other inputs is shown.
     Same,
-    /// The plans of both sides differ with the inputs that `inputs` describes, which are not the default inputs. The new
-    /// plan is wider with these inputs, unless no inputs make the new plan wider.
+    /// With the inputs that `inputs` describes, the plans of both sides differ. If there are inputs with which the new
+    /// plan is wider, `inputs` describes the first of these inputs.
     Changed { inputs: String, diff: Box<PlanDiff> },
-    /// For one of the two sides, the inputs that lead to different plans cannot be determined. Holds the reason.
+    /// The plans could be compared only for the default inputs. Holds the reason.
     Unknown(String),
 }
 
@@ -156,9 +156,9 @@ impl OtherInputs<'_> {
     ///
     /// - `Changed` contains the first inputs with which the new plan is wider. If there are none, and the plans for the
     ///   default inputs are equal, `Changed` contains the first inputs with which the plans differ.
-    /// - `Same`: there are no such inputs. Nothing is compared, and the result is also `Same`, if the new plan is
-    ///   already wider for the default inputs, or if the directive does not exist on a side.
-    /// - `Unknown`: the contexts of a side cannot be determined.
+    /// - `Same`: there are no such inputs, the new plan is already wider for the default inputs, or the directive does
+    ///   not exist on a side.
+    /// - `Unknown`: the contexts of a side cannot be determined, or a side has no plan for unknown inputs.
     fn compare(&self, defaults: &PlanDiff) -> Result<OtherComparison, CommandError> {
         if defaults.widened {
             return Ok(OtherComparison::Same);
@@ -190,7 +190,7 @@ impl OtherInputs<'_> {
                 let request = CompileRequest { inputs: Some(inputs.clone()), ..self.request(world)? };
                 Ok(compile_with_sources(world, &request, &mut Sources::default()).value)
             };
-            // A side that has no plan for these inputs cannot run with them.
+            // Inputs for which a side has no plan are skipped, because the side cannot run with them.
             let (Some(before), Some(after)) = (compiled(self.old)?, compiled(self.new)?) else { continue };
             let before = DiffSide { world: self.old, compilation: &before };
             let diff = diff_trees(Some(before), Some(DiffSide { world: self.new, compilation: &after }))?;

@@ -1,4 +1,4 @@
-//! `rye plan ID` if the route depends on inputs that are not known: prints a plan for each route.
+//! `rye plan ID` if the route depends on unknown inputs: prints a plan for each route.
 
 use rye_compiler::drawing::Drawing;
 use rye_compiler::report::alternatives::{RoutedPlan, describe_when};
@@ -20,11 +20,11 @@ use crate::options::{Global, OutputFormat};
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Printer, printable};
 
-/// Output of `rye plan ID --format json` if inputs that are not known decide the route.
+/// Output of `rye plan ID --format json` if the route depends on unknown inputs.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RoutesOutput {
     pub directive: String,
-    /// A plan for each route that some call takes.
+    /// The plans, one for each route that a call can take.
     pub routes: Vec<RouteOutput>,
 }
 

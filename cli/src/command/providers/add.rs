@@ -84,7 +84,7 @@ pub fn run(args: &AddModelArgs, spaces: &Spaces, report: &Printer) -> Result<Exi
     list::print_models(spaces, &[(provider.to_owned(), id.to_owned())], report)
 }
 
-/// Splits `provider/model`; the id of a model may hold a slash.
+/// Splits `provider/model` at the first slash. The id of a model can contain more slashes.
 pub fn split_model(text: &str) -> Result<(&str, &str), CommandError> {
     text.split_once('/').filter(|(provider, id)| !provider.is_empty() && !id.trim().is_empty()).ok_or_else(|| {
         CommandError::usage(format!("`{}` does not name a provider and a model", text.escape_debug()))

@@ -1,5 +1,5 @@
-//! Entries of models in the provider files of the user space, written into the text of a file so that its other lines
-//! stay unchanged.
+//! Writes entries of models into the provider files of the user space. Edits the text of a file, so that its other
+//! lines stay unchanged.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use crate::workspace::{Spaces, user_root};
 /// Maximum size in bytes of an existing provider file.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Fields of a model's entry, by provider and model id.
+/// The fields of new or changed model entries. A key is the id of a provider and the id of a model.
 pub type Entries = BTreeMap<(String, String), Map<String, Value>>;
 
 /// Writes the entries into the provider files of the user space, and reads the merged files. If a file is then invalid
@@ -71,9 +71,9 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandEr
     failure.map_or(Ok(()), Err)
 }
 
-/// Completes the prices of a new entry. The new entry is merged with `listed`, the entry that already exists (possibly
-/// in another space), so the old value of a missing price would stay. A missing `cache_read` or `cache_write` therefore
-/// becomes the price `input`, and a missing `long_prompt` becomes `none` if `listed` has a `long_prompt`.
+/// Completes the prices of an entry. An entry is merged with `listed`, the existing entry of the model (possibly of
+/// another space), and the merge keeps each old price that `prices` does not set. Therefore sets a missing `cache_read`
+/// or `cache_write` to the price `input`, and a missing `long_prompt` to `none` if `listed` has a `long_prompt`.
 pub fn complete_prices(mut prices: Map<String, Value>, listed: Option<&Node>) -> Value {
     if let Some(input) = prices.get("input").cloned() {
         for key in ["cache_read", "cache_write"] {
@@ -171,8 +171,8 @@ fn parse(text: &str) -> Result<Node, String> {
     }
 }
 
-/// Returns `text` with `entry` added at the end of the list `models`, which is in block or flow style. `None` if the
-/// list is empty or has another layout.
+/// Returns `text` with `entry` added at the end of the list `models`. The list can be in block style (`- a`) or in flow
+/// style (`[a, b]`). `None` if the list is empty or has another layout.
 fn with_item(text: &str, models: &Node, entry: &str) -> Option<String> {
     let (first, last) = (models.items().first()?, models.items().last()?);
     if text.get(models.span.range())?.starts_with('[') {

@@ -71,7 +71,8 @@ pub fn run(args: &RefreshArgs, spaces: &Spaces, report: &Printer) -> Result<Exit
         let mut fields = Map::new();
         let prices = match model.value.to_value() {
             Value::Object(prices) => complete_prices(prices, Some(&listed)),
-            // An invalid value is reported when the provider file is read.
+            // Other values are kept as they are. `write_entries` reports an invalid value when it reads the written
+            // file.
             other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => other,
         };
         fields.insert("prices".into(), prices);

@@ -1,5 +1,5 @@
-//! Checks, before a new session starts, that the model of the session has a key. An error lists the places where a key
-//! or a local server could be.
+//! Checks, before a new session starts, that the key of its provider is set, if the provider needs a key. The error
+//! lists the key variables of all providers and the usual local servers.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -45,7 +45,7 @@ fn check_key(
         let settings = definition.settings(environment, project);
         definition.key_env.map(|variable| (variable, settings.key.is_some()))
     };
-    // The files of the other providers are read only for the error.
+    // The files of the other providers are needed only for the error, so they are read below.
     let Some((variable, false)) = key_state(provider) else { return Ok(()) };
     let describe = |id: &String| {
         let (variable, is_set) = key_state(id)?;
@@ -71,8 +71,8 @@ fn check_key(
     }))
 }
 
-/// Returns the models, as `PROVIDER/TIER`, of the providers whose key is set: the default tier of each provider, and
-/// one provider for each key variable.
+/// Returns models whose provider has a key, as `PROVIDER/TIER` with the default tier of the provider. If several
+/// providers use the same key variable, only the first of these providers is listed.
 pub fn usable_models(spaces: &Spaces) -> Result<Vec<String>, CommandError> {
     let world = spaces.open()?;
     let environment = ProviderEnvironment::read(spaces.user.as_deref())?;

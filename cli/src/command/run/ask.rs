@@ -60,8 +60,8 @@ pub fn has_terminal(format: Format) -> bool {
     format == Format::Human && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// Formats the warning, for a run without a terminal, about grants that need approval and are not acknowledged; `None`
-/// if there are none.
+/// Formats a warning about grants that need approval and are not acknowledged, for a run without a terminal. `None` if
+/// there are no such grants.
 pub fn headless_warning(grants: &[ApprovalRequired], unattended: HeadlessPolicy) -> Option<String> {
     let grants: Vec<String> = grants
         .iter()
@@ -79,10 +79,10 @@ pub fn headless_warning(grants: &[ApprovalRequired], unattended: HeadlessPolicy)
     })
 }
 
-/// Returns the policy for approval requests. If there is a terminal, the user answers them; otherwise the headless
-/// policy `unattended` does. `given` are earlier approvals that hold for the rest of a thread. `screen` renders the
-/// questions. `answers` reads the lines that the user types, for callers such as a chat that read stdin themselves; if
-/// it is `None`, the returned handler reads stdin.
+/// Returns the policy for approval requests. At a terminal, the user answers the requests. Without a terminal, the
+/// headless policy `unattended` answers them. `given` are earlier approvals that apply to the rest of a thread.
+/// `screen` renders the questions. `answers` reads the lines that the user types, for callers such as a chat that read
+/// stdin themselves. If `answers` is `None`, the returned handler reads stdin.
 pub fn approval_handler(
     format: Format,
     spaces: &Spaces,
@@ -151,8 +151,8 @@ impl HeadlessApprover {
     }
 }
 
-/// Returns true if an earlier approval of the user covers a call: an approval of its capability for this thread, or an
-/// approval of its capability or of its command for this project.
+/// Returns true if the user has approved a call earlier: the capability of the call for this thread or for the project,
+/// or the command of the call for the project.
 fn is_approved(given: &BTreeSet<ThreadGrant>, trust: &Trust, grant: &ThreadGrant, input: Option<&Value>) -> bool {
     given.contains(grant) || is_approved_in_project(trust, &grant.capability, input)
 }
@@ -316,7 +316,8 @@ impl TerminalApprover {
             && let Some(sandbox) = request.sandbox(&Items::new(&world))
         {
             lines.push(match sandbox.kind {
-                // The engine starts a thread, or acts itself: no process is confined.
+                // The start of a thread runs no sandboxed process, so the line is about the permissions of the new
+                // thread.
                 SandboxKind::Engine if is_thread_start(&call.capability) => {
                     "  starts: a thread with its own permissions, at most those of this thread".to_owned()
                 }
@@ -341,8 +342,8 @@ fn is_thread_start(capability: &str) -> bool {
     capability.starts_with("rye.execute.directive.")
 }
 
-/// Formats the arguments of a call, one per line. The further lines of a text are marked, so that no argument looks
-/// like a part of the question.
+/// Formats the arguments of a call, one per line. The second and later lines of a text start with `|`, so that no
+/// argument looks like a part of the question.
 fn argument_lines(input: &Value) -> Vec<String> {
     let Value::Object(arguments) = input else {
         return vec![format!("  arguments: {}", printable(&input.to_string()))];
@@ -361,7 +362,7 @@ fn argument_lines(input: &Value) -> Vec<String> {
     lines
 }
 
-/// Guard of an open question. Prints a note if it is dropped without an answer.
+/// A guard of an open question. If the guard is dropped before the question is answered, prints a note.
 struct OpenQuestion<'a>(Option<&'a RendererSender>);
 
 impl OpenQuestion<'_> {

@@ -1,5 +1,6 @@
-//! Approvals by the shape of a command: the first words of a simple command. An approval covers every simple command
-//! that starts with these words and that has a shape itself.
+//! Approvals by the shape of a command. A shape is the first words of a simple command, such as `cargo test`. An
+//! approval of a shape covers every simple command that starts with these words, unless an argument of the command can
+//! make it run another program.
 
 mod programs;
 
@@ -15,9 +16,9 @@ const SPECIAL: &str = ";&|$<>`'\"\\(){}[]*?!#~=\n\r";
 pub struct CommandShape(Vec<String>);
 
 impl CommandShape {
-    /// Returns the shape of a call's command. `None` for a call without a command, for a command line with quotes,
-    /// expansions, redirections or several commands, and for a program that is not known to run no program that its
-    /// arguments name.
+    /// Returns the shape of a call's command. `None` if the call has no command, or if the command line has quotes,
+    /// expansions, redirections or several commands. Also `None` if the program is not in the list of known programs,
+    /// or if an argument could make the program run another program.
     pub fn of_input(input: &Value) -> Option<Self> {
         Self::of_words(&simple_words(input)?)
     }
@@ -37,9 +38,9 @@ impl CommandShape {
         ApprovedCommands { capability: capability.to_owned(), starts_with: self.0.clone() }
     }
 
-    /// Returns true if the command of a call has a shape and starts with these words.
+    /// Returns true if the command of a call has a shape and starts with the words of this shape.
     pub fn covers(&self, input: &Value) -> bool {
-        // A record without words approves nothing.
+        // A recorded approval without words covers no command.
         let words = simple_words(input).filter(|words| !self.0.is_empty() && Self::of_words(words).is_some());
         words.is_some_and(|words| {
             words.len() >= self.0.len() && self.0.iter().zip(&words).all(|(own, word)| own == word)

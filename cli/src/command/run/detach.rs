@@ -1,6 +1,5 @@
-//! `--detach`: runs the same command again in a background process. The background process first prints a
-//! [`DetachOutput`] as one line, once the thread is recorded and the background process holds its owner lock. The
-//! foreground process then exits.
+//! `--detach`: runs the same command again in a background process. When the background process has recorded the thread
+//! and acquired its owner lock, it prints a [`DetachOutput`] as its first line. The foreground process then exits.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -34,8 +33,8 @@ pub fn format_announcement(thread: &ThreadId) -> String {
     serde_json::to_string(&output).unwrap_or_default()
 }
 
-/// Starts the same command in a background process and waits until its thread runs. With `reads_stdin`, the process
-/// inherits stdin.
+/// Starts the same command in a background process, and waits until the thread of the background process runs. If
+/// `reads_stdin` is true, the background process inherits stdin.
 pub fn start_detached(reads_stdin: bool, report: &Printer) -> Result<Exit, CommandError> {
     let arguments =
         std::env::args_os().skip(1).map(|arg| if arg == "--detach" { OsString::from(DETACHED_FLAG) } else { arg });
@@ -54,7 +53,7 @@ pub fn start_detached(reads_stdin: bool, report: &Printer) -> Result<Exit, Comma
             report.line(line.trim_end())?;
         }
         let status = child.wait()?;
-        // All stderr output has been forwarded once the process exits.
+        // Wait until the rest of the stderr output of the process is forwarded.
         relay.join().ok();
         return Ok(status.code().map_or(Exit::Failed, Exit::from_code));
     };

@@ -19,7 +19,8 @@ use crate::workspace::Spaces;
 /// The settings of a run: those of its command, else those of the resumed thread.
 pub struct EffectiveSettings {
     pub settings: CommandSettings,
-    /// The lock file, if the resumed thread was started with `--locked`.
+    /// The lock file, if the resumed thread was started with `--locked` and the command has no lock file of its own.
+    /// Always `None` in a silent run.
     pub lock: Option<Lock>,
     /// The recorded settings that no option of the command overrides.
     kept: CommandSettings,
@@ -48,7 +49,7 @@ impl EffectiveSettings {
         kept.unattended = kept.unattended.filter(|_| how.unattended.is_none());
         // A model that the command names replaces the recorded script.
         kept.script = kept.script.filter(|_| how.script.is_none() && how.model.is_none());
-        // A silent run only ends the thread, and runs nothing that the lock could refuse.
+        // A silent run only ends the thread, so it needs no lock file.
         kept.locked &= how.lock.is_none() && !how.silent;
         let lock = if kept.locked { Some(lockfile::read_required(&spaces.project)?) } else { None };
         let given = how.script.map(|file| std::path::absolute(file).map(|file| file.display().to_string()));
@@ -61,8 +62,8 @@ impl EffectiveSettings {
     }
 
     /// Reads the script that simulates the models: the script that the command names, else the recorded script of the
-    /// thread. `None` if there is neither. An unreadable recorded script is an error. In a silent run it is `None`
-    /// instead, because a silent run only ends the thread and calls no model.
+    /// thread. `None` if there is neither. Fails if the recorded script cannot be read. A silent run returns `None` in
+    /// this case, because it only ends the thread and calls no model.
     pub fn script_providers(&self, how: RunOptions<'_>) -> Result<Option<ScriptedProviders>, CommandError> {
         if let Some(file) = how.script {
             return read_script(file).map(Some);

@@ -11,7 +11,8 @@ use serde_json::{Map, Value};
 use crate::command::threads::{CostOutput, ThreadErrorOutput};
 use crate::exit::Exit;
 
-/// Error codes of a thread that a limit stopped. A provider's `quota_exceeded` is not such a code.
+/// Error codes of a thread that a limit stopped. The list does not contain `quota_exceeded`, which is an error of a
+/// provider.
 const LIMIT_CODES: [&str; 6] = [
     "turns_exceeded",
     "tokens_exceeded",
@@ -53,7 +54,7 @@ pub struct RunEnd {
     pub result: RunResult,
     /// The cost of all threads of a session; `None` for a run.
     pub session_cost: Option<PrintedCost>,
-    /// The limit that a suspended thread has reached and waits for, such as `turns`; `None` if it waits for no limit.
+    /// The limit that a suspended thread has reached, such as `turns`; `None` if the thread does not wait at a limit.
     pub reached_limit: Option<String>,
     /// True if children of a closed session continue in the background, so that more events follow.
     pub has_background: bool,

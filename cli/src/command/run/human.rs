@@ -52,7 +52,7 @@ pub struct HumanRenderer {
     events: bool,
     /// Thread whose text is printed: the first thread, then its continuation; `None` until the first thread starts.
     main: Option<ThreadId>,
-    /// Text of the current attempt that was printed.
+    /// The printed part of the reply that the current attempt streams.
     streamed: PrintedText,
     /// Text of the last reply, if the reply has been printed; otherwise `None`.
     printed_result: Option<SharedText>,
@@ -61,15 +61,16 @@ pub struct HumanRenderer {
     lines: String,
     calls: BTreeMap<(ThreadId, String), PendingCall>,
     missing: Vec<String>,
-    /// A limit that the main thread has reached, as a line that is printed unless the thread ends with this limit.
+    /// A line about a limit that the main thread has reached. The line is printed unless the thread ends with the error
+    /// of this limit.
     unprinted_limit: Option<String>,
     /// Threads whose last attempt failed because of a missing key.
     missing_key: BTreeSet<ThreadId>,
     /// Reservations of the current attempts, in nano-dollars.
     reserved: BTreeMap<ThreadId, u64>,
-    /// Nano-dollars charged for calls of the tree that reported no usage and were settled at their worst case.
+    /// Nano-dollars that were charged at the worst case, for calls whose usage the provider did not report.
     worst_case: u64,
-    /// Assumed cost of the prompt's calls for which no final usage was reported, in nano-dollars.
+    /// Assumed cost, in nano-dollars, of the calls of the current prompt whose final usage the provider did not report.
     unreported: u64,
     /// True if the prompt has a `spend` limit of its own.
     is_capped: bool,
@@ -105,7 +106,7 @@ fn is_own_input(message: &ControlMessage) -> bool {
 
 /// Help for a prompt of a chat that reached its `spend` limit.
 const BUDGET_HELP: &str = "  help: `/budget DOLLARS confirm` sets a higher limit for the next prompts";
-/// Help for a prompt of a chat that reached the `spend` limit that was typed before its text.
+/// Help for a prompt that reached its own `spend` limit, which the user typed before the text (`$0.20 TEXT`).
 const CAP_HELP: &str =
     "  help: type a higher amount before the text; `/preview TEXT` shows the highest price of a request";
 
@@ -202,7 +203,8 @@ impl HumanRenderer {
             self.opened(thread, opened);
         }
         if self.is_chat && self.main.is_none() {
-            // If the chat reopens a session, the first event belongs to the thread of this session.
+            // If the chat reopens a session, no event opens the thread, so the thread of the first event is the main
+            // thread.
             self.main = Some(thread.clone());
         }
         self.follow_compaction(thread, &event.body);
@@ -220,7 +222,7 @@ impl HumanRenderer {
             EventBody::AttemptIntended(attempt) => {
                 self.unpriced |= attempt.unpriced;
                 if self.main.as_ref() == Some(thread) {
-                    // If the last attempt was interrupted, no reply has cleared its text.
+                    // If the last attempt was interrupted, `streamed` still holds its text.
                     self.streamed = PrintedText::default();
                 }
             }
@@ -239,7 +241,7 @@ impl HumanRenderer {
             EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
             EventBody::Settled(settled) => {
                 let reserved = self.reserved.remove(thread);
-                // The reservation of an interrupted attempt may be older than this process.
+                // `reserved` is `None` if the attempt started in an earlier process, before a recovery.
                 if settled.unknown_outcome && reserved.is_none_or(|most| settled.amount >= most) {
                     self.worst_case = self.worst_case.saturating_add(settled.amount);
                 }
@@ -354,7 +356,8 @@ impl HumanRenderer {
         if let Some(rest) = std::mem::take(&mut self.streamed).rest_of(&text) {
             self.text(rest);
         } else {
-            // Some streamed pieces were dropped.
+            // The printed pieces are not the start of the text, because some pieces were dropped. Print the whole text
+            // on a new line.
             self.out.end_line();
             self.text(&text);
         }
@@ -524,7 +527,7 @@ fn error_line(output: &str) -> &str {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());
     let first = lines.next().unwrap_or_default();
     if first.starts_with("Traceback (most recent call last)") {
-        // The tool adds the exit code of the program.
+        // The tool itself adds a last line with the exit code of the program.
         lines.rfind(|line| !line.starts_with("[exit code ")).unwrap_or(first)
     } else {
         first

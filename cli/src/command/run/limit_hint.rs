@@ -24,8 +24,8 @@ pub fn limit_origins(compilation: &Compilation) -> Vec<(String, String)> {
 /// The text that names the origin of a limit if the command line sets the limit.
 const FROM_OPTION: &str = " comes from `--limit`";
 
-/// Returns the limits by name, each with its origin, of a thread that continues `thread` with the limits in `given` from
-/// the command line.
+/// Returns the origin of each limit, by the name of the limit, for a thread that continues `thread`. `given` contains
+/// the names of the limits that the command line sets.
 pub fn resumed_limit_origins(thread: &ThreadId, given: &[String]) -> Vec<(String, String)> {
     let named_origin = |name: LimitName| {
         let is_given = given.iter().any(|one| one == name.as_str());

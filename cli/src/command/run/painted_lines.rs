@@ -14,7 +14,7 @@ pub const ECHO_COLUMNS: usize = 3;
 pub struct PaintedLines {
     /// The width of each line, in columns.
     widths: Vec<usize>,
-    /// Bytes of the entered and still unread lines of the user when the lines were painted.
+    /// Number of bytes that the user had entered and no program had read when the lines were painted.
     entered: u64,
 }
 
@@ -23,8 +23,8 @@ impl PaintedLines {
     /// are ignored: lost progress does not stop a run.
     pub fn paint(&mut self, lines: &[String], columns: usize) {
         let entered = entered_bytes();
-        // The echo of Enter has moved the cursor down. The number of entered lines is unknown without reading them, and
-        // the next program must be able to read them. More than one line since the last repaint is unlikely.
+        // The echo of Enter has moved the cursor down by one line. More than one new line since the last repaint is
+        // unlikely. Counting the lines would mean reading them, but the next program must be able to read them.
         let echoed = usize::from(entered > self.entered && !self.widths.is_empty());
         self.entered = entered;
         let text = self.replace(lines, columns, echoed);
@@ -38,9 +38,9 @@ impl PaintedLines {
         }
     }
 
-    /// Returns the text, with escape sequences, that replaces the painted lines by `lines` on a terminal that is
-    /// `columns` wide. `echoed` is the number of rows between the painted lines and the cursor. The new lines count as
-    /// painted.
+    /// Returns the text that replaces the painted lines by `lines` on a terminal that is `columns` wide. The text
+    /// contains escape sequences. `echoed` is the number of rows between the painted lines and the cursor. Records
+    /// `lines` as the painted lines.
     fn replace(&mut self, lines: &[String], columns: usize, echoed: usize) -> String {
         // A terminal that became narrower has wrapped the painted lines.
         let rows: usize = self.widths.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();

@@ -34,8 +34,8 @@ pub fn compile_pinned(
     }
     let world = spaces.open()?;
     let mut request = planned.call.request(parse_directive_id(&planned.directive)?);
-    // A run without inputs is compiled with an empty set of inputs. The plan of a directive without inputs is the same
-    // either way.
+    // If the plan file has no inputs, compile with an empty set of inputs, as a run without inputs does. If the
+    // directive declares no inputs, the plan stays the same.
     let known = request.inputs.is_some();
     request.inputs.get_or_insert_default();
     let mut sources = Sources::default();

@@ -58,7 +58,7 @@ struct Activity {
     bytes: u64,
     /// True if the thread runs a prompt of a chat.
     is_prompt: bool,
-    /// The first turn of the prompt. The turns of a prompt are counted from it.
+    /// The number of the first turn of the prompt, from which the turns of the prompt are counted.
     first_turn: Option<u64>,
 }
 
@@ -119,7 +119,7 @@ impl Progress {
         }
         if matches!(event.body, EventBody::PromptStarted(_)) {
             self.idle.remove(thread);
-            // An interruption ends one prompt only.
+            // The counted stop signals ended the previous prompt.
             self.stops = 0;
         }
         if self.idle.contains(thread) {
@@ -226,7 +226,7 @@ impl Activity {
         Self { step: Step::default(), since: Instant::now(), bytes: 0, is_prompt: false, first_turn: None }
     }
 
-    /// Replaces the turn of the thread with the turn of the prompt, if the thread runs one.
+    /// If the thread runs a prompt of a chat, replaces the number of the turn with its number within the prompt.
     fn count_turn_of_prompt(&mut self) {
         if let (true, Step::Model { turn, .. }) = (self.is_prompt, &mut self.step) {
             let first = *self.first_turn.get_or_insert(*turn);

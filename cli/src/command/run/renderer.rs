@@ -104,7 +104,8 @@ pub struct RenderOutcome {
 }
 
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
-/// Batching interval of events, because waking the rendering thread for each event would cost more than rendering it.
+/// Interval at which events are rendered together. Waking the rendering thread for each event would cost more than the
+/// rendering.
 const BATCH_INTERVAL: Duration = Duration::from_millis(16);
 
 impl Renderer {

@@ -17,7 +17,8 @@ pub struct RequestCounter {
 impl RequestCounter {
     pub fn register(&mut self, thread: &ThreadId, (number, count): (usize, usize)) {
         if number == 1 {
-            // The last reply of the thread may have ended before all of its requests were made.
+            // A new reply starts. The previous reply may have ended before all of its requests were made, so its count
+            // is dropped.
             self.open.remove(thread);
         }
         if self.open.is_empty() {

@@ -1,6 +1,6 @@
-//! The summary of permissions that is printed before a resumed thread runs. The summary lists the grants in the
-//! verified transcript of the thread, which later changes of project files do not affect, and the sandboxes of its
-//! tools.
+//! The summary of permissions that is printed before a resumed thread runs. The summary lists the recorded grants of
+//! the thread and the sandboxes of its tools. The grants come from the verified transcript, so later changes of project
+//! files do not affect them.
 
 use std::io::{self, Write as _};
 
@@ -25,8 +25,8 @@ const MAX_LISTED: usize = 12;
 const MAX_LINE_CHARS: usize = 300;
 
 /// Verifies the transcript of a thread before it is resumed, and returns the recorded plan and grants; `None` if
-/// nothing was recorded. If no key of the user signed the transcript, asks at the terminal whether to resume anyway; if
-/// `can_ask` is false, fails.
+/// nothing was recorded. If no key of the user signed the transcript, asks at the terminal whether to resume anyway, or
+/// fails if `can_ask` is false.
 pub async fn verify_transcript(
     engine: &Engine,
     thread: &ThreadId,
@@ -49,8 +49,8 @@ pub async fn verify_transcript(
 }
 
 /// Formats the permissions of a thread that is resumed: the recorded grants, and the sandboxes in which its tools run
-/// now. Also warns about calls that need approval without a terminal; `unattended` is the policy for these calls,
-/// `None` if there is a terminal.
+/// now. `unattended` is the headless policy if there is no terminal. If it is set, the text also warns about calls that
+/// need approval.
 pub fn format_permissions(recorded: &ParentThread, world: &dyn World, unattended: Option<HeadlessPolicy>) -> String {
     let (thread, plan) = (&recorded.id, recorded.plan());
     let sets = recorded.grants().iter().map(|set| set.iter().map(format_granted).collect::<Vec<_>>());

@@ -20,12 +20,13 @@ pub struct ResumedLimits {
 }
 
 impl ResumedLimits {
-    /// Reads the limits of the thread that `start` resumes or forks, and replaces those that `texts` (`NAME=VALUE`)
-    /// name. Returns `None` if `texts` is empty.
+    /// Reads the limits of the thread that `start` resumes or forks, and replaces the limits that `texts`
+    /// (`NAME=VALUE`) sets. Returns `None` if `texts` is empty.
     ///
     /// # Errors
-    /// The thread has not ended, a limit is invalid, or the command is a program that a thread runs: such a program
-    /// must not leave the limits of its thread.
+    ///
+    /// The thread has not ended, or a limit is invalid. A program that a thread runs always gets an error, because it
+    /// must not change the limits of its thread.
     pub fn read(texts: &[String], start: &ThreadStart, spaces: &Spaces) -> Result<Option<Self>, CommandError> {
         if texts.is_empty() {
             return Ok(None);

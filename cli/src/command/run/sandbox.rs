@@ -1,5 +1,5 @@
-//! The settings of a run that are applied before anything starts. Settings with errors are refused. If the settings
-//! request bubblewrap, the program is looked up in `PATH`.
+//! Settings that are applied before a run starts. Settings with errors are refused. If the settings request bubblewrap,
+//! the program is looked up in `PATH`.
 
 use std::path::PathBuf;
 
@@ -47,8 +47,8 @@ pub fn apply_run_settings(world: &dyn World, spaces: &Spaces) -> Result<(), Comm
     }
 }
 
-/// Fails if a settings file of the project or the user has an error, with the first error that `rye check` prints. A
-/// compilation reports these errors too, but a stored plan, a server and a session of an editor start without a
+/// Fails with the first error in the settings files of the project and the user; `rye check` prints all errors. A
+/// compilation reports these errors too, but a stored plan, a server or a session in an editor starts without a
 /// compilation.
 fn require_valid_settings(world: &dyn World) -> Result<(), CommandError> {
     let (errors, sources) = run_settings_errors(world);

@@ -84,8 +84,8 @@ impl ThreadStart {
         }
     }
 
-    /// Returns the thread that is recovered, resumed, forked or handed off, whose transcript determines the
-    /// permissions; `None` for a fresh thread.
+    /// Returns the thread that is recovered, resumed, forked or handed off; `None` for a new thread. The transcript of
+    /// the returned thread determines the permissions.
     pub fn existing_thread(&self) -> Option<&ThreadId> {
         match self {
             Self::Fresh { .. } => None,
@@ -153,7 +153,7 @@ pub fn run_to_end(
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
-    // Read the settings once, for all of their uses.
+    // Open the world once: the settings are read from it several times.
     let world = spaces.open()?;
     sandbox::apply_run_settings(&world, spaces)?;
     let mut options = spaces.engine_options(ApprovalPolicy::Deny)?;
@@ -246,7 +246,7 @@ pub fn run_to_end(
         Ok::<Exit, CommandError>(ended.exit)
     });
     restore_terminal();
-    // Do not wait for a reader that may never take the rest of the output.
+    // Do not wait for blocked output: the reader may never read the rest.
     runtime.shutdown_background();
     match refused.and_then(|refused| refused.take()) {
         Some(failure) => Err(failure),
@@ -300,7 +300,7 @@ fn request_handler(control: &ControlSender, engine: &Engine, spaces: &Spaces, ho
     RequestHandler { control, engine, spaces, next, background, answered: Mutex::default() }
 }
 
-/// The parts of the transcript of a session that its user interface shows when the session is opened again.
+/// The parts of a session's transcript that the chat shows when the session is opened again.
 #[derive(Debug, Default)]
 struct PastSession {
     /// The status of a session that is opened again; `None` for a new session.
@@ -324,7 +324,8 @@ impl PastSession {
     }
 }
 
-/// Prints the end of a session that is opened again, for a user who reads lines.
+/// Prints the last prompt and reply of a session that is opened again, and the messages that were not sent. Used for a
+/// chat without an editor.
 fn print_past_session(past: &PastSession, how: RunOptions<'_>, report: &Printer) {
     if how.detached || how.silent {
         return;
@@ -368,7 +369,7 @@ fn chat_input(face: &ChatFace, requests: RequestHandler, format: Format) -> Chat
     match &face.input {
         FaceInput::Terminal(_) => ChatInput::Terminal { control: requests.control, stops: 0 },
         FaceInput::Lines(lines) => {
-            ChatInput::Lines(SessionInput::new(Arc::clone(lines), requests, format == Format::Json))
+            ChatInput::Lines(Box::new(SessionInput::new(Arc::clone(lines), requests, format == Format::Json)))
         }
     }
 }

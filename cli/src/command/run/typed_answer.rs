@@ -24,7 +24,7 @@ impl TypedAnswer {
     /// such answers. If `has_shape` is true, the answer can also apply to similar commands; only calls of simple
     /// commands have such answers.
     pub fn parse(line: &str, (has_scopes, has_shape): (bool, bool)) -> Option<Self> {
-        // An upper-case letter is a wider scope.
+        // Upper case matters only here: `C` approves for the project, `c` for the thread.
         if line.trim() == "C" {
             return Some(Self::ProjectShape).filter(|_| has_shape);
         }

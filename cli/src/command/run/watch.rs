@@ -76,7 +76,7 @@ pub async fn wait_until_end(
     } else {
         exit_of_run(&result, request.as_ref().map(|request| request.origin))
     };
-    // A session that is closed without a prompt, or after a prompt that was done, is no failure.
+    // A closed session succeeds if it ran no prompt, or if its last prompt succeeded.
     let success = if result.status == Status::Idle { exit == Exit::Success } else { result.success };
     let result = RunResult { success, ..result };
     let limit = stopping_limit(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
@@ -110,8 +110,8 @@ pub async fn wait_until_end(
 async fn finish_in_background(engine: &Engine, mut stops: SignalForwarder<'_>, report: &Printer) {
     let process = std::process::id();
     report.note(&format!("the children continue in process {process}; `rye threads list --active` shows them"));
-    // The call blocks this thread while the process is stopped. Nothing is delayed, because all threads of a stopped
-    // process stand still.
+    // The call blocks this OS thread while the process is stopped. No work is delayed, because a stopped process runs
+    // no OS thread.
     if let Err(error) = continue_in_background() {
         report.note(&format!("the process stays in the foreground: {error}"));
     }
@@ -135,7 +135,7 @@ async fn next_line(input: &mut Option<ChatInput>) -> Option<String> {
     }
 }
 
-/// Returns the exit code of a closed session, which is that of its last prompt.
+/// Returns the exit code of the last prompt of a closed session.
 fn exit_of_last_prompt(engine: &Engine, result: &RunResult) -> Exit {
     let events = ThreadId::parse(&result.thread_id).ok().and_then(|id| engine.threads().transcript(&id).ok());
     events.map_or(Exit::Failed, |events| exit_of_session(&events))
@@ -179,8 +179,8 @@ pub enum StopSignal {
 }
 
 impl StopSignals {
-    /// Installs the signal handlers, which stay until the process ends. If that fails, prints a warning and returns
-    /// `None`; a signal then ends the process at once.
+    /// Installs the signal handlers, which stay until the process ends. If the handlers cannot be installed, prints a
+    /// warning and returns `None`. A signal then ends the process at once.
     pub fn install(report: &Printer) -> Option<Self> {
         let installed = Self::handlers();
         installed.map_err(|error| report.note(&format!("Ctrl+C will not stop the thread cleanly: {error}"))).ok()
@@ -215,7 +215,7 @@ fn is_hangup_ignored() -> bool {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & HANGUP != 0)
 }
 
-/// The part of a command that forwards the stop signals of this process to its threads.
+/// Forwards the stop signals of this process to its threads.
 struct SignalForwarder<'a> {
     signals: Option<StopSignals>,
     engine: &'a Engine,

@@ -128,7 +128,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
         return detach::start_detached(false, report);
     }
     let given = grant.as_ref().filter(|_| args.scope == ApprovalScope::Thread);
-    // Without a recorded policy, later calls of the thread wait in the queue as well.
+    // If the thread has no recorded headless policy, its later calls wait for an approval too.
     let unattended_default = origin.filter(|origin| *origin == ApprovalOrigin::Call).map(|_| HeadlessPolicy::Queue);
     let how = RunOptions { unattended_default, given, ..args.run.options() };
     run_to_end(ThreadStart::Recover { thread: id.clone(), messages }, how, spaces, report)

@@ -76,8 +76,8 @@ pub fn collect_script(
 ) -> Result<(Script, usize), CommandError> {
     let mut script = Script::default();
     let mut exported = 0;
-    // Children of a directive share a script while their steps are equal; a child with other steps gets a script of its
-    // own.
+    // Children that run the same directive share a script if their steps are equal. A child with other steps gets a
+    // script of its own.
     let mut waiting = vec![(root.clone(), None::<u64>)];
     while let Some((id, spawn)) = waiting.pop() {
         exported += 1;

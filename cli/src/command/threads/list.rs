@@ -217,7 +217,7 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
         Format::Human if rows.is_empty() => report.note("no threads"),
         format @ (Format::Human | Format::Plain) => {
             let mut table = build_table(&rows, format);
-            // The id of a thread begins with its directive.
+            // The id of a thread begins with its directive, so a narrow table can omit the column of the directive.
             if format == Format::Human && fold_width(OutputStream::Out).is_some_and(|width| table.width() > width) {
                 table.remove_column(DIRECTIVE_COLUMN);
             }
@@ -227,7 +227,6 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
     Ok(Exit::Success)
 }
 
-/// A row of the list: a thread, with the lines that connect it with its parent in human output.
 struct ListRow {
     entry: ListedThread,
     /// Lines that connect the thread with its parent, for human output.
@@ -241,7 +240,7 @@ struct ListRow {
 fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThread, String)> {
     let ids: BTreeSet<ThreadId> = entries.iter().map(|entry| entry.row.id.clone()).collect();
     let parent = |entry: &ListedThread| entry.row.parent.clone().filter(|parent| ids.contains(parent));
-    // Entries are popped from the end, so the oldest child and the newest root must be last.
+    // Sort newest first: children are popped from the end, so the oldest child is printed first.
     entries.sort_by(|a, b| (Reverse(a.row.created_at), &b.row.id).cmp(&(Reverse(b.row.created_at), &a.row.id)));
     let mut children: BTreeMap<Option<ThreadId>, Vec<ListedThread>> = BTreeMap::new();
     for entry in entries {
@@ -264,8 +263,8 @@ fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThr
     arranged
 }
 
-/// Returns the current step of a thread, also of a suspended one. `None` for an ended thread, and if the transcript
-/// cannot be read.
+/// Returns the current step of a thread that has not ended or is suspended. `None` for any other thread, and if the
+/// transcript cannot be read.
 fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<String> {
     let status = entry.row.status;
     if status.has_ended() && status != Status::Suspended {
@@ -279,7 +278,6 @@ fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<String> {
     Some(step.to_string())
 }
 
-/// Index of the column with the directive.
 const DIRECTIVE_COLUMN: usize = 1;
 
 fn build_table(rows: &[ListRow], format: Format) -> Table {

@@ -109,8 +109,8 @@ pub fn run(args: &ProveArgs, reader: &ThreadReader, spaces: &Spaces, report: &Pr
         (changed, recompiled, "revision")
     } else {
         let (changed, recompiled) = call.recompile(&spaces.open()?)?;
-        // If files have changed, the plan is compiled from the copies that were stored when the thread started.
-        // A new file that no read could name, such as another skill, changes the plan but no source.
+        // If the current files do not lead to the recorded plan, compile the copies that were stored when the thread
+        // started. A new file (such as another skill) can change the plan although no recorded source has changed.
         let is_same = changed.is_empty() && recompiled == Some(true);
         let then = if is_same { None } else { call.recompile_copies(reader, spaces)? };
         match then {
@@ -296,7 +296,7 @@ fn changed_sources(world: &dyn World, plan: &Plan) -> Result<Vec<String>, Comman
     Ok(changed)
 }
 
-/// Returns the changed context files: those that the plan read and that differ or are missing in this world, then those
+/// Returns the changed context files: files that the plan read and that differ or are missing in this world, then files
 /// that the plan did not read.
 fn changed_context_files(world: &dyn World, plan: &Plan) -> Result<Vec<String>, CommandError> {
     let found = world.context_files().map_err(|error| CommandError::failed(error.to_string()))?;

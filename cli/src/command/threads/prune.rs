@@ -59,7 +59,7 @@ pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<
     Ok(Exit::Success)
 }
 
-/// Groups related threads. Threads of one tree are related, and so are threads of which one continues the other.
+/// Groups related threads: threads of the same tree, and threads of the same continuation chain.
 pub fn group_related(entries: Vec<ListedThread>) -> Vec<Vec<ListedThread>> {
     let mut of: BTreeMap<ThreadId, BTreeSet<ThreadId>> = BTreeMap::new();
     for entry in &entries {

@@ -158,7 +158,7 @@ fn thread_output(
     })
 }
 
-/// Returns the error of a thread that failed or never started; `None` for any other thread.
+/// Returns the error with which a thread ended, or an error that the thread never started. `None` if there is no error.
 fn thread_error(record: &LoadedThread) -> Option<ThreadErrorOutput> {
     if record.events.is_empty() && (record.entry.row.status.has_ended() || record.entry.is_orphaned()) {
         let message = "the thread never started: it has no transcript".to_owned();

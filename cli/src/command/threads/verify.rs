@@ -131,7 +131,7 @@ fn show(one: &ThreadVerification, report: &Printer) -> Result<(), CommandError> 
     } else {
         report.line(&format!("{}: {verdict} ({events}, {checkpoints}, signed by {by})", one.thread_id))?;
     }
-    // A key that is not trusted causes the same fault in each line that it signed.
+    // A key that is not trusted causes the same fault in each line that it signed. Print such a fault once.
     let mut printed: BTreeSet<&str> = BTreeSet::new();
     for fault in one.faults.iter().filter(|fault| printed.insert(&fault.reason)) {
         let line = fault.line.map(|line| format!(":{line}")).unwrap_or_default();

@@ -41,9 +41,9 @@ pub(super) fn parse_knowledge(file: FileRef, text: &str, found: &mut Diagnostics
     knowledge::read(file, parsed.tree, found)
 }
 
-/// Returns an error for front matter at the start of a file if `kind` has no front matter of this format: nothing would
-/// read the keys of the front matter. `None` for any other file. `marks` are the lines that can enclose front matter of
-/// this format, such as `+++`.
+/// Returns an error for front matter at the start of a file if files of the kind `kind` have no front matter of this
+/// format, because nothing would read it. `None` for any other file. `marks` are the lines that can enclose front
+/// matter of this format, such as `+++`.
 fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind: ItemKind) -> Option<ItemError> {
     let start = rye_grammar::signature::parse(file.source, text).map_or(0, |line| line.node.content_start);
     let content = text.get(start..)?;

@@ -1,6 +1,6 @@
-//! The item cache between two compilations: items that were read, and the dependencies of every result computed from
-//! them. A restore compares the snapshot with the current lists and files of the world. Files that the world reports as
-//! unchanged are not compared.
+//! Keeps the item cache for the next compilation, and records which reads each result depends on. A restore compares
+//! the recorded reads with the current lists and files of the world. Files that the world reports as unchanged are not
+//! compared.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -66,8 +66,8 @@ pub(super) struct DependencyLog {
 type McpJsonResult = Result<Option<Arc<[u8]>>, WorldError>;
 type CandidatesResult = Result<Vec<LocatedFile>, WorldError>;
 
-/// Number of unused sources that a reused cache may always contain. A cache with more unused sources is dropped as a
-/// whole if more of its sources are unused than used.
+/// Maximum number of unused sources with which a cache is always reused. A cache with more unused sources is dropped if
+/// it has more unused sources than used ones.
 const MAX_UNUSED_SOURCES: usize = 1000;
 
 impl Dependencies {
@@ -234,7 +234,7 @@ fn find_changes(world: &dyn World, cache: &Cache, log: &DependencyLog) -> Option
     if !cache.unlisted.borrow().is_empty() {
         return None;
     }
-    // The servers are settings, on which every result depends.
+    // `.mcp.json` configures MCP servers. Like all settings, the file affects every result.
     let everything = log.mcp_json.borrow().as_ref().is_some_and(|given| world.mcp_json() != *given);
     let mut changes = Invalidation { everything, ..Invalidation::default() };
     let mut lists: ItemLists = std::array::from_fn(|_| Arc::default());

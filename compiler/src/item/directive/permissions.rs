@@ -95,7 +95,7 @@ fn read_primary(element: &Element, word: &str, grants: &mut Vec<GrantDecl>, foun
         check_children(found, child, &[]);
         match capability::parse_item(text.span.source, &text.node, text.span.start as usize) {
             Ok(Pattern(item)) => {
-                // The attributes of other elements are unknown, and are reported above.
+                // Only `<tool>` can have these attributes. On other elements, `check_attributes` has reported them.
                 let mut read = |name| if kind == "tool" { list(child, name, found) } else { Vec::new() };
                 let (net, write) = (read("net"), read("write"));
                 check_hosts(child, &net, found);

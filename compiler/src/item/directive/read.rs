@@ -75,7 +75,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
     let nudge = metadata.element("nudge", found).and_then(|e| read_nudge(e, found));
     let declarations = single_child(found, &root, "inputs");
     let inputs = declarations.map(|e| fields::read(e, "input", found)).unwrap_or_default();
-    // A declaration that cannot be read hides its name.
+    // An `<input>` that cannot be read is missing in `inputs`, so the declared names are not all known.
     let is_incomplete = tree.is_incomplete || declarations.is_some_and(|e| inputs.len() < e.elements().count());
     let outputs = single_child(found, &root, "outputs").map(|e| fields::read(e, "output", found)).unwrap_or_default();
     let (body, body_template) = read_body(&root, &tree.body, found);
@@ -249,7 +249,7 @@ fn read_context(element: &Element, found: &mut Diagnostics) -> ContextDecl {
             "system" => context.system.extend(read_item_id(child, found)),
             "before" => context.before.extend(read_item_id(child, found)),
             "after" => context.after.extend(read_item_id(child, found)),
-            // A hook id is a single segment, so both kinds of id parse as an item id.
+            // The id can be a knowledge id or a hook id. A hook id has a single segment, so both parse as an item id.
             "suppress" => context.suppress.extend(read_item_id(child, found).map(|i| i.map(|id| id.to_string()))),
             _ => {}
         }

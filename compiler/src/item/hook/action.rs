@@ -1,5 +1,5 @@
-//! Reads the `action` of a hook: its name, its fields, and every placeholder in its strings. The engine uses the same
-//! function to read the actions that `execute` hooks return.
+//! Reads the `action` of a hook: its name, its fields, and every placeholder in its strings. The engine also calls
+//! [`read`] for the actions that `execute` hooks return.
 
 use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::template::{InputsPart, TemplatePart};
@@ -371,7 +371,7 @@ impl ActionReader<'_> {
     }
 
     /// Reads the id that `set_extends` sets; `None` if it is missing or invalid, which is reported. Placeholders are
-    /// not allowed in this id, because the chain is resolved before any fact exists.
+    /// not allowed in this id, because the extends chain is resolved before the run knows any fact.
     fn static_id(&mut self, span: Span) -> Option<String> {
         let Some(node) = self.get("item_id") else {
             self.missing("item_id", span);

@@ -204,7 +204,7 @@ fn fetched_knowledge(action: &HookAction) -> Option<ItemId> {
 
 fn read_required<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostics) -> Option<&'n Node> {
     let value = node.get(key);
-    // `actions` is reported as an unknown key with its fix.
+    // The misspelt key `actions` is already reported, so do not report a missing `action` as well.
     let is_misspelt = key == "action" && node.get("actions").is_some();
     if value.is_none() && !is_misspelt {
         found.push(ItemError::Missing {

@@ -68,7 +68,7 @@ const CASES: [(&str, &str, &str); 67] = [
     ("${@:1 $1", "a", "${@:1 a"),
     ("${1:-x $1", "a", "${1:-x a"),
     ("${1:-${1:-", "a", "${1:-${1:-"),
-    // Filled once.
+    // Placeholders in arguments and defaults stay text.
     ("$1 $2", "'$2' b", "$2 b"),
     ("$@", "'${1:-x}' $$", "${1:-x} $$"),
     // Quoting.

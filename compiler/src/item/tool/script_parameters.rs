@@ -1,6 +1,9 @@
-//! Scripts that do not read their parameters as a call passes them. Three cases are reported: a function that has a
-//! parameter for each value (a call passes all values as one object), a function that reads a parameter that the tool
-//! does not declare, and a shell script that reads arguments (a call passes none).
+//! Scripts that do not read their parameters as a call passes them. Three cases are reported:
+//!
+//! - a function with one parameter for each value: a call passes all values as one object
+//! - a function that reads a parameter that the tool does not declare
+//! - a shell script that reads an argument such as `$1`, which a call does not pass, or a variable with the plain name
+//!   of a parameter
 
 use rye_grammar::data::Node;
 use rye_grammar::tool_header::{EntrySignature, ToolLanguage, ToolTree};
@@ -11,8 +14,8 @@ use crate::diagnostics::{ItemError, closest};
 /// Maximum number of arguments that a call passes to `execute`: the object of parameters and the project's folder.
 const MOST_ARGUMENTS: usize = 2;
 
-/// Returns the error for the first place at which a script expects its parameters in another form or with another name
-/// than a call passes them; `None` if there is no such place.
+/// Returns an error if the script does not read its parameters as a call passes them: in another form, or with another
+/// name. Only the first such place is reported.
 pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError> {
     let script = tree.script.as_ref()?;
     let declared = DeclaredParameters::of(tree);
@@ -39,7 +42,7 @@ pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError>
     }
 }
 
-/// Start of the names of the variables with the parameters of a shell tool.
+/// Prefix of the environment variables that pass the parameters to a shell tool.
 const PARAMETER_PREFIX: &str = "RYE_PARAM_";
 
 /// The parameters that a tool declares.
@@ -68,8 +71,8 @@ impl<'t> DeclaredParameters<'t> {
         let is_open = parameters.is_some_and(|schema| {
             schema.entries().is_empty() || !schema.entries().iter().all(|e| is_closing(&e.key.node, &e.value))
         });
-        // A persistent tool also gets the facts of events, and a misspelt constant may hold the schema: a name that is
-        // not declared may then have a value.
+        // The set of parameters is open in two more cases: a persistent tool also gets the facts of events, and a
+        // misspelt constant may contain the schema.
         let has_misspelt = tree.script.as_ref().is_some_and(|script| !script.others.is_empty());
         let is_open = is_open || has_misspelt || tree.metadata.get("persistent").is_some();
         Self { names, is_open }
@@ -113,8 +116,8 @@ fn signature_help(signature: &EntrySignature, is_python: bool) -> String {
     format!("write `function {function}({{ {names} }}, projectPath)`")
 }
 
-/// Returns the error for the first parameter that the function reads although the tool does not declare it, so that the
-/// model does not know of it. `None` if there is no such parameter.
+/// Returns the error for the first parameter that the function reads but the tool does not declare; `None` if there is
+/// none. The model does not know of such a parameter and never sets it.
 fn undeclared_read(
     signature: &EntrySignature,
     is_python: bool,

@@ -3,8 +3,8 @@
 
 use super::Tokenizer;
 
-/// Maximum number of white-space characters passed to the library in one piece. The library's pattern looks ahead
-/// through the white space character by character, and fails on a few hundred thousand of them.
+/// Maximum number of white-space characters passed to the library in one piece. The library fails on a run of a few
+/// hundred thousand white-space characters, because its pattern looks ahead through the whole run.
 #[cfg(feature = "tokenizers")]
 const MAX_WHITESPACE_RUN: usize = 4096;
 
@@ -40,8 +40,8 @@ fn split_long_runs(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns the estimate of one token for four characters. This variant for builds without the feature `tokenizers` only
-/// satisfies the callers: such a build counts no plan with an exact tokenizer.
+/// Counts one token for four characters. This function replaces the exact tokenizers in builds without the feature
+/// `tokenizers`; such a build counts no plan with an exact tokenizer.
 #[cfg(not(feature = "tokenizers"))]
 pub fn count(_: Tokenizer, text: &str) -> u64 {
     Tokenizer::Characters.count(text)

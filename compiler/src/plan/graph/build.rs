@@ -95,10 +95,11 @@ impl GraphBuilder<'_> {
         if self.needs.points.contains(&point) { Node::Hooks(point) } else { otherwise }
     }
 
-    /// Adds the nodes from the start to the first limit check, and the nodes that user messages pass.
+    /// Adds the nodes between the start and the first limit check, including the nodes for user messages.
     fn opening(&mut self) {
         use Outcome as O;
-        // Fresh threads and continuations have separate hooks: the machine runs one set and passes through the other.
+        // `thread_started` hooks act only in fresh threads, and `thread_continued` hooks only in continuations. The
+        // graph contains both nodes; the machine evaluates only the hooks that apply.
         let first_message = if self.needs.has(GraphPart::Chat) { Node::Idle } else { Node::Inbox };
         let continued = self.hooks_or(HookPoint::ThreadContinued, first_message);
         let started = self.hooks_or(HookPoint::ThreadStarted, continued);
@@ -132,9 +133,10 @@ impl GraphBuilder<'_> {
     fn limits(&mut self) {
         use Outcome as O;
         let exceeded = self.hooks_or(HookPoint::Limit, self.end());
-        // Every request passes the limits and then the context window.
+        // Every request passes the node `Limits` and then the node `Context`.
         self.add(Node::Limits, &[(O::Within, Node::Context), (O::Exceeded, exceeded)]);
-        // A limit still binds after `continue` and `retry`: only a raise or an approval increases it.
+        // `continue` and `retry` do not increase the limit, so the thread still ends. Only a raise or an approval
+        // increases the limit.
         self.add_hooks(
             HookPoint::Limit,
             &[
@@ -186,7 +188,8 @@ impl GraphBuilder<'_> {
         }
         let returned = self.hooks_or(HookPoint::DirectiveReturn, self.end());
         let accepted = if self.needs.has(GraphPart::Return) { returned } else { self.end() };
-        // The outcome names the kind of the turn: calls, a text, a text with a waiting message, or an accepted return.
+        // The outcome tells how the turn ended: for example `Text` after a reply without calls, or `Accepted` after
+        // accepted outputs.
         self.add_hooks(
             HookPoint::AfterStep,
             &[

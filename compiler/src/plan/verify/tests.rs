@@ -8,7 +8,7 @@ use crate::diagnostics::Problem;
 use crate::plan::graph::Edges;
 use crate::plan::graph::{GraphNeeds, GraphPart, build_call_graph, build_graph};
 
-/// The points that have nodes of their own.
+/// The hook points that can have a node in the graph.
 const POINTS: [HookPoint; 12] = [
     HookPoint::BuildSystemPrompt,
     HookPoint::ThreadStarted,
@@ -51,8 +51,8 @@ fn built_graphs_satisfy_every_invariant() {
         let mut needs = GraphNeeds::default();
         needs.points.extend(POINTS.iter().enumerate().filter(|(i, _)| chosen(*i)).map(|(_, p)| *p));
         needs.parts.extend(PARTS.iter().enumerate().filter(|(i, _)| chosen(POINTS.len() + i)).map(|(_, p)| *p));
-        // All combinations take minutes in a debug build; every fifty-third combination still covers every pair of
-        // choices.
+        // To check all combinations would take minutes in a debug build. Every fifty-third combination still covers
+        // every pair of choices.
         if mask % 53 == 0 || mask.count_ones() <= 2 {
             assert_eq!(verify_graph(&build_graph(&needs)), Vec::new(), "{needs:?}");
         }

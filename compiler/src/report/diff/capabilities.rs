@@ -10,17 +10,18 @@ use crate::sandbox::SandboxKind;
 use crate::semantics::glob::{Coverage, covers};
 use crate::semantics::needs::{HostCoverage, host_coverage, is_folder_inside};
 
-/// A grant that one side has and the other does not cover.
+/// A grant of one plan that the other plan does not cover.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapabilityChange {
     pub direction: Direction,
     /// A capability pattern such as `rye.execute.tool.…`, `net HOST for PATTERN`, or `write FOLDER for PATTERN`. A host
     /// that the other side allows at public addresses only has the suffix `, at local addresses as well`.
     pub what: String,
-    /// A capability that only one side allows: of a tool in its palette, else the shortest one; null if the search takes
-    /// too long.
+    /// A capability that only one plan allows: of a tool in its palette, else the shortest capability; null if the
+    /// search takes too long.
     pub example: Option<String>,
-    /// `<permissions>`, or the hook whose grants contain the capability.
+    /// The declaration of the capability as text, such as `` declared by `project/deploy/base` ``, or the hook that has
+    /// the grant.
     pub by: String,
     pub source: Option<SourceReport>,
 }
@@ -117,9 +118,9 @@ fn is_unbounded_file_tool(plan: &PlanReport, pattern: &str) -> bool {
     unbounded.map(capability_of).any(|capability| capability == pattern)
 }
 
-/// Returns the hook grants of the plan `to` that the plan `from` does not cover, as changes with the direction
-/// `direction`. Only live hooks count. A grant is covered by `own`, the grants of the thread itself in `from`, or by
-/// the grants of the hook with the same id in `from`.
+/// Returns a change with the given direction for each hook grant of the plan `to` that the plan `from` does not cover.
+/// Only live hooks count. A grant is covered by `own`, the thread's own grants in `from`, or by the grants of the hook
+/// with the same id in `from`.
 fn compare_hook_grants(
     from: Option<&PlanReport>,
     to: &PlanReport,

@@ -15,7 +15,7 @@ use crate::world::{ItemKind, World};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Changes the text that is sent or shown, but no permission and no spending.
+    /// The change affects the text that is sent or shown, but no permission and no spend.
     Neutral,
     Narrowed,
     /// The change is not proved to be narrower, so it counts as widened.
@@ -77,7 +77,7 @@ impl ChangeArea {
     }
 }
 
-/// A change other than those of capabilities, limits, hooks and context.
+/// A change of a part of the plan for which [`super::PlanDiff`] has no list of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanChange {
     pub area: ChangeArea,

@@ -10,8 +10,8 @@ use crate::report::render::json::{LayerReport, PlanReport};
 /// A layer or a tool that differs between the two plans or exists in only one of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartChange {
-    /// The place of the part: `system` (prompt), `message` (the first one), `continued` (text of a continuation) or
-    /// `tool`.
+    /// The position of the part: `system` (system prompt), `message` (first message), `continued` (text of a
+    /// continuation) or `tool`.
     pub place: String,
     pub id: String,
     /// Token count of the part before the change; null if the old plan does not have the part.
@@ -21,8 +21,8 @@ pub struct PartChange {
     pub source: Option<SourceReport>,
 }
 
-/// The start that the first requests of two plans share, in the order in which providers cache: tools, system prompt,
-/// message.
+/// The prefix that the first requests of two plans share. The order is the order in which providers cache: tools,
+/// system prompt, message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixChange {
     /// Tokens of the prefix that both plans share.

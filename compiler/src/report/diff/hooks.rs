@@ -1,6 +1,6 @@
-//! Changes of hooks. Hooks that stop a thread or its calls (`HookRole::Guard`), and hooks that extend what a thread may
-//! do, are compared by their conditions: if the condition of a hook implies that of another hook, the hook fires in
-//! fewer cases than the other.
+//! Changes of hooks. The old and the new condition of a hook are compared by implication: if the new condition implies
+//! the old one, the hook fires in no new case. `HookRole` determines whether a hook that fires in more cases widens or
+//! narrows a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ enum HookRole {
 
 fn hook_role(hook: &PlannedHook) -> HookRole {
     match &hook.action {
-        // A block at the end of an agent's work sends a message, and the thread continues.
+        // `block` on `agent_end` refuses the final answer, so the thread continues.
         HookAction::Block { .. } if hook.event == HookPoint::AgentEnd => HookRole::License,
         HookAction::Block { .. } | HookAction::Terminate { .. } | HookAction::Escalate => HookRole::Guard,
         HookAction::Execute { .. } | HookAction::Sign { .. } => HookRole::Act,
@@ -81,7 +81,7 @@ fn hook_role(hook: &PlannedHook) -> HookRole {
     }
 }
 
-/// Returns true if `other` acts at the same event as `one`, and has the same or a stronger effect. The conditions of
+/// Returns true if `other` acts at the same event as `one`, and its effect is the same or stronger. The conditions of
 /// the hooks are not compared.
 fn is_replacement(one: &PlannedHook, other: &PlannedHook) -> bool {
     let same = match (&one.action, &other.action) {
@@ -108,7 +108,7 @@ struct LiveHook<'p> {
 }
 
 impl LiveHook<'_> {
-    /// Returns the condition as it is written; `None` if the hook acts in each case.
+    /// Returns the condition as it is written; `None` if the hook always acts.
     fn cases(&self) -> Option<&Value> {
         self.hook.condition.as_ref().filter(|_| self.hook.verdict != PlanVerdict::Fires)
     }
@@ -150,7 +150,7 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
         }
     };
     let mut changes: Vec<HookChange> = Vec::new();
-    // A hook that acts in no other cases than before has another action, and the action is the reason.
+    // If a hook acts only in cases in which it acted before, the reason of the change is its new action.
     let action_change = |one: &LiveHook<'_>, other: &[LiveHook<'_>], is_new: bool| {
         let same = other.iter().find(|other| other.hook.id == one.hook.id && other.hook.event == one.hook.event)?;
         let values = |path: &Path| possible_values(one.hook.event, path, &parameters, (before, after));
@@ -208,10 +208,10 @@ pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> 
     compilation.trust_requirements.iter().any(of_hook)
 }
 
-/// Returns the direction and the reason of the change if `hook`, a hook of the new plan, may act in more cases than in
-/// the old plan; otherwise `None`. `answer` is the result of a proof: it holds if, in every case in which `hook` acts,
-/// a hook of the old plan with the same effect acted too. `needs_new_trust` is true if only the new plan requires trust
-/// in `hook` (decision 0105).
+/// Returns the direction and the reason of the change if `hook`, a hook of the new plan, may act in more cases than
+/// before; else `None`. `answer` is the result of a proof. `Implication::Holds` means that in all of these cases a hook
+/// of the old plan had the same effect. `needs_new_trust` is true if only the new plan requires trust in `hook`
+/// (decision 0105).
 fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,
@@ -241,9 +241,9 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
     })
 }
 
-/// Returns the direction and the reason of the change if `hook`, a hook of the old plan, may act in fewer cases in the
-/// new plan; otherwise `None`. `answer` is the result of a proof: it holds if, in every case in which `hook` acted, a
-/// hook of the new plan with the same effect acts too. `kept` is true if the new plan has a hook with the id of `hook`.
+/// Returns the direction and the reason of the change if `hook`, a hook of the old plan, may act in fewer cases now;
+/// else `None`. `answer` is the result of a proof. `Implication::Holds` means that in all cases of the old plan a hook
+/// of the new plan has the same effect. `kept` is true if the new plan has a live hook with the id and event of `hook`.
 fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option<(Direction, String)> {
     let unproved = match answer {
         Implication::Holds => return None,

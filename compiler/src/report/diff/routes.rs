@@ -19,7 +19,8 @@ pub struct RoutedSide<'a> {
     pub plans: &'a [RoutedPlan],
 }
 
-/// A comparison of the old plan and the new plan that calls with the same inputs have.
+/// A comparison of an old plan and a new plan, where calls with the same inputs have the old plan on one side and the
+/// new plan on the other side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RouteDiff {
     /// Conditions on the inputs for the new plan: a call has this plan if one of them holds.
@@ -27,10 +28,10 @@ pub struct RouteDiff {
     pub diff: PlanDiff,
 }
 
-/// Compares the plans of a directive on both sides, route by route. Each plan of the new side is compared with the plan
-/// that its example call has on the old side, or with the first old plan if the call has none there. Each old plan is
-/// also compared with the plan that its example call has on the new side. An old plan whose call has no new plan is not
-/// compared, because nothing is allowed in its place.
+/// Compares the plans of a directive on both sides, route by route. Each new plan is compared with the old plan for its
+/// example call; if there is none, with the first old plan. Each old plan is also compared with the new plan for its
+/// example call. If there is none, the old plan is not compared, because calls with these inputs are no longer
+/// possible.
 ///
 /// # Errors
 /// The directives of a side cannot be listed.
@@ -59,8 +60,9 @@ pub fn diff_routes(old: RoutedSide<'_>, new: RoutedSide<'_>) -> Result<Vec<Route
     Ok(found)
 }
 
-/// Returns the index of the plan that the example call of `plan` has on another side; `None` if the call has no plan
-/// there. A plan without an example call has the plan of the same route there.
+/// Returns the index of the plan in `side` that applies to the example call of `plan`; `None` if there is none. If
+/// `plan` has no example call, or `side` has only one plan, the plan with the same extends chain is used, else the only
+/// plan.
 fn route_of_call(plan: &RoutedPlan, side: RoutedSide<'_>) -> Option<usize> {
     let first = side.plans.first()?;
     let (Some(inputs), 2..) = (&plan.call, side.plans.len()) else {

@@ -15,13 +15,13 @@ use normal_form::{anything, normal_form};
 /// Maximum number of steps of one comparison. Resolved references and combined schemas can multiply the work.
 const MAX_STEPS: u32 = 20_000;
 
-/// Below this number, a float represents each integer.
+/// Floats represent every integer below this number exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 const TYPES: [&str; 6] = ["array", "boolean", "null", "number", "object", "string"];
 
-/// Returns the direction in which a schema changed: narrowed if it accepts fewer values, widened if it accepts more,
-/// neutral if it accepts the same values, else unknown. `None` if both schemas are equal.
+/// Returns the direction in which a schema changed. Narrowed if the new schema provably accepts fewer values, widened
+/// if it accepts more, neutral if it accepts the same values, else unknown. `None` if both schemas are equal.
 pub fn compare_schemas(before: &Value, after: &Value) -> Option<Direction> {
     if before == after {
         return None;
@@ -60,7 +60,7 @@ fn type_of_keyword(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns true if the type `name` of a `type` list is `kind`, or is a part of it: `integer` is a part of `number`.
+/// Returns true if the type `name` is `kind` or is included in it, as `integer` is included in `number`.
 fn is_kind(name: &Value, kind: &str) -> bool {
     name == kind || (name == "integer" && kind == "number")
 }

@@ -92,10 +92,10 @@ fn collect(path: String, node: &Node, found: &mut BTreeMap<String, (Value, Node)
     }
 }
 
-/// Returns the direction of the change of one setting: whether a run may do more or less than before. `name` is the id
-/// of the settings file, and `path` the dotted path of the value in it. Changes in the files of hooks, models and risks
-/// are neutral here, because their effects are compared elsewhere; the same applies to the default limits in
-/// `agent/resilience`.
+/// Returns the direction of the change of one setting: widened if a run may do more than before. `name` is the id of
+/// the settings file, and `path` the dotted path of the value in it. Changes in the files of hooks, models and risks,
+/// and changes of the default limits in `agent/resilience`, are neutral here, because their effects are compared
+/// elsewhere.
 fn setting_direction(name: &str, path: &str, before: Option<&Value>, after: Option<&Value>) -> Direction {
     let bound = || match (before.and_then(Value::as_f64), after.and_then(Value::as_f64)) {
         (Some(was), Some(is)) => Direction::of_bound(&was, &is),
@@ -103,7 +103,7 @@ fn setting_direction(name: &str, path: &str, before: Option<&Value>, after: Opti
     };
     let section = path.split('.').next().unwrap_or_default();
     let last = path.rsplit('.').next().unwrap_or_default();
-    // A tool may use each of its settings as it likes.
+    // The direction is unknown, because each tool defines the effect of its own settings.
     if !name.starts_with("agent/") {
         return Direction::Unknown;
     }
@@ -136,7 +136,7 @@ fn setting_direction(name: &str, path: &str, before: Option<&Value>, after: Opti
                 _ => Direction::Unknown,
             }
         }
-        // The effective policy is compared with the approvals.
+        // The effective policy is compared in [`compare_approvals`].
         AGENT if path == "approvals.headless" => Direction::Neutral,
         AGENT if path == "signing.require" => {
             let rank = |value: Option<&Value>| {
@@ -217,7 +217,7 @@ fn find_acknowledgment(items: &Items<'_>, compilation: &Compilation, tier: &str)
     origin::plan_place(&items.sources(), found.risk.span).as_ref().map(SourceReport::from)
 }
 
-/// The directions of the changes of the approval rules.
+/// The changes between the approval rules of two plans.
 struct Strictness {
     /// The direction of the change for each compared capability, with the tiers of the capability before and after.
     /// `None` if the rules cannot be compared.
@@ -229,7 +229,7 @@ impl Strictness {
         self.max(|_| true)
     }
 
-    /// Returns the direction for the calls of one tier.
+    /// Returns the widest direction among the changes of one tier.
     fn of_tier(&self, tier: &str) -> Direction {
         self.max(|tiers| tiers.iter().any(|one| one.as_str() == tier))
     }
@@ -242,9 +242,8 @@ impl Strictness {
 }
 
 /// Compares the approval rules of two plans. The patterns of both risk tables and of all grants divide the capabilities
-/// into regions. Within a region, the approval rules are the same for every capability, so the rules of both plans are
-/// compared for one capability of each region. For calls that only the new plan allows, only rules that ask less than
-/// the old ones count as a change.
+/// into regions. All capabilities of a region have the same approval rules, so one capability of each region is
+/// compared. For capabilities that only the new plan grants, stricter rules do not count as a change.
 fn compare_strictness<'p>(before: &'p Plan, after: &'p Plan) -> Strictness {
     let built_in = RiskTable::default();
     let unknown = Strictness { changes: None };

@@ -35,7 +35,8 @@ pub fn compare_tools(trees: &DiffSides<'_>) -> Vec<PlanChange> {
         let (was, is) = (trees.old.tool(id), trees.new.tool(id));
         let (Some(was), Some(is)) = (&was, &is) else {
             match (was.is_some(), is.is_some()) {
-                // Additional grants are reported with the capabilities.
+                // If the tool file existed before, the change is only a wider grant, and it is reported with the
+                // capabilities.
                 (false, true) if is_new_file(trees, id) => {
                     add(Direction::Unknown, "a new tool that the grants allow".into(), None);
                 }

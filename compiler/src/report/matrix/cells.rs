@@ -1,5 +1,5 @@
-//! Partition of an input's values: every condition has the same result for all values in one cell. Each cell has a
-//! value that represents it, and every set of cells has a condition that describes it.
+//! Splits the values of an input into cells: a condition has the same result for all values of a cell. Each cell has an
+//! example value. Each set of cells can be described by a condition.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::plan::{FieldType, InterfaceField};
 use crate::semantics::condition::ComparedLiterals;
 use crate::semantics::value::are_equal;
 
-/// Maximum number of parts (substrings, elements or keys) by which the values of one input are split into cells: each
+/// Maximum number of parts (substrings, elements or keys) that split the values of one input into cells, because each
 /// part can double the number of cells. A comparison with a further part becomes a predicate (`predicates.rs`).
 const MAX_PARTS: usize = 6;
 /// Separator of the substrings in an example value: a character that no condition compares with.
@@ -53,8 +53,9 @@ enum ValueSet {
 }
 
 impl ReadLiterals {
-    /// Adds the literals that a condition compares an input with. Returns false, and adds nothing, if the literals
-    /// cannot split the values of the input into cells in which the condition always has the same result.
+    /// Adds the literals that a condition compares an input with. Returns false and adds nothing if cells of these
+    /// literals would not decide the condition: for example, because a pattern also reads the input, or because there
+    /// are too many parts.
     pub fn add(&mut self, literals: &ComparedLiterals, kind: FieldType) -> bool {
         let mut all = self.clone();
         all.is_ordered |= literals.ordered;
@@ -162,7 +163,7 @@ fn text_cells(points: &[Value], name: &str) -> Vec<(ValueSet, Value)> {
     let mut cells = Vec::new();
     let mut below: Option<&str> = None;
     for point in points.into_iter().map(Some).chain([None]) {
-        // The text directly after another text in the order is the other text with a null character appended.
+        // The first text above `below` in the order is `below` with a null character appended.
         let first = below.map_or_else(String::new, |text| format!("{text}\0"));
         let is_inside = |text: &str| text >= first.as_str() && point.is_none_or(|point| text < point);
         let named = format!("<{name}>");
@@ -288,10 +289,9 @@ impl Partition {
         })
     }
 
-    /// Returns a condition that is true exactly for the chosen cells, except the cell of an absent input. The second
-    /// value is true if the condition also holds for an absent input. For an input with a closed list of values, the
-    /// condition lists the chosen values; if `may_exclude` is true and the other values are fewer, it excludes these
-    /// instead.
+    /// Returns a condition that is true exactly for the chosen cells; the cell of an absent input is ignored. The
+    /// second value is true if the condition is also true for an absent input. If `may_exclude` is true, the condition
+    /// may exclude the values that are not chosen, in place of a longer list of the chosen values.
     fn describe_present(&self, chosen: &BTreeSet<usize>, may_exclude: bool) -> (String, bool) {
         let points = |is_in: bool| -> Vec<&Value> {
             let of = |(n, (set, _)): (usize, &'_ (ValueSet, Value))| match set {
@@ -355,9 +355,9 @@ impl Partition {
     }
 
     /// Returns a condition, as text, that is true exactly for the values in the chosen cells. The condition checks
-    /// which parts (substrings, elements or keys) a value contains. Of the values that have a cell of their own,
-    /// `inside` holds those in chosen cells, and `outside` holds the rest. The second returned value is true if the
-    /// condition also holds for an absent input.
+    /// which parts (substrings, elements or keys) a value contains. `inside` lists the single values of chosen cells,
+    /// and `outside` the single values of the other cells. The second value is true if the condition is also true for
+    /// an absent input.
     fn describe_parts(&self, chosen: &BTreeSet<usize>, inside: &[&Value], outside: &[&Value]) -> (String, bool) {
         let signatures = self.cells.iter().enumerate().filter(|(n, _)| chosen.contains(n));
         let mut terms: Vec<Vec<Option<bool>>> = signatures
@@ -398,9 +398,9 @@ impl Partition {
     }
 }
 
-/// Finds two terms that one term can replace, because they differ in a single part: one requires this part, the other
-/// excludes it. Returns the indexes of both terms, and the replacement, which ignores the part. `None` if there are no
-/// two such terms.
+/// Finds two terms that can be merged: they differ in a single part, which the first term requires and the second
+/// excludes, or the reverse. Returns the indexes of both terms, and the merged term, which ignores this part. `None` if
+/// no two terms can be merged.
 fn first_merge(terms: &[Vec<Option<bool>>]) -> Option<(usize, usize, Vec<Option<bool>>)> {
     for (a, one) in terms.iter().enumerate() {
         for (b, other) in terms.iter().enumerate().skip(a + 1) {

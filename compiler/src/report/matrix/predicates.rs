@@ -2,8 +2,8 @@
 //! patterns, lengths, sums and comparisons of two inputs.
 //!
 //! A component is a set of inputs that predicates connect, directly or through further inputs. A state of a component
-//! assigns a cell to each of its inputs and a result to each of its predicates. A state is listed only if input values
-//! that lead to the state were found.
+//! assigns a cell to each input and a result to each predicate. A state is known only if an example was found: values
+//! of the inputs that lead to the state.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,8 @@ const MAX_CANDIDATES: usize = 120;
 const MAX_TRIES: usize = 20_000;
 /// Maximum number of predicates that connect the inputs of one component.
 const MAX_PREDICATES: usize = 8;
-/// Greatest number in an atom that is tried as a length, of a text (in characters) or of a list (in elements).
+/// Maximum length that is tried for a text (in characters) or a list (in elements). Greater numbers in an atom are not
+/// tried as lengths.
 const MAX_LENGTH: u64 = 2_000;
 
 /// An atom of a condition (a part that `all`, `any` and `not` combine) that reads only inputs.
@@ -63,7 +64,7 @@ pub fn path_text(path: &Path) -> String {
     text.strip_prefix("inputs.").map_or_else(|| text.clone(), str::to_owned)
 }
 
-/// A group of inputs and of the predicates that read them, with the possible states of the group. All inputs that one
+/// A group of inputs, the predicates that read these inputs, and the known states of the group. All inputs that one
 /// predicate reads belong to the same group.
 #[derive(Debug, Clone)]
 pub struct Component {
@@ -83,7 +84,7 @@ pub struct SplitInputs<'f> {
     pub fields: Vec<&'f InterfaceField>,
     pub partitions: Vec<Partition>,
     pub predicates: Vec<Predicate>,
-    /// Values of the inputs that the request sets. The values of these inputs are known, so they have no cells.
+    /// Values that the request gives for inputs. These inputs have no cells, because their values are known.
     pub given: Map<String, Value>,
 }
 
@@ -120,7 +121,6 @@ impl SplitInputs<'_> {
             let mut rest = at;
             let mut chosen = self.given.clone();
             let mut state = Vec::new();
-            // The first values of each input are the representatives of its cells.
             for (input, values) in component.inputs.iter().zip(&values) {
                 let value = values.get(rest % values.len().max(1)).cloned().unwrap_or_default();
                 rest /= values.len().max(1);
@@ -173,8 +173,8 @@ impl SplitInputs<'_> {
     }
 
     /// Restricts `into` to `state`, one state of a component: a cell for each input, and a result for each predicate.
-    /// If every cell of the state holds a single value, these values already determine the results. The results then do
-    /// not restrict `into`.
+    /// If every cell of the state holds a single value, the values determine the results, so `into` is not restricted
+    /// by the results.
     fn boxed(&self, component: &Component, state: &[usize], into: &mut CellBox) {
         let is_single = component
             .inputs
@@ -197,9 +197,9 @@ impl SplitInputs<'_> {
         cells.chain(self.predicates.iter().map(|_| BTreeSet::from([0, 1]))).collect()
     }
 
-    /// Returns the combination with the index `at`; a combination selects one state of each component. The first result
-    /// holds the cells of the selected states, the second one values of the inputs that lead to these states. From one
-    /// index to the next, the state of the last component changes first.
+    /// Returns the combination with the index `at`. A combination selects one state of each component. The first value
+    /// is the box of the selected states. The second value is an example: values of the inputs that lead to these
+    /// states. If `at` increases by one, the state of the last component changes first.
     pub fn combination(&self, components: &[Component], mut at: usize) -> (CellBox, Map<String, Value>) {
         let mut combined = (self.all_cells(), Map::new());
         for component in components.iter().rev() {
@@ -213,9 +213,8 @@ impl SplitInputs<'_> {
         combined
     }
 
-    /// Returns boxes that together contain the undecided states: no values of the inputs were found that lead to such a
-    /// state, but the state may exist. A state in which each input has only one possible value is decided, because
-    /// these values were tried.
+    /// Returns boxes that contain the undecided states: no example was found for these states, but one may exist. A
+    /// state whose cells all hold a single value is decided, because these values were tried.
     pub fn unexamined(&self, components: &[Component]) -> Vec<CellBox> {
         let mut boxes = Vec::new();
         for component in components.iter().filter(|component| !component.predicates.is_empty()) {

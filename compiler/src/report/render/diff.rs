@@ -110,7 +110,7 @@ fn render_change(change: &PlanChange) -> String {
     format!("{} {}", change.direction.as_str(), change.what)
 }
 
-/// Returns true if a changed part has the same token count on both sides.
+/// Returns true if the token count of a changed part is equal before and after the change.
 fn is_as_long(part: &PartChange) -> bool {
     part.before == part.after
 }

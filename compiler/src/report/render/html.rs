@@ -166,8 +166,9 @@ fn write_costs(out: &mut String, plan: &PlanReport) {
     });
 }
 
-/// Renders a row for each request that can follow another one: the tokens at its start that the cache of the provider
-/// already holds, and the cost of its opening with and without the cache.
+/// Renders the cache map: a row for each request that can follow an earlier one. A row contains the number of tokens at
+/// the start of the request that the provider's cache already holds, and the cost of the opening with and without the
+/// cache.
 fn cache_map(out: &mut String, steps: &[CacheStepReport]) {
     out.push_str("<table><tr><th>next request</th><th>from the cache</th><th>of</th><th>cost</th><th>uncached</th><th>up to</th></tr>");
     let amount = |value: Option<&serde_json::Value>| value.map_or_else(|| "–".to_owned(), dollars);

@@ -38,7 +38,7 @@ pub use cost::{
 pub use graph::{GraphReport, report_graph};
 pub use interface::FieldReport;
 
-/// A plan with explanations. Money is in dollars; tokens are counted as `tokens.estimator` says.
+/// A plan with explanations. Money is in dollars; `tokens.estimator` names the token counter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanReport {
     /// SHA-256 of the stored plan.
@@ -52,7 +52,7 @@ pub struct PlanReport {
     pub description: String,
     /// Directive ids, root first.
     pub chain: Vec<String>,
-    /// The hook that set the parent of the directive in place of the declared one; null if no hook did.
+    /// The hook that set the extends parent of the directive; null if the declared parent applies.
     pub route: Option<String>,
     pub system: SystemReport,
     pub first_message: FirstMessageReport,
@@ -65,10 +65,10 @@ pub struct PlanReport {
     pub dropped_tools: Vec<DroppedReport>,
     /// The hooks, in evaluation order.
     pub hooks: Vec<HookReport>,
-    /// False if no link of the chain has `<permissions>`: a child then inherits its parent's set, and a root has no
-    /// capability.
+    /// False if no directive of the extends chain has `<permissions>`. A child thread then has the capabilities of its
+    /// parent, and a root thread has none.
     pub permissions_declared: bool,
-    /// Parts of the plan that run only if the user trusts the project.
+    /// Parts of the plan that need the user's trust before they take effect.
     #[serde(default)]
     pub trust_requirements: Vec<TrustRequirementReport>,
     pub capabilities: Vec<CapabilityReport>,
@@ -129,7 +129,7 @@ pub struct LayerReport {
     pub offset: usize,
     /// Cost in each request; null if the model has no price.
     pub cost_per_turn: Option<PerTurnReport>,
-    /// The hook, extends link or body that added the layer.
+    /// The source of the layer, in words: such as `hook ID`, `body`, `palette` or the link of the extends chain.
     pub via: String,
     pub source: Option<SourceReport>,
     /// The derivation, step by step.
@@ -317,7 +317,7 @@ pub struct TokensReport {
     pub palette: u64,
     /// Tokens of system prompt, first message and palette together.
     pub input: u64,
-    /// Upper bound on the input tokens, by which a run reserves money.
+    /// Upper bound on the input tokens. A run reserves money for this many tokens.
     #[serde(default)]
     pub input_bound: u64,
     /// Maximum output tokens of the request.
@@ -408,9 +408,9 @@ fn report_source(origin: Option<&Origin>) -> Option<SourceReport> {
     origin?.place.as_ref().map(SourceReport::from)
 }
 
-/// Returns the origin of a part of the plan: the cause for which the plan contains the part, and the source line that
-/// declares the part. `key` is the part's key in the origins, such as `limit.spend`. If no origin is recorded, the
-/// cause is empty and the line is `None`.
+/// Returns the origin of a part of the plan: the reason why the plan contains the part, and the source line that
+/// declares the part. `key` is the key of the part in the origins, such as `limit.spend`. If no origin is recorded, the
+/// reason is empty and the line is `None`.
 fn report_origin(compilation: &Compilation, key: &str) -> (String, Option<SourceReport>) {
     let origin = compilation.origins.get(key);
     (origin.map(|o| o.cause.to_string()).unwrap_or_default(), report_source(origin))
@@ -485,7 +485,7 @@ fn report_tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
 
 fn sent_tool(model: &PlannedModel, tool: &PaletteTool) -> Option<SentToolReport> {
     let sent = model.wire_tool(tool);
-    // Compare the text: mappings with their keys in another order are equal as values, but not as text.
+    // The texts are compared, because values are equal even if the order of their keys differs.
     let is_as_written = sent.text() == format!("{}{}", tool.schema, tool.description);
     let (description, schema) = (sent.description.into_owned(), sent.parameters.map(Cow::into_owned));
     (!is_as_written).then_some(SentToolReport { description, schema })

@@ -12,7 +12,7 @@ use crate::compile::Compilation;
 use crate::plan::source::SourceReport;
 use crate::plan::{PaletteTool, SourcePlace};
 
-/// Largest width of the margin, in characters; a third of the terminal if that is less.
+/// Maximum width of the margin in characters. On a narrow terminal, the maximum is a third of the terminal's width.
 const MAX_MARGIN_CHARS: usize = 36;
 /// Smallest width of the text beside a margin, in characters.
 const MIN_TEXT_CHARS: usize = 20;

@@ -1,5 +1,6 @@
-//! Renders a drawing as SVG without external programs: layers from top to bottom, long edges routed around the boxes
-//! between, connected components side by side.
+//! Renders a drawing as SVG without external programs. Layers run from top to bottom, or from left to right if the
+//! drawing is horizontal. Long edges are routed around the boxes between their ends. Connected components are placed
+//! side by side.
 
 mod layout;
 

@@ -1,5 +1,5 @@
-//! Renders a plan as text: the summary on five lines, then what is sent and why, section by section. Without colors;
-//! headings start at the margin.
+//! Renders a plan as text: a short summary, then the content of the first request and the reasons for it, section by
+//! section. The text has no colors, and headings start at the left margin.
 
 mod cost;
 
@@ -250,7 +250,8 @@ fn write_hooks(out: &mut String, compilation: &Compilation) {
     write_heading(out, "Hooks", "in evaluation order, by event");
     let mut rows = Vec::new();
     let mut hooks: Vec<_> = plan.hooks.iter().zip(&compilation.hooks).collect();
-    // By event, in the order of the language reference; within an event, in evaluation order.
+    // Sorts by event, in the order of the language reference. The sort is stable, so the hooks of an event stay in
+    // evaluation order.
     hooks.sort_by_key(|(hook, _)| hook.event);
     for (hook, trace) in hooks {
         let verdict = match &hook.verdict {
@@ -272,7 +273,8 @@ fn write_hooks(out: &mut String, compilation: &Compilation) {
     push_table(out, &[Align::Left, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
 }
 
-/// Renders the trust requirements. `states` are their states, true if the user trusts one; `None` if they are unknown.
+/// Renders the trust requirements. For each requirement, `states` is true if the user trusts it; `None` if the states
+/// are unknown.
 fn write_trust(out: &mut String, compilation: &Compilation, states: Option<&[bool]>) {
     if compilation.trust_requirements.is_empty() {
         return;

@@ -29,9 +29,11 @@ impl From<&TrustRequirement> for TrustRequirementReport {
 /// The sandbox of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxReport {
-    /// `engine`: no access to the machine; `files`: project files only; `process`: a sandboxed process.
+    /// `engine`: no files, hosts or processes; `files`: project files only; `requests`: requests to granted hosts only;
+    /// `process`: a sandboxed process; `none`: a program without a sandbox.
     pub kind: String,
-    /// Folders of the project that the tool may write. For a file tool, an empty list means the whole project.
+    /// Folders of the project that the tool may write. For a tool that edits files without a process, an empty list
+    /// means the whole project.
     pub write: Vec<String>,
     /// Granted hosts; for a process, one granted host allows the whole network.
     pub net: Vec<String>,
@@ -51,8 +53,8 @@ impl From<&ToolSandbox> for SandboxReport {
     }
 }
 
-/// Describes what a hook may start, raise or grant, and whether that needs trust. `None` if no run evaluates the hook,
-/// or if the hook starts, raises and grants nothing.
+/// Describes what a hook may start, raise or grant; adds `if trusted` if the hook needs the user's trust. `None` if no
+/// run evaluates the hook, or if the hook starts, raises and grants nothing.
 pub fn describe_starts(hook: &PlannedHook) -> Option<String> {
     if !hook.is_live() {
         return None;

@@ -9,16 +9,16 @@ use crate::hook::{HookAction, HookPoint, PlanVerdict, PlannedHook, Position};
 use crate::plan::Plan;
 use crate::plan::prompt::{LAYER_SEPARATOR, Layer, LayerKind, RuntimePlaceholder, Segment};
 
-/// Path of the fact that holds the system prompt before a `before_agent_start` hook.
+/// Path of the fact that holds the system prompt before the hooks change it.
 const SYSTEM_PROMPT: &str = "system_prompt";
 
-/// A message of the first request: its kind, as `drop` names it, and its layers.
+/// A message of the first request. `kind` is the name of the message in the action `drop`, such as `user`.
 struct RequestMessage {
     kind: &'static str,
     layers: Vec<Layer>,
 }
 
-/// The layers of the first request after the hooks of the turn.
+/// The layers of the first request after the `before_agent_start` and `context` hooks.
 pub struct TurnLayers {
     pub system: Vec<Layer>,
     /// The layers of all messages, in the order of sending.
@@ -32,8 +32,8 @@ pub fn changes_request(plan: &Plan) -> bool {
     turn_hooks(plan).next().is_some()
 }
 
-/// Applies the hooks that change the request to its layers. A hook whose condition depends on the run adds its text
-/// with a mark, as other layers do. Such a hook removes and replaces nothing here.
+/// Applies the hooks that change the request to its layers. If only a run can decide whether a hook fires, the layer of
+/// the hook's text is marked (`depends`), and the hook removes and replaces nothing here.
 pub fn apply(plan: &Plan, system: Vec<Layer>, first: Vec<Layer>) -> TurnLayers {
     let mut system = system;
     let mut messages = vec![RequestMessage { kind: "user", layers: first }];
@@ -100,8 +100,8 @@ fn edit_messages(hook: &PlannedHook, action: &HookAction, messages: &mut Vec<Req
     }
 }
 
-/// Returns the tokens that every turn sends at the end of its messages: the texts that `context` hooks inject there. A
-/// cache of the provider does not hold them for the next turn.
+/// Returns the tokens that every turn sends at the end of its messages: the texts that `context` hooks inject there.
+/// The next turn cannot read these tokens from the provider's cache.
 pub fn trailing_tokens(plan: &Plan) -> u64 {
     let trailing = turn_hooks(plan).filter(|hook| hook.event == HookPoint::Context).filter_map(|hook| {
         let HookAction::Inject { content, position: Position::After } = &hook.action else { return None };
@@ -117,7 +117,8 @@ pub fn trailing_hook(plan: &Plan) -> Option<&PlannedHook> {
     })
 }
 
-/// Returns true if a hook may change the first request by a text that the plan does not contain.
+/// Returns true if a hook may change the first request in a way that [`apply`] does not show: the hook executes an
+/// item, or the hook replaces a text and may not fire.
 pub fn adds_unknown_text(hook: &PlannedHook) -> bool {
     let is_open = hook.verdict != PlanVerdict::Fires;
     let is_unknown = matches!(hook.action, HookAction::Execute { .. })
@@ -134,8 +135,8 @@ fn changes_first_request(hook: &PlannedHook) -> bool {
     hook.is_live() && matches!(hook.event, HookPoint::BeforeAgentStart | HookPoint::Context)
 }
 
-/// Returns the system prompt that a text of a hook replaces. If the text only adds something after
-/// `${system_prompt}`, the layers stay as they are.
+/// Returns the layers of the system prompt after a hook replaced the prompt by `text`. If `text` is `${system_prompt}`
+/// with an addition, the existing layers stay, and the addition becomes a new layer.
 fn replace_system(hook: &PlannedHook, text: &str, system: Vec<Layer>) -> Vec<Layer> {
     let added = text.strip_prefix("${system_prompt}").filter(|_| !system.is_empty());
     match added.and_then(|rest| if rest.is_empty() { Some(rest) } else { rest.strip_prefix(LAYER_SEPARATOR) }) {

@@ -13,7 +13,7 @@ pub struct MessageView {
     pub text: String,
     pub layers: Vec<LayerView>,
     pub pending: Vec<PlaceholderView>,
-    /// Number of messages that follow the first one: hooks add each of them before the model is called.
+    /// Number of messages that hooks add to the first request, in addition to the first message.
     pub added_messages: u64,
 }
 
@@ -25,7 +25,7 @@ pub struct LayerView {
     pub offset: usize,
     pub bytes: usize,
     pub tokens: u64,
-    /// The hook, the directive of the chain or the body that added the layer.
+    /// The source of the layer, in words: such as `hook ID`, `body`, `palette` or the link of the extends chain.
     pub via: String,
     pub place: Option<SourcePlace>,
 }
@@ -40,8 +40,8 @@ pub struct PlaceholderView {
     pub why: String,
 }
 
-/// Returns the system text, the messages of the first request, and the layers of a continuation. The system text and
-/// the messages contain the texts that hooks add before the model is called.
+/// Returns the views of the system prompt, of the messages of the first request, and of the message of a continuation.
+/// The first two contain the texts that hooks add before the model is called.
 pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView, MessageView) {
     let (prompt, by) = (&plan.prompt, plan.model.counted_by);
     let mut seen = BTreeSet::new();
@@ -69,9 +69,9 @@ impl Plan {
     }
 }
 
-/// Returns one message with all layers that it may contain, joined in the same form as in a request
-/// ([`crate::plan::Prompt::render_opening`]). `seen` holds the ids of the knowledge in earlier messages. The function
-/// leaves this knowledge out, and adds to `seen` the knowledge that this message always contains.
+/// Returns one message with all layers that it may contain, joined as in a request
+/// ([`crate::plan::Prompt::render_opening`]). Leaves out knowledge whose id is in `seen`, because an earlier message
+/// contains it. Adds to `seen` the knowledge that every run sends in this message.
 fn view_message<'l>(
     layers: &'l [Layer],
     origins: &Origins,

@@ -33,7 +33,7 @@ struct FailureKind {
     backoff: Backoff,
 }
 
-/// An error in a table; `at` is its path: `patterns.3.match`.
+/// An error in a classification table; `at` is the path of the faulty value, such as `patterns.3.match`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{at}`: {message}")]
 pub struct ClassifyTableError {
@@ -196,7 +196,7 @@ const PROMPT_TOO_LONG: &str = "status == 413 || error.code matches '(?i)context_
 /// Returns the content of the standard library's `error_classification.yaml`.
 pub fn built_in() -> Value {
     let code = |pattern: &str| format!("error.code matches '{pattern}' || error.type matches '{pattern}'");
-    // Errors without a status of their own, such as within a stream, are classified by name.
+    // An error within a stream has no status of its own, so `error.code` or `error.type` classifies the error.
     let named =
         |pattern: &str| format!("(status == null || status < 300 || stage == 'stream_error') && ({})", code(pattern));
     json!({

@@ -98,8 +98,8 @@ impl Compiler<'_> {
         op
     }
 
-    /// Reports a path whose declared type is a number or a boolean, because a value of such a type contains neither
-    /// text nor elements to search.
+    /// Reports a path whose declared type is a number or a boolean, because numbers and booleans contain no text or
+    /// elements to search.
     fn check_searchable(&mut self, left: &Expr, fault: &str, help: &str) {
         if let ExprKind::Path(path) = &left.kind
             && let Some(known) = (self.types)(path)

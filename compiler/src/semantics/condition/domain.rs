@@ -15,8 +15,8 @@ pub enum Domain {
     /// Any of these values; `None` is an absent fact.
     Values(Vec<Option<Value>>),
     /// Any number from `least` to `most`, where `None` means no bound. Contains only integers if `whole` is true, and
-    /// also an absent fact if `optional` is true. Evaluating a condition for a few of these numbers is enough: those
-    /// that the condition compares with, and one between each two neighbors of them.
+    /// also an absent fact if `optional` is true. A condition is evaluated for a few of these numbers only: the numbers
+    /// that it compares with, and numbers between, below and above them.
     Number { whole: bool, least: Option<i32>, most: Option<f64>, optional: bool },
 }
 
@@ -37,17 +37,18 @@ impl Default for Fuel {
 
 impl Fuel {
     /// Returns the fuel of each condition if `among` conditions share the total. `among` is rounded up to a power of
-    /// two, so that one more condition rarely changes the fuel and with it a verdict. For up to 1,024 conditions, the
-    /// fuel of each condition is enough for `MAX_COMBINATIONS`.
+    /// two, so that the fuel, and with it a verdict, rarely changes when a condition is added. For up to 1,024
+    /// conditions, the fuel of each condition is enough for `MAX_COMBINATIONS`.
     pub fn share(among: usize) -> Self {
         Self((MAX_COMBINATIONS << 10) / among.next_power_of_two().max(1 << 10))
     }
 }
 
 impl Condition {
-    /// Evaluates like [`Condition::evaluate`]. If the verdict is unknown, evaluates all combinations of the possible
-    /// values of the unknown facts, and returns the verdict that they have in common. The verdict stays unknown if the
-    /// combinations differ or if there are too many of them. `domain` returns the possible values of a fact.
+    /// Evaluates like [`Condition::evaluate`]. If the verdict is unknown, evaluates the condition for all combinations
+    /// of the possible values of the unknown facts, and returns the verdict that all combinations have. The verdict
+    /// stays unknown if verdicts differ, or if there are too many combinations. `domain` returns the possible values of
+    /// a fact.
     pub fn evaluate_over(&self, facts: &Facts, domain: &dyn Fn(&Path) -> Option<Domain>, fuel: &mut Fuel) -> Verdict {
         let plain = self.evaluate(facts);
         let Verdict::Unknown(_) = plain else { return plain };
@@ -99,10 +100,9 @@ impl Condition {
         }
     }
 
-    /// Returns values that represent the whole `domain`: if the condition has the same result for all of these values,
-    /// it has this result for every value of the domain. An entry `None` stands for an absent value. Returns `None` if
-    /// no such values are known, for example because the condition does more with a number than compare it with
-    /// numbers.
+    /// Returns sample values of a `domain`, where `None` stands for an absent value. If the condition has the same
+    /// result for all samples, it has this result for every value of the domain. Returns `None` if no such samples are
+    /// known (for example, because a pattern reads the path).
     fn representative_values(&self, path: &Path, domain: Domain) -> Option<Vec<Option<Value>>> {
         let (whole, least, most, optional) = match domain {
             Domain::Values(values) => return Some(values).filter(|v| !v.is_empty()),

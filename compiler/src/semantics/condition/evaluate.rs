@@ -235,7 +235,8 @@ fn as_items<'o>(operand: &'o Operand<'_>) -> Option<&'o Vec<Value>> {
     }
 }
 
-/// Returns true if no length meets a comparison: lengths are whole numbers from 0.
+/// Returns true if no length can satisfy a comparison, because lengths are whole numbers from 0 (such as `length(a) <
+/// 0`).
 fn is_impossible_length(op: Comparison, left: &CompiledNode, right: &CompiledNode) -> bool {
     let (op, literal) = match (left, right) {
         (CompiledNode::Length(_), CompiledNode::Literal(Value::Number(number))) => (op, number.as_f64()),

@@ -1,7 +1,7 @@
-//! Implication between conditions, decided by trying every value that the comparisons can distinguish. The results of
-//! patterns, arithmetic and comparisons of two paths cannot be tried this way. They are assumed to be true or false
-//! independently of the values. An implication that holds under this assumption holds for real values. An implication
-//! that fails only because of this assumption is unproved.
+//! Implication between conditions, decided by trying every value that the comparisons can distinguish. Patterns,
+//! arithmetic and comparisons of two paths have no finite list of values to try. Each of them is assumed to be true or
+//! false independently of all values. An implication that holds under this assumption holds for real values. If the
+//! implication fails only because of the assumption, the result is `Unproved`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,9 +34,9 @@ pub struct PathValues {
 
 /// Maximum number of combinations of truth values that are tried. If there are more, the result is `Unproved`.
 const MAX_ASSIGNMENTS: usize = 1 << 16;
-/// Maximum number of substrings that the comparisons of one path may search for. If there are more, a proof tries no
-/// values of the path, and each of its comparisons counts as true or false independently of the others. A search for an
-/// example tries values with none, one and all of the substrings.
+/// Maximum number of substrings that the comparisons of one path may search for. Above the maximum, a proof assumes
+/// that each comparison of the path is true or false independently of the other comparisons. A search for an example
+/// tries values with none, one and all of the substrings.
 const MAX_PARTS: usize = 8;
 /// Maximum number of pairs of alternatives that are compared one by one.
 const MAX_PAIRS: usize = 1 << 12;
@@ -46,7 +46,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 /// with.
 const SEPARATOR: char = '\u{1}';
 
-/// The structure of a condition. Each atom is represented by its number.
+/// The structure of a condition. An atom is represented by its index in the list of atoms.
 #[derive(PartialEq)]
 enum Tree {
     Const(bool),
@@ -56,8 +56,8 @@ enum Tree {
     Any(Vec<Tree>),
 }
 
-/// A part of a condition that is treated as a single truth value. `path` is the path that the part compares. If `path`
-/// is `None`, the part is assumed to be free: true or false, whatever the values of the paths are.
+/// A part of a condition that is treated as a single truth value. `path` is the path whose value decides the part. If
+/// `path` is `None`, the part is assumed to be true or false independently of all values.
 struct Atom<'n> {
     node: &'n CompiledNode,
     key: String,
@@ -65,7 +65,7 @@ struct Atom<'n> {
 }
 
 /// The atoms of one path, and the combinations of truth values that these atoms can have. Each row holds a combination
-/// and a value of the path that produces the combination; `None` if the absence of the path produces it.
+/// and a value of the path that leads to this combination; `None` stands for an absent value.
 struct Choice {
     path: String,
     atoms: Vec<usize>,
@@ -80,7 +80,7 @@ impl Condition {
         let mut open = lower(&self.root, &mut atoms).into_alternatives();
         let right: Vec<Tree> =
             others.iter().flat_map(|other| lower(&other.root, &mut atoms).into_alternatives()).collect();
-        // An alternative that the other side repeats needs no values.
+        // An alternative that `right` repeats is implied without trying values.
         open.retain(|one| !one.is_repeated(&right));
         if open.is_empty() {
             return Implication::Holds;
@@ -90,7 +90,8 @@ impl Condition {
         if whole != Implication::Unproved {
             return whole;
         }
-        // Two alternatives have fewer comparisons than all, so their values can be tried.
+        // A pair of alternatives has fewer atoms than all alternatives together, so a pair may stay below the maximum
+        // of combinations.
         if right.len() > 1 && open.len().saturating_mul(right.len()) <= MAX_PAIRS {
             let is_within = |one: &Tree, other: &Tree| {
                 let pair = comparison.decide(std::slice::from_ref(one), std::slice::from_ref(other), Goal::Proof);
@@ -108,13 +109,13 @@ impl Condition {
 /// The purpose for which values of the paths are tried.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
-    /// The tried values represent all values, so an implication that holds for them holds.
+    /// The tried values represent all values, so they can prove an implication.
     Proof,
     /// The tried values are a selection, so they can only refute an implication.
     Example,
 }
 
-/// The atoms of two conditions, and the function that returns the possible values of a path.
+/// The atoms of the compared conditions, and the function that returns the possible values of a path.
 struct Conditions<'c, 'n> {
     atoms: &'c [Atom<'n>],
     values: &'c dyn Fn(&Path) -> PathValues,
@@ -191,7 +192,7 @@ impl Conditions<'_, '_> {
 }
 
 impl Tree {
-    /// Returns the trees of which one has to be true.
+    /// Returns the alternatives of the tree: the tree is true if one of them is true.
     fn into_alternatives(self) -> Vec<Self> {
         match self {
             Self::Any(any) => any.into_iter().flat_map(Self::into_alternatives).collect(),
@@ -199,7 +200,7 @@ impl Tree {
         }
     }
 
-    /// Returns true if `others` contains this tree, or a tree that this tree requires.
+    /// Returns true if `others` contains this tree or, for an `All`, one of its members.
     fn is_repeated(&self, others: &[Self]) -> bool {
         others.contains(self) || matches!(self, Self::All(all) if all.iter().any(|one| one.is_repeated(others)))
     }
@@ -268,7 +269,8 @@ fn atom<'n>(node: &'n CompiledNode, path: Option<&'n Path>, atoms: &mut Vec<Atom
 }
 
 /// Returns the path of a comparison with a literal, if finitely many sample values of the path decide the comparison.
-/// `None` for an order comparison of texts, for a search in a text, and for a comparison without a path or literal.
+/// `None` for an order comparison with a text, for a comparison that searches a literal text for the path's value, and
+/// for a comparison without a path or literal.
 fn compared_path(node: &CompiledNode) -> Option<&Path> {
     let (op, path, first, value) = parts_of(node)?;
     let has_text = matches!(value, Value::String(_));
@@ -293,9 +295,9 @@ fn parts_of(node: &CompiledNode) -> Option<(Comparison, &Path, bool, Value)> {
     }
 }
 
-/// Returns test values for one path; an inner `None` stands for an absent value. For a proof, every possible result of
-/// every comparison occurs for at least one of the test values. Returns `None` if a proof would need too many values, or
-/// if a number is too large to be exact.
+/// Returns sample values of one path; an inner `None` stands for an absent value. For a proof, the samples lead to
+/// every possible result of every comparison. Returns `None` if a proof would need too many samples, or if a number is
+/// too large to be exact.
 fn candidates<'n>(
     atoms: impl Iterator<Item = &'n Atom<'n>>,
     known: &PathValues,

@@ -1,13 +1,14 @@
 //! The pattern of the operator `matches`. A pattern is parsed together with its condition, so that errors are reported
-//! early. A small pattern is built when a text is first matched: every command compiles tables of conditions, but uses
-//! few of them.
+//! early. A small pattern is built (compiled to a `Regex`) only when a text is first matched, because a command parses
+//! many conditions and evaluates few.
 
 use std::sync::OnceLock;
 
 use regex::{Error, Regex, RegexBuilder};
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// Maximum size of a built pattern in bytes. This bounds memory; matching is linear in any case.
+/// Maximum size of a built pattern in bytes. The maximum bounds only memory: the time of a match is linear in the text
+/// for every pattern.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// Size in bytes that a pattern takes from the [`PatternBudget`] if its estimated size exceeds [`MAX_PATTERN_BYTES`].
 /// The estimate can be far too high, so the pattern is built at once to find its real size.
@@ -21,8 +22,8 @@ const STATE_BYTES: usize = 64;
 /// seven sequences of up to four states.
 const CLASS_RANGE_BYTES: usize = 256;
 
-/// The size, in estimated bytes, that further patterns of one file may still have together. The budget bounds the time
-/// to build the patterns.
+/// The budget for the patterns of one file: the estimated bytes that are left for further patterns. The budget bounds
+/// the time to build the patterns.
 #[derive(Debug, Clone)]
 pub struct PatternBudget(usize);
 
@@ -91,7 +92,7 @@ const MAX_REPETITIONS: u32 = 1_000;
 
 fn samples(hir: &Hir) -> Vec<String> {
     let mut texts = match hir.kind() {
-        // A boundary adds no character to a text.
+        // A boundary (such as `^` or `\b`) matches an empty text.
         HirKind::Empty | HirKind::Look(_) => vec![String::new()],
         HirKind::Literal(literal) => vec![String::from_utf8_lossy(&literal.0).into_owned()],
         HirKind::Class(Class::Unicode(class)) => {

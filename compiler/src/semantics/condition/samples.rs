@@ -13,14 +13,15 @@ pub struct ComparedLiterals {
     pub path: Path,
     /// Literals that the value of the path is compared with, alone or as members of a list (`in`).
     pub values: Vec<Value>,
-    /// Literals that a comparison requires as a part of the path's value: substrings, elements or keys.
+    /// Literals that a comparison looks for inside the path's value: substrings, elements or keys.
     pub parts: Vec<Value>,
     /// True if the path is compared with a text by order (`<`, `>=`).
     pub ordered: bool,
     /// True if a pattern, an expression or another path also affects the result, so that the literals alone do not
     /// decide the result.
     pub open: bool,
-    /// True if the path is open for another reason than a linear expression that is compared with a number.
+    /// True if `crossings` does not contain every number at which the result can change, for example because a pattern
+    /// reads the path.
     pub is_nonlinear: bool,
     /// Numbers at which comparisons of linear expressions of the path (`2 * n + 1 < 7`) change their result; `None` if
     /// there is no such comparison.
@@ -50,7 +51,7 @@ pub fn boundary_values(against: &[f64], whole: bool) -> Vec<f64> {
     let between =
         sorted.windows(2).filter_map(|pair| if let [a, b] = pair { Some(f64::midpoint(*a, *b)) } else { None });
     let ends = sorted.first().map(|n| n - 1.0).into_iter().chain(sorted.last().map(|n| n + 1.0));
-    // Half of the smallest number represents the numbers between a lower bound and the smallest number.
+    // Half of the smallest number lies between 0, a frequent lower bound, and the smallest number.
     let low = sorted.first().map(|n| n / 2.0);
     between.chain(ends).chain(low).chain(sorted.iter().copied()).collect()
 }
@@ -157,8 +158,8 @@ impl<'n> Linear<'n> {
     }
 }
 
-/// Records a comparison of two linear expressions of one path, at least one of which is an operation or both of which
-/// read the path. Returns false for any other comparison.
+/// Records a comparison of two linear expressions of one path, such as `2 * n > 3` or `n < n + 1`. Returns false for
+/// any other comparison, and for a comparison of the path itself with a literal.
 fn record_linear(left: &CompiledNode, right: &CompiledNode, all: &mut [ComparedLiterals]) -> bool {
     let is_simple = |node: &CompiledNode| matches!(node, CompiledNode::Path(_) | CompiledNode::Literal(_));
     let has_literal = matches!(left, CompiledNode::Literal(_)) || matches!(right, CompiledNode::Literal(_));
@@ -171,7 +172,7 @@ fn record_linear(left: &CompiledNode, right: &CompiledNode, all: &mut [ComparedL
     samples.open = true;
     let crossing = (slope.abs() > 0.0).then(|| -offset / slope).filter(|number| number.abs() < MAX_EXACT_FLOAT);
     samples.crossings.get_or_insert_default().extend(crossing);
-    // A crossing beyond the exact numbers is not known.
+    // A crossing that is too large to be exact is missing in `crossings`.
     samples.is_nonlinear |= slope.abs() > 0.0 && crossing.is_none();
     true
 }
@@ -240,9 +241,8 @@ fn collect_literals(node: &CompiledNode, values: &mut Vec<Value>) -> bool {
     is_literal
 }
 
-/// Marks a path as open ([`ComparedLiterals::open`]): the condition uses the value of the path not only in comparisons
-/// with literals, but also in arithmetic or with a pattern, for example. If the node is not a path, walks the node
-/// instead.
+/// Marks the path of a node as open ([`ComparedLiterals::open`]), because the condition uses its value outside of
+/// comparisons with literals (such as in arithmetic). If the node is not a path, walks the node instead.
 fn mark_incomplete(node: &CompiledNode, all: &mut Vec<ComparedLiterals>) {
     if let CompiledNode::Path(path) = node {
         if let Some(samples) = all.iter_mut().find(|s| s.path == *path) {

@@ -55,7 +55,6 @@ fn leading_json_value(text: &str) -> Option<&str> {
     let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
     values.next()?.ok()?;
     let (value, rest) = text.split_at_checked(values.byte_offset())?;
-    // A number at the end of a truncated line may be incomplete.
     (!rest.is_empty()).then_some(value)
 }
 

@@ -8,8 +8,8 @@ use super::{Glob, Token};
 /// Maximum number of states to explore before the result is "too complex".
 pub const MAX_STATES: usize = 20_000;
 
-/// Maximum number of steps of one search. A step moves one position of one pattern over one character, so many patterns
-/// need many steps, and so do long patterns.
+/// Maximum number of steps of one search. A step moves one position of one pattern over one character, so the number of
+/// steps grows with the number and the length of the patterns.
 pub const MAX_STEPS: usize = 5_000_000;
 
 /// The result of checking that the patterns of parents cover the pattern of a child.
@@ -22,8 +22,8 @@ pub enum Coverage {
     TooComplex,
 }
 
-/// The result of [`witness`]: `Found` holds a well-formed capability that every included pattern and no excluded
-/// pattern matches, `None` means that no such capability exists, and `TooComplex` means that the search reached
+/// The result of [`witness`]. `Found` holds a well-formed capability that every included pattern and no excluded
+/// pattern matches. `None` means that no such capability exists. `TooComplex` means that the search reached
 /// [`MAX_STATES`] or [`MAX_STEPS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Witness {
@@ -77,8 +77,8 @@ const HEADS: [&str; 10] = [
 /// A position in the text of a well-formed capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CapabilityPosition {
-    /// Inside an entry of [`HEADS`] or at its end. The number is the index in [`TRIE`] of the node that is reached from
-    /// the root with the characters before the position.
+    /// Inside or at the end of an entry of [`HEADS`]. The number is the index of a node of [`TRIE`]: the node that the
+    /// characters before the position lead to.
     Head(u32),
     /// After a dot: a segment character must follow.
     SegmentStart,
@@ -150,8 +150,8 @@ impl CapabilityPosition {
     }
 }
 
-/// The possible positions in a pattern. Positions before a `*` are dropped, which keeps the sets small: the `*` matches
-/// everything that an earlier position could still match.
+/// The possible positions in a pattern. If a `*` is among the positions, all positions before this `*` are dropped: the
+/// `*` matches everything that an earlier position could still match.
 type Positions = Vec<u32>;
 
 fn start_positions(glob: &Glob) -> Positions {

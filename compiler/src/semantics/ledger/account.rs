@@ -130,9 +130,8 @@ impl Account {
         self.spent.saturating_add(self.children_hold).saturating_add(self.attempts_hold())
     }
 
-    /// Returns the part of the parent's amount that the account occupies: the higher one of the reservation and the
-    /// used amount. While the thread of the account is suspended, and after the thread has ended, only the used amount
-    /// counts.
+    /// Returns the amount that the account takes from its parent. For an open account, this is the larger of the
+    /// reservation and the used amount. For any other account, only the used amount counts.
     pub fn occupied(&self) -> Nanos {
         match self.status {
             AccountStatus::Open => self.reserved.max(self.used()),
@@ -193,7 +192,7 @@ impl Account {
         self.status = AccountStatus::Released;
     }
 
-    /// Counts one more live child, and adds the amount that the child holds to the amount that all live children hold.
+    /// Adds a live child that holds the amount `held`.
     pub(super) fn add_child(&mut self, held: Nanos) {
         self.children = self.children.saturating_add(1);
         self.children_hold = self.children_hold.saturating_add(held);
@@ -212,7 +211,7 @@ impl Account {
         self.spent = self.spent.saturating_add(spent);
     }
 
-    /// Replaces the amount `before` of a live child by `now` in the total that children hold.
+    /// Changes the amount that a live child holds from `before` to `now`.
     pub(super) fn update_child(&mut self, before: Nanos, now: Nanos) {
         self.children_hold = self.children_hold.saturating_sub(before).saturating_add(now);
     }

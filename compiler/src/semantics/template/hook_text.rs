@@ -12,9 +12,8 @@ use super::{MissingInput, TemplateText, fill_input, input_placeholders};
 pub struct HookText {
     template: Template,
     inputs: Vec<InputPlaceholder>,
-    /// The delimiter of the input placeholders in `template`, a character that the text of the hook does not contain.
-    /// In place of an `{input:…}`, `template` has the index of the placeholder in `inputs`, with this character before
-    /// and after the index.
+    /// A character that the text of the hook does not contain. In `template`, an `{input:…}` placeholder is written as
+    /// its index in `inputs`, with this character before and after the index.
     mark: char,
 }
 
@@ -50,7 +49,8 @@ impl TemplateText for HookText {
                 }
             }
         }
-        // Offsets in the marked text are not offsets in the source.
+        // Offsets in the marked text are not offsets in the source, so errors and placeholders get the span of the
+        // whole text.
         let mut template = parse(source, &marked, base).map_err(|error| error.within(whole))?;
         template.set_span(whole);
         Ok(Self { template, inputs, mark })

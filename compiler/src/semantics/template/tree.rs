@@ -86,7 +86,7 @@ impl<T: TemplateText> TemplateTree<T> {
         }
     }
 
-    /// Returns every text of the tree, in the order in which the tree contains them.
+    /// Returns every text of the tree, in order.
     fn texts(&self) -> Vec<&T> {
         match self {
             Self::Value(_) => Vec::new(),

@@ -133,8 +133,8 @@ pub(super) const KEYWORDS: [(&str, Shape); 62] = [
     ("else", Shape::Schema),
 ];
 
-/// Annotations that other systems, such as `OpenAPI` and editors, add to a schema. Some resemble a keyword, but none is
-/// reported as a misspelled keyword.
+/// Annotations that other systems, such as `OpenAPI` and editors, add to a schema. An annotation that resembles a
+/// keyword is not reported as a misspelled keyword.
 const ANNOTATIONS: [&str; 12] = [
     "id",
     "example",

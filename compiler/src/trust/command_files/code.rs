@@ -71,7 +71,7 @@ pub fn starts_programs(words: &[String]) -> bool {
     if READERS.contains(&program.as_str()) {
         return false;
     }
-    // A whole value of a call is data, unless the command executes it.
+    // An argument that starts with a placeholder's value is data, not code.
     let is_own_text = |argument: &&String| is_text(argument) && !argument.starts_with(VALUE_START);
     let is_known = |(at, word): (usize, &String)| {
         let mut arguments = words.get(at + 1..).unwrap_or_default().iter();
@@ -89,7 +89,8 @@ pub fn starts_programs(words: &[String]) -> bool {
             COMMAND_READERS.contains(&name) && arguments.any(|argument| is_text(argument) || is_open(argument))
         }
     };
-    // The list of the files, which is made without values, covers the text behind a value.
+    // Only the text before the first placeholder's value is checked here. The text after it is checked when the files
+    // of every call are listed, because placeholders then have no values.
     let is_code = |argument: &String| {
         let own = argument.split(VALUE_START).next().unwrap_or_default();
         own.starts_with("--eval=") || (is_text(own) && text_starts_programs(own))
@@ -105,9 +106,12 @@ fn is_text(argument: &str) -> bool {
     argument.contains(|c: char| c.is_whitespace() || "!;&|<>()$`'\"\\@".contains(c))
 }
 
-/// Returns true if a text seems to start a program: the text names a shell or an interpreter at a place where a command
-/// can start, calls a function that starts programs, or contains a command after an exclamation mark, as an alias of
-/// git does.
+/// Returns true if a text seems to start a program. The text must contain one of these:
+///
+/// - the name of a shell or an interpreter at a place where a command can start,
+/// - a call of a function that starts programs, such as `system(…)`,
+/// - a directive that starts programs, such as `.shell …` of a database,
+/// - a command after an exclamation mark, as in an alias of git.
 fn text_starts_programs(text: &str) -> bool {
     let is_name = |c: char| c.is_alphanumeric() || "_./-+".contains(c);
     let mut rest = text;
@@ -120,7 +124,7 @@ fn text_starts_programs(text: &str) -> bool {
             if c == '!' && is_start && rest.starts_with(|c: char| !c.is_whitespace() && c != '=') {
                 return true;
             }
-            // Spaces keep what is before them.
+            // A space does not change `before`, the last character before a name.
             if !c.is_whitespace() || c == '\n' {
                 before = Some(c);
             }

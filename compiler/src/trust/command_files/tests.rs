@@ -91,7 +91,7 @@ fn every_spelling_of_a_path_is_covered() {
         (&["make"], "Makefile"),
         (&["make", "-Cscripts"], "scripts"),
         (&["find", "scripts", "-exec", "{program}", ";"], "."),
-        // Folders of programs.
+        // Assignments to `PATH`.
         (&["bash", "-c", "PATH=$PWD/scripts:$PATH x.sh"], "."),
         (&["bash", "-c", "PATH=$PWD/scripts:/usr/bin:/bin; x.sh"], "."),
         (&["bash", "-c", "D=$PWD/scripts; export PATH=\"$D:$PATH\"; x.sh"], "."),
@@ -180,7 +180,7 @@ fn value_of_a_call_that_is_data_is_no_code() {
         let words = called(command, &json!({"n": "python x | system(1); e !y exec(z)"}));
         assert!(!words.contains(&".".to_owned()), "{command:?}: {words:?}");
     }
-    // A value within the code is a part of it.
+    // A value inside the `sed` script is part of the script.
     let words = called(&["sed", "s/a/{n}/"], &json!({"n": "b/e; s/a/b"}));
     assert!(words.contains(&".".to_owned()), "{words:?}");
 }

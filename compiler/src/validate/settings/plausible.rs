@@ -1,6 +1,9 @@
-//! Checks for values of a provider file that are valid but probably a mistake: prices in another unit, context windows
-//! in thousands of tokens, a base URL that already contains the path which the wire format appends, and keys that would
-//! be sent without encryption.
+//! Checks for values of a provider file that are valid but probably a mistake:
+//!
+//! - prices in another unit,
+//! - context windows in thousands of tokens,
+//! - a base URL that already contains the path that the wire format appends,
+//! - keys that would be sent without encryption.
 
 use rye_grammar::Span;
 use rye_grammar::data::{Kind, Node};

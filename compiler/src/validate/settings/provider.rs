@@ -16,7 +16,7 @@ pub fn check(id: &str, node: &Node, place: &dyn Fn(Span) -> Option<String>, foun
     let keyed = ["key_env", "base_url_env"].map(|key| (key, variable(key)));
     for (key, written) in keyed {
         let Some((_, span)) = written.filter(|(name, _)| !is_variable(name)) else { continue };
-        // The value may be the key itself, so its place is named, and neither the value nor its line is shown.
+        // The value may be an API key, so the report names its file and line, but shows neither the value nor the line.
         let expected =
             "the name of an environment variable, such as `MY_API_KEY`; do not store the key itself in a file";
         found.push(ConfigError::Invalid {

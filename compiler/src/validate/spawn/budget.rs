@@ -14,8 +14,8 @@ use crate::semantics::money::Nanos;
 /// Maximum depth of spawn chains that the check follows; equal to the default of the limit `depth`.
 const MAX_DEPTH: usize = 5;
 
-/// The most that a directive can spend. If the limit of a spawn parent bounds the amount, `above` is the spawn by that
-/// parent. If the directive's own limit bounds the amount, `above` is `None`.
+/// The most that a directive can spend. `above` is the spawn parent whose limit bounds the amount, with the edge of the
+/// spawn. `None` if the directive's own limit bounds the amount.
 #[derive(Clone, Copy)]
 struct Budget<'n> {
     spend: Nanos,

@@ -10,8 +10,8 @@ use rye_grammar::Span;
 use super::graph::SpawnGraph;
 use crate::diagnostics::{Diagnostics, SpawnError};
 
-/// Returns a number for each directive, by the index of the directive. Two directives have equal numbers exactly if
-/// they belong to one cycle of starts. Only starts that every thread of a directive makes count.
+/// Returns a number for each directive, by the index of the directive. Two directives have equal numbers exactly if a
+/// cycle of spawns contains both. Only spawns that happen in every thread count.
 pub fn component_of(graph: &SpawnGraph<'_>) -> Vec<usize> {
     let mut components: Vec<usize> = (0..graph.nodes.len()).collect();
     for members in kosaraju_scc(&certain_edges(graph)) {

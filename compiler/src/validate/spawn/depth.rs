@@ -18,7 +18,7 @@ struct RemainingDepth {
 }
 
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
-    // Recursion is bounded by `depth` on purpose, so only steps between different cycles count.
+    // A recursion may rely on `depth` as its bound, so spawns within a cycle are not checked.
     let components = component_of(graph);
     let mut left: Vec<Option<RemainingDepth>> = graph
         .nodes

@@ -24,8 +24,8 @@ const EXTENSIONS: [&str; 9] = ["csv", "html", "json", "log", "md", "toml", "txt"
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
     for node in &graph.nodes {
         for link in node.links.iter().filter(|link| !link.open) {
-            // A hook file also applies to directives whose authors may not know the file, so a route on which only such
-            // hooks start children is not checked.
+            // A hook file also applies to directives whose authors may not know the file. A route on which only such
+            // hooks start children is therefore not checked.
             let is_theirs =
                 |start: &SpawnEdge| matches!(start.by, SpawnSource::Body { .. } | SpawnSource::Hook { own: true, .. });
             if !link.starts.iter().any(is_theirs) {

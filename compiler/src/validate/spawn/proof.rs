@@ -42,7 +42,7 @@ pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) {
             let Some(children) = graph.child(edge).filter(|_| !reported.contains(&start.span)) else { continue };
             let refused = no_children_error(node.id, link, start);
             if refused.is_some() && start.by == SpawnSource::Grant {
-                // The limit of 0 itself is reported.
+                // `check_child_grants` reports a grant that a limit of 0 makes useless.
                 continue;
             }
             let problem = refused.or_else(|| excess_error(node.id, link, start, children, &mut proved));

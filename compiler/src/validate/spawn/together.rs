@@ -75,8 +75,8 @@ fn check_together(
     }
 }
 
-/// Reports a duration limit of a child that is higher than that of its parent, and has no effect because the parent
-/// ends first.
+/// Reports a duration limit of a child that is higher than the duration limit of its parent. The child's limit has no
+/// effect, because the parent ends first.
 fn check_clipped(
     graph: &SpawnGraph<'_>,
     node: &SpawnNode<'_>,

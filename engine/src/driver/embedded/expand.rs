@@ -16,8 +16,8 @@ use crate::event::{HookEvaluation, HookOutcome, HookVerdict, InputExpansion};
 use crate::machine::HookRun;
 use crate::store::{Disk, StoreError, sources};
 
-/// The id under which the transcript lists a problem of an expansion. Problems of expansions are listed among the
-/// evaluated hooks, and this id stands in place of a hook's id.
+/// The id of a failed expansion in the transcript's list of evaluated hooks. An expansion is not a hook, so this id
+/// stands in place of a hook id.
 const EXPANSION: &str = "expansion";
 
 /// Expands the call of a skill or a prompt template in a message that the `input` hooks pass on. Returns the answer of
@@ -73,7 +73,7 @@ pub(super) async fn expand_message(
     Ok((answer, expansions.collect()))
 }
 
-/// Stores copies of the expanded files, with which `rye threads prove --prompts` expands the message again.
+/// Stores copies of the expanded files. `rye threads prove --prompts` uses the copies to expand the message again.
 fn store_copies(disk: &dyn Disk, world: &dyn World, expansion: &Expansion) -> Result<(), StoreError> {
     let is_new = |item: &&ExpandedItem| sources::read_copy(disk, item.kind, &item.sha256).is_none();
     for item in expansion.expanded.iter().filter(is_new) {

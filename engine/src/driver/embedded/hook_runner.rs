@@ -22,7 +22,7 @@ use crate::secrets::mask_value;
 use crate::tool::ToolOutcome;
 use crate::tool::cancellation::CancellationToken;
 
-/// The runner of the actions of hooks, for one hook point of one thread.
+/// A runner of hook actions, for one hook point of one thread.
 pub(super) struct EmbeddedHookRunner<'a> {
     thread: &'a EmbeddedDriver,
     /// The values of the thread's store, including writes by earlier hooks of the same hook point.
@@ -30,7 +30,6 @@ pub(super) struct EmbeddedHookRunner<'a> {
     kept: Mutex<Vec<StateSet>>,
     /// Cancelled if the thread is cancelled while the hooks run.
     halt: CancellationToken,
-    /// The time at which the hooks started.
     started: Instant,
     /// The remaining duration of the thread when the hooks started, in milliseconds.
     remaining_ms: u64,

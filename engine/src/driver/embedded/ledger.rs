@@ -1,5 +1,6 @@
 //! Ledger operations of a thread, and updates of the thread's row in the registry. Each step makes one registry commit.
-//! The key of an operation is computed from the transcript, so that a repeated operation has the same key.
+//! A repeated operation has no further effect: its key is computed from the transcript, so the ledger recognizes the
+//! operation.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -16,11 +17,11 @@ use crate::thread::{Cost, Status};
 use crate::thread_count::blocking;
 use crate::thread_id::ThreadId;
 
-/// Age in milliseconds at which the registry row of a session that serves an MCP client is updated even while calls of
-/// the client arrive.
+/// Maximum age, in milliseconds, of the registry row of a session that serves an MCP client. An older row is updated
+/// even if the client keeps making calls.
 const MAX_ROW_AGE_MS: i64 = 1_000;
-/// Time without a call of the MCP client after which the registry row of the client's session is updated, in
-/// milliseconds.
+/// Time in milliseconds without a call of an MCP client, after which the registry row of the client's session is
+/// updated.
 const IDLE_BEFORE_ROW_UPDATE_MS: u64 = 100;
 
 impl EmbeddedDriver {
@@ -70,8 +71,8 @@ impl EmbeddedDriver {
         provider.is_ok_and(|provider| provider.serves_client(self.plan.directive.as_str()))
     }
 
-    /// Waits for the next call of an MCP client. If the client makes no call for [`IDLE_BEFORE_ROW_UPDATE_MS`], updates
-    /// the thread's registry row while waiting.
+    /// Waits for the next call of an MCP client. If no call arrives for [`IDLE_BEFORE_ROW_UPDATE_MS`] and the registry
+    /// row of the thread is outdated, updates the row while waiting.
     pub(super) async fn update_row_meanwhile(
         &self,
         mut call: impl Future<Output = Fact> + Unpin,

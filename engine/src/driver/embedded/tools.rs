@@ -56,7 +56,7 @@ impl EmbeddedDriver {
         halt: &CancellationToken,
         deadline: Option<Deadline>,
     ) -> Result<Fact, DriveError> {
-        // Siblings must not reserve the money that this thread has overspent.
+        // Overspent money is booked first, so that no other thread can reserve it.
         if unsettled.iter().any(|settled| settled.overspent > 0) {
             self.commit_settlements(unsettled).await?;
         }
@@ -105,11 +105,11 @@ impl EmbeddedDriver {
             if self.engine.clock.now() >= deadline.at {
                 return Ok(ToolOutcome::refused("not started: the thread reached its duration limit"));
             }
-            // The calls of a large group do not all start at once, so this call may start later than the decision on
-            // the group.
+            // The calls of a large group do not all start at once. Less time may remain now than when the group was
+            // authorized.
             dispatch.remaining_ms = dispatch.remaining_ms.min(deadline.remaining_ms);
         }
-        // Every tool receives the remaining duration as its timeout. The bound below also ends a tool that ignores its
+        // Every tool receives the remaining duration as its timeout. `overdue` also ends a tool that ignores the
         // timeout.
         let left = Duration::from_millis(dispatch.remaining_ms);
         let overdue = async {

@@ -121,7 +121,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     }
     let unsent = state.mailbox.steering.drain(..).chain(state.mailbox.follow_ups.drain(..));
     match ended.status {
-        // The messages arrived after the last turn of the prompt, so each of them becomes a prompt.
+        // The `unsent` messages arrived after the last turn of the prompt. Each of these messages becomes a prompt.
         PromptStatus::Done => {
             let prompts = unsent.map(|message| QueuedMessage { delivery: Delivery::Prompt, ..message });
             chat.queue = prompts.chain(std::mem::take(&mut chat.queue)).collect();
@@ -132,7 +132,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     chat.narrowed = None;
     chat.prompt_mode = ChatMode::default();
     state.returned = None;
-    // The limits of the session bound a summary that is made between two prompts.
+    // Between two prompts, the limits of the session apply (for example, to a summary).
     state.limits = state.thread_limits;
     state.stop = None;
     state.question = None;
@@ -210,17 +210,17 @@ pub(super) fn abandon_compaction(state: &mut ThreadState) {
 }
 
 /// Requests that a session continues in a new thread, the successor, at the next idle step. `change` sets the plan of
-/// the successor and the end of the conversation that it gets. If a successor is requested already, `change` changes
-/// that request.
+/// the successor and the part of the conversation that the successor gets. If a successor is requested already,
+/// `change` changes that request.
 pub(super) fn set_successor(state: &mut ThreadState, change: impl FnOnce(&mut Successor)) {
     if let Some(chat) = &mut state.chat {
         change(chat.successor.get_or_insert_default());
     }
 }
 
-/// Requests a fork: a successor whose conversation ends before a prompt, of the current branch or of the branch of
-/// `thread`. Ignores a prompt that the current branch does not have; the state does not contain the prompts of other
-/// branches.
+/// Requests a fork: a new thread with the conversation before the prompt number `prompt`. The prompt belongs to the
+/// branch of `thread`, or to the current branch if `thread` is `None`. Ignores a prompt that the current branch does
+/// not have. Prompts of other branches are not checked, because the state does not contain them.
 pub(super) fn request_fork(state: &mut ThreadState, prompt: u64, thread: Option<&str>) {
     let exists = state.chat.as_ref().is_some_and(|chat| (1..=chat.prompts).contains(&prompt));
     if exists || thread.is_some() {
@@ -231,9 +231,9 @@ pub(super) fn request_fork(state: &mut ThreadState, prompt: u64, thread: Option<
     }
 }
 
-/// Shortens the wait before the next attempt, after another process has taken over the thread at the time `now`. The
-/// wait lasts at most as long as it had to last at the time `last_event` of the last recorded event. Without this
-/// bound, a process whose clock is behind would wait too long.
+/// Shortens the wait before the next attempt, after another process has taken over the thread at the time `now`.
+/// `last_event` is the time of the last recorded event. The wait lasts at most as long as the rest of the wait at that
+/// time. Without this bound, a process whose clock is behind would wait too long.
 pub(super) fn bound_wait(state: &mut ThreadState, now: i64, last_event: i64) {
     let bound = |until: i64| until.min(now.saturating_add(until.saturating_sub(last_event).max(0)));
     state.wait_until = state.wait_until.map(bound);
@@ -253,7 +253,7 @@ pub(super) fn hold_queues(state: &mut ThreadState) {
     chat.held.extend(queues.chain(chat.next_turn.drain(..)));
     chat.is_closing = false;
     chat.successor = None;
-    // If the user reopens the session, an earlier consent to calls without approval requests no longer applies.
+    // The mode `Auto` ends with the process: a reopened session requests approvals again.
     chat.mode = chat.mode.min(ChatMode::Ask);
     // A command runs again only if the user types it again.
     chat.commands.clear();

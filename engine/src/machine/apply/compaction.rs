@@ -12,7 +12,7 @@ use crate::message::Message;
 pub(super) fn summarized(state: &mut ThreadState, compacted: &Compacted) {
     let messages = std::mem::take(&mut state.conversation.messages);
     let tail = messages.len().saturating_sub(compacted.keep);
-    // Commands of the user may precede the thread's own prompt.
+    // Commands of the user can precede the prompt of the thread, so its index is not always 0.
     let own = messages.iter().position(|message| matches!(**message, Message::User { .. })).map_or(0, |at| at + 1);
     let prompt = if state.conversation.prompted && state.continues.is_none() { own.min(tail) } else { 0 };
     let summary = Message::CompactionSummary { text: compacted.summary.clone() }.into();

@@ -152,16 +152,16 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
     outcome_of(&run.answer)
 }
 
-/// Returns true if a handoff is useful although a limit was reached. This is the case only for a `spend` limit that
-/// does not pay for the next model call: the rest can still pay for a call with the shorter prompt of the continuation.
-/// Any other limit would stop the continuation at once, because the continuation inherits the limit.
+/// Returns true if a handoff is useful although a limit was reached. This holds only if the remaining money does not
+/// pay for the next model call: the money can still pay for a call with the shorter prompt of the continuation. Any
+/// other limit would stop the continuation at once, because the continuation inherits the limit.
 fn can_hand_off_at_limit(state: &ThreadState) -> bool {
     state.cost.turns > 0 && state.limit.as_ref().is_some_and(|hit| hit.at == Node::Model)
 }
 
-/// Applies the recorded answer of the `input` hooks to the message with which a thread was resumed: a hook can change
-/// the message, or handle the message itself, which ends the thread. Ignores the answers for queued messages, because
-/// the event of the intake of such a message applies them.
+/// Applies the recorded answer of the `input` hooks to the message that resumed the thread. A hook can change the
+/// message. If a hook handles the message itself, the thread ends. Answers for queued messages are ignored here: the
+/// event of the intake applies them.
 fn screened(state: &mut ThreadState, run: &HookPointRun) {
     if run.subject.as_deref() != Some(RESUME_SUBJECT) {
         return;

@@ -5,9 +5,9 @@ use rye_compiler::plan::Grant;
 use rye_compiler::semantics::capability::pattern_matches;
 pub(crate) use rye_compiler::semantics::needs::{is_folder_inside, is_host_inside, is_same_host};
 
-/// Returns the folders or hosts that the spawn chain grants to a call with this capability. `field` returns the folders
-/// or hosts of a grant. Only grants whose pattern matches the capability count. A value of the thread's own grants is
-/// returned if every ancestor has a grant with a value that encloses it.
+/// Returns the folders or hosts that the spawn chain grants to a call with this capability. `field` selects the folders
+/// or the hosts of a grant. Only grants whose pattern matches the capability count. The result contains each value of
+/// the thread's own grants that lies inside a value of every ancestor.
 pub(super) fn granted_items(
     chain: &[Vec<Grant>],
     capability: &str,
@@ -27,9 +27,9 @@ pub(super) fn granted_items(
     list
 }
 
-/// Returns the folders that bound the writes of a file tool: one list for each thread of the spawn chain that bounds
-/// them. The list of a thread holds the folders of all its grants that match `capability`. If one of these grants names
-/// no folder, the thread does not bound the writes and has no list. A written path must lie in a folder of every list.
+/// Returns the bounds on the writes of a file tool, as lists of folders: a written path must lie in a folder of every
+/// list. A thread of the spawn chain adds a list if it has grants that match `capability` and all of these grants name
+/// folders.
 pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<String>> {
     let bound = |set: &Vec<Grant>| {
         let matches = |grant: &&Grant| pattern_matches(&grant.pattern, capability);
@@ -40,8 +40,8 @@ pub(super) fn write_bounds(chain: &[Vec<Grant>], capability: &str) -> Vec<Vec<St
     chain.iter().filter_map(bound).collect()
 }
 
-/// Returns the folders that lie inside every bound; a bound is a list of folders. If a folder of one bound contains a
-/// folder of another bound, the inner folder is in the result. Empty if there are no bounds.
+/// Returns the folders that lie inside every bound; a bound is a list of folders. For the bounds `["src"]` and
+/// `["src/a"]`, the result is `["src/a"]`. Empty if there are no bounds.
 pub(super) fn common_folders(bounds: &[Vec<String>]) -> Vec<String> {
     let inside = |from: &[String], of: &[String]| -> Vec<String> {
         from.iter().filter(|folder| of.iter().any(|outer| is_folder_inside(folder, outer))).cloned().collect()

@@ -1,4 +1,4 @@
-//! The parsing of calls: determines the action of a call of a palette tool or of a primary.
+//! Parses calls of palette tools and of primaries into actions.
 
 use rye_compiler::diagnostics::closest;
 use rye_compiler::palette::tool_name;

@@ -23,7 +23,7 @@ pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u6
 }
 
 /// Returns an upper bound on the input tokens of the next request, from the provider's count for the last request and a
-/// bound on the messages since then. `None` if the counted request is not a prefix of the next one: the context was
+/// bound on the messages since then. `None` if the counted request is not a prefix of the next request: the context was
 /// edited or compacted, or another model counted.
 fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Option<u64> {
     let conversation = &state.conversation;
@@ -35,8 +35,8 @@ fn bound_measured(plan: &Plan, model: &PlannedModel, state: &ThreadState) -> Opt
     if let Some((reply, rest)) = fresh.split_first()
         && matches!(reply.for_provider(), Some(ProviderMessage::Assistant { .. }))
     {
-        // The bound of the reply is at least the provider's own count, because the form in which reasoning is sent back
-        // may be shorter than the form that was counted.
+        // The bound of the reply is at least the provider's own count. The provider may have counted the reasoning in a
+        // longer form than the form that is sent back.
         let counted = measured.output.saturating_add(MESSAGE_OVERHEAD_TOKENS);
         bound = bound.saturating_add(bound_turn(model, reply).max(counted));
         fresh = rest;

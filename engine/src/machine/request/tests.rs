@@ -134,7 +134,6 @@ fn fallback_receives_tools_in_the_form_that_it_takes() {
     }
 }
 
-/// A run without facts.
 struct NoFacts;
 
 impl rye_compiler::plan::prompt::PromptFacts for NoFacts {

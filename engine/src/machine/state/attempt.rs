@@ -47,12 +47,12 @@ pub struct PendingSettlement {
     pub of_fallback: bool,
     /// Nano-dollars reserved for the attempt.
     pub worst_case: u64,
-    /// The data that bounds the cost of the call if `usage` does not count the whole call, because the stream was cut
-    /// or the provider reported no usable usage. Otherwise `None`.
+    /// The data for an estimate of the cost, if `usage` does not count the whole call: the stream was cut, or the
+    /// provider reported no usable usage. `None` if `usage` counts the whole call.
     pub unknown: Option<UnknownOutcome>,
 }
 
-/// Data from which the cost of an attempt is bounded if the provider reported no usable final usage.
+/// Data that bounds the cost of an attempt for which the provider reported no usable final usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownOutcome {
     pub cut: CutStream,

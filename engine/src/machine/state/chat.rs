@@ -21,8 +21,8 @@ pub struct ChatState {
     pub queue: VecDeque<QueuedMessage>,
     /// Messages that follow the user message of the next prompt.
     pub next_turn: VecDeque<QueuedMessage>,
-    /// Messages that waited when their process or their prompt ended. A chat sends them only if the user submits them
-    /// again.
+    /// Messages that were still queued when the process or the prompt ended. A chat sends these messages only if the
+    /// user submits them again.
     pub held: Vec<QueuedMessage>,
     /// True if the user has interrupted the current prompt.
     pub is_interrupted: bool,
@@ -38,7 +38,7 @@ pub struct ChatState {
     pub outputs: Vec<ShellRan>,
     /// The title that the user gave the session; `None` if the user gave no title.
     pub name: Option<String>,
-    /// The mode of the prompts after the current one.
+    /// The mode of the prompts after the current prompt.
     pub mode: ChatMode,
     /// The mode of the current prompt.
     pub prompt_mode: ChatMode,
@@ -68,9 +68,9 @@ pub struct CompactionRequest {
 pub struct Successor {
     /// The id of the successor's plan; `None` if the successor has the plan of this thread.
     pub plan: Option<String>,
-    /// Number of the prompt before which the conversation ends; `None` for the whole conversation.
+    /// The conversation ends before the prompt with this number; `None` for the whole conversation.
     pub before_prompt: Option<u64>,
-    /// The thread of the session to whose prompts `before_prompt` refers; `None` for the current branch.
+    /// The thread whose prompts `before_prompt` counts; `None` for the current branch of the session.
     pub branch: Option<String>,
 }
 
@@ -94,9 +94,9 @@ impl ThreadState {
         self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
     }
 
-    /// Returns the milliseconds that the summary of an idle chat may take: the duration of a prompt (`prompt_seconds`),
-    /// within the remaining duration of the session. `None` if no attempt between two prompts requests a summary. The
-    /// clock of the thread stands still between prompts, so no other deadline bounds such an attempt.
+    /// Returns the maximum duration of the summary of an idle chat, in milliseconds: `prompt_seconds`, but at most the
+    /// remaining duration of the session. `None` if no attempt requests a summary of an idle chat. No other deadline
+    /// bounds such an attempt, because the clock of the thread stands still between prompts.
     pub fn idle_compaction_ms(&self, now: i64, prompt_seconds: u64) -> Option<u64> {
         let compacts = self.attempt.as_ref().is_some_and(|attempt| attempt.compacts);
         let session = self.thread_limits.duration_seconds.saturating_mul(1000);
@@ -126,8 +126,8 @@ impl ThreadState {
         self.chat.as_ref().map(|_| self.available_spend())
     }
 
-    /// Returns the cost and the seconds of the thread before the current prompt of a chat; zero in a run. Reports of a
-    /// prompt's limits exclude these amounts.
+    /// Returns the cost and the seconds that the thread had used before the current prompt of a chat; zero in a run.
+    /// Reports about the limits of the prompt exclude these amounts.
     pub fn before_prompt(&self) -> (Cost, u64) {
         let current = self.chat.as_ref().and_then(|chat| chat.current);
         current.map_or_else(Default::default, |current| (current.cost_before, current.seconds_before))

@@ -11,8 +11,8 @@ impl ThreadState {
         Self { conversation: Conversation { messages, open_prompt, ..Conversation::default() }, ..Self::new() }
     }
 
-    /// Returns true if a handoff cannot shorten the conversation: no turn has added messages to the messages with which
-    /// a handoff or a run starts, or a continuation retains each message whole.
+    /// Returns true if a handoff cannot shorten the conversation. Before its first turn, a run, a child or a continued
+    /// thread has only the messages with which it started. Also true if a handoff would retain every message.
     pub fn is_shortest(&self) -> bool {
         let is_unchanged = self.launch.as_ref().is_none_or(|launch| match launch.origin {
             ThreadOrigin::Run | ThreadOrigin::Child => true,
@@ -22,9 +22,9 @@ impl ThreadState {
         (is_unchanged && self.cost.turns == 0) || self.is_unanswered()
     }
 
-    /// Returns true if a handoff can shorten a prompt that the provider refused as too long. False for a thread that a
-    /// handoff started and that has made no turn: its prompt is as short as a handoff can make it. Also false if a
-    /// continuation retains each message whole.
+    /// Returns true if a handoff can shorten a prompt that the provider refused as too long. False before the first
+    /// turn of a thread that a handoff started, because its prompt is already as short as a handoff can make it. Also
+    /// false if a handoff would retain every message.
     pub fn can_shorten_prompt(&self) -> bool {
         let handed_over = self.launch.as_ref().is_some_and(|launch| launch.origin == ThreadOrigin::Handoff);
         (self.cost.turns > 0 || !handed_over || !self.is_work_continued()) && !self.is_unanswered()
@@ -36,8 +36,8 @@ impl ThreadState {
         self.chat.is_none() || self.is_prompt_continued()
     }
 
-    /// Returns true if all messages of a chat are messages of the unfinished prompt, or follow them without a reply. A
-    /// run is handed over once, whatever its messages.
+    /// Returns true if a handoff of this chat would retain every message, because all messages belong to the unfinished
+    /// prompt or have no reply. False for a run: a run is handed off once even if every message is retained.
     fn is_unanswered(&self) -> bool {
         let starts_first = self.conversation.open_prompt.as_ref().is_some_and(|prompt| prompt.start == 0);
         self.chat.is_some() && starts_first && first_unanswered(self) == 0

@@ -108,7 +108,8 @@ pub(super) fn tools(walk: &WalkContext<'_>) -> StepResult {
     if !start_events.is_empty() {
         return StepResult::Write(start_events);
     }
-    // The call of an existing detached child may lack an answer; repeating the spawn returns the answer.
+    // A detached child may exist although its call has no result, after a crash for example. Repeating the spawn then
+    // returns the result.
     let unmade = |call: &CallState| match call.phase {
         CallPhase::Spawning(spawn) => state.children.get(&spawn).is_some_and(|c| c.thread_id.is_none() || c.detached),
         CallPhase::Waiting | CallPhase::Started | CallPhase::Answered => false,
@@ -237,8 +238,9 @@ fn state_op_events(
     }
 }
 
-/// Runs the next hooks at `tool_result` or `error` that have not yet seen a result of the current group of calls. If
-/// there are none, continues with the next group of calls, or ends the calls of the reply.
+/// Runs the `tool_result` and `error` hooks on the results of the current group of calls. After these hooks, continues
+/// with the next group, or ends the calls of the reply. If the graph leads here before the calls of the group have run,
+/// refuses these calls.
 pub(super) fn guard(walk: &WalkContext<'_>) -> StepResult {
     let (plan, state) = (walk.plan, walk.state);
     let fresh = group(walk);
@@ -248,13 +250,14 @@ pub(super) fn guard(walk: &WalkContext<'_>) -> StepResult {
         _ => false,
     };
     if unrun && waiting(state, &fresh).next().is_some() {
-        // The plan has no step that runs these calls or requests their approval.
+        // The calls cannot run: their approval was refused, or the plan has no step that runs them or requests their
+        // approval.
         return StepResult::Write(refuse_all(walk, &fresh));
     }
     let done = state.calls.start..state.calls.end;
     for (index, call) in in_group(state, &done) {
         let Some(result) = &call.result else { continue };
-        // A call that was blocked, denied or skipped has no result of a tool.
+        // A call that was blocked, denied or skipped has no tool result that hooks could process.
         if !result.ran {
             continue;
         }

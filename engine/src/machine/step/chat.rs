@@ -214,8 +214,8 @@ fn unstarted_prompt(
     vec![EventBody::PromptStarted(started), EventBody::PromptEnded(Box::new(ended))]
 }
 
-/// Returns the events that end the current prompt early: after an interruption by the user, a hook that ends the
-/// prompt, or a refusal of the model to answer. If no prompt is running, returns the events that end an interrupted
+/// Returns the events that end the current prompt early, because the user interrupted the prompt, a hook ended the
+/// prompt, or the model refused to answer. If no prompt is running, returns the events that end an interrupted
 /// compaction, or that start and end a prompt that an `input` hook stopped. `None` if there is nothing to end.
 pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
     let state = walk.state;

@@ -66,7 +66,7 @@ pub(in crate::machine) fn children_to_cancel(plan: &Plan, state: &ThreadState, s
     cancels.then(|| state.living_children().filter_map(|(_, child)| child.thread_id.clone()).collect())
 }
 
-/// Maximum characters of a tool's failure in the error message.
+/// Maximum characters of a tool's error that the error message of the thread quotes.
 const MAX_ERROR_CHARS: usize = 500;
 
 /// Determines the end status, result and error of the thread.

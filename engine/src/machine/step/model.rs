@@ -52,7 +52,7 @@ pub(super) fn compact(walk: &WalkContext<'_>) -> StepResult {
     if let Some(in_progress) = attempt(walk) {
         return in_progress;
     }
-    // A turn is compacted at most once.
+    // After a failed attempt, no summary is requested, unless the attempt failed because the prompt was too long.
     let has_failed = state.failed.is_some() && !state.is_prompt_too_long;
     if state.is_idle() {
         // The user has requested the summary.
@@ -159,11 +159,12 @@ fn affordable_output(model: &PlannedModel, input: u64, wanted: u64, left: u64) -
 }
 
 /// Returns the settlement of an attempt that ended. If the provider reported no usable final usage, the amount is the
-/// worst case or, with `budget.unknown_outcome: estimate`, the cost of the bytes sent and received, but not less than
-/// the reported usage.
+/// worst case. With `budget.unknown_outcome: estimate`, the amount is instead the cost of the bytes sent and received,
+/// but at least the cost of the reported usage.
 pub(in crate::machine) fn settlement(plan: &Plan, pending: &PendingSettlement) -> EventBody {
     let model = plan.model.fallback.as_deref().filter(|_| pending.of_fallback).unwrap_or(&plan.model);
-    // A provider that reports more input than was possible can also bill all of the requested output.
+    // If the provider reports more input than the upper bound `unknown.input`, the worst case is the reported input
+    // plus all of the requested output.
     let bound = |unknown: &UnknownOutcome| {
         pending.usage.at_least(Usage { input: unknown.input, output: unknown.max_output, ..Usage::default() })
     };
@@ -172,8 +173,8 @@ pub(in crate::machine) fn settlement(plan: &Plan, pending: &PendingSettlement) -
     };
     let (amount, usage) = match &pending.unknown {
         None => (price(model, &pending.usage), pending.usage),
-        // If a complete reply costs nothing, only its token counts are recorded. They are estimated, not set to the
-        // worst case.
+        // Token counts are estimated in two cases: a complete reply costs nothing, or the setting
+        // `budget.unknown_outcome` is `estimate`.
         Some(unknown)
             if (unknown.replied && unknown.worst_case == 0) || plan.settings.values().estimates_unknown_outcome =>
         {
@@ -208,12 +209,12 @@ pub(super) fn context(walk: &WalkContext<'_>) -> StepResult {
     if state.is_prompt_too_long || (state.mailbox.handoff && state.cost.turns > 0) {
         return StepResult::Finished(Outcome::Full);
     }
-    // The provider accepts or refuses a conversation that a handoff cannot shorten.
+    // A handoff would not shorten the conversation, so the request is sent, and the provider decides.
     if state.is_shortest() {
         return StepResult::Finished(Outcome::Fits);
     }
     let window = state.model(plan).context_window;
-    // After a compaction in this turn, a thread continues in a new one only if the request exceeds the whole window.
+    // After a compaction in this turn, the thread is handed off only if the request fills the whole window.
     let usable = if state.compacted == Some(state.cost.turns) {
         BILLIONTHS
     } else {

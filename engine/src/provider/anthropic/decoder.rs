@@ -161,7 +161,8 @@ const EVENT_FIELDS: [(&str, &[&str]); 6] = [
 ];
 
 impl AnthropicDecoder {
-    /// Records the names of fields of an event that the decoder does not read, and of an index that is no number.
+    /// Records the names of the fields of an event that the decoder does not read. Also records the field `index` if
+    /// its value is not a number.
     fn name_unread_fields(&mut self, kind: &str, value: &Value) {
         let Some((kind, known)) = EVENT_FIELDS.iter().find(|(known, _)| *known == kind) else { return };
         self.unread.add_fields(kind, value, known);
@@ -171,7 +172,7 @@ impl AnthropicDecoder {
     }
 
     fn start(&mut self, message: &Value) {
-        // The blocks follow in events of their own.
+        // The content blocks arrive in later events; content in this event is not read.
         if message.get("content").is_some_and(|content| !is_empty_value(content)) {
             self.unread.add("message.content");
         }
@@ -221,7 +222,7 @@ impl AnthropicDecoder {
         }
         set(&mut usage.cache_read, "/cache_read_input_tokens");
         set(&mut usage.cache_write, "/cache_creation_input_tokens");
-        // The parts count if the sum is missing or smaller.
+        // The sum of the parts in `cache_creation` is used if `cache_creation_input_tokens` is missing or smaller.
         let mut parts = 0_u64;
         for path in ["/cache_creation/ephemeral_5m_input_tokens", "/cache_creation/ephemeral_1h_input_tokens"] {
             let mut part = 0;
@@ -239,7 +240,7 @@ impl AnthropicDecoder {
             Some("text") => self.unread.add_fields("text", &block, &["type", "text"]),
             Some("thinking") => self.unread.add_fields("thinking", &block, &["type", "thinking", "signature"]),
             Some("tool_use") => self.unread.add_fields("tool_use", &block, &["type", "id", "name", "input"]),
-            // The whole block is stored.
+            // A block of another kind is stored whole, so none of its fields is unread.
             Some(_) | None => {}
         }
         if let Some(kind @ ("text" | "thinking" | "tool_use")) = block.get("type").and_then(Value::as_str) {
@@ -247,10 +248,10 @@ impl AnthropicDecoder {
         }
         let open = OpenBlock::start(block);
         let index = value.get("index").and_then(Value::as_u64);
-        // Without an index, every start is a new block behind the others.
+        // If the event has no index, the block is new and follows all other blocks.
         let index = index.unwrap_or_else(|| self.blocks.last_key_value().map_or(0, |((index, _), _)| index + 1));
         let key = match self.key_of(index) {
-            // A repeated start: the block keeps what has arrived.
+            // The start event is repeated, so the block keeps the content that has arrived.
             Some(key) if self.blocks.get(&key).is_some_and(|block| block.is_same_start(&open)) => return None,
             Some((index, number)) => (index, number + 1),
             None => (index, 0),
@@ -346,7 +347,7 @@ impl AnthropicDecoder {
     }
 }
 
-/// Fields of a delta that can hold its text. A delta has one of them.
+/// Fields that can hold the text of a delta. A delta has only one of these fields.
 const DELTA_TEXTS: [&str; 4] = ["text", "thinking", "signature", "partial_json"];
 
 /// The event `content_block_delta` in its usual form. It is the most frequent event and has a fast parser of its own.
@@ -413,7 +414,8 @@ impl OpenBlock {
         }
     }
 
-    /// Returns true if the start of a call has an input that the pieces of the arguments replace, or that is no object.
+    /// Returns true if the input in the start event of a call is lost: streamed arguments replace the input, or the
+    /// input is not an object.
     fn loses_input(&self) -> bool {
         let Self::Call { input, arguments, .. } = self else { return false };
         !is_empty_value(input) && (!arguments.is_empty() || !input.is_object())

@@ -208,7 +208,7 @@ impl GeminiDecoder {
             if part.get("thought").and_then(Value::as_bool) == Some(true) {
                 self.append_thinking(more, deltas);
                 if sealed.is_some() {
-                    // A thought with a signature is sent back as the same part.
+                    // A thought with a signature is sent back unchanged, so the part is stored too.
                     self.content.push(ContentBlock::Other { wire: WIRE.to_owned(), value: part.clone() });
                 }
                 return;

@@ -309,7 +309,7 @@ impl ChatDecoder {
         deltas
     }
 
-    /// Reads an entry of a list of content: text, or thinking that contains texts.
+    /// Reads an entry of `content`, if `content` is a list: text, a refusal, or thinking.
     fn read_part(&mut self, part: &Value, deltas: &mut Vec<Delta>) {
         let kind = part.get("type").and_then(Value::as_str).unwrap_or("text");
         match kind {
@@ -365,7 +365,8 @@ impl ChatDecoder {
             self.calls.len() - 1
         });
         let Some(call) = self.calls.get_mut(position) else { return };
-        // The first chunk of a call of another kind is stored whole; later chunks are not part of the stored one.
+        // Of a call that is not a function call, only the first chunk is stored. A later chunk is reported as unread if
+        // it differs from the first chunk.
         if call.other.as_ref().is_some_and(|first| first != piece) {
             self.unread.add("tool_calls");
         } else if call.other.is_none()
@@ -410,7 +411,7 @@ impl OpenCall {
 fn usage(reported: &Value) -> Option<Usage> {
     let cached = [
         read_count(reported, "/prompt_tokens_details/cached_tokens")?,
-        // The names of compatible servers.
+        // Compatible servers use the following names.
         read_count(reported, "/prompt_cache_hit_tokens")?,
         read_count(reported, "/cached_tokens")?,
     ];

@@ -115,7 +115,7 @@ fn complete_reply_without_done_is_accepted() {
     assert_eq!(replay_all_chunkings::<ChatDecoder>(&no_reason).1.unwrap_err().stage, FailedStage::Truncated);
 }
 
-/// Returns the blocks of a stream with these tool call chunks, as compatible servers send them.
+/// Decodes a stream with these tool call chunks, and returns the blocks of the reply.
 fn calls(pieces: &[Value]) -> Vec<ContentBlock> {
     let mut decoder = ChatDecoder::default();
     for piece in pieces {

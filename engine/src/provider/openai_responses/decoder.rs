@@ -1,6 +1,6 @@
 //! Decoder of Responses events: a pure state machine.
 //!
-//! An item of a reply arrives in deltas and then as a whole; a server may omit the deltas or the whole. Items of
+//! An item of a reply arrives in deltas and then as a whole. A server may omit the deltas or the whole item. Items of
 //! unknown kinds are stored whole, and the reply names unknown events.
 
 use std::collections::BTreeMap;
@@ -275,8 +275,9 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Handles the final event, which repeats the whole output. Reads from the event the items that were not streamed
-    /// before, and returns the deltas of these items. The event's name and its status determine the outcome.
+    /// Handles the final event, which repeats the whole output. Adds the items that were not streamed before, and
+    /// returns the deltas of these items. The name and the status of the event determine whether the reply is complete,
+    /// cut or failed.
     fn read_final_event(&mut self, kind: &str, value: &Value) -> Vec<Delta> {
         let response = value.get("response");
         self.read_head(response, true);
@@ -342,7 +343,8 @@ impl ResponsesDecoder {
         }
     }
 
-    /// Records the names of fields of a part that the decoder does not read, or the kind of a part of an unknown kind.
+    /// Records the names of the fields of a content part that the decoder does not read. If the kind of the part is
+    /// unknown, records the kind instead.
     fn name_unread_part(&mut self, part: &Value) {
         self.unread.add_unless_strings("content", part, &["type", "text", "refusal"]);
         match part.get("type").and_then(Value::as_str) {

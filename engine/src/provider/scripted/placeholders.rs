@@ -34,8 +34,8 @@ impl IdPlaceholders {
         Self { children, own: position.thread.clone() }
     }
 
-    /// Replaces values that differ between runs in a text of a request: the ids of the thread and its children, and the
-    /// process id. Each value is replaced by a placeholder.
+    /// Replaces the ids of the thread and of its children in a text of a request by placeholders. Also replaces the
+    /// process id if the text is the answer to an asynchronous call that started a child.
     pub fn replace_in_text(&self, text: &str) -> String {
         let text = self.without_pid(text);
         self.replace(text, THREAD_ID)

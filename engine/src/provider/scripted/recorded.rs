@@ -1,5 +1,5 @@
-//! The texts of a recorded request. A replay compares them with its own request and reports the first difference. The
-//! system prompt, the names of the tools, and the texts since the previous reply are compared.
+//! The texts of a recorded request: the system prompt, the names of the tools, and the messages since the previous
+//! reply. A replay compares its own request with these texts and reports the first difference.
 
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +92,7 @@ impl RecordedRequest {
     }
 }
 
-/// The recorded and the current limit `duration_seconds` of a child; `None` if one of the two is not known.
+/// The recorded and the current limit `duration_seconds` of a child; `None` if one of the two values is unknown.
 type Durations = Option<(u64, u64)>;
 
 fn compare_texts(

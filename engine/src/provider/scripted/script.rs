@@ -17,8 +17,8 @@ pub struct Script {
     /// The steps for the threads of every directive that has no branch in `threads`.
     #[serde(default)]
     pub steps: Vec<ScriptStep>,
-    /// The branches of the script. A key is the full id of a directive, and the value holds the steps for the threads
-    /// of this directive.
+    /// The branches of the script. A key is the full id of a directive (`project/review`), or the id with the number of
+    /// a spawn (`project/review#2`). The value holds the steps for the threads that match the key.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub threads: IndexMap<String, Vec<ScriptStep>>,
 }
@@ -144,8 +144,8 @@ pub struct ScriptedFault {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedFailure {
-    /// The stage at which the call fails. The default is `status` if a status is given, `truncated` if `cut` is true,
-    /// and `stream_error` otherwise.
+    /// The stage at which the call fails. The default is `truncated` if `cut` is true, else `status` if a status is
+    /// given, else `stream_error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<FailedStage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -303,9 +303,10 @@ impl Script {
         Ok(script)
     }
 
-    /// Returns the step for a call at the position `cue`, after `turn` replies of its thread; `None` if the script has
-    /// no step left. The step comes from the script's branch for this child thread (`project/review#2` is the second
-    /// child that its parent started), else from the branch for the directive, else from the common steps.
+    /// Returns the step of the script for a model call of the thread at the position `cue`, after `turn` replies of the
+    /// thread. The step comes from the branch for this child thread (such as `project/review#2`, the second child that
+    /// its parent started), else from the branch for the directive, else from the common steps. `None` if the script
+    /// has no step left.
     pub fn step_for(&self, cue: &ThreadPosition, turn: u32) -> Option<&ScriptStep> {
         self.step(&self.branch_of(cue), turn, cue.attempt)
     }

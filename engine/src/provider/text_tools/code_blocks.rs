@@ -1,6 +1,6 @@
 //! Code blocks of a Markdown text, which is read line by line.
 
-/// Columns of indentation from which on a line behind a blank line belongs to a code block.
+/// Minimum indentation of an indented code block, in columns.
 const CODE_INDENT_COLUMNS: usize = 4;
 /// Minimum length of a code fence, in characters.
 const MIN_FENCE_CHARS: usize = 3;
@@ -20,7 +20,7 @@ impl CodeBlocks {
         self.fence.is_some() || !self.is_paragraph && is_indented(line)
     }
 
-    /// Reads the next line.
+    /// Reads the next line, which is complete.
     pub fn end_line(&mut self, line: &str) {
         let is_code = self.contains(line);
         match (self.fence, fence_of(line)) {

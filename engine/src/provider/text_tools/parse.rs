@@ -96,7 +96,7 @@ pub(super) fn parse_call(id: String, body: &str) -> ToolCall {
     }
 }
 
-/// Keys that can hold the arguments of a call. The first one is read.
+/// Keys that can hold the arguments of a call. The first key that the call has is read.
 const ARGUMENT_KEYS: [&str; 3] = ["arguments", "parameters", "input"];
 
 /// Returns the names of the values of a call that [`parse_call`] does not read: other keys, and the earlier values of a

@@ -48,8 +48,8 @@ impl CallFilter {
         out
     }
 
-    /// Enters a call at its start tag, or leaves the call at its end tag, if the line contains the tag. Returns true in
-    /// that case; the line then starts after the tag.
+    /// Enters a call if the line starts with the start tag, or leaves the current call if the line contains the end
+    /// tag. In both cases, removes the line up to the end of the tag and returns true.
     fn enter_or_leave_call(&mut self) -> bool {
         let (mark, then) = match self.place {
             LinePlace::Plain | LinePlace::BehindCall

@@ -416,9 +416,8 @@ pub fn parameter_schemas() -> Vec<SchemaCase> {
         .collect()
 }
 
-/// A way to nest a schema in the schema of a tool: a name, and a function. The function gets a schema and a value that
-/// matches the schema. The function returns a tool's schema that contains the schema below its root, and arguments that
-/// contain the value.
+/// A name, and a function that nests a schema in the schema of a tool. The function gets a schema and a value that the
+/// schema accepts. The function returns the schema of the tool, and the arguments of a call that contain the value.
 type Nesting = (&'static str, fn(Value, Value) -> (Value, Value));
 
 const NESTINGS: [Nesting; 8] = [

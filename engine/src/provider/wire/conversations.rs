@@ -1,5 +1,5 @@
-//! Tests of whole conversations on every wire against the strict server: replies are sent back, encrypted parts
-//! unchanged, and every body matches the published types.
+//! Tests of whole conversations on every wire against the server in `strict.rs`. Replies are sent back, with their
+//! encrypted parts unchanged. Every body must match the published types.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

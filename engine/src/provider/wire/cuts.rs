@@ -57,7 +57,7 @@ async fn stream_cut_before_its_final_usage_has_an_unknown_cost_on_every_wire() {
                 (&payload, vec![chunked(), chunk(payload.as_bytes()), last_chunk()]),
             ];
             for (streamed, moves) in cases {
-                // An empty chunk is the end of the body.
+                // An error that is the only event is a refusal of the request, which costs nothing.
                 let is_refusal = at == 0 && *streamed == payload;
                 let (sent, replied) = ask(wire, moves).await;
                 if at > counted && replied.is_ok() {
@@ -269,7 +269,7 @@ async fn request_without_a_connection_costs_nothing() {
     assert_eq!((error.stage, error.cut), (FailedStage::Connect, None), "{error:?}");
 }
 
-/// Returns the stream with every number after these keys replaced.
+/// Returns the stream with `value` in place of every number after one of these keys.
 fn with_counts(stream: &str, keys: &[&str], value: &str) -> String {
     keys.iter().fold(stream.to_owned(), |text, key| {
         let label = format!("\"{key}\":");
@@ -305,7 +305,7 @@ const COUNTS: [(Wire, &[&str], &[&str]); 4] = [
     ),
 ];
 
-/// Returns the event with the final usage of each wire, with these prompt, cached, output and total tokens.
+/// Returns the event with the final usage on this wire: these numbers of prompt, cached, output and total tokens.
 fn final_usage(wire: Wire, [prompt, cached, output, total]: [u64; 4]) -> String {
     match wire {
         Wire::OpenaiChat => format!(
@@ -398,7 +398,7 @@ async fn larger_count_of_a_repeated_key_is_booked_and_named_on_every_wire() {
             let text = with_counts(stream, &[counted], &format!("{first},\"{counted}\":{last}"));
             let (_, replied) = ask(wire, vec![chunked(), chunk(text.as_bytes()), last_chunk()]).await;
             let reply = replied.unwrap();
-            // Gemini counts thoughts apart from the candidates.
+            // Gemini counts thoughts separately, so the output can exceed the repeated count.
             assert!(reply.usage.output >= reported, "{wire:?}: {:?}", reply.usage);
             assert_eq!(reply.uncounted, None, "{wire:?}");
             let named = reply.unread.iter().any(|kind| kind.starts_with("repeated key ") && kind.ends_with(counted));

@@ -50,8 +50,7 @@ impl ScriptedServer {
                 thread::spawn(move || {
                     let mut stream = stream.unwrap();
                     if let Some(ServerMove::Reset) = moves.first() {
-                        // Wait for unread data, so that closing resets the connection; if none arrives, the test
-                        // notices.
+                        // Closing a connection resets it only if data is unread, so the server waits for data first.
                         let _ = stream.peek(&mut [0]);
                         return;
                     }
@@ -112,7 +111,7 @@ pub fn send(text: impl Into<Vec<u8>>) -> ServerMove {
     ServerMove::Send(text.into())
 }
 
-/// Returns the head of a response that ends with the connection.
+/// Returns the head of a response whose body ends when the connection closes.
 pub fn head(status: &str, kind: &str, headers: &str) -> ServerMove {
     send(format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n{headers}\r\n"))
 }

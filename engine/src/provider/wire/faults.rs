@@ -35,7 +35,8 @@ const CHAT: WireStreams = WireStreams {
     whole: &[stream!("openai-text"), stream!("openai-tools")],
     failing: stream!("openai-error"),
     starts: &["\"role\":\"assistant\",\"content\":\"\""],
-    // `[DONE]` may be missing, see `complete_reply_without_done_is_accepted`.
+    // The event with the `finish_reason` is the final event, because `[DONE]` may be missing (see
+    // `complete_reply_without_done_is_accepted`).
     end: "\"finish_reason\":\"",
 };
 const RESPONSES: WireStreams = WireStreams {
@@ -63,9 +64,8 @@ fn events(stream: &str) -> Vec<&str> {
     stream.split_inclusive("\n\n").collect()
 }
 
-/// Checks that all deliveries of a stream have the same result: split at every byte; with CR, LF and CRLF; with
-/// comments, ids, keep-alives and empty lines between and inside events; with a byte order mark; byte by byte and in
-/// pairs.
+/// Checks that the chunks and the line ends in which a stream arrives do not change its result (see
+/// [`replay_all_chunkings`]).
 fn check_chunkings<D: ReplyDecoder + Default>(streams: &WireStreams) {
     for stream in streams.whole {
         assert!(replay_all_chunkings::<D>(stream).1.is_ok(), "{}", streams.wire);
@@ -78,7 +78,8 @@ fn check_chunkings<D: ReplyDecoder + Default>(streams: &WireStreams) {
     );
 }
 
-/// Breaks every non-ASCII byte, then every byte. The decoder must neither panic nor hang.
+/// Replaces each byte of a stream in turn by an invalid byte. The decoder must neither panic nor hang. In the first
+/// stream, a broken non-ASCII byte must not fail the attempt.
 fn check_broken_utf8<D: ReplyDecoder + Default>(streams: &WireStreams) {
     assert_broken_bytes_are_replaced::<D>(streams.whole[0]);
     for stream in streams.whole.iter().chain([&streams.failing]) {
@@ -92,7 +93,7 @@ fn check_broken_utf8<D: ReplyDecoder + Default>(streams: &WireStreams) {
     }
 }
 
-/// Checks that repeated start events, directly after the originals or before the end, change nothing.
+/// Checks that a start event that is sent twice in a row changes nothing.
 fn check_duplicate_starts<D: ReplyDecoder + Default>(streams: &WireStreams) {
     for start in streams.starts {
         let mut seen = 0;

@@ -169,7 +169,7 @@ fn unknown_kinds_are_named_in_the_reply() {
     }
 }
 
-/// Returns the reply of each wire with text, thinking and a call, as that wire decodes it.
+/// Decodes, for each wire, the recorded stream that contains tool calls.
 fn replies() -> Vec<(Wire, Reply)> {
     let streams = [
         (Wire::Anthropic, include_str!("../../../fixtures/streams/anthropic-tools.sse")),

@@ -1,5 +1,6 @@
-//! Every place of a valid stream, marked: the test adds an unknown field to each object of each event, and replaces each
-//! text by an object. The reply must name the change as unread or hold the marker, or the attempt fails.
+//! Tests that no content of a valid stream is lost. A test adds an unknown field to each object of each event, and
+//! replaces each text by an object. For each change, the reply must name the change as unread or contain the marker, or
+//! the attempt must fail.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -37,8 +38,9 @@ fn pointers(value: &Value, at: &str, is_wanted: fn(&Value) -> bool, found: &mut 
     }
 }
 
-/// Returns the changes that leave no trace, each as the number of the event and the place. `ignored` lists the ends of
-/// places that hold no content of the reply.
+/// Changes each event and returns the changes that leave no trace in the reply, as the number of the event and a JSON
+/// pointer. Changes whose pointer ends with an entry of `ignored` are allowed to leave no trace, because they concern
+/// no content of the reply.
 fn lost<D: ReplyDecoder + Default>(events: &[Value], ignored: &[&str]) -> Vec<String> {
     let whole = play::<D>(events).unwrap();
     assert_eq!(whole.unread, [""; 0]);
@@ -119,7 +121,7 @@ fn every_unknown_field_and_every_text_of_another_type_is_named() {
         json!({"type": "response.output_item.done", "output_index": 1, "item": called}),
         json!({"type": "response.completed", "response": {"id": "r", "object": "response", "status": "completed", "model": "m", "output": [message, called], "usage": usage}}),
     ];
-    // Ids, states and roles are not part of the reply; the texts of `…done` events repeat the streamed ones.
+    // Ids, states and roles are not part of the reply; the texts of `…done` events repeat the streamed texts.
     let ignored = ["/id", "/item_id", "/object", "/status", "/role", "/model", "/part/text", "/text"];
     assert_eq!(lost::<openai_responses::ResponsesDecoder>(&responses, &ignored), [""; 0]);
 

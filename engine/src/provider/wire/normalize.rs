@@ -1,5 +1,5 @@
-//! Normalization of turns for all providers. Turns contain texts of models, hooks and other providers; after the
-//! normalization, no content is blank, a user turn is first, and every call has a plain, short and unique id.
+//! Normalization of turns for all providers. After the normalization, no turn is empty, a user turn is first, and every
+//! call has a plain, short and unique id. Before, the turns may contain any text of models, hooks and other providers.
 //!
 //! The machine guarantees that each call has its result and each result its call.
 

@@ -18,7 +18,7 @@ pub(super) const USAGE_KEYS: [&str; 2] = ["usage", "usageMetadata"];
 /// objects are always merged, because each may hold a usage report. Returns `None` if the event contains no usage
 /// report or repeats no key.
 pub fn merge_repeated_keys(data: &str, repeated: &mut UnreadKinds) -> Option<String> {
-    // Most events have no usage report, and each of them passes here.
+    // This check is fast, and most events have no usage report.
     if !has_usage_report(data) {
         return None;
     }

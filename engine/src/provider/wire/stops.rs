@@ -8,7 +8,7 @@ use crate::provider::fixture::replay;
 use crate::provider::wire::ReplyDecoder;
 use crate::provider::{anthropic, gemini, openai_chat, openai_responses};
 
-/// Replaces the reason in a recorded text stream and decodes it.
+/// Replaces `from` by `to` in a recorded stream, and returns the stop reason of the decoded reply.
 fn stop<D: ReplyDecoder + Default>(stream: &str, from: &str, to: &str) -> StopReason {
     assert_eq!(stream.matches(from).count(), 1, "{from}");
     let stream = stream.replace(from, to);

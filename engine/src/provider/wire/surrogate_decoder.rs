@@ -98,8 +98,8 @@ impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
 }
 
 impl<D> SurrogateDecoder<D> {
-    /// Joins the matching surrogates of a displayed piece. Withholds a high surrogate at the end of the piece until the
-    /// next piece. `None` if no text remains to display.
+    /// Returns the piece to display, with the surrogates of each pair joined. A high surrogate at the end of the piece
+    /// waits for the next piece. `None` if no text remains to display.
     fn displayed(&mut self, delta: Delta) -> Option<Delta> {
         let mut join = |text: String| {
             let mut whole: String = self.pending.take().and_then(to_mark).into_iter().collect();

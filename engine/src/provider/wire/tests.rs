@@ -238,8 +238,8 @@ async fn keep_alives_reset_the_idle_timeout() {
 #[tokio::test]
 async fn cut_stream_is_truncated() {
     let (front, _) = ANTHROPIC.split_once("world").unwrap();
-    // The stream breaks in the middle of a chunk, after a chunk, or at a clean end of the body. The failure is the
-    // same.
+    // The stream breaks in the middle of a chunk, after a chunk, or at a clean end of the body. Every case is reported
+    // as truncated.
     let broken = send([b"fff\r\n", front.as_bytes()].concat());
     for moves in [
         vec![chunked(), broken],
@@ -282,7 +282,8 @@ async fn key_in_a_stream_error_is_redacted() {
     assert_eq!(error.message, "the provider reported an error: [masked: key]");
 }
 
-/// Returns the stream of a reply with a text in two parts, a call and a stop reason, each of which contains the key.
+/// Returns the stream of a reply that contains the key in its text, in the arguments of a call, in an unknown event and
+/// in the stop reason. Some of these keys are split over two events.
 fn stream_with_the_key() -> String {
     let half = KEY.len() / 2;
     let events = [

@@ -116,8 +116,8 @@ impl EngineContext {
     }
 }
 
-/// Combines the registry's answers about one child into the created child. The error is the refusal of a reservation of
-/// money, or of a spawn above the limit `spawns`.
+/// Builds the created child from the registry's answers. The error is the reason of a refusal: the money cannot be
+/// reserved, or the limit `spawns` is reached.
 fn to_created_child(child: &IdentifiedChild, answers: Vec<ChangeResult>) -> Result<CreatedChild, ChildRefusal> {
     let spend = child.planned.plan.limits.spend;
     let mut made = CreatedChild { thread: child.id.clone(), spend, started: false };

@@ -28,7 +28,7 @@ fn ids_count_up_within_a_second() {
     assert_eq!(next(&plain, NOW), "hello-1739820456");
     assert_eq!(next(&nested, NOW + 210), "agency-kiwi/discover_leads-1739820456-3");
     assert_eq!(next(&nested, NOW + 211), "agency-kiwi/discover_leads-1739820457");
-    // A clock that jumps back finds the folders of earlier ids.
+    // After the clock has jumped back, the allocator finds the folders of earlier ids.
     assert_eq!(next(&nested, NOW), "agency-kiwi/discover_leads-1739820456-4");
     assert!(disk.exists(Path::new(".ai/state/threads/agency-kiwi/discover_leads-1739820456")).unwrap());
 }

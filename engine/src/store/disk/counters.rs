@@ -12,7 +12,7 @@ pub struct Counters {
     pub dir_syncs: u64,
     pub renames: u64,
     pub creates: u64,
-    /// Listings of folders.
+    /// Number of `list` calls, which list the names in a folder.
     pub lists: u64,
 }
 

@@ -35,7 +35,7 @@ pub enum StepDecision {
 
 type StepHook = dyn Fn(DiskStep<'_>) -> StepDecision + Send + Sync;
 
-/// The kind of data that a sync makes durable. Each kind has one call site in the store.
+/// The data that a sync makes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SyncKind {
     /// Lines of a transcript.

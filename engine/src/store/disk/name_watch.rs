@@ -45,7 +45,7 @@ impl InotifyWatch {
         if is_shared(rustix::fs::fstatfs(&opened)?.f_type) {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "other machines can change this file system"));
         }
-        // The name of the descriptor leads to the opened folder, also if a link replaces the folder meanwhile.
+        // The name of the descriptor leads to the opened folder, even if a link replaces the folder meanwhile.
         let path = format!("/proc/self/fd/{}", opened.as_raw_fd());
         let number = inotify::add_watch(self.inotify.get_ref(), path, flags | WatchFlags::ONLYDIR)?;
         self.folders.insert(number, folder.to_path_buf());
@@ -114,7 +114,7 @@ impl NameWatch for InotifyWatch {
 
 /// Returns true if another machine can change a file system of this type.
 fn is_shared(file_system: impl TryInto<i64>) -> bool {
-    // The type is signed or not, with 32 or 64 bits, on different machines.
+    // The type of the number differs between machines: signed or unsigned, with 32 or 64 bits.
     let number = file_system.try_into().ok().and_then(|number: i64| u32::try_from(number & 0xffff_ffff).ok());
     number.is_none_or(|number| SHARED_FILE_SYSTEMS.contains(&number))
 }

@@ -66,7 +66,8 @@ impl RealDisk {
         self.regular(path, OpenOptions::new().read(true).write(true).create(create)).map(Arc::new)
     }
 
-    /// Opens a regular file only: opening a pipe would block until its other end is opened, and a device has no end.
+    /// Opens a regular file. Fails for a pipe, because reading it could block, and for a device, because it may have no
+    /// end.
     fn regular(&self, path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
         let file = self.root.open_with(path, options.custom_flags(nonblocking))?;
@@ -117,8 +118,8 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // A full read must see the file that has this name now, and so must later writes. A synced handle may belong to
-        // a replaced file, so it is dropped.
+        // A synced handle may belong to a replaced file. It is dropped, so that this read and later writes use the file
+        // that has the name now.
         let mut written = self.written();
         if written.files.get(path).is_some_and(|open| open.is_synced) {
             written.files.remove(path);
@@ -220,8 +221,8 @@ impl Disk for RealDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.counters.rename();
         self.root.rename(from, &self.root, to)?;
-        // A renamed file is not written again under its old name. If it was not synced before, a power failure can
-        // damage its contents, which readers must then detect.
+        // No later write uses the old names. A power failure can damage the contents of a file that was not synced
+        // before its rename; readers must then detect the damage.
         self.close_handle(from);
         self.close_handle(to);
         Ok(())
@@ -354,7 +355,7 @@ impl HeldLock for HeldFile {}
 
 impl Drop for HeldFile {
     fn drop(&mut self) {
-        // After a failure the lock ends with the last copy of the handle.
+        // If unlocking fails, the lock ends when the last copy of the handle is closed.
         self.file.unlock().ok();
     }
 }

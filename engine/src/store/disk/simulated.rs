@@ -160,7 +160,7 @@ fn exists(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::AlreadyExists, format!("`{}` exists", path.display()))
 }
 
-/// The need of an operation for free disk space.
+/// An operation's need for free disk space. An operation with `Free` needs none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpaceNeed {
     Needed,

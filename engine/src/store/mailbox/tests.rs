@@ -73,10 +73,9 @@ fn real_disk() -> (tempfile::TempDir, RealDisk, std::path::PathBuf) {
 }
 
 fn reason_of(mail: &MailboxMessage) -> String {
-    match ControlMessage::from_file(mail.body.clone()) {
-        ControlMessage::Unreadable { reason } => reason,
-        other => panic!("{other:?}"),
-    }
+    let message = ControlMessage::from_file(mail.body.clone());
+    let ControlMessage::Unreadable { reason } = message else { panic!("{message:?}") };
+    reason
 }
 
 #[test]

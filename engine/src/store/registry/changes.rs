@@ -114,8 +114,8 @@ impl Registry {
         Ok(answers)
     }
 
-    /// Removes threads, with their child edges, their accounts in the ledger, and the ledger's stored answers to their
-    /// steps.
+    /// Removes threads from the registry: their rows, the links to their children, their accounts, and the ledger's
+    /// stored answers to their steps.
     pub fn remove(&self, threads: &[ThreadId]) -> Result<(), StoreError> {
         self.write(|transaction| {
             let mut rows = transaction.open_table(tables::THREADS).map_err(registry_error(DOING))?;

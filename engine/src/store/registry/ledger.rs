@@ -165,7 +165,8 @@ pub fn apply_once(transaction: &WriteTransaction, ledger_step: &LedgerStep) -> R
     let answer = apply(transaction, operation)?;
     let lasting = match (&answer, operation) {
         (LedgerReply::Refused { .. }, _) | (_, Operation::Remaining { .. }) => return Ok(answer),
-        // After an account is closed, only its end step can be repeated.
+        // After a thread has closed its account, only the closing step can be repeated, so the other answers are
+        // removed.
         (
             _,
             Operation::Release { thread: ended }

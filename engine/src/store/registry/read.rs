@@ -29,7 +29,7 @@ impl Registry {
         })
     }
 
-    /// Returns the registry rows of the threads that have not ended, by id.
+    /// Returns the registry rows of the threads with the status `created` or `running`, by id.
     pub fn active(&self) -> Result<Vec<ThreadRow>, StoreError> {
         self.read(|transaction| {
             let active = transaction.open_table(tables::ACTIVE).map_err(registry_error(DOING))?;

@@ -61,7 +61,8 @@ pub fn repair(disk: &Arc<dyn Disk>) -> Result<RepairReport, StoreError> {
         | Err(StoreError::Registry { .. } | StoreError::RegistryLost { .. } | StoreError::RebuildFailed { .. }) => {}
         Err(error) => return Err(error),
     }
-    // A process that starts now waits until the new registry is in place. Otherwise it would write to the old one.
+    // A process that starts now waits until the new registry is in place, so that it does not write to the old
+    // registry.
     let excluded = WritersExcluded::acquire(disk)?;
     let (contents, mut report) = RebuiltContents::read(disk)?;
     report.previous = contents.replace_registry(disk, Some(&Path::new(REGISTRY).with_extension(PREVIOUS_REGISTRY)))?;
@@ -202,10 +203,10 @@ fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>,
     Ok(folded)
 }
 
-/// Sets `continued_by` of each thread to the thread that continues it, as the `continues` fields of the other threads
-/// state. Ignores a fork and a thread with a new plan if a command started them. If several threads continue a thread,
-/// the latest resume wins or, without a resume, the latest other thread. A resume is later than a handoff even if the
-/// recorded times disagree, because only an ended thread is resumed.
+/// Sets `continued_by` of each thread to the thread that continues it, according to the field `continues` of the other
+/// threads. Ignores forks and replans that a command started. If several threads continue a thread, the latest resume
+/// wins. Without a resume, the latest other thread wins. A resume is later than a handoff even if the recorded times
+/// disagree, because only an ended thread is resumed.
 fn set_continued_by(folds: &mut BTreeMap<ThreadId, FoldedThread>) {
     let is_linked = |folded: &&FoldedThread| folded.can_take_over || folded.origin == ThreadOrigin::Resume;
     let mut links: Vec<(bool, i64, ThreadId, ThreadId)> = folds
@@ -311,10 +312,10 @@ fn count_descendants(folds: &mut BTreeMap<ThreadId, FoldedThread>, handoffs: &Ha
 }
 
 /// Divides the descendants of a chain of handoffs among the threads of the chain. `counts` contains a division by
-/// times, which is wrong near a handoff and if the clock was set back. The spawn limits give the exact numbers: after a
-/// handoff because of a full context, the limit of the new thread is the rest of the old thread's limit, so the
-/// difference is the number of descendants that the old thread had started. The last thread of the chain gets the other
-/// descendants.
+/// recorded times, which can be wrong near a handoff or if the clock was set back. The spawn limits give the exact
+/// numbers: after a handoff because of a full context, the new thread's limit is the rest of the old thread's limit.
+/// The difference is the number of descendants that the old thread had started. The last thread of the chain gets the
+/// other descendants.
 fn divide_among_chain(
     first: ThreadId,
     counts: &mut BTreeMap<ThreadId, u64>,
@@ -322,7 +323,8 @@ fn divide_among_chain(
     handoffs: &Handoffs,
 ) {
     let (mut thread, mut seen) = (first, BTreeSet::new());
-    // Descendants that the count by time attributed to earlier threads, and descendants that those threads had.
+    // `counted` sums the descendants by recorded times, for the current and the earlier threads of the chain. `divided`
+    // sums the descendants by spawn limits, for the earlier threads only.
     let (mut counted, mut divided) = (0u64, 0u64);
     while seen.insert(thread.clone()) {
         let by_time = counts.get(&thread).copied().unwrap_or_default();
@@ -353,7 +355,7 @@ fn rebuild_ledger(
     let reserved_by_parent: BTreeMap<&ThreadId, u64> =
         folds.values().flat_map(|folded| folded.children.values()).map(|child| (&child.thread, child.spend)).collect();
     for (thread, folded) in folds {
-        // The record of the parent states the amount that the ledger answered.
+        // The parent's event about the child contains the amount that the ledger reserved at first.
         let first = reserved_by_parent.get(thread).copied().filter(|_| folded.reserved == folded.opened.1);
         let reserved = first.unwrap_or(folded.reserved);
         let handed_over = handoffs.of(thread, folds).map_or(0, |(_, amount)| amount);
@@ -451,7 +453,7 @@ fn fill_edges(
     handoffs: &Handoffs,
 ) -> Result<(), StoreError> {
     let mut table = transaction.open_table(tables::CHILDREN).map_err(registry_error(DOING))?;
-    // The continuation of a child has the same parent and number.
+    // The continuation of a child has the parent and the spawn number of the child, so it is left out.
     let by_child = folds.values().filter(|folded| !handoffs.has_taken_over(folded)).filter_map(|folded| {
         let ThreadRow { id, parent, spawn, .. } = &folded.row;
         Some((parent.clone()?, (*spawn)?, id.clone()))

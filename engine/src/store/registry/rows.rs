@@ -17,7 +17,8 @@ pub struct ThreadRow {
     pub status: Status,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<ThreadId>,
-    /// Number of the thread among the children of its parent, from 1; `None` if the thread has no parent.
+    /// Spawn number of the thread; `None` if the thread has no parent. Calls of the parent use numbers from 1. `rye run
+    /// --parent` and hooks use higher ranges (see `FIRST_OUTSIDE_SPAWN` and `FIRST_HOOK_SPAWN`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<u64>,
     /// Maximum number of descendants of this thread; `None` if they are not limited.

@@ -11,7 +11,7 @@ pub const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 pub const FORMAT: &str = "format";
 /// Thread id → [`super::ThreadRow`].
 pub const THREADS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("threads");
-/// Ids of threads that have not ended.
+/// Ids of the threads with the status `created` or `running`.
 pub const ACTIVE: TableDefinition<'_, &str, ()> = TableDefinition::new("active");
 /// Parent and spawn number → child.
 pub const CHILDREN: TableDefinition<'_, (&str, u64), &str> = TableDefinition::new("children");

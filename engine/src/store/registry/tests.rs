@@ -443,8 +443,7 @@ fn write_until_killed(folder: &Path) -> ! {
         let thread = format!("t-{}-{n}", std::process::id());
         let own = Change::Own { thread: id(&thread), owner: owner.id().clone(), now: 1 };
         assert_eq!(registry.commit(&[put(&thread), own]).unwrap(), [ChangeResult::Done, ChangeResult::Done]);
-        // The pause exceeds the poll interval of other writers, and a commit is printed only while the next one is
-        // under way.
+        // The pause exceeds the poll interval of other writers, so that they can write in between.
         std::thread::sleep(Duration::from_millis(10));
         eprintln!("committed {thread}.");
     }

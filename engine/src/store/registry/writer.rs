@@ -17,8 +17,8 @@ use crate::store::StoreError;
 /// a list waits for its answer.
 const MAX_BATCH: usize = 512;
 
-/// The maximum durations for which a commit waits for other commits of its process. A commit waits only if several
-/// threads of the process are running.
+/// The maximum durations for which a commit waits for other commits of its process, to share a transaction. A commit
+/// waits only if at least `MIN_GROUP_THREADS` threads of the process are running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupCommit {
     /// Maximum time that a commit waits for one more commit to arrive.

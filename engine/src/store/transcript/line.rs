@@ -303,7 +303,7 @@ pub fn claimed_barrier(text: &[u8]) -> Option<u64> {
     let start = text.get(..text.len().min(160))?;
     let start = match std::str::from_utf8(start) {
         Ok(start) => start,
-        // The limit above may cut a character; the text before it is enough.
+        // The cut at 160 bytes may split a character. The text before this character is enough.
         Err(error) => std::str::from_utf8(start.get(..error.valid_up_to())?).ok()?,
     };
     parse_front(start).map(|front| front.barrier)

@@ -68,8 +68,8 @@ impl Verifier<'_> {
         view: &TranscriptView<'_>,
         ended: Option<&Ended>,
     ) {
-        // A suspended thread may continue, and a power failure can leave the snapshot of the suspension. Such a
-        // snapshot is compared with the end that it records.
+        // A suspended thread may continue. After a power failure, `thread.json` can still describe the suspension. It
+        // is then compared with the `ended` event of the suspension: the last event that `thread.json` counts.
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let last = events.and_then(|events| usize::try_from(events).ok()?.checked_sub(1));
         let ended = match last.and_then(|last| view.events.get(last)).map(|event| &event.body) {
@@ -82,7 +82,7 @@ impl Verifier<'_> {
             ("thread_id", Some(self.thread.as_str())),
             ("directive", view.head.opened.map(|opened| opened.directive.as_str())),
             ("plan_id", view.head.plan_id),
-            // A snapshot with status `running` predates the end of the thread.
+            // A snapshot with status `running` was written before the thread ended, so its status is not compared.
             ("status", status.filter(|_| over.is_some())),
         ];
         for (name, expected) in expected {
@@ -105,9 +105,8 @@ impl Verifier<'_> {
         self.check_head(path, fields, view, over.is_some());
     }
 
-    /// Checks that the transcript has the line that was its last one when `thread.json` was written. `thread.json`
-    /// states the number and the hash of this line. If the thread has not ended (`over` is false), a missing line is
-    /// only noted.
+    /// Compares the last line that `thread.json` covers with the transcript: `thread.json` states the number and the
+    /// hash of the line. If `over` is false (the thread had not ended), a missing line is a note, not a fault.
     fn check_head(&mut self, path: &Path, fields: &Map<String, Value>, view: &TranscriptView<'_>, over: bool) {
         let events = fields.get("transcript").and_then(|head| head.get("events")).and_then(Value::as_u64);
         let hash = fields.get("transcript").and_then(|head| head.get("h")).and_then(Value::as_str);

@@ -100,7 +100,7 @@ impl TreeMoney {
     /// of its descendants.
     fn expected_spend(&self, thread: &ThreadMoney) -> u64 {
         let others: u64 = if thread.row.parent.is_none() {
-            // In the end, the account of a root pays for every thread below the root.
+            // No thread of the tree runs, so the account of the root contains the cost of all threads below the root.
             self.threads
                 .values()
                 .filter(|one| one.row.id != thread.row.id)

@@ -23,7 +23,7 @@ pub(crate) enum SignatureHolder {
     Temporary,
     /// A key whose signatures this user cannot verify, by its id.
     Unknown(String),
-    /// The lines from number `line` on have no signature. Lines count from 1.
+    /// Line number `line` (from 1) and all later lines have no signature.
     Unsigned { line: u64 },
 }
 
@@ -50,7 +50,8 @@ pub(crate) fn list_signers(
 ) -> Result<SignatureHolders, StoreError> {
     let mut scan = Verifier::new(disk, thread, trust);
     let transcript = scan.last_seal(reading);
-    // After a power failure, `thread.json` may be older than the transcript and signed with another key.
+    // After a power failure, `thread.json` may be older than the transcript. A new checker accepts its temporary key,
+    // even if a trusted key has signed the transcript since.
     scan.signatures = SignatureChecker::new(trust);
     let view = TranscriptView { reading, events, head: ThreadHead::of(events) };
     let snapshot = scan.resumed_snapshot(&view)?;
@@ -108,8 +109,8 @@ impl Verifier<'_> {
             };
             let before = self.found.faults.len();
             self.check_snapshot(view, ended)?;
-            // A snapshot with status `running` can be older than the last power failure, and may name a line that was
-            // lost then.
+            // A snapshot with status `running` may name a line that was lost in a power failure, so faults of lines are
+            // ignored.
             if fields.get("status").and_then(Value::as_str) == Some(Status::Running.as_str()) {
                 let found = self.found.faults.split_off(before);
                 self.found.faults.extend(found.into_iter().filter(|fault| fault.line.is_none()));

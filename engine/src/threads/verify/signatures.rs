@@ -1,5 +1,5 @@
-//! Validity of signatures: signatures of trusted keys always count; signatures of temporary keys count until the first
-//! signature of a trusted key.
+//! Validity of signatures. A trusted key may sign at any time. A temporary key may sign only before the first signature
+//! of a trusted key.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,8 @@ impl<'t> SignatureChecker<'t> {
         Self { trust, temporary_keys: TrustStore::default(), best: None, names: BTreeSet::new() }
     }
 
-    /// Returns the strongest kind of key among the valid signatures so far; `None` if there is no valid signature.
+    /// Returns `Trusted` if a trusted key made any valid signature so far, `Ephemeral` if only temporary keys did, and
+    /// `None` if there is no valid signature.
     pub fn best(&self) -> Option<KeyKind> {
         self.best
     }
@@ -74,8 +75,8 @@ impl<'t> SignatureChecker<'t> {
         };
         match signature {
             Ok((SignatureStatus::Unsigned, _)) => Ok(None),
-            // The name of a temporary key is not `key_id` but contains the whole public key. The transcript, whose
-            // signatures added the key, has already provided the name.
+            // A temporary key is named by its whole public key, not by `key_id`. Its name is already known from the
+            // transcript.
             Ok((SignatureStatus::Signed { key_id, .. }, whose)) => {
                 self.accept_signature((whose == KeyKind::Trusted).then_some(key_id), whose).map(Some)
             }
@@ -98,8 +99,7 @@ impl<'t> SignatureChecker<'t> {
         self.accept_signature(Some(name.to_owned()), whose)
     }
 
-    /// Records a valid signature and returns the kind of its key. Fails if a temporary key signed after a trusted key
-    /// had signed.
+    /// Records a valid signature and returns the kind of its key. Fails if a temporary key signs after a trusted key.
     fn accept_signature(&mut self, name: Option<String>, whose: KeyKind) -> Result<KeyKind, String> {
         if self.best > Some(whose) {
             return Err("it was signed with a temporary key after a trusted key had signed".into());

@@ -1,5 +1,5 @@
-//! Writes of the file tools: a write is prepared, the thread records the change, and then the file is replaced. The
-//! transcript therefore knows the contents before and after each write, and a rewind can restore them.
+//! Writes of the file tools. Before a file is replaced, the transcript records the change, and the old and the new
+//! contents are stored, so that a rewind can restore them. Contents above [`MAX_KEPT_BYTES`] are not stored.
 
 use std::io::Read;
 
@@ -22,7 +22,8 @@ pub type ChangeRecorder = std::sync::Arc<dyn Fn(PendingChange) -> BoxFuture<'sta
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingChange {
     pub event: FileChanged,
-    /// The contents before and after the change, which the recorder stores. Contents that are too large are omitted.
+    /// The contents before and after the change, which the recorder stores. Contents above [`MAX_KEPT_BYTES`] are
+    /// omitted.
     pub contents: Vec<Vec<u8>>,
 }
 
@@ -33,7 +34,7 @@ pub(super) type DescribeWrite = Box<dyn FnOnce(WriteEffect, &ResolvedPath) -> To
 pub(super) struct PreparedWrite {
     pub place: ResolvedPath,
     pub bytes: Vec<u8>,
-    /// Creates the result of the call after the write, from the effect that the write had.
+    /// Creates the result of the call from the effect of the write.
     pub outcome: DescribeWrite,
 }
 

@@ -78,7 +78,7 @@ impl GitTool {
             environment: environment(root),
             streams: StderrMode::Apart,
         };
-        // Listing the names of settings runs nothing; settings that could run a program are then overridden.
+        // `git config --list` starts no program. The listed settings that could start a program are then overridden.
         let listed = run(&program(to_os_strings(&["config", "--list", "--name-only", "-z"]))).await?;
         let mut all = hardening_options(&listed.output.text)?;
         all.extend(arguments);
@@ -203,7 +203,7 @@ fn hardening_options(names: &str) -> Result<Vec<OsString>, ToolFailure> {
     options.extend(fixed.iter().flat_map(|o| to_os_strings(&["-c", o])));
     let mut filters: Vec<&str> = Vec::new();
     for name in names.split('\0') {
-        // Section names are case-insensitive; the filter's name is between section and key.
+        // A setting of a filter is named `filter.NAME.KEY`, with a case-insensitive `filter`.
         let Some(rest) = name.get(..7).filter(|s| s.eq_ignore_ascii_case("filter.")).and_then(|_| name.get(7..)) else {
             continue;
         };

@@ -195,7 +195,8 @@ impl GrepSearch<'_> {
     }
 }
 
-/// Reads a line of any length, keeping at most [`MAX_SEARCHED_LINE_BYTES`] bytes of it. Returns false at the end.
+/// Reads a line of any length. Keeps no further bytes of the line once `line` has [`MAX_SEARCHED_LINE_BYTES`] or more.
+/// Returns false at the end of the file.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
     line.clear();
     let mut any = false;

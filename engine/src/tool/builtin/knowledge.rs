@@ -30,7 +30,7 @@ pub(super) fn prepare(
         return Err(ToolFailure("`body` is empty".into()));
     }
     let mut text = String::from("---\n");
-    // JSON is valid YAML on one line, whatever the value contains.
+    // A JSON value is also valid YAML, and fits on one line.
     let mut field = |key: &str, value: Value| text.extend([key, ": ", &value.to_string(), "\n"]);
     field("name", json!(id.name()));
     for (key, value) in [("title", &parameters.title), ("description", &parameters.description)] {

@@ -11,7 +11,7 @@ use super::{MAX_RESULT_BYTES, ToolFailure, ToolOutcome, ToolResult};
 use crate::tool::cancellation::StopCondition;
 use crate::tool::confine::{FileAccessError, ProjectFiles};
 
-/// Default number of lines in a page.
+/// Default and maximum number of lines in a page.
 const DEFAULT_MAX_LINES: u64 = 2000;
 /// Maximum bytes of a line that are shown.
 const MAX_SHOWN_LINE_BYTES: usize = 2000;
@@ -93,9 +93,8 @@ pub fn run(project: &ProjectFiles, parameters: &ReadParameters, stop: &StopCondi
     Ok(page.answer(first, more, total))
 }
 
-/// Reads one line into `line`. If `skip` is true, keeps none of its bytes. Otherwise keeps no further chunk of the line
-/// once `line` has [`MAX_BUFFERED_LINE_BYTES`] or more. Returns the full length of the line in bytes; 0 at the end of
-/// the file.
+/// Reads one line into `line`, or skips the line if `skip` is true. Of a line longer than [`MAX_BUFFERED_LINE_BYTES`],
+/// only the start is kept. Returns the full length of the line in bytes; 0 at the end of the file.
 fn next_line(reader: &mut impl BufRead, line: &mut Vec<u8>, skip: bool) -> std::io::Result<u64> {
     line.clear();
     let mut length = 0;
@@ -142,9 +141,8 @@ fn count_remaining_lines(reader: &mut impl BufRead, number: u64, stop: &StopCond
 }
 
 impl Page {
-    /// Adds a line to the page, truncated if the line is long. `line` may be only the start of the line; `length` is
-    /// the number of bytes of the whole line. Returns false, and adds nothing, if the page has no space left for the
-    /// line.
+    /// Adds a line to the page; a long line is truncated. `line` holds at least the start of the line, and `length` is
+    /// the size of the whole line in bytes. Returns false without adding the line if the page is full.
     fn add(&mut self, number: u64, line: &[u8], length: u64) -> bool {
         let (bytes, crlf) = split_line_end(line);
         let text = String::from_utf8_lossy(bytes);

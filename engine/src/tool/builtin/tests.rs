@@ -358,7 +358,7 @@ async fn write_happens_only_after_its_record() {
     for is_recorded in [true, false] {
         let (sink, file) = (Arc::clone(&seen), w.dir.path().join("a.txt"));
         let record: ChangeRecorder = Arc::new(move |change| {
-            // The file is unchanged while the change is recorded.
+            // The change is recorded before the file is written.
             assert_eq!(std::fs::read_to_string(&file).unwrap(), if is_recorded { "old" } else { "new" });
             sink.lock().unwrap().push(change);
             Box::pin(async move { if is_recorded { Ok(()) } else { Err("the store is full".to_owned()) } })

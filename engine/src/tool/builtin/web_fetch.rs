@@ -1,4 +1,5 @@
-//! `rye/web/fetch`: returns a web page as text. The grant limits the hosts (`net` of the `<tool>` pattern).
+//! `rye/web/fetch`: returns a web page as text. The attribute `net` of a grant (`<tool net="docs.rs">`) lists the hosts
+//! that the tool may reach.
 
 use std::time::Duration;
 

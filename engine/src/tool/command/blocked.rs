@@ -29,7 +29,7 @@ const NETWORK: [&str; 7] = [
 ];
 
 /// Explains an access that the sandbox refused, if a program's output reports one: names the path or the network, and
-/// the grant that allows the access. `None` if the output reports no such access.
+/// the grant that would allow the access, if there is one. `None` if the output reports no refused access.
 pub(in crate::tool) fn explain(output: &str, sandbox: &Sandbox) -> Option<String> {
     if !sandbox.net && NETWORK.iter().any(|message| output.contains(message)) {
         return Some("[blocked by the sandbox: the network needs `net=\"HOST\"` in the grant of this tool]".to_owned());

@@ -1,5 +1,5 @@
-//! Hard links to files under `.ai/state`. A second name would bypass the path policy, so files are compared by
-//! identity.
+//! Hard links to files under `.ai/state`. The path policy checks names, so a second name outside of the folder would
+//! bypass it. Files are therefore compared by device and inode number.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;

@@ -25,8 +25,8 @@ const MAX_SWEPT_FOLDERS: usize = 1_024;
 /// Device and inode of the folders in which this process has already searched for leftover temporary files.
 static SWEPT_FOLDERS: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
 
-/// Creates a new, empty, locked file under an unused name. `mode` is the mode of the file to replace, if there is one;
-/// the new file is then accessible only to its owner.
+/// Creates a new, empty, locked file under an unused name. `mode` is the mode of the file that the new file will
+/// replace; `None` if there is no such file. With `mode`, only the owner can access the new file at first.
 pub(super) fn create_temporary(dir: &Dir, mode: Option<Mode>) -> std::io::Result<(OsString, File)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // A replacement stays private until it gets the mode of the old file; a new file follows the umask.
@@ -40,7 +40,8 @@ pub(super) fn create_temporary(dir: &Dir, mode: Option<Mode>) -> std::io::Result
             Err(Errno::EXIST) => continue,
             Err(e) => return Err(e.into()),
         };
-        // A failure is ignored: on a file system without locks, no leftover file is removed either.
+        // On a file system without locks, this call fails. The failure is ignored: without locks, no process removes
+        // leftover files.
         rustix::fs::flock(&file, FlockOperation::LockExclusive).ok();
         // Another process may have removed the file before the lock was held.
         if has_name(dir, &name, &file) {

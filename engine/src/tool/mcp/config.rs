@@ -25,11 +25,11 @@ pub fn trust_requirement(server: &McpServer) -> Option<TrustRequirement> {
     })
 }
 
-/// Returns the words that may name project files, in the server's command and in the values of `environment`.
-/// References such as `${NAME}` are first replaced by the variables of this process's environment.
+/// Returns the words of the server's command, and of the values of `environment`, that may name project files. First
+/// replaces references such as `${NAME}` by the variables of this process.
 fn named_files(server: &McpServer) -> Vec<String> {
     let McpTransport::Stdio { command, environment, .. } = &server.transport else { return Vec::new() };
-    // If a variable is not set, the text is left unfilled: the server cannot start anyway.
+    // If a variable is not set, the text stays unchanged: the server cannot start anyway.
     let fill = |text: &String| expand_variables(text).unwrap_or_else(|_| text.clone());
     let command: Vec<String> = command.iter().map(fill).collect();
     let mut words = files_of_argv(&command);

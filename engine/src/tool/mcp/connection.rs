@@ -76,8 +76,8 @@ pub struct McpConnection {
     _held: Option<ProgramHandle>,
 }
 
-/// The handler of messages from the server. It supports no sampling, roots or elicitation, and only records that the
-/// list of tools has changed.
+/// The handler of messages from the server. The handler supports no sampling, roots or elicitation, and only records
+/// that the list of tools has changed.
 struct McpClient {
     changed: Arc<AtomicBool>,
 }
@@ -85,7 +85,7 @@ struct McpClient {
 impl ClientHandler for McpClient {
     fn get_info(&self) -> ClientConfig {
         let own = Implementation::new("rye", env!("CARGO_PKG_VERSION"));
-        // The newest version that starts with the `initialize` exchange.
+        // Requests the newest protocol version that starts with the `initialize` handshake.
         ClientConfig::new(ClientCapabilities::default(), own)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
@@ -125,7 +125,7 @@ impl McpConnection {
                 timeout(MCP_START_TIMEOUT, client.serve(transport)).await
             }
         };
-        // The server's own output explains a failure better than the closed connection.
+        // The last output of the server's program explains a failure better than the error of the connection.
         let why = |reason: String| match running.as_ref().map(|(log, _)| log.text()).filter(|output| !output.is_empty())
         {
             Some(output) => {
@@ -346,7 +346,6 @@ fn describe_transport_error(error: &DynamicTransportError) -> String {
         }
         Some(Http::UnexpectedContentType(None)) => "its response has no content type".to_owned(),
         Some(Http::HttpStatus(answer)) => format!("it answered with the HTTP status {}", answer.status),
-        // A client's error names its URL and the cause.
         Some(Http::Client(error)) => describe_chain(error),
         Some(other) => describe_chain(other),
         None => describe_chain(&*error.error),
@@ -389,7 +388,7 @@ fn http_transport(
     url: &str,
     headers: &BTreeMap<String, String>,
 ) -> Result<StreamableHttpClientTransport<TaskSupportClient>, String> {
-    // A second installation returns an error, and the first one stays.
+    // An error means that the process already has a provider, which is then used.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = reqwest::Client::builder()
         .user_agent(concat!("rye/", env!("CARGO_PKG_VERSION")))

@@ -1,5 +1,5 @@
-//! Tool items for the definitions of a server: one file per tool with the whole definition, and a hash that detects
-//! later changes. `rye mcp refresh` writes the items; they are read like any other tool.
+//! The tool items of an MCP server: one file for each tool, with the whole definition of the tool and a hash that
+//! detects later changes. `rye mcp refresh` writes the files. The compiler reads them like other tool items.
 
 use std::collections::BTreeMap;
 

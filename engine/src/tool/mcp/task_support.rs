@@ -13,7 +13,7 @@ use tokio::io::{AsyncBufRead, AsyncRead, BufReader, ReadBuf};
 
 /// The key under which a tool's field `execution.taskSupport` is copied to its metadata.
 const META_KEY: &str = "rye/taskSupport";
-/// Maximum bytes of a message in which the field `execution.taskSupport` is searched.
+/// Maximum size in bytes of a message from which the field `execution.taskSupport` is copied.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// Returns true if the server runs the tool only as a task.

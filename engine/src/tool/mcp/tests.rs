@@ -140,7 +140,7 @@ async fn server_is_listed_called_and_restarted() {
     assert_eq!(failed.content, json!("the request to the server `test` failed: no [2J way"));
     let variables = s.call("say", &say, json!({"do": "env"}), long).await.content.to_string();
     assert!(variables.contains("MODE") && !variables.contains("CARGO"), "{variables}");
-    // A crash loses the call; the next call starts a new server.
+    // If the server crashes, the call fails, and the next call starts a new server.
     let crashed = s.call("say", &say, json!({"do": "crash"}), long).await;
     assert!(
         crashed.is_error && crashed.content.as_str().unwrap().contains("the outcome of the call is unknown"),
@@ -439,7 +439,7 @@ async fn http_server_of_tasks(as_events: bool) -> String {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut read = Vec::new();
-            // The requests are small JSON documents; a request without a body ends with its head.
+            // A request ends with the `}` of its JSON document, or with its head if it is a `GET`.
             loop {
                 let mut chunk = [0; 4096];
                 let count = stream.read(&mut chunk).await.unwrap_or(0);

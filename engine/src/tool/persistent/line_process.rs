@@ -1,5 +1,5 @@
-//! A process that answers JSON lines: the exchange of one line, the deadline of the exchange, and the messages that the
-//! process submits to a chat.
+//! A process that answers JSON lines. This module sends a line, waits for the answer until the deadline, and receives
+//! the messages that the process submits to a chat.
 
 use std::io;
 use std::sync::Arc;
@@ -25,8 +25,7 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 const MAX_PUSHES: u64 = 10;
 /// Maximum characters of the process's own output in an error.
 const MAX_LOG_CHARS: usize = 2_000;
-/// Maximum time to wait, after a process has ended, for the rest of its standard error. The error message quotes the
-/// standard error.
+/// Time to wait, after a process has ended, for the rest of its standard error, which the error message quotes.
 const LOG_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Accepts a message that a process submits; returns false if the chat has ended.
@@ -41,7 +40,7 @@ pub struct PushedMessage {
     pub delivery: Delivery,
 }
 
-/// A running process. Dropping it ends the process and its descendants.
+/// A running process. Dropping this value ends the process and its descendants.
 pub(super) struct LineProcess {
     input: pipe::Sender,
     lines: mpsc::Receiver<Result<Map<String, Value>, String>>,
@@ -127,11 +126,11 @@ impl LineProcess {
     async fn send(&mut self, id: u64, line: &Value) -> Result<Map<String, Value>, LineFailure> {
         let mut bytes = self.first_line.take().unwrap_or_default();
         bytes.extend(encode_line(line));
-        // If the process has closed its input, either it sends no further answer, or the answer is already in its
-        // output.
+        // The write fails if the process has closed its input. The output is read even then, because it may contain the
+        // reason.
         let written = self.input.write_all(&bytes).await;
         let Some(answer) = self.lines.recv().await else {
-            // The output ends before the log does, so the rest of the log needs a moment.
+            // Standard error can end later than the output, so wait for the rest of the log.
             tokio::time::sleep(LOG_TIMEOUT).await;
             let text = self.log.text();
             let skipped = text.chars().count().saturating_sub(MAX_LOG_CHARS);
@@ -170,7 +169,6 @@ async fn read_lines(
         let mut line = match parse_line(&bytes) {
             Ok(line) => line,
             Err(reason) => {
-                // The send fails if no call waits any more.
                 answers.send(Err(reason)).await.ok();
                 return;
             }

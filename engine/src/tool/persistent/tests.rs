@@ -68,7 +68,8 @@ fn has_typescript() -> bool {
     found
 }
 
-/// A command whose process answers each line with its process id, the event and the line's facts.
+/// Returns the tool file of a persistent command: a bash loop that runs `body` for each line. In `body`, `$id` is the
+/// id of the line, and `$n` is its number.
 fn shell_tool(keys: &str, body: &str) -> String {
     let head = format!("description: d\nkind: command\npersistent: true\n{keys}command:\n  - bash\n  - -c\n  - |\n");
     let read = "    n=0\n    while IFS= read -r line; do\n      n=$((n+1))\n      id=$(sed 's/.*\"id\":\\([0-9]*\\).*/\\1/' <<< \"$line\")\n";

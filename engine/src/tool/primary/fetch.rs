@@ -32,7 +32,8 @@ pub fn fetch(library: &FetchSources<'_>, request: &FetchRequest) -> ToolOutcome 
     let answer = match request {
         FetchRequest::Item { item_type, item_id, offset, limit } => {
             fetch_item(library, *item_type, item_id).and_then(|text| match (offset, limit) {
-                // Without a page request the whole item is returned; the guard bounds it.
+                // Without `offset` and `limit`, the whole item is returned. The guard shortens an item that is too
+                // large.
                 (0, None) => Ok(ToolOutcome::ok(text)),
                 _ => page_of_text(text.as_bytes(), *offset, *limit),
             })

@@ -244,7 +244,8 @@ fn phrase_of(phrase: &str, field: Option<QueryField>) -> Option<QueryToken> {
     if text.is_empty() { None } else { Some(QueryToken::Term(Term { field, what: TermPattern::Text(text) })) }
 }
 
-/// Adds the terms of a word: a pattern if it has wildcards, else its parts between punctuation.
+/// Adds the terms of a word to `into`: one pattern if the word contains `*` or `?`, else each part of the word between
+/// punctuation.
 fn terms(word: &str, field: Option<QueryField>, into: &mut Vec<QueryToken>) {
     if word.contains(['*', '?']) && word.chars().any(char::is_alphanumeric) {
         into.push(QueryToken::Term(Term { field, what: TermPattern::Word(Glob::new(word)) }));

@@ -1,5 +1,5 @@
-//! The query form of `rye_fetch`: scores every item of a type by the places where the words occur ([`Query`]). There is
-//! no index, because a project has only hundreds of items and an index would have to be kept up to date.
+//! The query form of `rye_fetch`: scores every item of a type by the fields in which the words occur ([`Query`]). There
+//! is no index, because a project has only hundreds of items and an index would have to be kept up to date.
 
 use rye_compiler::primary::ItemType;
 use rye_compiler::world::Space;
@@ -24,7 +24,8 @@ struct SearchHit {
     description: String,
 }
 
-/// Finds items. More matching words rank above repetitions of one word; equal scores are ordered by id.
+/// Finds items and sorts them by score, then by id. An item with more of the words ranks above an item that repeats one
+/// word.
 pub fn search(
     library: &FetchSources<'_>,
     item_type: ItemType,
@@ -39,7 +40,7 @@ pub fn search(
     let mut unreadable = 0_u64;
     let mut last: Option<ItemId> = None;
     for entry in world.list(item_type.kind()).map_err(|e| e.to_string())? {
-        // An item of a lower space with the same id is shadowed.
+        // The item is shadowed: a higher space has an item with this id.
         if last.as_ref() == Some(&entry.id) {
             continue;
         }
@@ -82,8 +83,8 @@ pub fn search(
     Ok(ToolOutcome::ok(answer))
 }
 
-/// Returns true if an item is in a scope. The scope is a pattern that matches the dotted id of the item, or the
-/// capability to fetch the item.
+/// Returns true if a scope contains an item. A scope is a pattern for the dotted id of the item, or for the capability
+/// to fetch the item.
 fn in_scope(scope: &str, item_type: ItemType, id: &ItemId) -> bool {
     let dotted = id.dotted();
     pattern_matches(scope, &dotted)

@@ -19,8 +19,8 @@ const STOP_ROUNDS: usize = 64;
 /// over all processes is too slow to find a process that repeatedly forks and exits: its process id changes before the
 /// pass ends.
 const QUICK_PASSES: usize = 64;
-/// Maximum time to wait for killed processes to disappear. After it, a remaining process is stuck in the kernel with
-/// its `SIGKILL` pending.
+/// Maximum time to wait for killed processes to disappear. A process that remains after this time is stuck in the
+/// kernel with its `SIGKILL` pending.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A table of the machine's processes, in which the descendants of one process are found.
@@ -106,7 +106,7 @@ impl ProcessTable {
     /// processes stay in the process table of the machine, which a program that forks all the time would fill.
     pub(super) fn reap_orphans(&self, program: Option<Pid>) {
         for child in self.children().into_iter().filter(|child| Some(*child) != program) {
-            // The child may be alive. An error means that it is no child any more.
+            // With `NOHANG`, a child that still runs is skipped. An error means that the process is no longer a child.
             rustix::process::waitpid(Some(child), WaitOptions::NOHANG).ok();
         }
     }
@@ -151,7 +151,7 @@ pub(super) fn has_children() -> bool {
         match rustix::process::wait(WaitOptions::NOHANG) {
             Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
             Ok(None) => return true,
-            // The error is `ECHILD`, the only other error that the kernel returns here.
+            // The kernel returns no other error here than `ECHILD`: there is no child.
             Err(_) => return false,
         }
     }
@@ -176,13 +176,13 @@ impl TaskCount {
         Self { first: table.all_tasks(), recent: VecDeque::new() }
     }
 
-    /// Returns true if the program has more than [`MAX_PROCESSES`] processes. The limit is lower, an eighth of
-    /// [`MAX_PROCESSES`], if the machine has gained more than [`MAX_PROCESSES`] tasks within the last half second:
-    /// processes may then start faster than they can be listed.
+    /// Returns true if the program has more than [`MAX_PROCESSES`] processes. If the machine gained more than
+    /// [`MAX_PROCESSES`] tasks within the last half second, the limit is an eighth of [`MAX_PROCESSES`], because
+    /// processes may start faster than they can be listed.
     ///
-    /// Listing the processes is slow, so the tasks of all programs on the machine are counted first. If the machine has
-    /// gained at most [`MAX_PROCESSES`] tasks since the program started, and no more within the last half second,
-    /// returns false without listing the processes. If the tasks cannot be counted, the processes are always listed.
+    /// Listing the processes is slow, so the tasks of the whole machine are counted first. The processes are not listed
+    /// if the machine gained at most [`MAX_PROCESSES`] tasks since the program started, and at most [`MAX_PROCESSES`]
+    /// tasks within the last half second. If the tasks cannot be counted, the processes are always listed.
     ///
     /// # Errors
     ///
@@ -297,7 +297,7 @@ mod linux {
             let mut text = vec![0_u8; MAX_CHILDREN_BYTES];
             let read = file.read_at(&mut text, 0).unwrap_or(0);
             let text = String::from_utf8_lossy(text.get(..read).unwrap_or_default()).into_owned();
-            // A truncated number would name another process.
+            // The read may end within a number, so the text after the last space is dropped.
             let whole = text.rfind(' ').and_then(|end| text.get(..end)).unwrap_or_default();
             whole.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
         }

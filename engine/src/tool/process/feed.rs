@@ -11,9 +11,9 @@ use tokio::process::ChildStdin;
 /// A write in progress; dropping it closes the input.
 pub(super) type InputWrite = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Starts writing the input of a program; `None` if the program has no pipe for input. With `owner`, the pipe to the
-/// helper process that runs the program, first writes the length of the input in eight bytes. Otherwise writes to the
-/// program itself.
+/// Starts writing the input of a program. If a helper runs the program, `owner` is the pipe to the helper, and the
+/// length of the input is written first, in eight bytes. Otherwise the input is written to `own`, the standard input of
+/// the program. `None` if both are `None`.
 pub(super) fn write_input(
     owner: Option<PipeWriter>,
     own: Option<ChildStdin>,

@@ -7,7 +7,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// The copied keys of git, in lower case. None of them holds a secret, or names a program or a file.
+/// The keys that are copied from the user's configuration of git, in lower case. None of the keys holds a secret, or
+/// names a program or a file.
 const GIT_KEYS: [&str; 15] = [
     "user.name",
     "user.email",
@@ -25,7 +26,7 @@ const GIT_KEYS: [&str; 15] = [
     "push.default",
     "rebase.autosquash",
 ];
-/// Maximum bytes read of a configuration file.
+/// Maximum size in bytes of a configuration file. A larger file is ignored.
 const MAX_BYTES: usize = 1 << 20;
 /// The keys that are copied from the user's configuration of cargo, in any table. None of them holds a secret.
 const CARGO_KEYS: [&str; 14] = [

@@ -81,13 +81,13 @@ impl ProcessGroup {
         }
     }
 
-    /// Ends the group. If a helper process runs the program, notifies the helper and returns true. The helper then ends
-    /// the group, which may live a moment longer, and also the processes that left the group. Without a helper, kills
-    /// the group with `SIGKILL` and returns false.
+    /// Ends the group. If a helper process runs the program, closes the pipe to the helper and returns true. The helper
+    /// then ends the group within a moment, and also the processes that left the group. Without a helper, kills the
+    /// group with `SIGKILL` and returns false.
     pub(super) fn end(&mut self) -> bool {
         self.owner = None;
         let helped = self.has_helper && self.leader_lives;
-        // The program may have stopped its helper with a signal.
+        // The program may have stopped its helper with a signal. A stopped helper cannot end the group.
         self.signal(if helped { Signal::CONT } else { Signal::KILL });
         helped
     }
@@ -114,7 +114,7 @@ fn kill_helper_tree(helper: Pid) {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let (true, Some(pid)) = (self.end(), self.pid) else { return };
-        // Without a runtime this process is ending, and the helper with it.
+        // Without a Tokio runtime, this process is ending, so no task waits for the helper.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let live = self.live.take().unwrap_or_else(LiveGroup::new);
             runtime.spawn(async move {

@@ -121,7 +121,7 @@ impl StderrTail {
 impl Drop for ProgramHandle {
     fn drop(&mut self) {
         let Some((group, mut child, scratch)) = self.parts.take() else { return };
-        // Without a runtime this process is ending, and the helper sees its owner's end.
+        // Without a Tokio runtime, this process is ending, so no task waits for the program.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         drop(group);
         runtime.spawn(async move {

@@ -36,16 +36,15 @@ const CREATE_ATTEMPTS: usize = 16;
 /// processes that were started during the previous pass.
 #[cfg(target_os = "linux")]
 const KILL_ROUNDS: usize = 64;
-/// Wait before the search for processes of the program is repeated once more, after a search that found none. During
-/// `execve`, a process shows for a moment the environment of its parent or an empty environment, so a single search can
-/// miss the process.
+/// Wait between two searches for the processes of a program, if the first search found none. During `execve`, a process
+/// shows the environment of its parent, or an empty environment, for a moment, so one search can miss the process.
 #[cfg(target_os = "linux")]
 const EXEC_WAIT: Duration = Duration::from_millis(5);
 /// Maximum depth of folders that are made accessible to their owner so that they can be removed.
 #[cfg(target_os = "linux")]
 const MAX_DEPTH: usize = 250;
 
-/// A private folder for temporary files, removed on drop. It holds the settings of git and cargo.
+/// A private folder for temporary files and for the settings of git and cargo. Dropping the value removes the folder.
 pub(super) struct Scratch {
     pub(super) folder: PathBuf,
     /// Environment variables for git and cargo, each with the path of a settings file in the folder.
@@ -70,7 +69,7 @@ impl Scratch {
             let folder = parent.join(format!("{PREFIX}{:016x}", u64::from_le_bytes(random)));
             DirBuilder::new().mode(0o700).create(&folder)?;
             if let Some(lock) = lock_new(&folder)? {
-                // The folder is removed if the settings cannot be written.
+                // If the settings cannot be written, `scratch` is dropped, which removes the folder.
                 let mut scratch = Self { folder, settings: Vec::new(), _lock: lock };
                 scratch.settings = filtered_settings::write_in(&scratch.folder)?;
                 return Ok(scratch);
@@ -119,7 +118,7 @@ pub(super) fn remove_scratch(folder: &Path) {
     let removed = std::fs::remove_dir_all(folder);
     #[cfg(target_os = "linux")]
     if removed.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
-        // Files of another user stay.
+        // An error is ignored: folders of another user cannot be changed and stay.
         grant_access(CWD, folder, 0).ok();
         std::fs::remove_dir_all(folder).ok();
     }
@@ -133,7 +132,8 @@ pub(super) fn remove_scratch(folder: &Path) {
 fn grant_access(parent: impl AsFd, name: impl rustix::path::Arg, depth: usize) -> rustix::io::Result<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = openat(parent, name, flags, Mode::empty())?;
-    // A handle without access is changed through its name in `/proc`.
+    // A handle that was opened with `O_PATH` does not support `fchmod`, so the folder is changed through the handle's
+    // name in `/proc`.
     chmod(format!("/proc/self/fd/{}", folder.as_raw_fd()), Mode::RWXU)?;
     if depth == MAX_DEPTH {
         return Ok(());
@@ -141,7 +141,7 @@ fn grant_access(parent: impl AsFd, name: impl rustix::path::Arg, depth: usize) -
     let listed = openat(&folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     for entry in Dir::read_from(&listed)?.flatten() {
         if entry.file_type() == FileType::Directory && !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            // A folder that vanished meanwhile needs no access.
+            // An error is ignored: the folder may have been removed meanwhile.
             grant_access(&folder, entry.file_name(), depth + 1).ok();
         }
     }

@@ -44,7 +44,8 @@ const ORPHAN_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// The exit code if the program cannot be started, as in shells.
 const START_FAILED: u8 = 127;
 
-/// Maximum bytes of buffered input. Beyond it, the program is ended, because it does not read its input.
+/// Maximum bytes of buffered input. If more input is unread, the helper ends the program, because the program does not
+/// read its input.
 const MAX_UNREAD_BYTES: usize = 32 << 20;
 /// Time for a program to end by itself after its input was closed.
 const EXIT_GRACE: Duration = Duration::from_millis(400);
@@ -63,11 +64,12 @@ const FIRST_UNSHARED_FD: i32 = 3;
 
 static HELPER: OnceLock<OsString> = OnceLock::new();
 
-/// Runs the job of a child process of `rye`, if this process was started as one, and returns the exit code of the job.
-/// A child process is either the helper, or it applies a sandbox and then becomes the sandboxed program. In any other
-/// process, records that this binary can act as the helper, and returns `None`. Call this function first in `main`.
+/// If `rye` started this process as a child for a tool's program, does the job of the child and returns the exit code.
+/// The child is either the helper, or it applies a sandbox and then becomes the program. In any other process, records
+/// that this binary can act as the helper, and returns `None`. Call this function first in `main`.
 ///
-/// Marks every inherited descriptor after standard error as close-on-exec, so that no child process gets it.
+/// Marks every inherited descriptor after standard error as close-on-exec, so that no child process gets the
+/// descriptor.
 pub fn supervise_if_requested() -> Option<ExitCode> {
     close_fds::set_fds_cloexec(FIRST_UNSHARED_FD, &[]);
     let mut arguments = std::env::args_os().skip(1);
@@ -87,7 +89,8 @@ pub fn supervise_if_requested() -> Option<ExitCode> {
     None
 }
 
-/// Returns a path that starts the running binary. On Linux, the path stays valid after the file was replaced.
+/// Returns a path that starts the running binary. On Linux, the path is `/proc/self/exe`, which stays valid even if the
+/// file of the binary is replaced.
 fn own_binary() -> OsString {
     let own = "/proc/self/exe".into();
     if cfg!(target_os = "linux") { own } else { std::env::current_exe().map_or(own, PathBuf::into_os_string) }
@@ -223,7 +226,6 @@ impl Cleanup {
         Ok(Self::default())
     }
 
-    /// Removes the folder for temporary files.
     fn remove_scratch(&self) {
         if let Some(folder) = &self.scratch {
             scratch::remove_scratch(folder);
@@ -249,11 +251,11 @@ async fn supervise(
     rustix::process::set_child_subreaper(Some(getpid()))?;
     let mut table = ProcessTable::open()?;
     let mut tasks = TaskCount::new(&table);
-    // The owner signals the helper's group, and the helper forwards the signal: the program has a group of its own, so
-    // that the whole group can be killed without the helper.
+    // The owner sends `SIGTERM` to the group of the helper, and the helper forwards the signal to the group of the
+    // program. The program has a group of its own, so that this group can be killed without the helper.
     let mut terminate = signal(SignalKind::terminate())?;
-    // When the owner ends, this group becomes orphaned. The kernel sends `SIGHUP` to an orphaned group with a stopped
-    // process, and `end_all` stops processes before it kills them.
+    // Installs a handler, so that `SIGHUP` does not end the helper. The kernel sends `SIGHUP` to this group if the
+    // owner ends while a process of the group is stopped, and `end_all` stops processes before it kills them.
     let _hung_up = signal(SignalKind::hangup())?;
     let owner = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
     let mut owner = pipe::Receiver::from_owned_fd(owner)?;
@@ -314,7 +316,7 @@ async fn supervise(
             _ = owner.read(&mut nothing) => break,
         }
     }
-    // Without a child, the group id may have been reused.
+    // If no child is left, the group id may belong to another group by now.
     if has_children() {
         signal_group(group, Signal::KILL);
     }
@@ -406,7 +408,7 @@ fn exit_like(status: ExitStatus) -> ExitCode {
     if let Some(signal) = Signal::from_named_raw(number) {
         kill_process(getpid(), signal).ok();
     }
-    // The signal does not end this process.
+    // This line is reached only if the signal does not end this process.
     ExitCode::from(u8::try_from(128 + number).unwrap_or(u8::MAX))
 }
 

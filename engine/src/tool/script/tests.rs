@@ -14,7 +14,6 @@ use super::*;
 use crate::scripts::SyntaxTreeReader;
 use crate::tool::registry::ToolRegistry;
 
-/// A project with one tool.
 struct ScriptProject {
     dir: tempfile::TempDir,
 }

@@ -9,8 +9,8 @@ use tokio::net::TcpListener;
 
 use super::*;
 
-/// Starts a loopback server that answers a bounded number of requests, each with the result of `answer` for its head
-/// and body.
+/// Starts a server on the loopback interface that answers at most 32 requests. `answer` gets the text of a request and
+/// returns the response.
 pub(crate) async fn serve(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -151,7 +151,7 @@ impl ChatTerminal {
                 self.is_request_interrupted = true;
                 self.interrupt();
             }
-            // While a given answer is not recorded yet, every character belongs to the text after the question.
+            // The key is no answer, or the request is already answered: the character starts a text in the editor.
             None if action == KeyAction::Edit && is_character(key) => {
                 self.editor.input(key);
                 self.text_edited();
@@ -193,7 +193,7 @@ impl ChatTerminal {
     }
 
     /// Switches between the modes `ask` and `read-only`. The mode `ask` allows more, so the user must press Shift+Tab
-    /// twice to return to it; `confirm` is true at the second time.
+    /// twice to return to it; `confirm` is true for the second press.
     fn toggle_mode(&mut self, confirm: bool) {
         let mode = match self.session.status.mode() {
             ChatMode::Ask | ChatMode::Auto => ModeArg::ReadOnly,
@@ -234,7 +234,7 @@ impl ChatTerminal {
     }
 
     /// Suspends the process with `SIGTSTP`. Another thread may receive the signal, so this thread may run for a moment
-    /// longer. The terminal is used again only after `SIGCONT`.
+    /// longer. The terminal is used again only after `SIGCONT` or `SUSPEND_TIMEOUT`.
     fn suspend(&mut self) -> io::Result<()> {
         self.screen.clear()?;
         restore_terminal();
@@ -242,10 +242,10 @@ impl ChatTerminal {
         Ok(kill_process(getpid(), Signal::TSTP)?)
     }
 
-    /// Prepares the terminal again when the process continues after a stop, by a key or from outside.
+    /// Prepares the terminal again after the process was stopped or an external editor has ended.
     pub(super) fn continued(&mut self) -> io::Result<()> {
         self.suspended_until = None;
-        // A shell may have changed the terminal without the knowledge of this process.
+        // The shell may have changed the modes of the terminal.
         restore_terminal();
         enter_raw_mode()?;
         if let Some(size) = terminal_size() {

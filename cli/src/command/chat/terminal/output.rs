@@ -30,7 +30,7 @@ impl ChatTerminal {
         }
     }
 
-    /// Moves the rows of the reply that no later text can change to the finished lines.
+    /// Moves rows of the reply to `finished`, as soon as no later text can change the rows.
     pub(super) fn render_text(&mut self) {
         let rows = self.markdown.take_rows(self.columns());
         self.finished.extend(rows);

@@ -99,7 +99,7 @@ impl ChatTerminal {
                 let chosen = pressed.and_then(LeftChildren::of_key);
                 match (chosen, next) {
                     (Some(children), None) => self.close(children),
-                    // The next session needs the terminal.
+                    // `Detach` is not possible here, because the next session needs the terminal.
                     (Some(children @ (LeftChildren::Wait | LeftChildren::Cancel)), Some(verb)) => {
                         self.switch(verb, Some(children));
                     }

@@ -34,8 +34,8 @@ fn session_entries(data: &Value) -> Vec<Entry> {
     data.as_array().into_iter().flatten().filter_map(entry).collect()
 }
 
-/// Returns the entries of `/tree`, in the order of the tree: the command `/fork NUMBER` for each prompt of the current
-/// conversation, with the text of the prompt as a note, and before them `/fork THREAD` for each other branch.
+/// Returns the list entries for `/tree`: `/fork THREAD` for each other branch, then `/fork NUMBER` for each prompt of
+/// the current conversation, oldest first. The note of an entry contains the text of a prompt.
 fn branch_entries(data: &Value) -> Vec<Entry> {
     let threads: Vec<SessionThread> = serde_json::from_value(data.clone()).unwrap_or_default();
     let branch = |thread: &SessionThread| {
@@ -153,9 +153,8 @@ impl ChatTerminal {
     }
 
     /// Opens a list from which the user picks a command: the closed sessions after `/resume`, or the prompts after
-    /// `/tree`. Opens no list if the editor contains text. Returns true if the list makes the printed response
-    /// unnecessary. The response of `/tree` is always printed, because the list does not show the threads of the
-    /// prompts.
+    /// `/tree`. Opens no list if the editor contains text. Returns true if the list replaces the printed response. The
+    /// response of `/tree` is always printed, because the list does not show the threads of the prompts.
     fn offer_list(&mut self, response: &ChatResponse) -> bool {
         let Some(data) = response.data.as_ref().filter(|_| self.editor.is_empty()) else { return false };
         let entries = match response.command {
@@ -187,11 +186,11 @@ impl ChatTerminal {
             self.note(&text);
             self.question = Some(KeyQuestion::Compact { focus });
         } else if self.offer_list(response) {
-            // The list makes the printed response unnecessary.
+            // The list replaces the printed response.
         } else if let Some(note) = response_note(response) {
             self.note(&note);
         }
-        // A fork continues from the state before its prompt. The user can edit the text of the prompt.
+        // The conversation continues from the state before a prompt, and the user can edit the text of that prompt.
         let text = response.data.as_ref().and_then(|data| data.get("text")?.as_str());
         if let Some(text) = text.filter(|_| matches!(response.command, Some("fork" | "rewind"))) {
             self.return_to_editor(text);

@@ -49,7 +49,7 @@ impl Thoughts {
         };
         let text = content.iter().filter_map(text).collect::<Vec<_>>().join("\n");
         let rest = self.complete();
-        // The thoughts of a provider that streams them are printed already.
+        // If the provider streamed these thoughts, they are printed already.
         if self.printed > 0 && self.text.trim() == text.trim() {
             return rest;
         }

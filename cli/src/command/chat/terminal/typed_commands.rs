@@ -68,7 +68,7 @@ impl TypedCommands {
 
     /// Queues a command, which is performed after all commands that were typed before it.
     pub(super) fn perform(&self, verb: ChatVerb) {
-        // The task lives as long as the terminal.
+        // The receiving task lives as long as the terminal, so the send succeeds.
         self.jobs.send(Job::Perform(verb)).ok();
     }
 

@@ -1,4 +1,4 @@
-//! `rye plan ID --diff REV` if inputs that are not known decide the route: compares the plans of each route.
+//! `rye plan ID --diff REV` if the route depends on unknown inputs: compares the plans of each route.
 
 use rye_compiler::diagnostics::Checked;
 use rye_compiler::report::alternatives::{RoutedPlan, compile_routes, describe_when};
@@ -16,14 +16,15 @@ use crate::exit::Exit;
 use crate::options::{Format, Global, OutputFormat};
 use crate::report::{Printer, printable};
 
-/// Output of `rye plan ID --diff REV --format json` if inputs that are not known decide the route.
+/// Output of `rye plan ID --diff REV --format json` if the route depends on unknown inputs.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RouteDiffsOutput {
     pub directive: String,
     /// True if the plan of a route, or a directive that it can start, may do or spend more than before, or if this
     /// cannot be ruled out.
     pub widened: bool,
-    /// A comparison for each pair of routes that calls with the same inputs take before and after the change.
+    /// A comparison for each pair of routes: the route that a call takes before the change, and the route that the call
+    /// takes after the change.
     pub routes: Vec<RouteDiff>,
 }
 

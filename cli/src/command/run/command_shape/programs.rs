@@ -1,6 +1,6 @@
-//! The programs whose simple commands have a shape: programs that run no program which their arguments name.
+//! The programs whose simple commands have a shape. No argument of such a command can name another program to run.
 
-/// A program, with the arguments that it may have.
+/// A program whose commands have a shape if `accepts` accepts their arguments.
 struct ShapedProgram {
     name: &'static str,
     /// The subcommands that have a shape; empty for a program without subcommands.
@@ -77,7 +77,7 @@ const PROGRAMS_WITH_ARGUMENTS: [ShapedProgram; 11] = [
 ];
 
 /// Returns the number of words that form the shape of a simple command; `None` if the command has no shape. A program
-/// is known by its name alone: a path can name any program.
+/// that is given by a path has no shape, because a path can name any program.
 pub fn count_shape_words(words: &[&str]) -> Option<usize> {
     let (name, rest) = words.split_first()?;
     if FILE_PROGRAMS.contains(name) {
@@ -119,8 +119,8 @@ fn of_tree(argument: &str) -> bool {
     argument.starts_with("--") || !(argument.starts_with('-') && argument.contains(['o', 'R']))
 }
 
-/// Refuses other configurations, manifests and target specifications, each of which can name programs, and files of
-/// arguments for the compiler.
+/// Refuses options for other configurations, manifests and target specifications, because each of these files can name
+/// programs. Also refuses `@FILE`, a file with arguments for the compiler.
 fn of_cargo(argument: &str) -> bool {
     !["--config", "--manifest-path", "--target", "-C", "-Z", "@"].iter().any(|refused| argument.starts_with(refused))
 }
@@ -137,7 +137,7 @@ fn is_no_option(argument: &str) -> bool {
     !argument.starts_with('-')
 }
 
-/// Refuses the options that run a program for each file.
+/// Refuses the options that make ripgrep run another program, such as `--pre` and `-z`.
 fn of_ripgrep(argument: &str) -> bool {
     let is_refused = ["--hostname", "--pre", "--search-zip"].iter().any(|refused| argument.starts_with(refused));
     let has_letter = !argument.starts_with("--") && argument.starts_with('-') && argument.contains('z');

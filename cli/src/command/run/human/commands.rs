@@ -31,7 +31,7 @@ impl HumanRenderer {
         self.thread_line(thread, if ran.exit_code == 0 { DIM } else { color_style(AnsiColor::Red) }, end);
     }
 
-    /// Prints the text that is sent in place of the typed one.
+    /// Prints the text that the chat sends, if a hook or an expansion has changed the typed text.
     pub(super) fn user_input(&mut self, thread: &ThreadId, input: &AcceptedInput) {
         if self.is_chat && self.main.as_ref() == Some(thread) && !input.handled && input.raw != input.text {
             let text = truncate_line(&input.text, MAX_DETAIL_CHARS);
@@ -53,7 +53,7 @@ impl HumanRenderer {
             } else {
                 ""
             };
-            // The expansion of a message is recorded in the list of hooks, but is no hook.
+            // A failed expansion is recorded as a hook with the name `expansion`, although no hook has failed.
             let line =
                 if hook.hook == "expansion" { because } else { format!("hook {}: {because}{effect}", hook.hook) };
             self.thread_line(thread, color_style(AnsiColor::Yellow), &line);

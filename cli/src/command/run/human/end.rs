@@ -32,7 +32,8 @@ impl HumanRenderer {
     pub(super) fn human(&mut self, result: &RunResult, reached_limit: Option<&str>) {
         self.outputs(result);
         let mut err = io_err();
-        // A status of the same name follows the error of a cancelled or killed thread.
+        // An error whose code equals the status (such as `cancelled`) is not printed, because the status is printed
+        // below.
         let is_status = |code: &str| !self.quiet && code == result.status.as_str();
         if let Some(error) = result.error.as_ref().filter(|error| !is_status(&error.code)) {
             let red = color_style(AnsiColor::Red).bold();
@@ -87,7 +88,8 @@ impl HumanRenderer {
         }
     }
 
-    /// Returns the help for a thread whose provider has no key: a model whose key is set, and the scripted model.
+    /// Returns the help for a thread whose provider has no key. The help names the scripted model and, if there is one,
+    /// a model whose key is set.
     pub(super) fn missing_key_help(&self) -> String {
         let usable = self.spaces.as_ref().and_then(|spaces| usable_models(spaces).ok()).unwrap_or_default();
         let scripted = "`--model scripted/fast`, which plays a script and needs no key";

@@ -9,12 +9,13 @@ use crate::present::color_style;
 use crate::present::event::format_limit_hit;
 
 impl HumanRenderer {
-    /// Stores a limit of the main thread for [`Self::print_limit`], and prints a limit of any other thread.
+    /// Handles a limit that a thread has reached. Prints a limit of a child at once. In a run, stores a limit of the
+    /// main thread for [`Self::print_limit`].
     pub(super) fn limit_hit(&mut self, thread: &ThreadId, hit: &LimitHit) {
         let is_main = self.main.as_ref() == Some(thread);
         let line = format!("limit {}", format_limit_hit(hit));
         match (is_main, self.is_chat) {
-            // The line at the end of the prompt names the limit.
+            // In a chat, the line at the end of the prompt names the limit.
             (true, true) => {}
             (true, false) => self.unprinted_limit = Some(line),
             (false, _) => self.thread_line(thread, color_style(AnsiColor::Red), &line),

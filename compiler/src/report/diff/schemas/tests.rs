@@ -76,7 +76,7 @@ fn schemas_without_a_proved_order_are_unknown() {
     assert_eq!(direction(&deep, &json!({})), Some(Direction::Unknown));
 }
 
-/// Values that the schemas below tell apart.
+/// Test values that some schemas of [`schemas`] accept and others reject.
 fn values() -> Vec<Value> {
     let mut found = vec![Value::Null, json!(true), json!(false), json!(1.5), json!([]), json!({})];
     found.extend((-1..=6).map(Value::from));
@@ -128,7 +128,7 @@ proptest! {
     /// No value that a validator accepts contradicts a proved direction.
     #[test]
     fn proved_direction_holds_for_each_value((one, other) in (schemas(), schemas()), nested in any::<bool>()) {
-        // References of a nested schema name no definition, so both are compared as they are.
+        // A `$ref` in a nested schema names no definition, so schemas are also compared without nesting.
         let (one, other) = if nested { (json!({"allOf": [other.clone(), one]}), other) } else { (one, other) };
         let (Some(old), Some(new)) = (validator(&one), validator(&other)) else { return Ok(()) };
         let direction = compare_schemas(&one, &other);

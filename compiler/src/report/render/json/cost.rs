@@ -34,7 +34,8 @@ pub fn per_turn(model: &PlannedModel, tokens: u64) -> Option<PerTurnReport> {
 pub struct ForecastReport {
     /// The first request alone, with a reply of maximum length.
     pub first: RunEstimateReport,
-    /// A run with replies and results of typical length, in which the constant prefix is read from the cache.
+    /// A run with replies and results of typical length. Every request after the first one reads `prefix.per_thread`
+    /// tokens from the cache.
     pub typical: RunEstimateReport,
     /// Upper bound on the cost of every run, including children, hooks, retries, compaction and handoffs.
     pub worst: WorstCaseReport,
@@ -68,7 +69,8 @@ pub struct CacheStepReport {
     pub uncached: Option<Value>,
     /// The part that ends the shared prefix; null if the whole opening is shared.
     pub ends_at: Option<String>,
-    /// The source line of the part named in `ends_at`; null if `ends_at` is null or names a part without one.
+    /// The source line of the part named in `ends_at`; null if there is no such part, or if the part has no source
+    /// line.
     pub source: Option<SourceReport>,
 }
 
@@ -89,7 +91,8 @@ pub struct RunEstimateReport {
 /// Upper bound on the cost of a tree of threads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorstCaseReport {
-    /// The bound in dollars; null if no model has a price, or if nothing bounds the cost.
+    /// The bound in dollars. Null if nothing bounds the cost, or if no model has a price and the plan starts no other
+    /// thread.
     pub cost: Option<Value>,
     /// The part that sets the bound: the limit `spend`; `prices` if every call is free or no model has prices; `raise`
     /// if a hook may raise the limit, so that nothing bounds the cost.
@@ -100,10 +103,10 @@ pub struct WorstCaseReport {
 /// Upper bound on the threads of a tree. A thread counts once with its continuations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadBoundReport {
-    /// Upper bound on the threads of every run; null if a hook may raise the limits.
+    /// Upper bound on the threads of every run; null if a hook may raise the limit `spawns`.
     pub at_most: Option<u64>,
-    /// The part that sets the bound: `spawns` or `depth` for the limit of this name (`depth` only if the limit is 0),
-    /// `grants` if nothing starts another thread, `raise` if a hook may raise the limits.
+    /// The part that sets the bound: `grants` if nothing starts another thread, `depth` if this limit is 0, otherwise
+    /// the limit `spawns`. `raise` if a hook may raise the limit `spawns`, so that there is no bound.
     pub set_by: String,
 }
 
@@ -120,7 +123,7 @@ pub struct TurnBoundsReport {
     pub at_most_set_by: Option<String>,
 }
 
-/// Tokens at the start of every request that are byte-identical each time.
+/// Numbers of tokens at the start of a request that earlier requests can share.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PrefixReport {
     /// Tokens that are identical in every thread.

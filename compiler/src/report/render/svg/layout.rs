@@ -106,8 +106,8 @@ pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     let starts = starts(drawing, &layers);
     let (across, parts) = columns(&spans, &routes.steps);
     let mut points = vec![Point::default(); widths.len()];
-    // Positions of the next component in the current row and of the row itself, depth of the row, and length of the
-    // longest row.
+    // `beside` is the start of the next component in the current row, `below` the start of the row, `row_depth` the
+    // depth of the row, and `reach` the end of the longest row.
     let (mut beside, mut below, mut row_depth, mut reach) = (MARGIN, MARGIN, 0.0f64, 0.0f64);
     for part in parts {
         let edge = |v: &usize, sign: f64| Some(across.get(v)? + sign * spans.get(*v)? / 2.0);
@@ -144,8 +144,8 @@ struct LayerPosition {
     end: f64,
 }
 
-/// Returns the positions of the layers along the drawing's direction. A layer is as deep as its deepest box in this
-/// direction.
+/// Returns the position of each layer along the drawing's direction. The depth of a layer is the depth of its deepest
+/// box.
 fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
     let count = layers.iter().max().map_or(0, |deepest| deepest + 1);
     let mut depths = vec![BOX_HEIGHT; count];
@@ -243,10 +243,10 @@ fn layers(count: usize, forward: &[Option<(usize, usize)>]) -> Vec<usize> {
 
 /// The routes of all edges through the layers of a drawing.
 struct EdgeRoutes {
-    /// For each edge, the indexes of the points that the edge passes, from its upper end to its lower end.
+    /// For each edge, the vertex indexes of its bend points, from its upper end to its lower end.
     ways: Vec<Vec<usize>>,
     steps: Vec<(usize, usize)>,
-    /// The layer of each point, by the point's index.
+    /// The layer of each bend point, in the order of the vertex indexes.
     layers: Vec<usize>,
     points: usize,
 }

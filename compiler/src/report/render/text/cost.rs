@@ -57,8 +57,9 @@ pub fn render(out: &mut String, compilation: &Compilation, system: &MessageView,
     write_cache_map(out, &plan.cache_map(&compilation.origins, system, first));
 }
 
-/// Renders a row for each request that can follow another one: the tokens at its start that the cache of the provider
-/// already holds, and the cost of its opening (palette, system prompt and first message) with and without the cache.
+/// Renders the cache map: a row for each request that can follow an earlier one. A row contains the number of tokens at
+/// the start of the request that the provider's cache already holds, and the cost of the opening (palette, system
+/// prompt and first message) with and without the cache.
 fn write_cache_map(out: &mut String, steps: &[CacheStep]) {
     write_heading(out, "Cache map", "cached tokens of each later request, and its cost");
     let row = |step: &CacheStep| {

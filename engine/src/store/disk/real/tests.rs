@@ -210,7 +210,7 @@ fn lock_ends_with_its_holder_although_a_starting_process_has_a_copy_of_the_handl
     drop(disk.lock(path, b"ours").unwrap());
     let held = HeldFile { file: disk.regular(path, OpenOptions::new().read(true)).unwrap().into_std() };
     held.file.lock().unwrap();
-    // A process that is being started shares the lock in the same way.
+    // A process that another thread is starting holds such a copy of the handle, and the copy shares the lock.
     let _copy = held.file.try_clone().unwrap();
     assert!(disk.is_locked(path).unwrap() && disk.try_lock(path).unwrap().is_none());
     drop(held);

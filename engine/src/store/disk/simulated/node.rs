@@ -85,8 +85,8 @@ impl FileNode {
     }
 
     /// Chooses at random the state of a file after a power failure. Each atomic unit gets one of the states that it has
-    /// had since the last sync. The units of one write either share their fate or are decided one by one. A unit after
-    /// the end of the synced contents may also become zeros.
+    /// had since the last sync. The choice is made once for all units of a write, or for each unit separately. A unit
+    /// after the end of the synced contents may also become zeros.
     fn lose_some_unsynced(&mut self, rng: &mut SplitMix) {
         let end = self.durable.len() as u64;
         let mut settled = BTreeSet::new();

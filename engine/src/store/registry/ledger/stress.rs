@@ -69,7 +69,7 @@ impl KnownForest {
         }
     }
 
-    /// Records the answer. After a refused settlement, the release of the thread books the attempt's worst case.
+    /// Records the answer. If a settlement was refused, its attempt is open again.
     fn record_answer(&mut self, operation: &Operation, answer: &LedgerReply) {
         if matches!(answer, LedgerReply::Refused { .. } | LedgerReply::Remaining { .. }) {
             if let Operation::Settle { thread, attempt: Some(attempt), .. } = operation {
@@ -222,7 +222,7 @@ fn concurrent_operations_get_one_answer_each() {
 
 type TakenSteps = Mutex<BTreeMap<String, (LedgerStep, LedgerReply)>>;
 
-/// Runs one of several concurrent workers: groups of operations in one commit, including repeated operations.
+/// Runs one of several concurrent workers. Each commit contains a group of new operations and some repeated operations.
 fn work(worker: u64, registries: &[Registry], known: &Mutex<KnownForest>, recorded: &TakenSteps) {
     let registry = &registries[usize::from(worker % 2 == 1)];
     let mut rng = SplitMix::new(worker + 1_000);

@@ -29,8 +29,7 @@ pub struct FoldedThread {
     pub has_ended: bool,
     pub origin: ThreadOrigin,
     /// True if the thread can have taken over the account of the thread that it continues. This applies to handoffs,
-    /// and to forks and new plans that no command started. A fork or new plan that a command starts has an account of
-    /// its own.
+    /// and to forks and replans within a chat. A fork or replan that a command starts has an account of its own.
     pub can_take_over: bool,
     /// Time of the first line in milliseconds since 1970, and the spend limit in nano-dollars at that time.
     pub opened: (i64, u64),
@@ -101,7 +100,7 @@ pub fn fold(thread: &ThreadId, events: &[Event]) -> Option<FoldedThread> {
     fold.issue_intended();
     let can_take_over = match opened.origin {
         ThreadOrigin::Handoff => true,
-        // The message of a fork or of a new plan that a command starts is its first prompt.
+        // Only a fork or replan that a command starts has a message, which is its first prompt.
         ThreadOrigin::Fork | ThreadOrigin::Replan => {
             ThreadHead::of(events).continues.is_none_or(|continues| continues.message.is_none())
         }

@@ -128,7 +128,7 @@ fn tree(disk: &Arc<dyn Disk>, registry: &Registry) -> Vec<ThreadId> {
     let mut root = FakeThread::start(disk, registry, "top-1", None, 100);
     root.turn(registry, 1, Some(60));
     root.spawn(registry, 1, "a/low-1", 300);
-    // The child's clock is behind.
+    // The clock of the child is behind the clock of the parent.
     let mut first = FakeThread::start(disk, registry, "a/low-1", Some(("top-1", 1)), 50);
     first.turn(registry, 1, Some(150));
     first.end(registry, Status::Completed, cost(1, 150));
@@ -226,7 +226,7 @@ fn power_failure_while_a_process_writes_rebuilds_an_identical_registry() {
         assert_eq!(marks(&*disk), ["unsynced-b1"]);
         drop(reader);
         assert_eq!(marks(&*disk), Vec::<String>::new());
-        // The closed registry survives a power failure as it is.
+        // A closed registry survives a power failure, so it is not rebuilt from the transcripts.
         disk.remove(&layout::transcript(&threads[0])).unwrap();
         simulated.restart(survival);
         assert_eq!(state(&Registry::open(Arc::clone(&disk)).unwrap(), &threads), before);
@@ -384,7 +384,7 @@ fn repair_is_refused_while_an_owner_is_alive() {
 fn repair_is_refused_while_a_process_that_starts_has_opened_the_registry() {
     let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
     let threads = tree(&disk, &Registry::open(Arc::clone(&disk)).unwrap());
-    // A process opens the registry before it has an owner.
+    // A starting process opens the registry before it has an owner lock.
     let registry = Registry::open(Arc::clone(&disk)).unwrap();
     assert!(matches!(repair(&disk), Err(StoreError::InUse { .. })));
     drop(registry);
@@ -485,7 +485,7 @@ fn repair_replays_a_child_that_ended_before_a_handoff_first() {
         let registry = Registry::open(Arc::clone(&disk)).unwrap();
         let mut root = FakeThread::start(&disk, &registry, "top-1", None, 100);
         root.turn(&registry, 1, Some(60));
-        // As the child of a hook: the parent records the child after its end.
+        // As for the child of a hook, the parent records the child after the end of the child.
         let reserve = LedgerStep::child(&id("top-1"), 1, &id("low-1"), Some(800), 0);
         assert!(!registry.commit(&[Change::Ledger(reserve)]).unwrap()[0].is_refused());
         let mut child = FakeThread::open(&disk, &registry, "low-1", Some(("top-1", 1)), 110, "child", 800);

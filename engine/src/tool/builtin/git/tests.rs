@@ -113,7 +113,7 @@ async fn missing_objects_are_not_fetched() {
     ] {
         r.git(&["config", key, value]);
     }
-    // An object is missing, as in a partial clone.
+    // An object is deleted, as if the repository were a partial clone.
     let out = Command::new("git").args(["rev-parse", "HEAD:a.txt"]).current_dir(r.dir.path()).output().unwrap();
     let blob = String::from_utf8(out.stdout).unwrap();
     let (folder, rest) = blob.trim().split_at(2);
@@ -154,7 +154,7 @@ async fn repository_configuration_never_runs_programs() {
     }
     r.git(&["config", "log.showSignature", "true"]);
     r.git(&["config", "core.worktree", "/etc"]);
-    // The settings come from an included file, and from a nested repository.
+    // Settings of an included file and of a nested repository must not start programs either.
     r.write("more.config", &format!("[filter \"included\"]\n\tclean = {trap}\n[core]\n\tfsmonitor = {trap}\n"));
     r.git(&["config", "include.path", "../more.config"]);
     r.git(&["init", "-q", "inner"]);

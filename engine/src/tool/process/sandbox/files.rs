@@ -48,7 +48,8 @@ const SYSTEM: [&str; 17] = [
 /// Entries of `/etc` that hold secrets, whatever their modes are.
 const ETC_SECRETS: [&str; 9] =
     ["shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "krb5.keytab", "NetworkManager"];
-/// Maximum number of entries of `/etc` whose modes are read. Beyond it, the rest of the folder stays unreadable.
+/// Maximum number of entries of `/etc` whose modes are read. If there are more, the rest of the folder stays
+/// unreadable.
 const MAX_ETC_ENTRIES: usize = 50_000;
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// Paths of the home folder that programs can read: the parts of toolchains that contain code. The settings, caches of
@@ -351,7 +352,7 @@ impl<'w> FileRules<'w> {
             }
             let Some(mut child) = open(fd.as_fd(), &name, OFlags::NOFOLLOW)? else { continue };
             if path_access(&inner) != PathAccess::Ordinary {
-                // `data` is the writable part of a protected folder.
+                // In a protected folder, programs may write only to the folder `data` (such as `.ai/data`).
                 inner.push("data".into());
                 let data = open(child.as_fd(), OsStr::new("data"), OFlags::NOFOLLOW)?;
                 let Some(data) = data.filter(|_| path_access(&inner) == PathAccess::Ordinary) else { continue };

@@ -12,7 +12,8 @@ const MAX_FILE_BYTES: u64 = 4 << 30;
 const MAX_DATA_BYTES: u64 = 8 << 30;
 const MAX_OPEN_FILES: u64 = 4096;
 const NICE: i32 = 5;
-/// Maximum number of processes and threads in addition to those of the whole machine when the sandbox starts.
+/// Maximum number of new processes and threads: the limit of the sandbox is the number of tasks on the machine when the
+/// sandbox starts, plus this number.
 const MAX_NEW_TASKS: u64 = 1024;
 
 pub fn apply() -> io::Result<()> {
@@ -30,7 +31,7 @@ pub fn apply() -> io::Result<()> {
         let most = getrlimit(resource).maximum.map_or(bound, |most| most.min(bound));
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
     }
-    // The supervising process must get processor time first.
+    // The program gets a lower priority than the helper, which must get processor time first.
     rustix::process::nice(NICE)?;
     // If memory is short, the kernel ends the tool before the engine. Some containers do not allow this write.
     std::fs::write("/proc/self/oom_score_adj", "500").ok();

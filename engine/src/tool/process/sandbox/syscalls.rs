@@ -43,7 +43,7 @@ const FILE_COMMANDS: [u64; 1] = [1024];
 /// The options of `prctl` that are refused: `SET_DUMPABLE` (hides a process from a `/proc` with `hidepid`), performance
 /// counters, machine checks, `SET_MM`, system call dispatch, and core scheduling of other processes.
 const PROCESS_OPTIONS: [u64; 7] = [4, 31, 32, 33, 35, 59, 62];
-/// The last reviewed option of `prctl` (`FUTEX_HASH`). Options beyond it are refused, except for
+/// The last reviewed option of `prctl` (`FUTEX_HASH`). Options with a higher number are refused, except for
 /// [`FURTHER_PROCESS_OPTIONS`].
 const LAST_PROCESS_OPTION: u64 = 78;
 /// The allowed options of `prctl` beyond [`LAST_PROCESS_OPTION`]: `SET_VMA` and `GET_AUXV`.
