@@ -257,7 +257,7 @@ fn help_names_the_attribute_of_choices_and_the_missing_tiers() {
     let shown = text(&output.stderr);
     assert!(shown.contains(r#"the allowed values are an attribute: `enum="a,b"`"#), "{shown}");
 
-    let local = "id: local\nwire: openai-chat\nbase_url: http://127.0.0.1:9/v1\nprices: none\nmodels: { m: { context_window: 100000, max_output: 4000 } }\n";
+    let local = "id: local\nwire: openai-chat\nbase_url: http://127.0.0.1:9/v1\nmodels: [{ id: m, context_window: 100000, max_output: 4000, prices: none }]\n";
     let folder = project(&[
         (".ai/directives/greet.md", GOOD),
         (".ai/config/agent/providers/local.yaml", local),

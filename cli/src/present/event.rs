@@ -315,9 +315,9 @@ fn control_message_view(message: &ControlMessage) -> EventView {
         }
         ControlMessage::Compact { focus } => ("compact".to_owned(), focus.clone()),
         ControlMessage::Replan { plan } => (format!("continue with the plan {plan}"), None),
-        ControlMessage::Fork { prompt, thread: None } => (format!("continue before prompt {prompt}"), None),
+        ControlMessage::Fork { prompt, thread: None } => (format!("continue from before prompt {prompt}"), None),
         ControlMessage::Fork { prompt, thread: Some(thread) } => {
-            (format!("continue before prompt {prompt} of {thread}"), None)
+            (format!("continue from before prompt {prompt} of {thread}"), None)
         }
         ControlMessage::Shell { command, .. } => ("run a command".to_owned(), Some(command.clone())),
         ControlMessage::Name { name } => (format!("name {name}"), None),

@@ -25,8 +25,8 @@ pub struct PlanTimeFacts<'a> {
 
 impl PlanTimeFacts<'_> {
     /// Returns the facts of a hook point that are known before the run. A fact that only the run can supply is marked
-    /// as unknown. `reads` lists the paths that the hooks read. `HOOK_POINTS` does not list the fields of transcript
-    /// events, so at such a hook point each field that a hook reads is marked as unknown.
+    /// as unknown. `reads` lists the paths that the hooks read. At the hook point of a transcript event, each field that
+    /// a hook reads is marked as unknown, because the table of hook points does not list the fields of events.
     pub fn facts_at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
         let mut facts = Facts::new();
         let leaf = self.composed.leaf();

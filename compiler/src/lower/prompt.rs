@@ -29,9 +29,9 @@ pub struct RepeatedKnowledge {
 }
 
 /// Returns the prompt of a directive. Knowledge that an earlier layer already contains is left out and added to
-/// `repeats`. `body` is the layer of the directive's own body, and `alone` contains the segments of the body without
-/// the enclosing element. `session` contains the layers that follow the chain's knowledge in the system prompt: tools,
-/// appended prompts, context files and skills.
+/// `repeats`. `body` is the layer of the directive's own body. `alone` contains the same text without the element that
+/// encloses it in the prompt. `session` contains the layers at the end of the system prompt: tools, appended prompts,
+/// context files and skills.
 pub fn lower(
     frame: &PlanTimeFacts<'_>,
     body: Layer,

@@ -81,18 +81,18 @@ pub enum Outcome {
     /// Inbox: a waiting steering or follow-up message was taken.
     Message,
     Cancelled,
-    /// Limits: no limit is reached.
+    /// After the check of the limits: no limit is reached.
     Within,
     Exceeded,
-    /// Model: the reply holds tool calls.
+    /// After the model: the reply holds tool calls.
     Calls,
-    /// Model, `after_step` hooks: the reply contains only text.
+    /// After the model and after `after_step` hooks: the reply contains only text.
     Text,
-    /// Model, `after_step` hooks: the reply contains only text, and messages wait.
+    /// After the model and after `after_step` hooks: the reply contains only text, and messages wait.
     Queued,
-    /// Model: the attempt failed, and another attempt is allowed.
+    /// After the model: the attempt failed, and another attempt is allowed.
     Failed,
-    /// Model: no attempt is left, or the failure is permanent.
+    /// After the model: no attempt is left, or the failure is permanent.
     Exhausted,
     /// Model: a limit does not allow the request. Context: the context window is full. Compact: no summary was made.
     Full,

@@ -527,8 +527,8 @@ pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Reports the grants of a hook whose action needs no grant. An action without an item never needs a grant. In a hook
-/// of a settings file, an action with a fixed item needs a grant only to start a directive.
+/// Reports the grants of a hook whose action needs no grant. An action that names no item never needs one. In a settings
+/// file, an action whose item id is written out needs a grant only if the item is a directive.
 pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };
     let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });

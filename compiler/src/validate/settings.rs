@@ -407,7 +407,12 @@ impl SettingsWalk<'_> {
             if !is_fact(path) {
                 let found = format!("a condition on `{path}`");
                 let known: Vec<String> = FAILURE_FACTS.iter().map(|f| format!("`{f}`")).collect();
-                self.invalid(key, &found, format!("facts of a failure: {}", known.join(", ")), span);
+                self.invalid(
+                    key,
+                    &found,
+                    format!("one of the facts that a condition can read: {}", known.join(", ")),
+                    span,
+                );
             }
         }
     }

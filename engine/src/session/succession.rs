@@ -111,9 +111,9 @@ impl EngineContext {
         })
     }
 
-    /// Finds the position before a prompt in another branch of the session that contains `last`. If `prompt` is the
-    /// number after the last prompt of the thread `branch`, the position is the end of this thread. Fails if the
-    /// session has no such thread or the branch no such prompt. Blocks.
+    /// Finds the position before the prompt `prompt` of the thread `branch`, which belongs to the same session as the
+    /// thread `last`. The number after the last prompt of `branch` gives the end of the thread. Fails if the session has
+    /// no such thread, or the thread no such prompt. Blocks.
     fn branch_point_in(&self, last: &ThreadId, branch: &str, prompt: u64) -> Result<BranchPoint, DriveError> {
         let thread = ThreadId::parse(branch).map_err(|invalid| DriveError::Plan(invalid.reason))?;
         if !session_rows(&self.threads(), last)?.iter().any(|row| row.id == thread) {

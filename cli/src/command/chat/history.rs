@@ -155,7 +155,7 @@ impl Draft {
 
     /// Gives the draft the name of the thread in which the session continues, because a session is opened again by its
     /// last thread. The text must be written again.
-    pub fn move_to(&mut self, thread: &str) {
+    pub fn assign_to(&mut self, thread: &str) {
         if !self.is_of(thread) {
             self.folder.remove(&self.name);
             self.name = file_name(thread);

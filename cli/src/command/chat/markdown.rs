@@ -5,7 +5,9 @@ use anstyle::{AnsiColor, Style};
 use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Parser, Tag, TagEnd};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use super::markdown_progress::{can_emit_part, ends_with_blank_line, markdown_options, progress, start_of_last_row};
+use super::markdown_progress::{
+    can_emit_part, ends_with_blank_line, markdown_options, measure_progress, start_of_last_row,
+};
 use super::markdown_table::{CELL_SEPARATOR, align_cells};
 use super::screen::Row;
 use super::word_wrap::WordWrapper;
@@ -111,7 +113,7 @@ impl MarkdownStream {
                 self.pending = rest;
                 continue;
             }
-            let progress = progress(&self.pending, is_end);
+            let progress = measure_progress(&self.pending, is_end);
             if progress.finished > 0 {
                 let block: String = self.pending.drain(..progress.finished).collect();
                 self.emit(&block, usize::MAX, rows);

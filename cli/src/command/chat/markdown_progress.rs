@@ -8,15 +8,15 @@ pub fn markdown_options() -> Options {
 }
 
 /// The progress of Markdown that is still being received.
-pub struct Progress {
+pub struct MarkdownProgress {
     /// Length of the start that later text cannot change: the first block, or the finished lines of a paragraph.
     pub finished: usize,
     /// True if the rest is part of one block, so that its first rows can be emitted before the block ends.
     pub is_single_block: bool,
 }
 
-/// Determines the progress of `pending`. If `is_end` is true, no later text follows.
-pub fn progress(pending: &str, is_end: bool) -> Progress {
+/// Measures the progress of `pending`. If `is_end` is true, no later text follows.
+pub fn measure_progress(pending: &str, is_end: bool) -> MarkdownProgress {
     let (mut depth, mut starts, mut last_is_paragraph) = (0_usize, Vec::new(), false);
     for (event, range) in Parser::new_ext(pending, markdown_options()).into_offset_iter() {
         if depth == 0 {
@@ -42,7 +42,7 @@ pub fn progress(pending: &str, is_end: bool) -> Progress {
         }
         _ => 0,
     };
-    Progress { finished, is_single_block: starts.len() < 2 }
+    MarkdownProgress { finished, is_single_block: starts.len() < 2 }
 }
 
 /// Returns true if the text at `start` begins a new paragraph, whatever follows: a blank line precedes it, and its first

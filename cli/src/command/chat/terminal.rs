@@ -451,7 +451,7 @@ impl ChatTerminal {
     fn save_draft(&mut self) {
         if self.draft_due.take().is_some() {
             if let Some(thread) = self.human.main_thread() {
-                self.draft.move_to(thread.as_str());
+                self.draft.assign_to(thread.as_str());
             }
             self.draft.write(&self.editor.text());
         }

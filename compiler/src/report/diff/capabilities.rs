@@ -14,8 +14,8 @@ use crate::semantics::needs::{HostCoverage, host_coverage, is_folder_inside};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapabilityChange {
     pub direction: Direction,
-    /// A capability pattern such as `rye.execute.tool.…`, `net HOST for PATTERN`, or `write FOLDER for PATTERN`. A host
-    /// that the other side allows at public addresses only has the suffix `, at local addresses as well`.
+    /// A capability pattern such as `rye.execute.tool.…`, `net HOST for PATTERN`, or `write FOLDER for PATTERN`. The text
+    /// ends with `, at local addresses as well` if the other plan allows the host only at public addresses.
     pub what: String,
     /// A capability that only one plan allows: of a tool in its palette, else the shortest capability; null if the
     /// search takes too long.

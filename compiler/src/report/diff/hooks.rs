@@ -258,7 +258,9 @@ fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option
         HookRole::Guard if kept => (Direction::Widened, format!("it stops a call or thread in fewer cases{when}")),
         HookRole::Guard => (Direction::Widened, "the removed hook could stop a call or thread".to_owned()),
         // The result of the item may have blocked a call or ended the thread.
-        HookRole::Act if may_answer(hook.event) => (Direction::Unknown, "its result may have stopped calls".to_owned()),
+        HookRole::Act if may_answer(hook.event) => {
+            (Direction::Unknown, "it could stop calls with its result".to_owned())
+        }
         HookRole::Act => (Direction::Narrowed, "it starts an item in fewer cases".to_owned()),
         HookRole::License => (Direction::Narrowed, format!("the thread no longer continues{when}")),
         HookRole::Filter => (Direction::Unknown, format!("stopped content may now pass{when}")),

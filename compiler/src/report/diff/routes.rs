@@ -78,8 +78,8 @@ fn chain_of(compilation: &Compilation) -> Vec<&str> {
     compilation.plan.chain.iter().map(|link| link.id.as_str()).collect()
 }
 
-/// Returns the change if the calls that take a route are not the same as before. The direction is unknown, because some
-/// calls now get another plan than before.
+/// Returns a change if another set of inputs selects the route than before. Its direction is unknown, because some inputs
+/// now lead to another plan.
 fn changed_selection(was: &RoutedPlan, is: &RoutedPlan, trees: &DiffSides<'_>) -> Option<PlanChange> {
     let routing = |compilation: &Compilation| -> Vec<(String, Option<Value>, Option<String>)> {
         let hooks = compilation.plan.hooks.iter().filter(|hook| hook.event == HookPoint::ResolveExtends);

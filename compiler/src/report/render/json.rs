@@ -129,7 +129,7 @@ pub struct LayerReport {
     pub offset: usize,
     /// Cost in each request; null if the model has no price.
     pub cost_per_turn: Option<PerTurnReport>,
-    /// The source of the layer, in words: such as `hook ID`, `body`, `palette` or the link of the extends chain.
+    /// The source of the layer as text: `hook ID`, `body`, `palette`, or a directive of the extends chain.
     pub via: String,
     pub source: Option<SourceReport>,
     /// The derivation, step by step.

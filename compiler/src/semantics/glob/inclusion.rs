@@ -16,7 +16,8 @@ pub const MAX_STEPS: usize = 5_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coverage {
     Covered,
-    /// A shortest well-formed capability that the pattern of the child matches and no pattern of a parent matches.
+    /// A shortest well-formed capability that the pattern of the child matches and no pattern of a parent matches. The
+    /// capability of a skill only if there is no other.
     Counterexample(String),
     /// More than [`MAX_STATES`] states or [`MAX_STEPS`] steps; counts as not covered.
     TooComplex,
@@ -49,7 +50,8 @@ pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
     }
 }
 
-/// Finds a shortest well-formed capability that every `included` pattern matches and no `excluded` pattern matches.
+/// Finds a shortest well-formed capability that every `included` pattern matches and no `excluded` pattern matches. The
+/// capability of a skill is found only if there is no other.
 pub fn witness(included: &[&Glob], excluded: &[&Glob]) -> Witness {
     let included = vec![included.iter().map(|g| (*g).clone()).collect()];
     let excluded: Vec<Glob> = excluded.iter().map(|g| (*g).clone()).collect();
@@ -61,24 +63,32 @@ const ALPHABET: &str = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 
 /// The starts of well-formed capabilities. One or more segments (`.segment`) follow a start, except for a query:
 /// `rye.fetch.<type>` is a capability by itself.
-const HEADS: [&str; 10] = [
+const HEADS: [&str; 9] = [
     "rye.execute.tool",
     "rye.execute.directive",
     "rye.execute.knowledge",
     "rye.fetch.tool",
     "rye.fetch.directive",
     "rye.fetch.knowledge",
-    "rye.fetch.skill",
     "rye.sign.tool",
     "rye.sign.directive",
     "rye.sign.knowledge",
 ];
 
+/// The starts of the capabilities of skills, in the form of [`HEADS`]. They are searched last, so that an example names
+/// a skill only if no other capability is an example.
+const SKILL_HEADS: [&str; 1] = ["rye.fetch.skill"];
+
+/// The index in [`TRIE`] of the root for [`HEADS`].
+const ROOT: u32 = 0;
+/// The index in [`TRIE`] of the root for [`SKILL_HEADS`].
+const SKILL_ROOT: u32 = 1;
+
 /// A position in the text of a well-formed capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CapabilityPosition {
-    /// Inside or at the end of an entry of [`HEADS`]. The number is the index of a node of [`TRIE`]: the node that the
-    /// characters before the position lead to.
+    /// Inside or at the end of an entry of [`HEADS`] or [`SKILL_HEADS`]. The number is the index of a node of [`TRIE`]:
+    /// the node that the characters before the position lead to.
     Head(u32),
     /// After a dot: a segment character must follow.
     SegmentStart,
@@ -95,17 +105,19 @@ struct TrieNode {
 }
 
 static TRIE: LazyLock<Vec<TrieNode>> = LazyLock::new(|| {
-    let mut trie = vec![TrieNode { edges: Vec::new(), head: false, query: false }];
-    for head in HEADS {
-        let mut at = 0u32;
+    let node = || TrieNode { edges: Vec::new(), head: false, query: false };
+    let mut trie = vec![node(), node()];
+    let roots = HEADS.iter().map(|head| (ROOT, head)).chain(SKILL_HEADS.iter().map(|head| (SKILL_ROOT, head)));
+    for (root, head) in roots {
+        let mut at = root;
         for c in head.chars() {
             let next = u32::try_from(trie.len()).unwrap_or(u32::MAX);
-            let Some(node) = trie.get_mut(at as usize) else { break };
-            if let Some((_, to)) = node.edges.iter().find(|(edge, _)| *edge == c) {
+            let Some(edges) = trie.get_mut(at as usize).map(|node| &mut node.edges) else { break };
+            if let Some((_, to)) = edges.iter().find(|(edge, _)| *edge == c) {
                 at = *to;
             } else {
-                node.edges.push((c, next));
-                trie.push(TrieNode { edges: Vec::new(), head: false, query: false });
+                edges.push((c, next));
+                trie.push(node());
                 at = next;
             }
         }
@@ -237,13 +249,20 @@ impl<'a> InclusionSearch<'a> {
     }
 
     /// Searches for a capability that every pattern of one list in `included` matches and no pattern in `excluded`
-    /// matches. Searches breadth first and from all lists at once, so that the first capability found is a shortest
-    /// one.
+    /// matches. Searches the capabilities of skills last.
     fn run(mut self) -> Witness {
+        match self.search_from(ROOT) {
+            Witness::None => self.search_from(SKILL_ROOT),
+            found => found,
+        }
+    }
+
+    /// Searches breadth first and from all lists at once, so that the first capability found is a shortest one.
+    fn search_from(&mut self, root: u32) -> Witness {
         for (group, globs) in self.included.iter().enumerate() {
             let state = SearchState {
                 group,
-                shape: CapabilityPosition::Head(0),
+                shape: CapabilityPosition::Head(root),
                 included: globs.iter().map(start_positions).collect(),
                 excluded: self.excluded.iter().map(start_positions).collect(),
                 reached_from: None,
@@ -329,7 +348,7 @@ fn state_key(state: &SearchState) -> Vec<u32> {
 /// distinguish. A search need only try these characters.
 fn representatives<'g>(globs: impl Iterator<Item = &'g Glob>) -> Vec<char> {
     let mut classes: Vec<&Token> = Vec::new();
-    let mut spelled: Vec<char> = HEADS.iter().flat_map(|head| head.chars()).collect();
+    let mut spelled: Vec<char> = HEADS.iter().chain(&SKILL_HEADS).flat_map(|head| head.chars()).collect();
     for token in globs.flat_map(Glob::parse_tokens) {
         match token {
             Token::Literal(c) => spelled.push(*c),
@@ -368,7 +387,8 @@ mod tests {
     #[test]
     fn every_item_type_has_its_heads() {
         let types = |action: &str| -> BTreeSet<&str> {
-            HEADS.iter().filter_map(|head| head.strip_prefix("rye.")?.strip_prefix(action)?.strip_prefix('.')).collect()
+            let heads = HEADS.iter().chain(&SKILL_HEADS);
+            heads.filter_map(|head| head.strip_prefix("rye.")?.strip_prefix(action)?.strip_prefix('.')).collect()
         };
         let all = ItemType::ALL.map(ItemType::as_str);
         assert_eq!(types("fetch"), BTreeSet::from(all));

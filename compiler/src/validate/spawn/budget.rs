@@ -83,9 +83,8 @@ fn max_spend(links: &[Rc<SpawnRoute>]) -> Option<Nanos> {
     links.iter().map(|link| link.limits.map(|limits| limits.spend)).collect::<Option<Vec<_>>>()?.into_iter().max()
 }
 
-/// Returns the lowest `spend` limit that the child declares over its routes, and the span of this limit. `None` if the
-/// child declares no `spend` limit on at least one route: on such a route, the child gets the amount that its parent
-/// has left.
+/// Returns the lowest `spend` limit that the child declares over its routes, and the span of this limit. `None` if a
+/// route declares no `spend` limit: the child then gets the amount that its parent has left.
 pub fn min_requested_spend(children: &[Rc<SpawnRoute>]) -> Option<(Nanos, Span)> {
     let requested: Option<Vec<(Nanos, Span)>> =
         children.iter().map(|link| link.limits.map(|l| l.spend).zip(link.limit_span("spend"))).collect();

@@ -371,8 +371,8 @@ fn steering_at_idle_is_a_prompt_and_during_a_prompt_a_message() {
 
 #[test]
 fn idle_chat_waits_for_its_children_although_the_duration_of_the_session_is_over() {
-    let mut play = chat(vec![text("one")], &[]);
-    play.prompts.push_back("first".into());
+    let mut play = chat(vec![text("one")], &["first"]);
+    play.start();
     while !matches!(next(&play.plan, &play.state), Effect::Wait) || !play.prompts.is_empty() {
         assert!(play.step());
     }
