@@ -253,7 +253,7 @@ impl<'a> InclusionSearch<'a> {
     fn run(mut self) -> Witness {
         match self.search_from(ROOT) {
             Witness::None => self.search_from(SKILL_ROOT),
-            found => found,
+            found @ (Witness::Found(_) | Witness::TooComplex) => found,
         }
     }
 
