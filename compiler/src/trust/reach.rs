@@ -306,7 +306,7 @@ pub fn script_requirement(path: &str) -> TrustRequirement {
 }
 
 /// Returns the trust requirements for items of the user space that the project's files in a plan reach: by the extends
-/// chain (see [`of_links`]), by hooks, or by settings of chats.
+/// chain (see `of_links`), by hooks, or by settings of chats.
 pub fn of_user_space(items: &Items<'_>, plan: &Plan, traces: &[HookTrace]) -> Vec<TrustRequirement> {
     let mut found: Vec<TrustRequirement> = of_links(items, plan).into_iter().collect();
     for (index, hook) in plan.hooks.iter().enumerate() {

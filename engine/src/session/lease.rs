@@ -20,7 +20,7 @@ impl EngineContext {
     /// thread had before.
     ///
     /// # Errors
-    /// [`StoreError::Owned`]: a live process holds the lease.
+    /// [`StoreError::Owned`]: a live process holds the lease, or a task of this process has ended the thread meanwhile.
     pub(super) async fn acquire(&self, thread: &ThreadId) -> Result<Status, DriveError> {
         let unknown = || StoreError::UnknownThread { thread: thread.to_string() };
         let id = thread.clone();
@@ -42,6 +42,9 @@ impl EngineContext {
                 let info = blocking(move || Ok(crate::store::owner::read_owner_info(&*disk, &owner)?)).await?;
                 let pid = info.map_or(0, |info| info.pid);
                 Err(StoreError::Owned { thread: thread.to_string(), pid }.into())
+            }
+            Some(ChangeResult::HasEnded) => {
+                Err(StoreError::Owned { thread: thread.to_string(), pid: std::process::id() }.into())
             }
             Some(ChangeResult::NoThread(_)) => Err(unknown().into()),
             Some(_) | None => Ok(row.status),

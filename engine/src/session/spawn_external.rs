@@ -170,6 +170,7 @@ impl EngineContext {
                 ChangeResult::Done
                 | ChangeResult::Child(_)
                 | ChangeResult::OwnedBy(_)
+                | ChangeResult::HasEnded
                 | ChangeResult::NoThread(_)
                 | ChangeResult::Ledger(LedgerReply::Done | LedgerReply::Remaining { .. }) => {}
             }

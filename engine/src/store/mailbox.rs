@@ -59,7 +59,7 @@ pub fn send(disk: &dyn Disk, thread: &ThreadId, body: &Value, now: i64) -> Resul
 }
 
 /// Returns the messages of a thread, oldest first. The body of a file that holds no message, such as a link, a pipe or
-/// a file above [`MAX_MESSAGE_BYTES`], is a control message of the kind `unreadable`, so that the owner can record and
+/// a file above `MAX_MESSAGE_BYTES`, is a control message of the kind `unreadable`, so that the owner can record and
 /// remove the file. If the inbox is not a folder, logs a warning and returns no messages.
 pub fn list(disk: &dyn Disk, thread: &ThreadId) -> Result<Vec<MailboxMessage>, StoreError> {
     let inbox = layout::inbox(thread);

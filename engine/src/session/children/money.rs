@@ -130,7 +130,7 @@ fn to_created_child(child: &IdentifiedChild, answers: Vec<ChangeResult>) -> Resu
             ChangeResult::TooMany { limit, .. } => return Err(ChildRefusal::limit("spawns_exceeded", limit, limit)),
             ChangeResult::Child(thread) => made.thread = thread,
             // Another process acquired the child before its parent was recovered.
-            ChangeResult::OwnedBy(_) => made.started = true,
+            ChangeResult::OwnedBy(_) | ChangeResult::HasEnded => made.started = true,
             ChangeResult::Done
             | ChangeResult::NoThread(_)
             | ChangeResult::Ledger(LedgerAnswer::Done | LedgerAnswer::Remaining { .. }) => {}

@@ -33,7 +33,8 @@ pub enum Change {
     /// Checks that no spawn limit of `parent` or of its ancestors forbids the child with the number `spawn`. Callers
     /// use this before they reserve money for the child. Changes nothing.
     SpawnLimit { parent: ThreadId, spawn: u64 },
-    /// Makes a process the owner of a thread, unless another live process owns it.
+    /// Makes a process the owner of a thread, unless another live process owns it or the thread has ended. A suspended
+    /// thread and a closed session can be owned again.
     Own { thread: ThreadId, owner: OwnerId, now: i64 },
     /// Releases a thread that `owner` owns, unless the thread has ended. If `status` is set, the thread gets this
     /// status back, which it had before `owner` acquired it.
@@ -52,6 +53,8 @@ pub enum ChangeResult {
     Child(ThreadId),
     /// Refused: this live owner holds the thread.
     OwnedBy(OwnerId),
+    /// Refused: the thread has ended.
+    HasEnded,
     /// Refused: this thread may have no more than `limit` descendants.
     TooMany {
         thread: ThreadId,
@@ -67,7 +70,7 @@ impl ChangeResult {
     pub fn is_refused(&self) -> bool {
         match self {
             Self::Done | Self::Child(_) => false,
-            Self::OwnedBy(_) | Self::NoThread(_) | Self::TooMany { .. } => true,
+            Self::OwnedBy(_) | Self::HasEnded | Self::NoThread(_) | Self::TooMany { .. } => true,
             Self::Ledger(answer) => matches!(answer, LedgerReply::Refused { .. }),
         }
     }
@@ -172,6 +175,9 @@ impl Registry {
             && owner::is_alive(&*self.disk, &other)?
         {
             return Ok(ChangeResult::OwnedBy(other));
+        }
+        if row.status.has_ended() && !row.status.is_parked() {
+            return Ok(ChangeResult::HasEnded);
         }
         edit(transaction, thread, |row| {
             row.owner = Some(owner.clone());

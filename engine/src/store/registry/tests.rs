@@ -163,6 +163,7 @@ fn thread_has_at_most_one_live_owner() {
         assert_eq!(registry.commit(&[own(&second)]).unwrap(), [ChangeResult::Done]);
         assert_eq!(liveness(), Liveness::Alive);
         registry.commit(&[status("a-1", Status::Error)]).unwrap();
+        assert_eq!(registry.commit(&[own(&second)]).unwrap(), [ChangeResult::HasEnded]);
         assert_eq!(liveness(), Liveness::Over);
     });
 }

@@ -22,7 +22,7 @@ pub type ChangeRecorder = std::sync::Arc<dyn Fn(PendingChange) -> BoxFuture<'sta
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingChange {
     pub event: FileChanged,
-    /// The contents before and after the change, which the recorder stores. Contents above [`MAX_KEPT_BYTES`] are
+    /// The contents before and after the change, which the recorder stores. Contents above `MAX_KEPT_BYTES` are
     /// omitted.
     pub contents: Vec<Vec<u8>>,
 }

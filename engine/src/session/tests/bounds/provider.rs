@@ -68,6 +68,24 @@ impl ModelBehavior {
         is_repaired: false,
     };
 
+    /// A tree of seed 8100. The process is killed after a detached child has ended.
+    pub const KILLED_AFTER_A_CHILD: Self = Self {
+        seed: 4_059_229_041_434_124_158,
+        bytes_per_token: 2,
+        silent: 5,
+        cut: 18,
+        refused: 12,
+        misreporting: 0,
+        busy: 53,
+        detaches: true,
+        unavailable: 18,
+        hooked: false,
+        resumes: 1,
+        limit: 4,
+        crash: Some(140),
+        is_repaired: false,
+    };
+
     /// Returns a number that depends on the seed and on `n`.
     pub fn pick(self, n: u64) -> u64 {
         SeededJitter::new(self.seed, n, 0).up_to(u64::MAX)
