@@ -95,7 +95,7 @@ fn host_or_folder_that_the_parent_does_not_open_is_reported() {
     };
     for (parent, child, attribute) in [
         ("net=\"*\"", "net=\"127.0.0.1\"", "`net=\"127.0.0.1\"`"),
-        ("net=\"docs.rs\"", "net=\"docs.rs,crates.io\"", "`net=\"crates.io\"`"),
+        ("net=\"docs.rs\"", "net=\"docs.rs,example.org\"", "`net=\"example.org\"`"),
         ("", "net=\"docs.rs\"", "`net=\"docs.rs\"`"),
         ("write=\"posts/\"", "write=\"drafts/\"", "`write=\"drafts/\"`"),
     ] {
