@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::facts::Facts;
 use super::value::Type;
+pub use compile::known_type;
 pub use domain::{Domain, Fuel};
 pub use implication::{Implication, PathValues};
 use pattern::Pattern;

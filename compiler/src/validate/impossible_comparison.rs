@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::hook::{condition_paths, required_tools};
 use crate::compose::{Composed, WithOrigin};
 use crate::item::{FieldDecl, HookDecl, Items};
-use crate::semantics::condition::{Condition, Implication, PathValues};
+use crate::semantics::condition::{Condition, Implication, PathValues, known_type};
 use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::semantics::value::Type;
 
@@ -112,7 +112,8 @@ impl<'a> ValueTypes<'a> {
         {
             return Some(reason);
         }
-        let (outer, inner) = (self.type_of_operand(whole)?, self.type_of_operand(part)?);
+        let types = |path: &Path| self.type_of(path);
+        let (outer, inner) = (known_type(whole, &types)?, known_type(part, &types)?);
         let (name, value) = (operand_text(whole)?, operand_text(part)?);
         match outer {
             Type::Integer | Type::Number | Type::Boolean => {
@@ -147,23 +148,6 @@ impl<'a> ValueTypes<'a> {
             return Some(Type::Object);
         }
         self.input(path)?.parts.items.as_ref().map(|part| part.kind.value_type())
-    }
-
-    /// Returns the type of an operand; `None` if it may have several types.
-    fn type_of_operand(&self, operand: &Expr) -> Option<Type> {
-        match &operand.kind {
-            ExprKind::Path(path) => self.type_of(path),
-            ExprKind::Literal(literal) => Some(Type::of(literal)),
-            ExprKind::List(_) => Some(Type::Array),
-            ExprKind::Exists(_)
-            | ExprKind::Length(_)
-            | ExprKind::Not(_)
-            | ExprKind::Negate(_)
-            | ExprKind::All(_)
-            | ExprKind::Any(_)
-            | ExprKind::Compare { .. }
-            | ExprKind::Arithmetic { .. } => None,
-        }
     }
 
     /// Returns the operand of an `&&` that another operand rules out: `a contains "secret" && !(a contains "sec")`.
@@ -293,7 +277,7 @@ fn with_article(kind: Type) -> String {
     format!("{article} {kind}")
 }
 
-/// Returns the text of an operand for a message; `None` if the operand is neither a path nor a literal.
+/// Returns the text of an operand for a message; `None` if the operand is not a path, a literal or a list.
 fn operand_text(operand: &Expr) -> Option<String> {
     match &operand.kind {
         ExprKind::Path(path) => Some(format!("`{path}`")),

@@ -18,6 +18,24 @@ pub(super) fn compile(
     if compiler.faults.is_empty() { Ok(root) } else { Err(compiler.faults) }
 }
 
+/// Returns the type of an expression if it is known before the evaluation: for literals, lists, and paths for which
+/// `types` returns a type. `None` for any other expression.
+pub fn known_type(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Option<Type> {
+    match &expr.kind {
+        ExprKind::Literal(value) => Some(Type::of(value)),
+        ExprKind::List(_) => Some(Type::Array),
+        ExprKind::Path(path) => types(path),
+        ExprKind::Exists(_)
+        | ExprKind::Length(_)
+        | ExprKind::Not(_)
+        | ExprKind::Negate(_)
+        | ExprKind::All(_)
+        | ExprKind::Any(_)
+        | ExprKind::Compare { .. }
+        | ExprKind::Arithmetic { .. } => None,
+    }
+}
+
 struct Compiler<'a> {
     types: &'a dyn Fn(&Path) -> Option<Type>,
     patterns: &'a mut PatternBudget,
@@ -27,7 +45,7 @@ struct Compiler<'a> {
 impl Compiler<'_> {
     /// Compiles an expression whose value must be a boolean. Reports an expression that always has another type.
     fn boolean(&mut self, expr: &Expr) -> CompiledNode {
-        if let Some(known) = self.known_type(expr)
+        if let Some(known) = known_type(expr, self.types)
             && known != Type::Boolean
         {
             let message = if let ExprKind::Path(path) = &expr.kind {
@@ -85,7 +103,7 @@ impl Compiler<'_> {
     /// Reports a comparison by order (`<`, `>=`) of two values whose types are known and have no order. Returns `op` in
     /// any case.
     fn check_order(&mut self, whole: &Expr, op: Comparison, left: &Expr, right: &Expr) -> Comparison {
-        if let (Some(a), Some(b)) = (self.known_type(left), self.known_type(right)) {
+        if let (Some(a), Some(b)) = (known_type(left, self.types), known_type(right, self.types)) {
             let comparable = (a.is_numeric() && b.is_numeric()) || (a == Type::String && b == Type::String);
             if !comparable {
                 self.error(
@@ -134,24 +152,6 @@ impl Compiler<'_> {
                 self.error(right, bad_pattern(pattern, &error), Some(pattern_help(pattern)));
                 CompiledNode::Literal(Value::Bool(false))
             }
-        }
-    }
-
-    /// Returns the type of an expression if it is known before the evaluation: for literals, lists, declared inputs and
-    /// declared facts. `None` for any other expression.
-    fn known_type(&self, expr: &Expr) -> Option<Type> {
-        match &expr.kind {
-            ExprKind::Literal(value) => Some(Type::of(value)),
-            ExprKind::List(_) => Some(Type::Array),
-            ExprKind::Path(path) => (self.types)(path),
-            ExprKind::Exists(_)
-            | ExprKind::Length(_)
-            | ExprKind::Not(_)
-            | ExprKind::Negate(_)
-            | ExprKind::All(_)
-            | ExprKind::Any(_)
-            | ExprKind::Compare { .. }
-            | ExprKind::Arithmetic { .. } => None,
         }
     }
 
