@@ -125,9 +125,14 @@ async function acpCli(root) {
     const args = ["install", "acp-cli", "--version", ACP_CLI, "--locked", "--debug", "--quiet", "--root", folder];
     execFileSync("cargo", args, { stdio: ["ignore", "ignore", "inherit"] });
   }
-  const agent = (script) => ({ command: RYE, args: ["acp", "talk", "--script", script] });
+  const acp = ["acp", "talk", "--script"];
+  // If the last chunk and the response to the prompt arrive together, acp-cli chooses at random which one it handles and ends without the
+  // chunk if it takes the response first (`select!` in its `cli/prompt.rs`). So the response arrives one second later.
+  const pause = 'while IFS= read -r line; do case "$line" in *stopReason*) sleep 1;; esac; printf "%s\\n" "$line"; done';
+  const rye = { command: "sh", args: ["-c", `"$@" | ${pause}`, "sh", RYE, ...acp, "script.yaml"] };
+  const slow = { command: RYE, args: [...acp, "slow.yaml"] };
   mkdirSync(join(root, ".home/.acp-cli"));
-  writeFileSync(join(root, ".home/.acp-cli/config.json"), JSON.stringify({ agents: { rye: agent("script.yaml"), slow: agent("slow.yaml") } }));
+  writeFileSync(join(root, ".home/.acp-cli/config.json"), JSON.stringify({ agents: { rye, slow } }));
   writeFileSync(join(root, "slow.yaml"), "steps: [{ text: Never., delay_ms: 60000 }]\n");
   const run = (...args) => execFileSync(program, args, { ...inside(root), encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
   assert.equal(run("rye", "--approve-all", "exec", "go"), "Done.");
