@@ -486,6 +486,19 @@ impl ActionName {
     }
 }
 
+/// Returns the name of the declared output that a path reads at a hook point, and the rest of the path. `None` for other
+/// paths. Only `directive_return` has the outputs of a complete return.
+pub fn declared_output(point: HookPoint, path: &Path) -> Option<(&str, &[Segment])> {
+    match path.segments.as_slice() {
+        [Segment::Name(root), Segment::Name(name), inside @ ..]
+            if point == HookPoint::DirectiveReturn && root == "outputs" =>
+        {
+            Some((name, inside))
+        }
+        _ => None,
+    }
+}
+
 /// Returns true if a path leads to text written by the model or a tool (`language.md` 7).
 pub fn is_untrusted(path: &Path) -> bool {
     const ROOTS: [&str; 4] = ["call", "result", "outputs", "messages"];

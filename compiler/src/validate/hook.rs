@@ -194,14 +194,7 @@ fn events_with_fact(path: &Path) -> Vec<&'static str> {
 /// Returns the name of the declared output that a path reads at this hook point; `None` for other paths. Only the hook
 /// point `directive_return` has outputs.
 fn output_name<'p>(point: &HookPointRow, path: &'p Path) -> Option<&'p str> {
-    match path.segments.as_slice() {
-        [Segment::Name(root), Segment::Name(name), ..]
-            if point.point == HookPoint::DirectiveReturn && root == "outputs" =>
-        {
-            Some(name)
-        }
-        _ => None,
-    }
+    hook_point::declared_output(point.point, path).map(|(name, _)| name)
 }
 
 pub fn unknown_output<'d>(

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::hook::{condition_paths, required_tools};
 use crate::compose::{Composed, WithOrigin};
 use crate::item::{FieldDecl, HookDecl, Items};
+use crate::plan::FieldType;
 use crate::semantics::condition::{Condition, Implication, PathValues, known_type};
 use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::semantics::value::Type;
@@ -26,6 +27,8 @@ pub struct ValueTypes<'a> {
     point: &'a HookPointRow,
     /// The inputs of the directive.
     inputs: &'a IndexMap<String, WithOrigin<FieldDecl>>,
+    /// The declared outputs of the directive.
+    outputs: &'a IndexMap<String, WithOrigin<FieldDecl>>,
     /// The types of the parameters of the tools for whose calls the condition can be true. Empty if the condition can
     /// be true for calls of any tool.
     parameters: BTreeMap<String, Type>,
@@ -48,7 +51,7 @@ impl<'a> ValueTypes<'a> {
     pub fn of_directive(items: &Items<'_>, composed: &'a Composed, hook: &HookDecl) -> Self {
         let condition = hook.condition.as_ref().map(|condition| &condition.node);
         let parameters = condition.map(|condition| parameter_types(items, condition)).unwrap_or_default();
-        Self { point: hook_point::row_of(hook.event), inputs: &composed.inputs, parameters }
+        Self { point: hook_point::row_of(hook.event), inputs: &composed.inputs, outputs: &composed.outputs, parameters }
     }
 
     /// Returns the part that makes a condition false for all values; `None` if the types of the values allow the
@@ -257,7 +260,13 @@ impl<'a> ValueTypes<'a> {
             // The status of a failed request is a number, or absent.
             PathMeaning::Fact(None) | PathMeaning::Open if path.to_string() == "error.status" => Some(Type::Integer),
             PathMeaning::Fact(kind) => kind.filter(|kind| *kind != Type::Null),
-            PathMeaning::Open => self.parameters.get(call_parameter(path)?).copied(),
+            PathMeaning::Open => match hook_point::declared_output(self.point.point, path) {
+                Some((name, inside)) => {
+                    let field = &self.outputs.get(name)?.value;
+                    field.parts.kind_at(field.kind, inside).map(FieldType::value_type)
+                }
+                None => self.parameters.get(call_parameter(path)?).copied(),
+            },
             PathMeaning::Nothing => None,
         }
     }

@@ -82,14 +82,17 @@ fn hook_role(hook: &PlannedHook) -> HookRole {
 }
 
 /// Returns true if `other` acts at the same event as `one`, and its effect is the same or stronger. The conditions of
-/// the hooks are not compared.
-fn is_replacement(one: &PlannedHook, other: &PlannedHook) -> bool {
+/// the hooks are not compared. `reads_status` is true if a hook may act on the status with which the thread ends.
+fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })
         | (HookAction::Escalate, HookAction::Escalate | HookAction::Terminate { .. })
         | (HookAction::Retry { .. }, HookAction::Retry { .. })
         | (HookAction::FollowUp { .. }, HookAction::FollowUp { .. }) => true,
-        (HookAction::Terminate { status: one, .. }, HookAction::Terminate { status: other, .. }) => one == other,
+        // Any status ends the thread.
+        (HookAction::Terminate { status: one, .. }, HookAction::Terminate { status: other, .. }) => {
+            one == other || !reads_status
+        }
         (HookAction::Raise { limit: a, value: one }, HookAction::Raise { limit: b, value: other }) => {
             // A hook that raises a limit can be replaced by a hook that raises the same limit to a higher value.
             let at_most = one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one <= other);
@@ -98,6 +101,38 @@ fn is_replacement(one: &PlannedHook, other: &PlannedHook) -> bool {
         (one, other) => one == other,
     };
     same && one.event == other.event
+}
+
+/// Returns true if a hook starts or signs an item at an event whose facts include the status of an ended thread.
+fn acts_on_status(hook: &PlannedHook) -> bool {
+    let is_end = match hook.event {
+        HookPoint::AfterComplete | HookPoint::ThreadCompleted | HookPoint::ThreadError | HookPoint::ThreadCancelled => {
+            true
+        }
+        HookPoint::ResolveExtends
+        | HookPoint::BuildSystemPrompt
+        | HookPoint::ThreadStarted
+        | HookPoint::ThreadContinued
+        | HookPoint::Input
+        | HookPoint::Command
+        | HookPoint::BeforeAgentStart
+        | HookPoint::Context
+        | HookPoint::ToolCall
+        | HookPoint::ToolExecutionStart
+        | HookPoint::ToolExecutionEnd
+        | HookPoint::ToolResult
+        | HookPoint::AfterStep
+        | HookPoint::Limit
+        | HookPoint::Error
+        | HookPoint::ContextLimitReached
+        | HookPoint::DirectiveReturn
+        | HookPoint::AgentEnd
+        | HookPoint::CognitionIn
+        | HookPoint::CognitionOut
+        | HookPoint::ToolCallResult
+        | HookPoint::ThreadResumed => false,
+    };
+    is_end && hook_role(hook) == HookRole::Act
 }
 
 /// A hook that a run has to evaluate, with its condition.
@@ -137,8 +172,9 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     let (before, after) = (trees.before.compilation, trees.after.compilation);
     let (old, new) = (live_hooks(before), live_hooks(after));
     let parameters = tools::parameter_types(trees);
+    let reads_status = old.iter().chain(&new).any(|one| acts_on_status(one.hook));
     let covered = |one: &LiveHook<'_>, by: &[LiveHook<'_>]| {
-        let replacements = || by.iter().filter(|other| is_replacement(one.hook, other.hook));
+        let replacements = || by.iter().filter(|other| is_replacement(one.hook, other.hook, reads_status));
         if one.condition.is_some() && replacements().any(|other| other.cases() == one.cases()) {
             return Implication::Holds;
         }
@@ -173,14 +209,15 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
             add_finding(&mut changes, one.hook, direction, why, (before, after));
         }
     }
-    for one in &old {
-        let softer = |other: &&LiveHook<'_>| {
-            let same = other.hook.id == one.hook.id && other.hook.event == one.hook.event;
-            same && one.hook.on_failure == OnFailure::Fail && other.hook.on_failure == OnFailure::Warn
-        };
-        if new.iter().any(|other| softer(&other)) {
+    for (was, is) in pairs(&old, &new) {
+        if was.on_failure == OnFailure::Fail && is.on_failure == OnFailure::Warn {
             let why = "its failure no longer stops the thread".to_owned();
-            add_finding(&mut changes, one.hook, Direction::Widened, why, (before, after));
+            add_finding(&mut changes, was, Direction::Widened, why, (before, after));
+        }
+    }
+    for (was, is) in pairs(&old, &new) {
+        if is_terminate(was) && is_terminate(is) && was.action != is.action {
+            add_finding(&mut changes, is, Direction::Neutral, describe_other_action(was, is), (before, after));
         }
     }
     compare_order(&mut changes, before, after);
@@ -200,6 +237,17 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
         }
     }
     changes
+}
+
+/// Returns the hooks of `old`, each with the hook of `new` that has its id and its event.
+fn pairs<'p>(old: &[LiveHook<'p>], new: &[LiveHook<'p>]) -> Vec<(&'p PlannedHook, &'p PlannedHook)> {
+    let same = |one: &PlannedHook, other: &PlannedHook| one.id == other.id && one.event == other.event;
+    let pair = |one: &LiveHook<'p>| Some((one.hook, new.iter().find(|other| same(one.hook, other.hook))?.hook));
+    old.iter().filter_map(pair).collect()
+}
+
+fn is_terminate(hook: &PlannedHook) -> bool {
+    matches!(hook.action, HookAction::Terminate { .. })
 }
 
 /// Returns true if the plan of `compilation` requires trust in `hook`.
@@ -401,7 +449,9 @@ fn possible_values(
     let (domain, kind) = match point.resolve_path(path) {
         PathMeaning::Input => input_domain(path, before, after),
         PathMeaning::Fact(kind) => (domain::fact_domain(point, path, None), kind),
-        PathMeaning::Open => (None, parameter_type(path, parameters)),
+        PathMeaning::Open => {
+            (None, parameter_type(path, parameters).or_else(|| output_type(event, path, before, after)))
+        }
         PathMeaning::Nothing => (None, None),
     };
     PathValues { domain: known.or(domain), kind }
@@ -423,6 +473,17 @@ fn parameter_type(path: &Path, parameters: &BTreeMap<String, BTreeSet<&'static s
         [one] => Type::parse(one),
         [..] => None,
     }
+}
+
+/// Returns the type of the declared output that a path reads, or of a part of it. `None` for any other path, or if the
+/// types differ between the two plans.
+fn output_type(event: HookPoint, path: &Path, before: &Compilation, after: &Compilation) -> Option<Type> {
+    let (name, inside) = hook_point::declared_output(event, path)?;
+    let of = |one: &Compilation| {
+        let field = one.plan.interface.outputs.get(name)?;
+        field.parts.kind_at(field.kind, inside)
+    };
+    of(after).filter(|kind| of(before) == Some(*kind)).map(FieldType::value_type)
 }
 
 fn input_domain(path: &Path, before: &Compilation, after: &Compilation) -> (Option<Domain>, Option<Type>) {

@@ -84,7 +84,7 @@ fn changed_action_of_a_hook_is_described() {
         (("value: 12", "value: 11"), "narrowed more: it raises the limit `turns` to 11, previously to 12"),
         (
             ("status: error", "status: cancelled"),
-            "widened stop: its action is `terminate` with the status `cancelled`, previously `terminate` with the status `error`",
+            "neutral stop: its action is `terminate` with the status `cancelled`, previously `terminate` with the status `error`",
         ),
         (
             ("{ raise: { limit: turns, value: 12 } }", "{ primary: execute, item_type: tool, item_id: t/probe }"),
@@ -94,6 +94,45 @@ fn changed_action_of_a_hook_is_described() {
         let lines = shown(&compare(("", ""), edit));
         assert!(lines.iter().any(|line| line.starts_with(says)), "{edit:?} {says}\n{lines:#?}");
     }
+}
+
+#[test]
+fn other_status_of_an_ended_thread_is_unknown_where_a_hook_may_act_on_it() {
+    let status = ("status: error", "status: completed");
+    assert!(!compare(("", ""), status).widened);
+    let end = "  - { id: done, event: thread_completed, action: { primary: execute, item_type: tool, item_id: t/cmd, \
+               params: { x: a } } }\n";
+    let with_end = |edit: (&str, &str)| {
+        let hooks = format!("{HOOKS}{end}").replacen(edit.0, edit.1, 1);
+        world(("", "")).project(".ai/config/agent/hooks.yaml", hooks)
+    };
+    let (old, new) = (with_end(("", "")), with_end(status));
+    let (was, is) = (compile_without_inputs(&old, "leaf"), compile_without_inputs(&new, "leaf"));
+    let sides = [(&old, &was), (&new, &is)].map(|(world, compilation)| Some(DiffSide { world, compilation }));
+    assert!(diff_trees(sides[0], sides[1]).unwrap().widened);
+}
+
+#[test]
+fn example_of_a_condition_on_an_output_has_the_declared_type() {
+    let outputs = "<outputs><output name=\"url\" required=\"true\">u</output></outputs>";
+    let hook = |text: &str| {
+        format!(
+            "hooks:\n  - {{ id: tell, event: directive_return, condition: 'outputs.url contains \"{text}\"', action: {{ \
+             primary: execute, item_type: tool, item_id: t/cmd, params: {{ x: a }} }} }}\n"
+        )
+    };
+    let world = |text: &str| {
+        let rest =
+            format!("<metadata><permissions><execute><tool>t.*</tool></execute></permissions></metadata>{outputs}");
+        with_directives(stdlib_world(), &[("leaf", "", &rest, "Do it.")])
+            .project(".ai/tools/t/cmd.yaml", TOOL)
+            .project(".ai/config/agent/hooks.yaml", hook(text))
+    };
+    let (old, new) = (world("https"), world("http"));
+    let (was, is) = (compile_without_inputs(&old, "leaf"), compile_without_inputs(&new, "leaf"));
+    let sides = [(&old, &was), (&new, &is)].map(|(world, compilation)| Some(DiffSide { world, compilation }));
+    let lines = shown(&diff_trees(sides[0], sides[1]).unwrap());
+    assert!(lines.iter().any(|line| line.contains("for example where outputs.url is \"…http…\"")), "{lines:#?}");
 }
 
 #[test]
