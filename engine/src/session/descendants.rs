@@ -1,6 +1,7 @@
 //! Propagation of a thread's end to its descendants. A descendant in another process gets a control message; an
 //! orphaned descendant is recovered with a control message that ends it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::context::EngineContext;
@@ -148,23 +149,27 @@ fn end_message(status: Status) -> ControlMessage {
     if status == Status::Killed { ControlMessage::Kill } else { ControlMessage::Cancel }
 }
 
-/// Returns the unfinished children of a thread, and of the earlier threads in its chain of handoffs. For a child that
-/// was handed off, returns the child's last continuation.
+/// Returns the unfinished children of a thread, of the earlier threads in its chain of handoffs, and of its children that
+/// have ended: a process that died directly after the end of a child may have left descendants of that child. For a child
+/// that was handed off, returns the child's last continuation.
 fn unfinished_descendants(registry: &Registry, thread: &ThreadId) -> Result<Vec<Descendant>, StoreError> {
-    let (mut unfinished, mut seen, mut next) = (Vec::new(), Vec::new(), Some(thread.clone()));
-    while let Some(id) = next.take().filter(|id| !seen.contains(id)) {
+    let (mut unfinished, mut seen, mut next) = (Vec::new(), HashSet::new(), vec![thread.clone()]);
+    while let Some(id) = next.pop() {
+        if !seen.insert(id.clone()) {
+            continue;
+        }
         for (spawn, child) in registry.children(&id)? {
             let Some(row) = registry.thread(&child)? else { continue };
             let row = last_of_handoffs(registry, row)?;
-            if !row.status.has_ended() || row.status.is_parked() {
+            if row.status.has_ended() && !row.status.is_parked() {
+                next.push(row.id);
+            } else {
                 let liveness = registry.liveness(&row)?;
                 unfinished.push(Descendant { row, liveness, spawn });
             }
         }
-        // A predecessor that ended without a handoff has already ended its descendants.
         let before = registry.thread(&id)?.and_then(|row| row.continues).map(|before| registry.thread(&before));
-        next = before.transpose()?.flatten().filter(|row| row.status == Status::Continued).map(|row| row.id);
-        seen.push(id);
+        next.extend(before.transpose()?.flatten().filter(|row| row.status == Status::Continued).map(|row| row.id));
     }
     Ok(unfinished)
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::async_tools::{Gate, engine, quiet};
-use super::unrecoverable::{dies, family, is_released, object, row};
+use super::async_tools::{Gate, WAITS, engine, quiet};
+use super::unrecoverable::{MAY, dies, dies_with, family, is_released, object, row};
 use super::{Lab, Status, calls, reply_text, thread};
 use crate::context::StartOptions;
 use crate::engine::Engine;
@@ -86,6 +86,43 @@ fn recovery_below_a_stopped_root_is_refused() {
         let ended = engine.recover_with(&child.id, vec![ControlMessage::Kill]).await.unwrap().join().await;
         assert_eq!(ended.status, Status::Killed);
         assert!(is_released(&engine, &child.id));
+    });
+}
+
+/// A root, its child and a child of the child, which waits within a call.
+fn three_generations() -> Lab {
+    let lab = Lab::new(|request| {
+        let child = |id: &str| calls(&[("rye_execute", json!({"item_type": "directive", "item_id": id}))]);
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) => child("test/child"),
+            ("test/child", 0) => child("test/grandchild"),
+            ("test/grandchild", 0) => calls(&[("test_waits", json!({"n": 1}))]),
+            (who, _) => reply_text(&format!("{who} is done")),
+        })
+    });
+    lab.write(".ai/tools/test/waits.yaml", WAITS);
+    for (directive, spend) in [("parent", "1"), ("child", "0.5"), ("grandchild", "0.1")] {
+        lab.directive(directive, &format!("<limits spend=\"{spend}\"/>{MAY}"), "");
+    }
+    lab
+}
+
+#[test]
+fn ending_a_root_ends_an_orphan_below_a_child_that_has_ended() {
+    let lab = three_generations();
+    let root = dies_with(&lab, 3);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let engine = engine(&lab, &Arc::new(Gate::default()));
+        let (child, _) = row(&engine, "test/child");
+        // The process died after the end of the child and before its own child received the message.
+        engine.inner.finalize_row(&child.id, Status::Cancelled).await.unwrap();
+        let result = engine.recover_with(&root, vec![ControlMessage::Kill]).await.unwrap().join().await;
+        quiet(&engine).await;
+        assert_eq!(result.status, Status::Killed);
+        let (below, liveness) = row(&engine, "test/grandchild");
+        assert_eq!((below.status, liveness), (Status::Killed, Liveness::Over));
+        assert!(is_released(&engine, &below.id) && is_released(&engine, &root));
     });
 }
 

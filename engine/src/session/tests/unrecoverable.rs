@@ -19,7 +19,8 @@ use crate::store::registry::Liveness;
 use crate::store::{Disk, StoreError, ThreadRow, layout};
 use crate::thread_id::ThreadId;
 
-const MAY: &str = "<permissions><execute><directive>test.*</directive><tool>test.*</tool></execute></permissions>";
+pub(super) const MAY: &str =
+    "<permissions><execute><directive>test.*</directive><tool>test.*</tool></execute></permissions>";
 
 fn waits() -> (&'static str, serde_json::Value) {
     ("test_waits", json!({"n": 1}))
@@ -42,8 +43,13 @@ pub(super) fn family(detached: bool) -> Lab {
     lab
 }
 
-/// Simulates a process that dies while all of its threads are within a call.
+/// Simulates a process that dies while its two threads are within a call.
 pub(super) fn dies(lab: &Lab) -> ThreadId {
+    dies_with(lab, 2)
+}
+
+/// Simulates a process that dies while its `threads` threads are within a call.
+pub(super) fn dies_with(lab: &Lab, threads: usize) -> ThreadId {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let root = runtime.block_on(async {
         let gate = Arc::new(Gate::default());
@@ -51,7 +57,7 @@ pub(super) fn dies(lab: &Lab) -> ThreadId {
         let handle = lab.start(&engine, "parent").await;
         gate.started().await;
         // The parent of a detached child does not wait for the child, and runs until a call of its own.
-        while lab.model.asked.load(Ordering::Relaxed) < 2 || running(&engine) < 2 {
+        while lab.model.asked.load(Ordering::Relaxed) < threads || running(&engine) < threads {
             tokio::task::yield_now().await;
         }
         handle.thread_id.clone()

@@ -16,7 +16,7 @@ use super::repair::differences;
 use crate::context::StartOptions;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::event::{Event, EventBody, Opened, Settled, ThreadOrigin};
+use crate::event::{ControlMessage, Event, EventBody, Opened, Settled, ThreadOrigin};
 use crate::exchange::FailedStage;
 use crate::store::disk::{DiskFault, SimulatedDisk, Survival};
 use crate::store::registry::{GroupCommit, Liveness, repair};
@@ -214,6 +214,11 @@ async fn recover(engine: &Engine) {
                 engine.wait_idle().await;
             }
             Err(EngineError::NeverStarted { .. }) => {}
+            // The process died after the end of the ancestor and before the thread received its message.
+            Err(EngineError::AncestorStopped { .. }) => {
+                engine.recover_with(&first.row.id, vec![ControlMessage::Kill]).await.unwrap().join().await;
+                engine.wait_idle().await;
+            }
             Err(error) => panic!("{}: {error}", first.row.id),
         }
     }
