@@ -67,7 +67,7 @@ fn is_plain_text(text: &str) -> bool {
         && !is_resolved_word(text)
 }
 
-fn is_resolved_word(text: &str) -> bool {
+pub(super) fn is_resolved_word(text: &str) -> bool {
     RESOLVED_WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 

@@ -195,14 +195,9 @@ impl SpanConverter<'_> {
             RawValue::Bool(value) => (Kind::Bool(value), end),
             RawValue::Integer(value) => (Kind::Number(value), end),
             RawValue::Decimal(value) => (self.convert_float(value, raw.defined, errors), end),
-            RawValue::String(value) => {
-                let (start, end) = self.between_quotes(start, end, &value);
-                return Node::new(Kind::String(value), self.span(start, end));
-            }
+            RawValue::String(value) => return self.string_node(value, start, end),
             RawValue::List(items) => {
-                let items: Vec<Node> = items.into_iter().map(|item| self.convert(item, errors)).collect();
-                let last = items.last().map(|item| item.span);
-                (Kind::List(items), self.container_end(start, end, last, b']'))
+                return self.list_node(items.into_iter().map(|item| self.convert(item, errors)).collect(), start, end);
             }
             RawValue::Map(entries) => {
                 let entries: Vec<Entry> = entries
@@ -212,12 +207,30 @@ impl SpanConverter<'_> {
                         Entry { key: At::new(key.value, self.span(from, to)), value: self.convert(value, errors) }
                     })
                     .collect();
-                let entries = remove_duplicate_keys(entries, errors);
-                let last = entries.iter().map(|entry| entry.value.span.join(entry.key.span)).max_by_key(|s| s.end);
-                (Kind::Map(entries), self.container_end(start, end, last, b'}'))
+                return self.map_node(remove_duplicate_keys(entries, errors), start, end);
             }
         };
         Node::new(kind, self.span(start, end))
+    }
+
+    /// Returns a text at this range of the document. If the text is quoted, its span excludes the quotes where possible.
+    pub(super) fn string_node(&self, value: String, start: usize, end: usize) -> Node {
+        let (start, end) = self.between_quotes(start, end, &value);
+        Node::new(Kind::String(value), self.span(start, end))
+    }
+
+    /// Returns a list. The range is that of the start of the list.
+    pub(super) fn list_node(&self, items: Vec<Node>, start: usize, end: usize) -> Node {
+        let last = items.last().map(|item| item.span);
+        let end = self.container_end(start, end, last, b']');
+        Node::new(Kind::List(items), self.span(start, end))
+    }
+
+    /// Returns a mapping with unique keys. The range is that of the start of the mapping.
+    pub(super) fn map_node(&self, entries: Vec<Entry>, start: usize, end: usize) -> Node {
+        let last = entries.iter().map(|entry| entry.value.span.join(entry.key.span)).max_by_key(|s| s.end);
+        let end = self.container_end(start, end, last, b'}');
+        Node::new(Kind::Map(entries), self.span(start, end))
     }
 
     /// Returns the range without the quotes, if the range is a quoted string whose inside equals `value` byte for byte;
