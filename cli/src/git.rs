@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, ItemKind, MCP_JSON, MapWorld, Space, World};
 
@@ -281,6 +281,7 @@ fn git_output(project: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
 fn bounded_output(mut command: Command, timeout: Duration) -> Result<Vec<u8>, String> {
     let mut child = command.spawn().map_err(|error| git_start_failure(&error).message)?;
     let (mut stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let started = Instant::now();
     let process = BoundedProcess::new(child, timeout);
     // The error output is read at the same time, so that git never blocks on a full pipe.
     let errors = std::thread::spawn(move || {
@@ -296,9 +297,13 @@ fn bounded_output(mut command: Command, timeout: Duration) -> Result<Vec<u8>, St
     if status.success() {
         return Ok(output);
     }
-    if status.signal() == Some(SIGKILL) {
+    if let Some(signal) = status.signal() {
         let seconds = timeout.as_secs();
-        return Err(format!("git did not answer within {seconds} s: a file of the repository may be a pipe"));
+        return Err(if signal == SIGKILL && started.elapsed() >= timeout {
+            format!("git did not answer within {seconds} s: a file of the repository may be a pipe")
+        } else {
+            format!("git was ended by the signal {signal}")
+        });
     }
     let errors = errors.join().unwrap_or_else(|_| Ok(Vec::new())).unwrap_or_default();
     Err(String::from_utf8_lossy(&errors).lines().next().unwrap_or_default().to_owned())
@@ -331,6 +336,10 @@ mod tests {
         assert_eq!(bounded_output(git_command(folder.path(), &head), GIT_TIMEOUT), Err(String::new()));
         std::fs::remove_file(folder.path().join(".git/config")).unwrap();
         run("mkfifo", &[".git/config"]);
+        let mut killed = Command::new("sh");
+        killed.args(["-c", "kill -9 $$"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let killed = bounded_output(killed, GIT_TIMEOUT);
+        assert_eq!(killed, Err("git was ended by the signal 9".to_owned()));
         let waited = bounded_output(git_command(folder.path(), &head), Duration::from_millis(300)).unwrap_err();
         assert!(waited.contains("may be a pipe"), "{waited}");
     }

@@ -85,6 +85,32 @@ fn changed_file_asks_again_in_every_spelling() {
 }
 
 #[test]
+fn changed_module_of_a_script_asks_again() {
+    let scripts = [
+        (
+            "mine.py",
+            "__tool_description__ = 'Mine.'\nimport helper\n\ndef execute(params):\n    return helper.value()\n",
+            "helper.py",
+            "def value():\n    return 'ran-it'\n",
+        ),
+        ("mine.sh", "# rye: { description: Mine. }\n. .ai/tools/helper.sh\n", "helper.sh", "echo ran-it\n"),
+    ];
+    for (tool, text, helper, code) in scripts {
+        let place = place(&json!([]), &json!({}));
+        std::fs::remove_file(place.project().join(".ai/tools/mine.yaml")).unwrap();
+        place.write(&format!(".ai/tools/{tool}"), text);
+        place.write(&format!(".ai/tools/{helper}"), code);
+        place.run_ok(&["trust"]);
+        let (exit, ran) = place.json(&RUN);
+        assert!(exit == Some(0) && answer(&place, &ran).contains("ran-it"), "{tool}: {ran}");
+        place.write(&format!(".ai/tools/{helper}"), &code.replace("ran-it", "changed"));
+        assert_eq!(place.rye(&RUN).code, Some(5), "{tool}: the changed module is not trusted yet");
+        place.run_ok(&["trust"]);
+        assert_eq!(place.json(&RUN).0, Some(0), "{tool}");
+    }
+}
+
+#[test]
 fn value_of_a_call_names_only_trusted_files() {
     let place = place(&json!(["bash", "scripts/{n}.sh"]), &json!({"n": "../late"}));
     place.run_ok(&["trust"]);

@@ -23,7 +23,7 @@ use crate::sandbox::disguises_built_in;
 use crate::semantics::hook_point;
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::{ItemKind, Space, World};
-use command_files::CallValues;
+use command_files::{CallValues, LOADED_BY};
 
 pub use reach::{of_continuation, of_replaced_hook_items, of_user_space, script_of, script_requirement, user_space_of};
 
@@ -263,8 +263,8 @@ pub fn requirement_of_call(
             words.extend(spec.environment.iter().map(|name| format!("${{{name}}}")));
             (format!("starts {}{folders}", serde_json::to_string(argv).unwrap_or_default()), words)
         }
-        // The tool file is the program itself, so no other program files are listed.
-        ToolKind::Script { .. } => ("runs its own code".to_owned(), Vec::new()),
+        // The tool file itself is the subject.
+        ToolKind::Script { .. } => ("runs its own code".to_owned(), vec![format!("{LOADED_BY}{}", file.path)]),
         ToolKind::Http(http) => (format!("sends requests to {}", escape_non_ascii(&http.url)), Vec::new()),
         ToolKind::Mcp { server, runs, sandbox, .. } => (describe_server(server, runs, *sandbox), Vec::new()),
     };

@@ -20,6 +20,9 @@ const VALUE_START: char = '\u{E000}';
 const EXPANSION: char = '\u{E002}';
 /// The word for the folder of the project: the command can name every file in it.
 pub const PROJECT_WORD: &str = ".";
+/// The start of a word for the files that a script loads or starts; the path of the script follows. No word of a
+/// command contains the first character.
+pub const LOADED_BY: &str = "\0loaded by ";
 /// Maximum nesting of shell texts in shell texts.
 const MAX_NESTING: usize = 8;
 /// Launchers: programs that execute a file that an argument names, and words that precede another command (`-exec`). In

@@ -10,9 +10,6 @@ use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, Space, USER_CONTEXT_F
 use super::links::refuse_protected_target;
 use super::{DiskWorld, read_file};
 
-/// Maximum number of folders that are searched for the `.git` of the repository: the project and the folders above the
-/// project.
-const MAX_FOLDERS_ABOVE: usize = 64;
 /// Permission bits with which the group or others may write a file.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
@@ -49,7 +46,7 @@ impl DiskWorld {
     /// unknown.
     fn files_above(&self, root: &Path) -> Result<Vec<ContextFile>, WorldError> {
         let Ok(root) = root.canonicalize() else { return Ok(Vec::new()) };
-        let folders: Vec<&Path> = root.ancestors().take(MAX_FOLDERS_ABOVE).collect();
+        let folders: Vec<&Path> = root.ancestors().collect();
         let top = folders.iter().position(|folder| folder.join(".git").exists());
         let Some((depth, top)) = top.and_then(|depth| Some((depth, *folders.get(depth)?))) else {
             return Ok(Vec::new());

@@ -354,6 +354,17 @@ fn context_files_come_from_the_root_of_the_git_repository_to_the_project() {
 }
 
 #[test]
+fn context_file_far_above_a_project_is_found() {
+    let repository = tempfile::tempdir().unwrap();
+    write(repository.path(), ".git/HEAD", "");
+    write(repository.path(), "AGENTS.md", "root");
+    let project = repository.path().join("deep/".repeat(100));
+    write(&project, "AGENTS.md", "own");
+    let found = world(&project, None).context_files().unwrap();
+    assert_eq!(found.iter().map(|file| &*file.bytes).collect::<Vec<_>>(), [&b"root"[..], b"own"]);
+}
+
+#[test]
 fn link_of_a_context_file_above_the_project_cannot_leave_the_repository() {
     let (outside, user) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let repository = outside.path().join("repository");

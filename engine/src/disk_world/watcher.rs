@@ -142,8 +142,12 @@ impl Watcher {
                 Err(Errno::NOENT | Errno::NOTDIR) => continue,
                 Err(error) => return Err(error.into()),
             };
-            if self.folders.len() > MAX_WATCHED_FOLDERS || depth > MAX_WATCH_DEPTH {
-                return Err(io::Error::other("there are too many folders to watch"));
+            if self.folders.len() > MAX_WATCHED_FOLDERS {
+                return Err(io::Error::other(format!("there are more than {MAX_WATCHED_FOLDERS} folders to watch")));
+            }
+            if depth > MAX_WATCH_DEPTH {
+                let reason = format!("`{folder}` is more than {MAX_WATCH_DEPTH} folders below its space");
+                return Err(io::Error::other(reason));
             }
             for entry in root.join(&folder).read_dir()?.flatten() {
                 let Ok(name) = entry.file_name().into_string() else { continue };

@@ -10,10 +10,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rye_compiler::plan::hex;
-use rye_compiler::trust::command_files::{PROJECT_WORD, files_of_value};
+use rye_compiler::trust::command_files::{LOADED_BY, PROJECT_WORD, files_of_value};
 use sha2::{Digest, Sha256};
 
 use super::TrustError;
+use super::loaded_files::LoadingProgram;
 use crate::process::search_path;
 
 /// Maximum number of files in the folders that one requirement names.
@@ -21,7 +22,8 @@ const MAX_FILES: usize = 20_000;
 /// Maximum total size of the files in the folders that one requirement names, in bytes. A file that a requirement names
 /// directly has no limit.
 const MAX_FOLDER_BYTES: u64 = 4 << 30;
-const MAX_DEPTH: usize = 64;
+/// Maximum depth of the folders below a named folder.
+pub(super) const MAX_DEPTH: usize = 64;
 /// Endings that runtimes add to the name of a module.
 const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"];
 /// Folders of a project that are not hashed, because they change with every run and no runtime reads them: git's folder
@@ -30,16 +32,18 @@ const LEFT_OUT: [&str; 2] = [".git", ".ai/state"];
 
 /// A collector of the project files that the commands of one trust requirement name.
 pub(super) struct NamedFiles<'p> {
-    project: &'p Path,
+    pub(super) project: &'p Path,
     /// SHA-256 by path relative to the project, lowercase hex.
     pub(super) hashes: BTreeMap<String, String>,
     folders: BTreeSet<PathBuf>,
+    /// The programs whose texts were searched for files that they load.
+    pub(super) read: BTreeSet<PathBuf>,
     bytes: u64,
 }
 
 impl<'p> NamedFiles<'p> {
     pub(super) fn new(project: &'p Path) -> Self {
-        Self { project, hashes: BTreeMap::new(), folders: BTreeSet::new(), bytes: 0 }
+        Self { project, hashes: BTreeMap::new(), folders: BTreeSet::new(), read: BTreeSet::new(), bytes: 0 }
     }
 
     /// Adds the hash of a script, even if the script is outside of the project. Adds nothing if the script does not
@@ -60,26 +64,41 @@ impl<'p> NamedFiles<'p> {
             }
             return Ok(());
         }
+        if let Some(script) = word.strip_prefix(LOADED_BY) {
+            return LoadingProgram::main(&self.project.join(script)).map_or(Ok(()), |script| self.add_loaded(script));
+        }
         if word.contains('\0') {
             return Ok(());
         }
-        let place = self.project.join(word);
-        self.add_place(&place, word == PROJECT_WORD)?;
-        if !word.ends_with('/') && word != PROJECT_WORD {
-            for ending in MODULE_ENDINGS {
-                self.add_place(&self.project.join(format!("{word}{ending}")), false)?;
-            }
+        if word == PROJECT_WORD {
+            return self.add_project();
+        }
+        let mut places = vec![self.project.join(word)];
+        if !word.ends_with('/') {
+            places.extend(MODULE_ENDINGS.iter().map(|ending| self.project.join(format!("{word}{ending}"))));
         }
         if !word.contains('/') {
             let project = self.project;
-            for folder in search_path().filter(|folder| folder.starts_with(project)) {
-                self.add_place(&folder.join(word), false)?;
+            places.extend(search_path().filter(|folder| folder.starts_with(project)).map(|folder| folder.join(word)));
+        }
+        for place in places {
+            self.add_place(&place, false)?;
+            if let Ok(real) = place.canonicalize()
+                && real.starts_with(self.project)
+                && let Some(program) = LoadingProgram::main(&real)
+            {
+                self.add_loaded(program)?;
             }
         }
         Ok(())
     }
 
-    fn add_place(&mut self, place: &Path, is_project: bool) -> Result<(), TrustError> {
+    /// Adds every file of the project.
+    pub(super) fn add_project(&mut self) -> Result<(), TrustError> {
+        self.add_place(&self.project.join(PROJECT_WORD), true)
+    }
+
+    pub(super) fn add_place(&mut self, place: &Path, is_project: bool) -> Result<(), TrustError> {
         let Ok(real) = place.canonicalize() else { return Ok(()) };
         if !real.starts_with(self.project) || (real == *self.project && !is_project) {
             self.add_link(place);

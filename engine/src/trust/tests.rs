@@ -5,6 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use rye_compiler::trust::TrustRequirementKind;
+use rye_compiler::trust::command_files::LOADED_BY;
 use rye_compiler::world::ItemKind;
 
 use super::*;
@@ -80,6 +81,80 @@ fn files_that_a_command_names_are_part_of_it() {
     // A named file that did not exist when trust was recorded revokes the trust.
     fs::write(spaces.project().join("later.sh"), "").unwrap();
     assert!(!spaces.is_trusted(&one));
+}
+
+/// Returns true if trust in the tool `.ai/tools/ops/main` with this text ends after `changed` gets another content.
+fn ends_with_a_change_of(main: &str, text: &str, changed: &str) -> bool {
+    let spaces = TestSpaces::new();
+    let write = |path: &str, text: &str| {
+        let path = spaces.project().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(".ai/tools/ops/pkg/inner.py", "from ..shared import x\nimport deep_module\n");
+    write(".ai/tools/ops/next.mjs", "export * from './last.mjs';\n");
+    write(".ai/tools/ops/next.sh", ". \"$(dirname \"$0\")/last.sh\"\n");
+    write(main, text);
+    write(changed, "before\n");
+    let one = command_requirement("ops/main", "11", &[&format!("{LOADED_BY}{main}")]);
+    spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
+    assert!(spaces.is_trusted(&one), "{text}");
+    write(changed, "after\n");
+    !spaces.is_trusted(&one)
+}
+
+#[test]
+fn files_that_a_script_loads_are_part_of_it() {
+    let python = ".ai/tools/ops/main.py";
+    let javascript = ".ai/tools/ops/main.mjs";
+    let shell = ".ai/tools/ops/main.sh";
+    let rows = [
+        (python, "import helper", ".ai/tools/ops/helper.py"),
+        (python, "def f():\n    from helper import (a,\n b)", ".ai/tools/ops/helper.py"),
+        (python, "import importlib; importlib.import_module('helper')", ".ai/tools/ops/helper.py"),
+        (python, "import pkg.inner", ".ai/tools/ops/pkg/inner2.py"),
+        (python, "import pkg.inner", ".ai/tools/ops/shared.py"),
+        (python, "import pkg.inner", ".ai/tools/ops/deep_module.py"),
+        (python, "import sys; sys.path.insert(0, 'lib')", "lib/anything.py"),
+        (python, "import subprocess; subprocess.run(['bash', 'scripts/x.sh'])", "scripts/x.sh"),
+        (javascript, "import { a } from './next.mjs';", ".ai/tools/ops/next.mjs"),
+        (javascript, "import { a } from './next.mjs';", ".ai/tools/ops/last.mjs"),
+        (javascript, "const a = await import(\"../lib/a.js\");", ".ai/tools/lib/a.js"),
+        (javascript, "require('./old')", ".ai/tools/ops/old.cjs"),
+        (javascript, "require('./folder')", ".ai/tools/ops/folder/index.js"),
+        (javascript, "await import(`./plugins/${name}.mjs`)", ".ai/tools/ops/plugins/new.mjs"),
+        (shell, ". .ai/tools/ops/next.sh", ".ai/tools/ops/last.sh"),
+        (shell, "bash scripts/x.sh", "scripts/x.sh"),
+        (shell, "python3 \"$RYE_PROJECT/scripts/x.py\"", "scripts/x.py"),
+    ];
+    for (main, text, changed) in rows {
+        assert!(ends_with_a_change_of(main, text, changed), "{text}: {changed}");
+    }
+    // What a script does not load, and data that it reads, can change.
+    for (main, text, changed) in [
+        (python, "import helper", ".ai/tools/ops/other.py"),
+        (python, "import json", "src/json.py"),
+        (python, "open('data/notes.txt')", "data/notes.txt"),
+        (javascript, "import fs from 'node:fs';", "fs.js"),
+        (shell, "cat data/notes.txt", "data/notes.txt"),
+    ] {
+        assert!(!ends_with_a_change_of(main, text, changed), "{text}: {changed}");
+    }
+}
+
+#[test]
+fn program_too_large_to_read_is_trusted_with_the_project() {
+    let long = "#".repeat((1 << 20) + 1);
+    assert!(ends_with_a_change_of(".ai/tools/ops/main.py", &long, "src/any.txt"));
+}
+
+#[test]
+fn scripts_that_load_each_other_are_read_once() {
+    assert!(ends_with_a_change_of(
+        ".ai/tools/ops/main.sh",
+        "bash .ai/tools/ops/main.sh; . ./next.sh",
+        ".ai/tools/ops/next.sh"
+    ));
 }
 
 #[test]

@@ -519,3 +519,15 @@ async fn unusable_http_server_is_reported_without_names_of_types() {
         }
     }
 }
+
+#[tokio::test]
+async fn server_that_requests_the_key_of_a_provider_is_not_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    let command = vec!["touch".to_owned(), started.display().to_string()];
+    let transport = config::McpTransport::Stdio { command, environment: BTreeMap::new(), sandbox: None };
+    let server = McpServer { transport, keys: vec!["ANTHROPIC_API_KEY".into()], ..Setup::server("") };
+    let error = McpConnection::open(&server, folder.path()).await.map(drop).unwrap_err().to_string();
+    assert!(error.contains("`ANTHROPIC_API_KEY`, which holds a provider's key"), "{error}");
+    assert!(!started.exists());
+}

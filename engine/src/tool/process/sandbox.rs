@@ -122,7 +122,7 @@ pub fn apply(sandbox: &Sandbox) -> io::Result<()> {
 /// Does nothing: other systems have no sandbox yet.
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "the same function can fail if a sandbox is supported")]
-pub fn apply_sandbox(_sandbox: &Sandbox) -> io::Result<()> {
+pub fn apply(_sandbox: &Sandbox) -> io::Result<()> {
     Ok(())
 }
 

@@ -56,10 +56,22 @@ pub(super) struct Scratch {
 impl Scratch {
     /// Creates a folder. The first call in a process removes the folders that killed processes left.
     pub(super) fn new() -> io::Result<Self> {
+        Self::new_below(&std::env::temp_dir())
+    }
+
+    fn new_below(parent: &Path) -> io::Result<Self> {
         static SWEEP: Once = Once::new();
-        let parent = std::env::temp_dir().canonicalize()?;
-        SWEEP.call_once(|| remove_dead_folders(&parent));
-        Self::new_in(&parent)
+        let created = parent.canonicalize().and_then(|parent| {
+            SWEEP.call_once(|| remove_dead_folders(&parent));
+            Self::new_in(&parent)
+        });
+        created.map_err(|error| {
+            let parent = parent.display();
+            io::Error::new(
+                error.kind(),
+                format!("no temporary folder can be created in `{parent}` (`TMPDIR`): {error}"),
+            )
+        })
     }
 
     fn new_in(parent: &Path) -> io::Result<Self> {
@@ -215,6 +227,16 @@ mod tests {
         let mut names: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn missing_folder_for_temporary_files_is_named() {
+        let base = tempfile::tempdir().unwrap();
+        let missing = base.path().join("missing");
+        let error = Scratch::new_below(&missing).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let named = format!("no temporary folder can be created in `{}` (`TMPDIR`): ", missing.display());
+        assert!(error.to_string().starts_with(&named), "{error}");
     }
 
     #[test]

@@ -197,7 +197,7 @@ fn bubblewrap_command(sandbox: &OsString) -> io::Result<Option<(OsString, Vec<Os
 }
 
 #[cfg(not(target_os = "linux"))]
-fn bubblewrapped(_sandbox: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
+fn bubblewrap_command(_sandbox: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
     Ok(None)
 }
 

@@ -14,7 +14,8 @@ def _load(given):
     os.dup2(2, 1)
     sys.stdin = open(os.devnull)
     sys.argv = [path]
-    sys.path.insert(0, os.path.dirname(path))
+    # Last: a file of the project must not replace a module that an installed package imports.
+    sys.path.append(os.path.dirname(path))
     linecache.cache[path] = (len(source), None, source.splitlines(True), path)
     module = types.ModuleType("rye_tool")
     module.__file__ = path
