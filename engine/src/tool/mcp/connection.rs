@@ -72,6 +72,8 @@ pub struct McpConnection {
     service: RunningService<RoleClient, McpClient>,
     changed: Arc<AtomicBool>,
     definitions: Mutex<Vec<McpToolDefinition>>,
+    /// True after a request whose answer was lost. The next call then opens a new connection.
+    is_lost: AtomicBool,
     /// The server's program, if it has one. Dropping the connection ends the program.
     _held: Option<ProgramHandle>,
 }
@@ -140,8 +142,8 @@ impl McpConnection {
             }
         };
         let held = running.map(|(_, held)| held);
-        let connection =
-            Self { name: server.name.clone(), service, changed, definitions: Mutex::default(), _held: held };
+        let (name, is_lost) = (server.name.clone(), AtomicBool::new(false));
+        let connection = Self { name, service, changed, definitions: Mutex::default(), is_lost, _held: held };
         let listed = timeout(MCP_START_TIMEOUT, connection.list()).await;
         let listed = listed.map_err(|_| unreachable("it did not list its tools in time".to_owned()))??;
         *connection.definitions.lock().await = listed;
@@ -149,7 +151,7 @@ impl McpConnection {
     }
 
     pub fn is_closed(&self) -> bool {
-        self.service.is_closed() || self.service.is_transport_closed()
+        self.is_lost.load(Ordering::Relaxed) || self.service.is_closed() || self.service.is_transport_closed()
     }
 
     /// Returns the definitions in the last list that the server sent.
@@ -256,7 +258,10 @@ impl McpConnection {
             ServiceError::TransportSend(failed) if is_refused_by_transport(failed) => {
                 McpError::Refused { server, reason: truncate_message(&describe_transport_error(failed)) }
             }
-            ServiceError::TransportClosed | ServiceError::TransportSend(_) => McpError::Lost { server },
+            ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
+                self.is_lost.store(true, Ordering::Relaxed);
+                McpError::Lost { server }
+            }
             other => McpError::Refused { server, reason: truncate_message(&other.to_string()) },
         }
     }
@@ -403,7 +408,10 @@ fn http_transport(
         let value = HeaderValue::from_str(&expand_variables(value)?).map_err(|_| bad())?;
         custom.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?, value);
     }
-    let config = StreamableHttpClientTransportConfig::with_uri(expand_variables(url)?).custom_headers(custom);
+    // The library would send a call again in a new session if the server answers that it does not know the session.
+    let config = StreamableHttpClientTransportConfig::with_uri(expand_variables(url)?)
+        .custom_headers(custom)
+        .reinit_on_expired_session(false);
     Ok(StreamableHttpClientTransport::with_client(TaskSupportClient::new(client), config))
 }
 

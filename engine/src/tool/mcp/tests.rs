@@ -408,12 +408,7 @@ fn servers_of_both_files_are_merged() {
 
 /// Serves MCP over HTTP, with lists of tools as a document or as events, and returns the URL.
 async fn http_server_of_tasks(as_events: bool) -> String {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    let answer = move |text: &str| -> String {
-        let request: Value =
-            text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok()).unwrap_or_default();
+    http_server_that_answers(move |request| {
         let tools = json!([{"name": "slow", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}},
             {"name": "free", "inputSchema": {"type": "object"}}]);
         let result = match request["method"].as_str() {
@@ -434,7 +429,15 @@ async fn http_server_of_tasks(as_events: bool) -> String {
         format!(
             "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
         )
-    };
+    })
+    .await
+}
+
+/// Serves HTTP: `answer` gets the JSON document of each request, or null, and returns the response. Returns the URL.
+async fn http_server_that_answers(answer: impl Fn(&Value) -> String + Send + 'static) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -450,8 +453,9 @@ async fn http_server_of_tasks(as_events: bool) -> String {
                 }
             }
             let text = String::from_utf8_lossy(&read).into_owned();
+            let document = text.split_once("\r\n\r\n").and_then(|(_, body)| serde_json::from_str(body).ok());
             // The client may have closed the connection.
-            let _ = stream.write_all(answer(&text).as_bytes()).await;
+            let _ = stream.write_all(answer(&document.unwrap_or_default()).as_bytes()).await;
         }
     });
     url
@@ -530,4 +534,42 @@ async fn server_that_requests_the_key_of_a_provider_is_not_started() {
     let error = McpConnection::open(&server, folder.path()).await.map(drop).unwrap_err().to_string();
     assert!(error.contains("`ANTHROPIC_API_KEY`, which holds a provider's key"), "{error}");
     assert!(!started.exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn call_in_a_session_that_the_server_forgot_is_not_sent_again() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let url = http_server_that_answers(|request| {
+        let result = match request["method"].as_str() {
+            Some("initialize") => json!({"protocolVersion": request["params"]["protocolVersion"],
+                "capabilities": {"tools": {}}, "serverInfo": {"name": "t", "version": "1"}}),
+            Some("tools/list") => json!({"tools": [{"name": "act", "inputSchema": {"type": "object"}}]}),
+            // The server acts, and then answers the first call as if it did not know the session.
+            Some("tools/call") if CALLS.fetch_add(1, Ordering::SeqCst) == 0 => {
+                return "HTTP/1.1 404 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".into();
+            }
+            Some("tools/call") => json!({"content": [{"type": "text", "text": "acted"}]}),
+            Some(_) => return "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".into(),
+            None => return "HTTP/1.1 405 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".into(),
+        };
+        let body = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
+        let length = body.len();
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: s{}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}",
+            CALLS.load(Ordering::SeqCst)
+        )
+    })
+    .await;
+    let server =
+        McpServer { transport: config::McpTransport::Http { url, headers: BTreeMap::new() }, ..Setup::server("") };
+    let servers = Arc::<McpServers>::default();
+    let connection = servers.connection(&server, Path::new(".")).await.unwrap();
+    let first = connection.call("act", json!({})).await.map(drop).unwrap_err();
+    assert!(matches!(first, McpError::Lost { .. }), "{first}");
+    assert_eq!(CALLS.load(Ordering::SeqCst), 1);
+    // The next call opens a new session.
+    let again = servers.connection(&server, Path::new(".")).await.unwrap();
+    assert_eq!(again.call("act", json!({})).await.unwrap().text, "acted");
+    assert_eq!(CALLS.load(Ordering::SeqCst), 2);
 }
