@@ -214,6 +214,18 @@ fn script_replaces_the_model_and_reports_the_first_difference() {
 }
 
 #[test]
+fn two_calls_with_one_id_are_printed_each_with_its_own_arguments() {
+    let granted = "<permissions><execute><tool>rye.file-system.*</tool></execute></permissions>";
+    let call = |path: &str| json!({"id": "same", "name": "rye_file_system_ls", "input": {"path": path}});
+    let script = json!({"steps": [{"tool_calls": [call("."), call(".ai")]}, {"text": "Done."}]});
+    let place = talker(granted, &script.to_string());
+    let run = place.rye(&["run", "talk", "--script", "script.yaml"]);
+    let lines: Vec<&str> = run.stderr.lines().filter(|line| line.starts_with("ok    rye_file_system_ls")).collect();
+    assert!(lines.len() == 2 && lines[0].contains("{\"path\":\".\"}"), "{}", run.stderr);
+    assert!(lines[1].contains("{\"path\":\".ai\"}"), "{}", run.stderr);
+}
+
+#[test]
 fn human_output_prints_each_text_once() {
     let place = talker("", "steps:\n  - { text: \"One two\\nthree.\", usage: { input: 10, output: 2 } }\n");
     let keyless = place.rye(&["run", "talk", "-q"]);

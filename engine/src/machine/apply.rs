@@ -284,7 +284,8 @@ fn attempt_failed(state: &mut ThreadState, failed: &AttemptFailed, ts: i64) {
     };
 }
 
-/// Reopens a suspended thread or the closed session of a chat. A suspended thread then repeats its approval request.
+/// Reopens a suspended thread or the closed session of a chat. A suspended thread then repeats its approval request. If
+/// a hook suspended the thread, the thread continues as if the hook had not answered.
 fn resume_parked(state: &mut ThreadState) {
     if state.ended.as_ref().is_none_or(|ended| !ended.status.is_parked()) {
         return;
@@ -292,6 +293,11 @@ fn resume_parked(state: &mut ThreadState) {
     state.ended = None;
     if let RunPosition::After(node @ Node::Ask(_), Outcome::Suspended) = state.position {
         state.position = RunPosition::At(node);
+    }
+    if state.stop.take_if(|stop| stop.status == Status::Suspended).is_some()
+        && let RunPosition::After(node, Outcome::Terminate) = state.position
+    {
+        state.position = RunPosition::After(node, Outcome::Pass);
     }
 }
 

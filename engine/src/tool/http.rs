@@ -13,6 +13,7 @@ use super::registry::ToolFile;
 use super::web::{WebClient, WebRequest, WebResponse};
 use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::BoxFuture;
+use crate::json_faults::find_fault;
 
 /// Maximum bytes of a response that are kept.
 const MAX_BODY_BYTES: usize = 2 << 20;
@@ -141,7 +142,7 @@ fn encode(text: &str) -> String {
 fn http_outcome(answer: &WebResponse) -> ToolOutcome {
     let text = String::from_utf8_lossy(&answer.body);
     let content = match serde_json::from_str::<Value>(&text) {
-        Ok(value) if !answer.cut => value,
+        Ok(value) if !answer.cut && find_fault(&text).is_none() => value,
         Ok(_) | Err(_) => Value::String(text.into_owned()),
     };
     ToolOutcome {

@@ -16,6 +16,7 @@ use super::process::{self, Program, ProgramExit, ProgramResult, Sandbox, StderrM
 use super::registry::ToolFile;
 use super::{Invocation, Tool, ToolOutcome, environment};
 use crate::BoxFuture;
+use crate::json_faults::find_fault;
 
 const PYTHON_RUNNER: &str = concat!(include_str!("script/load.py"), include_str!("script/run.py"));
 const JAVASCRIPT_RUNNER: &str = concat!(include_str!("script/load.mjs"), include_str!("script/run.mjs"));
@@ -138,6 +139,8 @@ impl ScriptTool {
         }
         let answer = finished.output.text.trim();
         let content = match serde_json::from_str::<Value>(answer) {
+            // The text says more than the parsed value.
+            Ok(_) if find_fault(answer).is_some() => Value::String(answer.to_owned()),
             Ok(value) => value,
             Err(_) if self.entry == ScriptEntry::Execute => {
                 return ToolOutcome::error(format!(

@@ -13,7 +13,7 @@ use rye_engine::event::{
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
-use rye_engine::message::{ContentBlock, SharedText};
+use rye_engine::message::{ContentBlock, SharedText, calls_in};
 use rye_engine::thread::RunError;
 use rye_engine::thread_id::ThreadId;
 use sha2::{Digest, Sha256};
@@ -59,7 +59,7 @@ pub struct HumanRenderer {
     out: Stdout,
     /// Buffered lines for stderr.
     lines: String,
-    calls: BTreeMap<(ThreadId, String), PendingCall>,
+    calls: BTreeMap<(ThreadId, usize), PendingCall>,
     missing: Vec<String>,
     /// A line about a limit that the main thread has reached. The line is printed unless the thread ends with the error
     /// of this limit.
@@ -249,7 +249,7 @@ impl HumanRenderer {
                 self.thread_line(thread, style, &format_settling(settled, self.unpriced));
             }
             EventBody::ToolStarted(started) => {
-                if let Some(call) = self.calls.get_mut(&(thread.clone(), started.call_id.clone())) {
+                if let Some(call) = self.calls.get_mut(&(thread.clone(), started.index)) {
                     call.started = Some(Instant::now());
                 }
             }
@@ -342,12 +342,10 @@ impl HumanRenderer {
     }
 
     fn record_reply(&mut self, thread: &ThreadId, reply: &CognitionOut) {
-        for block in &reply.content {
-            if let ContentBlock::ToolCall(called) = block {
-                let shown = format_call(called, MAX_DETAIL_CHARS);
-                self.calls
-                    .insert((thread.clone(), called.id.clone()), PendingCall { shown, started: None, named: false });
-            }
+        // A provider can give two calls the same id.
+        for (index, called) in calls_in(&reply.content).enumerate() {
+            let shown = format_call(called, MAX_DETAIL_CHARS);
+            self.calls.insert((thread.clone(), index), PendingCall { shown, started: None, named: false });
         }
         if self.main.as_ref() != Some(thread) || !self.streams() {
             return;
@@ -387,7 +385,7 @@ impl HumanRenderer {
     }
 
     fn tool(&mut self, thread: &ThreadId, result: &ToolCallResult) {
-        let call = self.calls.remove(&(thread.clone(), result.call_id.clone()));
+        let call = self.calls.remove(&(thread.clone(), result.index));
         // The returned value is the result of the run, which is printed at the end.
         if matches!(result.why, ResultKind::Returned { .. }) {
             return;

@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, text, with_hook};
 use crate::event::{ControlMessage, HookOutcome};
+use crate::machine::Fact;
 use crate::message::{Message, text_of};
 use crate::thread::Status;
 
@@ -56,6 +57,20 @@ fn terminated_answer_is_no_result_unless_the_end_is_completed() {
         assert_eq!(play.ended().status, status.unwrap_or(Status::Error));
         assert_eq!(play.ended().result.as_deref(), result);
         assert_eq!(play.requests.len(), 1);
+    }
+}
+
+#[test]
+fn thread_that_a_hook_suspended_continues_after_a_resume() {
+    for (point, requests) in [(HookPoint::BeforeAgentStart, 0), (HookPoint::AgentEnd, 1)] {
+        let mut play = hooked(point, vec![text("one"), text("two")]);
+        let suspend = HookOutcome::Terminate { status: Some(Status::Suspended), error: None };
+        play.hooks.insert(point, [suspend].into());
+        play.run();
+        assert_eq!((play.ended().status, play.requests.len()), (Status::Suspended, requests), "{point:?}");
+        play.signal(Fact::Recovered { owner: "o".into(), cut_bytes: 0 });
+        play.run();
+        assert_eq!((play.ended().status, play.requests.len()), (Status::Completed, 1), "{point:?}");
     }
 }
 

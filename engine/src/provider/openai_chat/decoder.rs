@@ -376,6 +376,8 @@ impl ChatDecoder {
         }
         if call.name.is_empty() {
             name.clone_into(&mut call.name);
+        } else if !name.is_empty() && name != call.name {
+            self.unread.add("function.name");
         }
         if !arguments.is_empty() {
             call.arguments.push_str(&arguments);

@@ -171,6 +171,26 @@ fn call_chunks_of_compatible_servers_are_joined() {
 }
 
 #[test]
+fn second_part_of_a_function_name_is_named_as_unread() {
+    let chunk = |name: &str| {
+        event(
+            &json!({"choices": [{"delta": {"tool_calls": [{"index": 0, "id": "i", "type": "function", "function": {"name": name, "arguments": ""}}]}}]}),
+        )
+    };
+    let unread = |names: [&str; 2]| {
+        let mut decoder = ChatDecoder::default();
+        for name in names {
+            decoder.push(&chunk(name));
+        }
+        decoder.push(&event(&json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})));
+        decoder.push(&crate::provider::sse::SseEvent { name: String::new(), data: "[DONE]".to_owned() });
+        decoder.finish().unwrap().unread
+    };
+    assert_eq!(unread(["rye_file_", "system_ls"]), ["function.name"]);
+    assert_eq!(unread(["rye_file_system_ls", "rye_file_system_ls"]), [""; 0]);
+}
+
+#[test]
 fn a_call_of_an_unknown_kind_is_kept() {
     let mut decoder = ChatDecoder::default();
     let piece = json!({"index": 0, "id": "i", "type": "custom", "custom": {"name": "x", "input": "y"}});

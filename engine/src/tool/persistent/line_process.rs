@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::event::Delivery;
+use crate::json_faults::find_fault;
 use crate::tool::cancellation::{CANCEL_GRACE, CancellationToken};
 use crate::tool::process::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail, start_long_lived};
 
@@ -213,7 +214,9 @@ fn parse_line(bytes: &[u8]) -> Result<Map<String, Value>, String> {
         return Err(format!("it wrote a line of more than {} MiB", MAX_LINE_BYTES >> 20));
     }
     if let Ok(Value::Object(line)) = serde_json::from_slice(bytes) {
-        return Ok(line);
+        let fault = std::str::from_utf8(bytes).ok().and_then(find_fault);
+        return fault
+            .map_or(Ok(line), |fault| Err(format!("its output has a line that cannot be kept as it is: {fault}")));
     }
     let shown: String = String::from_utf8_lossy(bytes).trim().chars().take(200).collect();
     Err(format!("its output has a line that is not a JSON object: {shown}"))

@@ -192,6 +192,10 @@ async fn malformed_lines_and_foreign_ids_stop_the_process() {
     for (line, reason) in [
         ("hello", "its output has a line that is not a JSON object: hello"),
         ("[1]", "its output has a line that is not a JSON object: [1]"),
+        (
+            "{{\"id\":1,\"result\":36893488147419103232}}",
+            "its output has a line that cannot be kept as it is: the integer 36893488147419103232 does not fit into 64 bits",
+        ),
         ("{{\"id\":7}}", "its answer has the id 7 instead of 1"),
         ("{{\"action\":\"block\"}}", "its answer has no id instead of 1"),
         ("{{\"submit\":{{\"text\":\"x\"}}}}", "it submitted a message, which needs `pushes: true` and a chat"),

@@ -103,6 +103,10 @@ async fn python_failures_are_reported() {
         format!("{OPEN}import os\ndef execute(params, project_path):\n    os.write(1, b'[1]')\n    os._exit(0)\n");
     let outcome = p.call("lies.py", &lies, json!({})).await;
     assert!(outcome.is_error && text(&outcome).contains("did not return JSON"), "{outcome:?}");
+    // The text says more than the parsed value.
+    let large = format!("{OPEN}def execute(params, project_path):\n    return {{'n': 2 ** 80}}\n");
+    let outcome = p.call("large.py", &large, json!({})).await;
+    assert_eq!(text(&outcome), "{\"n\": 1208925819614629174706176}");
     let slow = format!("{OPEN}import time\ndef execute(params, project_path):\n    time.sleep(60)\n");
     let outcome = p.call_within("slow.py", &slow, json!({}), Duration::from_secs(3)).await;
     assert!(outcome.is_error && text(&outcome).contains("[stopped: timed out after 3 s]"), "{outcome:?}");
