@@ -262,6 +262,10 @@ impl McpConnection {
                 self.is_lost.store(true, Ordering::Relaxed);
                 McpError::Lost { server }
             }
+            ServiceError::UnexpectedResponse => {
+                let reason = "its answer is no valid result; the tool may have run".to_owned();
+                McpError::Refused { server, reason }
+            }
             other => McpError::Refused { server, reason: truncate_message(&other.to_string()) },
         }
     }

@@ -53,6 +53,9 @@ for line in sys.stdin:
             if given.get("do") == "fail":
                 send({"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": "no\u001b[2J way"}})
                 continue
+            if given.get("do") == "odd":
+                send({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "hologram", "data": 1}]}})
+                continue
             text = json.dumps(sorted(os.environ)) if given.get("do") == "env" else "said"
             send({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": text},
                  {"type": "image", "data": "AA==", "mimeType": "image/png"}], "isError": given.get("do") == "error"}})
@@ -138,6 +141,8 @@ async fn server_is_listed_called_and_restarted() {
     assert!(s.call("say", &say, json!({"do": "error"}), long).await.is_error);
     let failed = s.call("say", &say, json!({"do": "fail"}), long).await;
     assert_eq!(failed.content, json!("the request to the server `test` failed: no [2J way"));
+    let odd = s.call("say", &say, json!({"do": "odd"}), long).await;
+    assert!(odd.is_error && odd.content.as_str().unwrap().ends_with("the tool may have run"), "{odd:?}");
     let variables = s.call("say", &say, json!({"do": "env"}), long).await.content.to_string();
     assert!(variables.contains("MODE") && !variables.contains("CARGO"), "{variables}");
     // If the server crashes, the call fails, and the next call starts a new server.
