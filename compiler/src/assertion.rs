@@ -3,6 +3,7 @@
 //! Conditions use the shared evaluator.
 
 mod flow;
+mod route_summary;
 mod threads;
 mod trifecta;
 
@@ -128,7 +129,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         let shared = LowerContext::new(&items);
         let assertions = assertion_file::read(&items, &mut diagnostics);
         let mut report = AssertReport { assertions: assertions.list.len(), ..AssertReport::default() };
-        let mut search = ThreadSearch::new(&shared, assertions.gates());
+        let mut search = ThreadSearch::new(&shared, &assertions);
         let mut memo = ReachMemo::new();
         // Errors of tools are reported by `rye check`.
         let mut tools = TrifectaTools::read(&Items::new(world));
@@ -137,8 +138,8 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         let mut witnessed = BTreeMap::new();
         for id in root_directives(&items, only) {
             report.directives += 1;
-            let ReachableThreads { threads, complete } = search.find_threads(&id);
-            report.threads += threads.len();
+            let ReachableThreads { threads, left_out, complete } = search.find_threads(&id);
+            report.threads += threads.len() + left_out;
             report.incomplete |= !complete;
             check_assertions(&items, &assertions, &threads, &mut memo, &mut tools, &mut report);
             record_witnesses(&assertions, &threads, &mut memo, &mut witnessed);

@@ -38,6 +38,12 @@ impl Assertions {
         };
         functions.filter_map(gate).collect()
     }
+
+    /// Returns true if an assertion follows text between threads (`flows`).
+    pub fn follow_text(&self) -> bool {
+        let mut functions = self.list.iter().flat_map(|assertion| &assertion.functions);
+        functions.any(|function| matches!(function, AssertionFunction::Flows(..)))
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -53,6 +59,8 @@ pub struct Assertion {
     pub functions: Vec<AssertionFunction>,
     /// The condition that selects the directives to which the assertion applies; `None` selects all directives.
     pub only: Option<Condition>,
+    /// The span of `for`; the span of the condition if there is no `for`.
+    pub only_span: Span,
     /// The span of the condition.
     pub span: Span,
 }
@@ -194,7 +202,8 @@ fn read_assertion(node: &Node, patterns: &mut PatternBudget, found: &mut Diagnos
         None => None,
     };
     let description = text("description").unwrap_or_default();
-    Some(Assertion { id, description, severity, never, condition, functions, only, span: written.span })
+    let only_span = node.get("for").map_or(written.span, |only| only.span);
+    Some(Assertion { id, description, severity, never, condition, functions, only, only_span, span: written.span })
 }
 
 /// Compiles the condition of the assertion `id`, and returns the functions that the condition calls. `None` if the

@@ -280,3 +280,29 @@ fn knowledge_of_a_replaced_system_prompt_does_not_survive() {
     assert_eq!(with("append: more"), 0);
     assert_eq!(with("text: \"${system_prompt} more\""), 0);
 }
+
+#[test]
+fn threads_of_directives_that_start_each_other_are_examined_in_steps_linear_in_their_starts() {
+    use super::threads::ThreadSearch;
+    let steps = |count: usize| {
+        let grants = "<metadata><permissions><execute><directive>g.*</directive></execute></permissions></metadata>";
+        let names: Vec<String> = (0..count).map(|n| format!("g/d{n}")).collect();
+        let directives: Vec<(&str, &str, &str, &str)> =
+            names.iter().map(|name| (name.as_str(), "", grants, "Do it.")).collect();
+        let world = with_directives(minimal_world(), &directives);
+        let items = Items::new(&world);
+        let shared = LowerContext::new(&items);
+        let mut search = ThreadSearch::new(&shared, &Assertions::default());
+        for name in &names {
+            let found = search.find_threads(&ItemId::parse(name).unwrap());
+            assert!(found.complete, "{count}");
+            // Each directive can start itself and each other one.
+            assert_eq!(found.threads.len() + found.left_out, 1 + count * count, "{count}");
+        }
+        search.examined()
+    };
+    for count in [8, 16, 32] {
+        let starts = count * count;
+        assert!(steps(count) <= 4 * starts, "{count}: {} steps for {starts} starts", steps(count));
+    }
+}

@@ -5,22 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
-use rye_grammar::{ItemId, Sources, Span};
+use rye_grammar::{ItemId, Span};
 
-use crate::compose::{Composed, ComposedHook, compose_all};
-use crate::diagnostics::Diagnostics;
-use crate::hook::{HookAction, HookPoint, PlanVerdict};
-use crate::item::HookDecl;
-use crate::item_graph::mentions;
+use super::route_summary::{NetGrant, RouteSummary, route_summaries};
+use crate::assertion_file::Assertions;
 use crate::lower::cache::LowerContext;
-use crate::lower::{capabilities, origin};
-use crate::plan::Origins;
-use crate::resolve::{Inputs, Launch};
 use crate::semantics::glob::Glob;
 use crate::semantics::glob::inclusion::{Witness, witness};
-use crate::semantics::limits::{LimitName, resolve};
 use crate::semantics::money::Nanos;
-use crate::validate::{may_apply, may_fire_in};
 use crate::world::{ItemKind, Space};
 
 /// Maximum number of threads examined per directive.
@@ -38,6 +30,8 @@ const MAX_CHOICES: usize = 2_000;
 
 pub struct ReachableThreads {
     pub threads: Vec<PossibleThread>,
+    /// Number of threads that are left out, because an earlier thread has the same properties.
+    pub left_out: usize,
     pub complete: bool,
 }
 
@@ -53,8 +47,80 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     /// The directives that a thread may start, by the permission sets of the thread. Each directive is an index into
     /// `directives`, together with the grant of the thread's own set that allows the start.
     allowed: BTreeMap<PermissionSets, Rc<[(usize, String)]>>,
+    /// The numbers of the states of all threads found so far.
+    states: BTreeMap<StateKey, usize>,
+    /// The threads that a thread can start, by the number of its state.
+    starts: BTreeMap<usize, Rc<[Start]>>,
+    /// The declared starts of the examined threads: the parent, the child, and the cause.
+    declared: BTreeSet<(ItemId, ItemId, String)>,
+    /// True if an assertion follows text between threads, so that no thread may be left out.
+    follows_text: bool,
     /// Number of threads that the search may still spawn, initially [`MAX_SPAWNED_THREADS`].
     remaining: usize,
+}
+
+/// The parts of a thread that decide which threads it can start: the directive, its permission sets, hooks and
+/// approvals, and the knowledge of its continuations.
+type StateKey = (ItemId, PermissionSets, BTreeSet<String>, bool, Rc<BTreeSet<ItemId>>);
+
+/// A way in which a thread can start another one.
+struct Start {
+    directive: ItemId,
+    /// Index of the child's route.
+    route: usize,
+    /// The number of the child's state.
+    state: usize,
+    by: String,
+    /// The line that names the directive; `None` if only a grant allows its start.
+    span: Option<Span>,
+    /// The grants of the hook that starts the directive.
+    of_hook: Vec<String>,
+    named: bool,
+}
+
+/// The properties of a thread beside its state: its spending, its hosts, and its route.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct SpendingOfThread {
+    spend: Option<Nanos>,
+    raised_by: Option<String>,
+    net: Rc<[NetGrant]>,
+    route: usize,
+}
+
+impl SpendingOfThread {
+    fn new(thread: &PossibleThread, route: usize) -> Self {
+        Self { spend: thread.spend, raised_by: thread.raised_by.clone(), net: thread.net.clone(), route }
+    }
+
+    /// Returns the properties of the child of `parent` on a route.
+    fn of_child(parent: &PossibleThread, alone: &RouteSummary, route: usize) -> Self {
+        Self {
+            // A child spends money of its parent, so the bound of the parent holds even if a hook of the child raises
+            // the limit.
+            spend: parent.spend.into_iter().chain(alone.spend).min(),
+            raised_by: alone.raised_by.clone().or_else(|| parent.raised_by.clone()),
+            net: if alone.grants.is_none() { parent.net.clone() } else { alone.net.clone() },
+            route,
+        }
+    }
+}
+
+/// The states and the spending of the threads of one directive.
+#[derive(Default)]
+struct SeenThreads(BTreeMap<usize, BTreeSet<SpendingOfThread>>);
+
+/// The parts of a thread that no earlier thread has.
+struct Novelty {
+    is_new_state: bool,
+    is_new_spending: bool,
+}
+
+impl SeenThreads {
+    fn add(&mut self, state: usize, spending: SpendingOfThread) -> Novelty {
+        let is_new_state = !self.0.contains_key(&state);
+        let is_new_spending = self.0.entry(state).or_default().insert(spending);
+        Novelty { is_new_state, is_new_spending }
+    }
 }
 
 /// Sets of grants that must all allow an action, without repeated sets.
@@ -85,13 +151,6 @@ pub struct PossibleThread {
     pub survivors: Rc<BTreeSet<ItemId>>,
 }
 
-/// A grant with `net`: its pattern, and its hosts separated by commas.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NetGrant {
-    pub pattern: String,
-    pub hosts: String,
-}
-
 #[derive(Debug, Clone)]
 pub struct SpawnStep {
     pub directive: ItemId,
@@ -107,51 +166,43 @@ pub struct SpawnStep {
     pub of_hook: Vec<String>,
 }
 
-/// The properties of a directive on one route, without those of its spawn parents.
-struct RouteSummary {
-    grants: Option<Vec<String>>,
-    granted: Option<Span>,
-    hooks: BTreeSet<String>,
-    needs_approval: bool,
-    /// The limit `spend`; `None` if the hook `raised_by` may raise it.
-    spend: Option<Nanos>,
-    raised_by: Option<String>,
-    net: Rc<[NetGrant]>,
-    hook_calls: Vec<String>,
-    survivors: Rc<BTreeSet<ItemId>>,
-    named: Vec<(ItemId, String, Span, Vec<String>)>,
-}
-
 impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
-    /// Creates a search. `gates` contains the ids of the hooks that assertions name.
-    pub fn new(shared: &'s LowerContext<'i, 'w>, gates: BTreeSet<String>) -> Self {
+    /// Creates a search of the threads on which these assertions are checked.
+    pub fn new(shared: &'s LowerContext<'i, 'w>, assertions: &Assertions) -> Self {
         let list = shared.items.list(ItemKind::Directive);
         let own = list.iter().filter(|e| e.space != Space::System);
         let directives = own.map(|e| (e.id.clone(), format!("rye.execute.directive.{}", e.id.dotted()))).collect();
         Self {
             shared,
-            gates,
+            gates: assertions.gates(),
             directives,
             routes: BTreeMap::new(),
             allowed: BTreeMap::new(),
+            states: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            declared: BTreeSet::new(),
+            follows_text: assertions.follow_text(),
             remaining: MAX_SPAWNED_THREADS,
         }
     }
 
-    /// Finds the threads that a directive can lead to, breadth first.
+    /// Finds the threads that a directive can lead to, breadth first. A thread whose state an earlier thread has starts
+    /// the same threads as the earlier one, so it is not examined further. Most of these repeated threads are left out.
     pub fn find_threads(&mut self, root: &ItemId) -> ReachableThreads {
-        let mut queue: VecDeque<PossibleThread> =
-            self.routes_of(root).iter().map(|alone| root_thread(root, alone)).collect();
-        let mut seen = BTreeSet::new();
+        let mut seen = SeenThreads::default();
+        let mut queue: VecDeque<(PossibleThread, usize, bool)> = VecDeque::new();
+        for (route, alone) in self.routes_of(root).iter().enumerate() {
+            let thread = root_thread(root, alone);
+            let state = self.state_of(&thread);
+            if seen.add(state, SpendingOfThread::new(&thread, route)).is_new_state {
+                queue.push_back((thread, state, false));
+            }
+        }
         let mut threads = Vec::new();
-        let mut complete = true;
-        while let Some(thread) = queue.pop_front() {
-            let (sets, hooks, survivors) = (thread.sets.clone(), thread.hooks.clone(), thread.survivors.clone());
-            if !seen.insert((thread.directive.clone(), sets, hooks, thread.needs_approval, survivors)) {
-                // Keep the repeated thread: its trace may close a cycle, which the report lists.
-                if thread.trace.len() > 1 {
-                    threads.push(thread);
-                }
+        let (mut complete, mut left_out) = (true, 0);
+        while let Some((thread, state, is_repeated)) = queue.pop_front() {
+            if is_repeated {
+                threads.push(thread);
                 continue;
             }
             if threads.len() >= MAX_THREADS {
@@ -159,52 +210,92 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
                 break;
             }
             if thread.trace.len() <= MAX_SPAWN_DEPTH {
-                complete &= self.spawn_children(&thread, &mut queue);
+                for start in self.starts_of(&thread, state).iter() {
+                    let routes = self.routes_of(&start.directive);
+                    let Some(alone) = routes.get(start.route) else { continue };
+                    let spending = SpendingOfThread::of_child(&thread, alone, start.route);
+                    let found = seen.add(start.state, spending);
+                    if !found.is_new_state && !found.is_new_spending && !self.is_needed(&thread, start) {
+                        left_out += 1;
+                        continue;
+                    }
+                    if queue.len() >= MAX_QUEUED_THREADS || self.remaining == 0 {
+                        complete = false;
+                        break;
+                    }
+                    self.remaining -= 1;
+                    queue.push_back((child_thread(&thread, alone, start), start.state, !found.is_new_state));
+                }
             }
             threads.push(thread);
         }
-        ReachableThreads { threads, complete }
+        ReachableThreads { threads, left_out, complete }
     }
 
-    /// Queues the children that a thread can start: first the directives that the thread's directive names in its body,
-    /// hooks and grants, then the other directives that the permission sets of the thread allow. Returns false if a
-    /// bound left some children out.
-    fn spawn_children(&mut self, thread: &PossibleThread, queue: &mut VecDeque<PossibleThread>) -> bool {
+    /// Returns true if the report needs a repeated thread: its trace closes a cycle, a source line declares its start
+    /// for the first time, or an assertion follows text through it.
+    fn is_needed(&mut self, parent: &PossibleThread, start: &Start) -> bool {
+        let closes_cycle = parent.trace.iter().any(|step| step.directive == start.directive);
+        let declares =
+            start.named && self.declared.insert((parent.directive.clone(), start.directive.clone(), start.by.clone()));
+        closes_cycle || declares || self.follows_text
+    }
+
+    /// Returns the threads that a thread with this state can start: first those of the directives that its directive
+    /// names in its body, hooks and grants, then those of the other directives that its permission sets allow.
+    fn starts_of(&mut self, thread: &PossibleThread, state: usize) -> Rc<[Start]> {
+        if let Some(known) = self.starts.get(&state) {
+            return known.clone();
+        }
         let own = self.routes_of(&thread.directive);
         let mut named: BTreeMap<&ItemId, BTreeSet<&str>> = BTreeMap::new();
+        let mut starts = Vec::new();
         for (id, by, span, extra) in own.iter().flat_map(|alone| &alone.named) {
-            if named.entry(id).or_default().insert(by) && !self.spawn(thread, id, (by, Some(*span), extra, true), queue)
-            {
-                return false;
+            if named.entry(id).or_default().insert(by) {
+                self.add_starts(thread, id, (by, Some(*span), extra, true), &mut starts);
             }
         }
-        let span = thread.trace.last().and_then(|step| step.granted);
         for (index, grant) in self.allowed_by(&thread.sets).iter() {
             let Some(id) = self.directives.get(*index).map(|(id, _)| id.clone()) else { continue };
-            if !named.contains_key(&id) && !self.spawn(thread, &id, (&format!("`{grant}`"), span, &[], false), queue) {
-                return false;
+            if !named.contains_key(&id) {
+                self.add_starts(thread, &id, (&format!("`{grant}`"), None, &[], false), &mut starts);
             }
         }
-        true
+        let starts: Rc<[Start]> = starts.into();
+        self.starts.insert(state, starts.clone());
+        starts
     }
 
-    /// Queues one possible thread for each route of the child `id`. Returns false, and queues no further thread, if the
-    /// maximum number of queued threads or of all threads is reached.
-    fn spawn(
+    /// Adds a start for each route of the child `id`. `how` holds the values for the fields `by`, `span`, `of_hook` and
+    /// `named` of [`Start`].
+    fn add_starts(
         &mut self,
         parent: &PossibleThread,
         id: &ItemId,
-        how: (&str, Option<Span>, &[String], bool),
-        queue: &mut VecDeque<PossibleThread>,
-    ) -> bool {
-        for alone in self.routes_of(id).iter() {
-            if queue.len() >= MAX_QUEUED_THREADS || self.remaining == 0 {
-                return false;
-            }
-            self.remaining -= 1;
-            queue.push_back(child_thread(parent, id, alone, how));
+        (by, span, extra, named): (&str, Option<Span>, &[String], bool),
+        starts: &mut Vec<Start>,
+    ) {
+        for (route, alone) in self.routes_of(id).iter().enumerate() {
+            let (directive, by, of_hook) = (id.clone(), by.to_owned(), extra.to_vec());
+            let mut start = Start { directive, route, state: 0, by, span, of_hook, named };
+            start.state = self.state_of(&child_thread(parent, alone, &start));
+            starts.push(start);
         }
-        true
+    }
+
+    /// Returns the number of a thread's state. Threads with equal numbers start the same threads, and the functions of
+    /// assertions have equal results for them, apart from `spends_at_most` and `flows`.
+    fn state_of(&mut self, thread: &PossibleThread) -> usize {
+        let (sets, hooks) = (thread.sets.clone(), thread.hooks.clone());
+        let key = (thread.directive.clone(), sets, hooks, thread.needs_approval, thread.survivors.clone());
+        let next = self.states.len();
+        *self.states.entry(key).or_insert(next)
+    }
+
+    /// Returns the number of spawned threads that the search has examined so far.
+    #[cfg(test)]
+    pub fn examined(&self) -> usize {
+        MAX_SPAWNED_THREADS - self.remaining
     }
 
     /// Returns the directives that a thread with these permission sets may start, because each of the sets allows the
@@ -258,21 +349,14 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
     }
 }
 
-/// Returns the child thread of `parent` that runs the directive `id`. The child has the permission sets of the parent
-/// and, if the directive has `<permissions>`, a set of its own. If a hook starts the child, the grants of the hook are
-/// added to every set of the parent. `how` holds the values for the fields `by`, `span`, `of_hook` and `named` of
-/// [`SpawnStep`].
-fn child_thread(
-    parent: &PossibleThread,
-    id: &ItemId,
-    alone: &RouteSummary,
-    how: (&str, Option<Span>, &[String], bool),
-) -> PossibleThread {
-    let (by, span, extra, named) = how;
+/// Returns the child thread of `parent` that a start creates. The child has the permission sets of the parent and, if
+/// its directive has `<permissions>`, a set of its own. If a hook starts the child, the grants of the hook are added to
+/// every set of the parent. `alone` is the summary of the child's route.
+fn child_thread(parent: &PossibleThread, alone: &RouteSummary, start: &Start) -> PossibleThread {
     let mut sets = parent.sets.clone();
-    if !extra.is_empty() {
+    if !start.of_hook.is_empty() {
         for set in &mut sets {
-            *set = set.iter().chain(extra).cloned().collect();
+            *set = set.iter().chain(&start.of_hook).cloned().collect();
         }
     }
     if let Some(own) = &alone.grants {
@@ -281,145 +365,33 @@ fn child_thread(
         sets.retain(|set| **set != **own);
         sets.insert(0, own.as_slice().into());
     }
+    // If only a grant allows the start, its place is the permissions of the parent or, if the parent has none, those of
+    // the nearest thread above it.
+    let granted = || parent.trace.iter().rev().find_map(|step| step.granted);
     let mut trace = parent.trace.clone();
     trace.push(SpawnStep {
-        directive: id.clone(),
-        by: by.to_owned(),
-        span,
-        named,
+        directive: start.directive.clone(),
+        by: start.by.clone(),
+        span: start.span.or_else(granted),
+        named: start.named,
         declares: alone.grants.is_some(),
         grants: sets.first().map(|set| set.to_vec()).unwrap_or_default(),
         granted: alone.granted,
-        of_hook: extra.to_vec(),
+        of_hook: start.of_hook.clone(),
     });
+    let SpendingOfThread { spend, raised_by, net, route: _ } = SpendingOfThread::of_child(parent, alone, start.route);
     PossibleThread {
-        directive: id.clone(),
+        directive: start.directive.clone(),
         trace,
         sets,
         hooks: parent.hooks.union(&alone.hooks).cloned().collect(),
         needs_approval: parent.needs_approval || alone.needs_approval,
-        // A child spends money of its parent, so the bound of the parent holds even if a hook of the child raises the
-        // limit.
-        spend: parent.spend.into_iter().chain(alone.spend).min(),
-        raised_by: alone.raised_by.clone().or_else(|| parent.raised_by.clone()),
-        net: if alone.grants.is_none() { parent.net.clone() } else { alone.net.clone() },
+        spend,
+        raised_by,
+        net,
         hook_calls: alone.hook_calls.clone(),
         survivors: alone.survivors.clone(),
     }
-}
-
-/// Returns a summary of a directive for every route; empty if the directive has errors, which `rye check` reports.
-fn route_summaries(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, id: &ItemId) -> Vec<RouteSummary> {
-    let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
-    let (all, _) = compose_all(shared.items, id, &launch, &mut Diagnostics::new());
-    all.iter().map(|composed| summarize_route(shared, gates, composed)).collect()
-}
-
-fn summarize_route(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, composed: &Composed) -> RouteSummary {
-    let permissions = composed.permissions.as_ref();
-    let grants = permissions.map(|p| p.value.grants.iter().map(|g| g.pattern.0.clone()).collect::<Vec<_>>());
-    let with_hosts = permissions.iter().flat_map(|p| &p.value.grants).filter(|g| !g.net.is_empty());
-    let net = with_hosts.map(|g| NetGrant { pattern: g.pattern.0.clone(), hosts: g.net.join(",") }).collect();
-    let limits = resolve(&composed.limits.defaults, &composed.limits.directive, &[], &[]).map(|r| r.limits);
-    let planned = capabilities::lower(composed, None, &shared.items.sources(), &mut Origins::default());
-    let raising = composed.hooks.iter().find(|hook| raises_spend(hook));
-    let raised_by = raising.map(|hook| describe_hook(&shared.items.sources(), hook));
-    // Only the hooks that an assertion names need a proof that they can fire.
-    let gates = composed
-        .hooks
-        .iter()
-        .filter(|h| h.is_live() && (!gates.contains(&h.decl.id.node) || may_fire_in(shared.items, composed, h)));
-    let mut named = Vec::new();
-    for hook in composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {
-        if let Some(HookAction::Execute { item_type: ItemKind::Directive, item_id, .. }) =
-            hook.decl.action.as_ref().map(|a| &a.node)
-            && let Ok(id) = ItemId::parse(item_id)
-        {
-            let extra = hook.decl.grants.iter().map(|g| g.node.0.clone()).collect();
-            named.push((id, format!("hook {}", hook.decl.id.node), hook.decl.item_span(), extra));
-        }
-    }
-    if let Some(leaf) = composed.leaf() {
-        let mentioned = mentions(leaf).into_iter().filter(|m| m.kind == ItemKind::Directive);
-        let there = mentioned.filter(|m| shared.items.exists(ItemKind::Directive, &m.id));
-        named.extend(there.map(|m| (m.id, "body".to_owned(), m.span, Vec::new())));
-    }
-    RouteSummary {
-        granted: permissions.and_then(|p| p.origin.span),
-        hooks: gates.map(|h| h.decl.id.node.clone()).collect(),
-        needs_approval: !capabilities::unacknowledged_grants(&planned, shared).is_empty(),
-        // `rye check` reports unreadable limits; here, a directive with unreadable limits counts as one that spends
-        // nothing.
-        spend: limits.map_or(Some(Nanos::ZERO), |limits| Some(limits.spend)).filter(|_| raised_by.is_none()),
-        raised_by,
-        net,
-        hook_calls: composed.hooks.iter().filter(|h| h.is_live()).filter_map(|h| hook_call(&h.decl)).collect(),
-        survivors: Rc::new(surviving_items(composed)),
-        grants,
-        named,
-    }
-}
-
-/// Returns true if a live hook on the event `limit` may raise the limit `spend`. The action of the hook raises the
-/// limit, or executes an item, which can return such an action.
-fn raises_spend(hook: &ComposedHook) -> bool {
-    let raises = match hook.decl.action.as_ref().map(|action| &action.node) {
-        Some(HookAction::Raise { limit, .. }) => LimitName::parse(limit).is_none_or(|name| name == LimitName::Spend),
-        Some(action) => matches!(action, HookAction::Execute { .. }),
-        None => false,
-    };
-    raises && hook.is_live() && hook.decl.event == HookPoint::Limit && may_apply(&hook.decl, LimitName::Spend)
-}
-
-/// Returns the id of a hook with its file and line.
-fn describe_hook(sources: &Sources, hook: &ComposedHook) -> String {
-    let id = &hook.decl.id.node;
-    match origin::plan_place(sources, hook.decl.span) {
-        Some(place) => format!("`{id}` ({}:{})", place.file, place.line),
-        None => format!("`{id}`"),
-    }
-}
-
-/// Returns the capability for the item that a hook executes or fetches; `None` for other actions, and if the item's id
-/// contains a placeholder.
-fn hook_call(hook: &HookDecl) -> Option<String> {
-    let action = &hook.action.as_ref()?.node;
-    let (kind, id) = action.item().filter(|_| hook.has_static_id())?;
-    let primary = if matches!(action, HookAction::Execute { .. }) {
-        "execute"
-    } else if matches!(action, HookAction::Fetch { .. }) {
-        "fetch"
-    } else {
-        return None;
-    };
-    Some(format!("rye.{primary}.{}.{}", kind.as_str(), id.replace('/', ".")))
-}
-
-/// Returns the knowledge that every continuation of a thread contains: the knowledge of the system prompt, and of the
-/// `thread_continued` hooks that always fire. Knowledge in the messages of the thread does not count, because a
-/// continuation may drop these messages. If a hook may replace the system prompt, the knowledge of the system prompt
-/// does not count.
-fn surviving_items(composed: &Composed) -> BTreeSet<ItemId> {
-    let again = |hook: &&ComposedHook| {
-        let is_sent = matches!(hook.decl.event, HookPoint::BuildSystemPrompt | HookPoint::ThreadContinued);
-        is_sent && hook.verdict == PlanVerdict::Fires
-    };
-    if composed.hooks.iter().any(may_replace_system_prompt) {
-        let continued = |hook: &&ComposedHook| hook.decl.event == HookPoint::ThreadContinued;
-        let hooks = composed.hooks.iter().filter(again).filter(continued);
-        return hooks.filter_map(|hook| hook.decl.fetched.clone()).collect();
-    }
-    let hooks = composed.hooks.iter().filter(again).filter_map(|hook| hook.decl.fetched.clone());
-    composed.system.iter().map(|item| item.id.clone()).chain(hooks).collect()
-}
-
-/// Returns true if a hook may replace the system prompt before the model is called: by its own text, or by the result of
-/// an item that it executes.
-fn may_replace_system_prompt(hook: &ComposedHook) -> bool {
-    let replaces =
-        |action: &HookAction| action.replaces_system_prompt() || matches!(action, HookAction::Execute { .. });
-    let action = hook.decl.action.as_ref().map(|action| &action.node);
-    hook.is_live() && hook.decl.event == HookPoint::BeforeAgentStart && action.is_some_and(replaces)
 }
 
 /// A memo of the results of [`PossibleThread::reaches`], by the permission sets of the thread and the pattern. Most

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use rye_grammar::ItemId;
 
-use super::threads::{NetGrant, PossibleThread, ReachMemo};
+use super::route_summary::NetGrant;
+use super::threads::{PossibleThread, ReachMemo};
 use crate::item::Items;
 use crate::primary::{ItemType, Primary, format_capability};
 use crate::semantics::glob::Glob;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use rye_grammar::ItemId;
+use rye_grammar::{ItemId, Span};
 
 use super::user_written_ids;
 use crate::assertion_file::{Assertion, AssertionFunction, Assertions};
@@ -34,11 +34,11 @@ pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics
     let mut hooks = None;
     for assertion in &assertions.list {
         let selected: Vec<&ItemId> = directives.iter().filter(|id| assertion.applies_to(id)).collect();
-        let report = |why: String, found: &mut Diagnostics| {
-            found.push(ConfigError::AssertsNothing { id: assertion.id.clone(), why, span: assertion.span });
+        let report = |why: String, span: Span, found: &mut Diagnostics| {
+            found.push(ConfigError::AssertsNothing { id: assertion.id.clone(), why, span });
         };
         if selected.is_empty() && !directives.is_empty() {
-            report("`for` selects no directive".into(), found);
+            report("`for` selects no directive".into(), assertion.only_span, found);
             continue;
         }
         for function in &assertion.functions {
@@ -65,7 +65,7 @@ pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics
             }
         }
         if !selected.is_empty() && selected.iter().all(|id| always_holds(assertion, id)) {
-            report("it holds whatever its functions return".into(), found);
+            report("it holds whatever its functions return".into(), assertion.span, found);
         }
     }
 }
