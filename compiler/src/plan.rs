@@ -96,10 +96,14 @@ impl Plan {
         self.session_limits.unwrap_or(self.limits)
     }
 
-    /// Returns true if a thread of this plan may start another thread: by a grant, or by a hook that runs a directive.
+    /// Returns true if a thread of this plan may start another thread: by a grant, or by a hook that runs a directive or
+    /// a tool for threads.
     pub fn can_start_threads(&self) -> bool {
-        let runs = |hook: &PlannedHook| {
-            matches!(hook.action.call(), Some(HookCall::Execute { item_type: ItemKind::Directive, .. }))
+        let runs = |hook: &PlannedHook| match hook.action.call() {
+            Some(HookCall::Execute { item_type, item_id, .. }) => {
+                item_type == ItemKind::Directive || item_id.starts_with("rye/agent/threads/") || item_id.contains('$')
+            }
+            Some(HookCall::Fetch { .. } | HookCall::Sign { .. }) | None => false,
         };
         self.capabilities.grants.iter().any(|grant| may_spawn(&grant.pattern)) || self.hooks.iter().any(runs)
     }

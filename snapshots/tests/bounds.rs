@@ -147,6 +147,22 @@ fn scripted_chain_of_handoffs_takes_all_turns() {
 }
 
 #[test]
+fn scripted_run_with_raised_turns_takes_the_turns_before_a_handoff_and_more_after_it() {
+    let raise = "<hooks><hook id=\"more\" event=\"limit\"><when>limit_code == \"turns_exceeded\"</when><raise limit=\"turns\" value=\"8\"/></hook></hooks>";
+    let metadata = format!("<limits turns=\"5\" spend=\"90\" tokens=\"90000000\"/>{READ}{raise}");
+    let (planned, totals) = run(&metadata, &reads(40, 20));
+    let bounds = planned.plan.bound_turns();
+    assert_eq!((bounds.before_handoff, totals.turns, totals.continuations), (Some(8), 8, 0));
+    // The seventh reply fills the context window, and the hook of the continuation raises its limit again.
+    let script = reads(6, 20)
+        + &reads(1, 20).replace("steps:\n", "").replace("input: 600", "input: 950000")
+        + &reads(40, 20).replace("steps:\n", "");
+    let (planned, totals) = run(&metadata, &script);
+    let most = planned.plan.bound_turns().at_most.unwrap();
+    assert!(totals.continuations > 0 && totals.turns > 8 && totals.turns <= most.turns, "{totals:?}");
+}
+
+#[test]
 fn scripted_run_with_cut_streams_spends_the_limit_of_the_tree() {
     // Each second attempt is cut after its first words and booked at its worst case.
     let cut = "  - fault: { cut: true }\n    after: Some words before the cut.\n";

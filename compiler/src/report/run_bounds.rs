@@ -2,6 +2,8 @@
 //! `forecast` estimates replies and results of typical length; a bound holds for replies and results of any length, and
 //! covers children, hooks, retries, compaction, handoffs and recoveries.
 
+use serde_json::Value;
+
 use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
 use crate::lower::MIN_OUTPUT_TOKENS;
 use crate::plan::prompt::{LAYER_SEPARATOR, render_layer};
@@ -9,7 +11,7 @@ use crate::plan::{PalettePrimary, PaletteTool, Plan, PlannedModel, RuntimePlaceh
 use crate::report::render::turn_hooks::adds_unknown_text;
 use crate::report::render::view::MessageView;
 use crate::semantics::capability::may_run_tools;
-use crate::semantics::limits::LimitName;
+use crate::semantics::limits::{LimitName, LimitValue, parse_limit_value};
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
@@ -59,6 +61,10 @@ pub struct TurnBounds {
     pub at_least: TurnBound,
     /// Upper bound on the turns of every run; `None` if hooks may raise every limit that bounds them.
     pub at_most: Option<TurnBound>,
+    /// Upper bound on the turns before the first handoff, if it is below `at_most`: the highest value to which a hook
+    /// raises the limit `turns`. A continuation starts with the turns that are left, and its hooks may raise the limit
+    /// again, so this bound does not hold for a chain of continuations.
+    pub before_handoff: Option<u64>,
 }
 
 /// A bound on the number of turns, and the limit that sets it.
@@ -107,6 +113,17 @@ impl TurnBound {
     }
 }
 
+/// Returns the value to which an action raises a limit; `None` if only a run knows the value.
+fn raised_value(limit: LimitName, value: &Value) -> Option<u64> {
+    let written = match value {
+        Value::String(text) => LimitValue::Text(text.clone()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            LimitValue::Json(value.clone())
+        }
+    };
+    parse_limit_value(limit, &written).ok()
+}
+
 impl Plan {
     /// Returns an upper bound on the cost of every run. The bound is the `spend` limit: the ledger reserves the worst
     /// case of each attempt and the money of each child from this limit. There is no bound if a hook may raise the
@@ -131,7 +148,9 @@ impl Plan {
         let at_most = self.bound_turns_above();
         let at_least = self.bound_turns_below();
         let at_least = at_most.filter(|most| most.turns < at_least.turns).unwrap_or(at_least);
-        TurnBounds { at_least, at_most }
+        let highest = self.highest_turn_limit();
+        let before_handoff = highest.filter(|turns| at_most.is_none_or(|most| *turns < most.turns));
+        TurnBounds { at_least, at_most, before_handoff }
     }
 
     /// Returns an upper bound on the number of threads in the tree of every run. The limit `spawns` counts all
@@ -172,6 +191,26 @@ impl Plan {
             spend,
         ];
         bounds.into_iter().flatten().filter(|bound| !self.can_raise(bound.set_by)).min_by_key(|bound| bound.turns)
+    }
+
+    /// Returns the highest value that the limit `turns` has before the first handoff; `None` if only a run knows the
+    /// value to which a hook raises it.
+    fn highest_turn_limit(&self) -> Option<u64> {
+        let at_limit = self.hooks.iter().filter(|hook| hook.is_live() && hook.event == HookPoint::Limit);
+        at_limit.map(|hook| &hook.action).try_fold(self.limits.turns, |highest, action| {
+            if let HookAction::Raise { limit, value } = action {
+                return match LimitName::parse(limit)? {
+                    LimitName::Turns => Some(raised_value(LimitName::Turns, value)?.max(highest)),
+                    LimitName::Tokens
+                    | LimitName::Spend
+                    | LimitName::Spawns
+                    | LimitName::Depth
+                    | LimitName::DurationSeconds
+                    | LimitName::Output => Some(highest),
+                };
+            }
+            (!matches!(action.call(), Some(HookCall::Execute { .. }))).then_some(highest)
+        })
     }
 
     /// Returns the number of turns that the spend limit pays for if each turn has the lowest possible cost; `None` if a
@@ -423,7 +462,7 @@ mod tests {
             };
             prop_assert!(worst <= spend, "{found:?}");
             prop_assert!(cost(found.first) <= worst && cost(found.typical) <= worst, "{found:?}");
-            let TurnBounds { at_least, at_most } = found.turns;
+            let TurnBounds { at_least, at_most, before_handoff: _ } = found.turns;
             let raises = plan.can_raise(LimitName::Turns);
             prop_assert!(raises || at_most.is_some_and(|most| most.turns <= plan.limits.turns), "{found:?}");
             prop_assert!(at_least.turns <= at_most.map_or(u64::MAX, |most| most.turns), "{found:?}");
@@ -511,6 +550,15 @@ mod tests {
         assert_eq!(bounds("<limits tokens=\"9\"/>", "").at_most, Some(TurnBound::new(9, LimitName::Tokens)));
         let raised = bounds("", RAISE_TURNS).at_most.unwrap();
         assert_eq!(raised.set_by, LimitName::Tokens);
+        assert_eq!(default.before_handoff, None);
+        let with_turns = |turns: u64, value: &str| {
+            let hooks = RAISE_TURNS.replace("\"9\"", &format!("\"{value}\""));
+            bounds(&format!("<limits turns=\"{turns}\"/>"), &hooks).before_handoff
+        };
+        assert_eq!(with_turns(5, "9"), Some(9));
+        assert_eq!(with_turns(12, "9"), Some(12));
+        assert_eq!(with_turns(5, "${current_max}"), None);
+        assert_eq!(bounds("", EXECUTE_AT_LIMIT).before_handoff, None);
         assert_eq!(bounds("", EXECUTE_AT_LIMIT).at_most, None);
     }
 

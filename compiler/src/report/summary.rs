@@ -76,6 +76,9 @@ pub struct SummaryTurns {
     pub at_most: Option<u64>,
     /// The limit that sets `at_most`; null if `at_most` is null.
     pub at_most_set_by: Option<String>,
+    /// Turns that no run exceeds before its first handoff, if hooks raise the limit `turns` to certain values; else null.
+    #[serde(default)]
+    pub before_handoff: Option<u64>,
     /// Number of turns of a typical run.
     pub typical: u64,
 }
@@ -124,6 +127,7 @@ impl PlanSummary {
                 at_least: forecast.turns.at_least.turns,
                 at_most: forecast.turns.at_most.map(|most| most.turns),
                 at_most_set_by: forecast.turns.at_most.map(|most| most.set_by.as_str().to_owned()),
+                before_handoff: forecast.turns.before_handoff,
                 typical: forecast.typical.turns,
             },
             access: collect_access(world, plan)?,
@@ -175,12 +179,21 @@ impl PlanSummary {
     }
 
     fn turns_line(&self) -> String {
-        let SummaryTurns { at_least, at_most, at_most_set_by, typical, .. } = &self.turns;
+        let SummaryTurns { at_least, at_most, at_most_set_by, before_handoff, typical, .. } = &self.turns;
         // The model may end the run after one turn, even if the limits allow more turns.
         let (least, typical) = (at_least.min(&1), group_thousands(*typical));
-        match at_most.zip(at_most_set_by.as_ref()) {
-            Some((most, by)) => format!("{least} to {} (limit `{by}`) · typical {typical}", group_thousands(most)),
-            None => format!("at least {least} (a hook may raise limits) · typical {typical}"),
+        let all = match at_most.zip(at_most_set_by.as_ref()) {
+            Some((most, by)) => format!("{least} to {} (limit `{by}`)", group_thousands(most)),
+            None => format!("at least {least} (a hook may raise limits)"),
+        };
+        match before_handoff {
+            Some(turns) => format!(
+                "{least} to {} before a handoff, {} in all · typical {typical}",
+                group_thousands(*turns),
+                all.strip_prefix(&format!("{least} to "))
+                    .map_or_else(|| "without a bound".to_owned(), |most| format!("up to {most}"))
+            ),
+            None => format!("{all} · typical {typical}"),
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use std::fmt;
 
-use rye_grammar::ItemId;
+use rye_grammar::data::Node;
+use rye_grammar::{ItemId, Span};
 
 use crate::compile::Compilation;
 use crate::diagnostics::closest;
-use crate::item::Items;
+use crate::item::{Directive, Items};
+use crate::lower::cache::PROVIDER_PREFIX;
+use crate::lower::origin;
 use crate::plan::{Origin, SourcePlace};
 use crate::report::limit_lattice::limit_lattice;
 use crate::report::missing_grant::explain_missing_grants;
@@ -74,6 +77,7 @@ pub fn explain(world: &dyn World, compilation: &Compilation, thing: &str) -> Res
             found.push(one);
         }
     }
+    explain_declared(world, compilation, thing, &mut found);
     let name = thing.split_once('.').filter(|(kind, _)| ORIGIN_KINDS.contains(kind)).map_or(thing, |(_, name)| name);
     explain_hooks(compilation, name, &mut found);
     explain_tools(compilation, name, &mut found);
@@ -191,6 +195,60 @@ fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Expl
     };
     let reason = value.map_or_else(|| origin.cause.to_string(), |value| format!("{value}, {}", origin.cause));
     Explanation { subject: key.to_owned(), reason, place: origin.place.clone(), steps: derive(compilation, key) }
+}
+
+/// Explains the parts of a plan that have no origin of their own: the model and its fallback by the names that `rye
+/// plan` prints, the provider, reminders, the description and the category.
+fn explain_declared(world: &dyn World, compilation: &Compilation, thing: &str, found: &mut Vec<Explanation>) {
+    let (plan, items) = (&compilation.plan, Items::new(world));
+    let place = |span: Span| origin::plan_place(&items.sources(), span);
+    let model_settings = items.config_by_name("agent/models");
+    for one in found.iter_mut().filter(|one| one.subject == "model" && one.place.is_none()) {
+        let chosen = model_settings.as_ref().and_then(|file| file.get("default_provider"));
+        one.place = chosen.and_then(|node| place(node.span));
+    }
+    let mut add = |subject: &str, reason: String, place: Option<SourcePlace>| {
+        found.push(Explanation { subject: subject.to_owned(), reason, place, steps: Vec::new() });
+    };
+    let declaring = |of: &dyn Fn(&Directive) -> Option<Span>| {
+        plan.chain.iter().rev().find_map(|link| {
+            let span = of(&*items.directive(&link.id)?)?;
+            Some((link.id.clone(), place(span)))
+        })
+    };
+    let models = [Some(("model", &plan.model)), plan.model.fallback.as_deref().map(|model| ("fallback", model))];
+    for (subject, model) in models.into_iter().flatten() {
+        let file = items.config_by_name(&format!("{PROVIDER_PREFIX}{}", model.provider));
+        let whole = format!("{}/{}", model.provider, model.id);
+        if thing == subject && subject == "fallback" {
+            let by = declaring(&|directive| directive.model.as_ref()?.fallback.as_ref().map(|word| word.span));
+            let reason = by.as_ref().map_or(whole.clone(), |(id, _)| format!("{whole}, declared by `{id}`"));
+            add(subject, reason, by.and_then(|(_, place)| place));
+        } else if thing == whole || thing == model.id {
+            let is_model = |entry: &&Node| entry.get("id").and_then(Node::as_str) == Some(&model.id);
+            let listed = file.as_ref().and_then(|file| file.get("models")?.items().iter().find(is_model));
+            let reason = format!("the {subject} of this plan, listed by the provider `{}`", model.provider);
+            add(&whole, reason, listed.and_then(|entry| place(entry.span)));
+        } else if thing == model.provider && subject == "model" {
+            let reason = format!("the provider of `{whole}`, the model of this plan");
+            add(&format!("provider {thing}"), reason, file.and_then(|file| place(file.span)));
+        }
+    }
+    match thing {
+        "nudge" => {
+            let by = declaring(&|directive| directive.nudge.as_ref().map(|word| word.span));
+            let policy = serde_json::to_value(plan.nudge).unwrap_or_default();
+            let policy = policy.as_str().unwrap_or_default().to_owned();
+            let cause = by.as_ref().map_or("the built-in default".to_owned(), |(id, _)| format!("declared by `{id}`"));
+            add(thing, format!("{policy}, {cause}"), by.and_then(|(_, place)| place));
+        }
+        "description" | "category" => {
+            let text = if thing == "category" { plan.category.clone() } else { plan.description.clone() };
+            let leaf = compilation.origins.get(&format!("link.{}", plan.directive));
+            add(thing, format!("{text:?}, of `{}`", plan.directive), leaf.and_then(|origin| origin.place.clone()));
+        }
+        _ => {}
+    }
 }
 
 fn explain_limit(compilation: &Compilation, name: &str) -> Option<String> {

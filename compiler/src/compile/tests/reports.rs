@@ -266,3 +266,41 @@ fn why_explains_every_kind_of_subject() {
     let missing = explain(&deploy_world(), &compilation, "spnd").unwrap_err();
     assert_eq!(missing.suggestion.as_deref(), Some("spend"));
 }
+
+#[test]
+fn names_that_a_plan_prints_have_a_place() {
+    let settings = "default_provider: house\n";
+    let house = "wire: openai-chat\nbase_url: http://localhost:1/v1\ndefault_tier: general\ntiers: { general: big, \
+                 fast: small }\nmodels:\n  - { id: big, context_window: 100000, max_output: 8000, prices: none }\n  - { \
+                 id: small, context_window: 100000, max_output: 8000, prices: none }\n";
+    let chosen = "<metadata>\n<model tier=\"general\"\nfallback=\"fast\"/>\n<nudge>always</nudge>\n</metadata>";
+    let world = with_directives(
+        stdlib_world(),
+        &[
+            ("plain", "", "<metadata><description>d</description></metadata>", "Do it."),
+            ("chosen", "", chosen, "Do it."),
+        ],
+    )
+    .project(".ai/config/agent/models.yaml", settings)
+    .project(".ai/config/agent/providers/house.yaml", house);
+    let directive = ".ai/directives/chosen.md";
+    let provider = ".ai/config/agent/providers/house.yaml";
+    for (id, name, reason, file, line) in [
+        ("plain", "model", "house/big, the default", ".ai/config/agent/models.yaml", 1),
+        ("chosen", "model", "house/big, declared by `chosen`", directive, 6),
+        ("chosen", "fallback", "house/small, declared by `chosen`", directive, 7),
+        ("chosen", "nudge", "always, declared by `chosen`", directive, 8),
+        ("chosen", "house/small", "the fallback of this plan", provider, 7),
+        ("chosen", "big", "the model of this plan", provider, 6),
+        ("chosen", "house", "the provider of `house/big`", provider, 1),
+        ("plain", "description", "\"d\", of `plain`", ".ai/directives/plain.md", 4),
+    ] {
+        let compilation = compile_without_inputs(&world, id);
+        let found = explain(&world, &compilation, name).unwrap_or_else(|_| panic!("{id} {name}"));
+        let one =
+            found.iter().find(|one| one.reason.starts_with(reason)).unwrap_or_else(|| panic!("{name}: {found:?}"));
+        let place = one.place.as_ref().unwrap_or_else(|| panic!("{one:?}"));
+        assert_eq!((place.file.as_str(), place.line), (file, line), "{one:?}");
+    }
+    assert!(explain(&world, &compile_without_inputs(&world, "plain"), "fallback").is_err());
+}

@@ -14,6 +14,7 @@ use rye_grammar::{SourceId, Span};
 use super::change::{DiffSides, Direction};
 use super::tools;
 use crate::compile::Compilation;
+use crate::diagnostics::quote_list;
 use crate::hook::{HookAction, HookPoint, OnFailure, PlanVerdict, PlannedHook};
 use crate::lower::HookTrace;
 use crate::plan::source::SourceReport;
@@ -136,6 +137,7 @@ fn acts_on_status(hook: &PlannedHook) -> bool {
 }
 
 /// A hook that a run has to evaluate, with its condition.
+#[derive(Clone)]
 struct LiveHook<'p> {
     hook: &'p PlannedHook,
     /// The compiled condition; `None` if the condition cannot be parsed.
@@ -202,7 +204,13 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
         }
     }
     for one in &old {
-        let answer = covered(one, &new);
+        let is_strict = |other: &&LiveHook<'_>| {
+            one.hook.id == other.hook.id
+                || one.hook.on_failure == OnFailure::Warn
+                || other.hook.on_failure == OnFailure::Fail
+        };
+        let strict: Vec<LiveHook<'_>> = new.iter().filter(is_strict).cloned().collect();
+        let answer = covered(one, &strict);
         let kept = new.iter().any(|other| other.hook.id == one.hook.id && other.hook.event == one.hook.event);
         if let Some((direction, why)) = describe_loss(one.hook, &answer, kept) {
             let why = action_change(one, &new, false).unwrap_or(why);
@@ -221,7 +229,18 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
         }
     }
     compare_order(&mut changes, before, after);
-    for hook in after.plan.hooks.iter().chain(&before.plan.hooks) {
+    let renamed = renamed_hooks(&old, &new, &covered);
+    for (one, others) in &renamed {
+        let ids: Vec<&str> = others.iter().map(|other| other.id.as_str()).collect();
+        let acts = if ids.len() == 1 { "which acts" } else { "which together act" };
+        let why = format!("replaced by {}, {acts} in the same cases", quote_list(&ids));
+        add_finding(&mut changes, one, Direction::Neutral, why, (before, after));
+    }
+    let is_replacing = |hook: &PlannedHook| {
+        let mut others = renamed.iter().flat_map(|(_, others)| others);
+        others.any(|other| other.id == hook.id && other.event == hook.event)
+    };
+    for hook in after.plan.hooks.iter().chain(&before.plan.hooks).filter(|hook| !is_replacing(hook)) {
         let find = |compilation: &Compilation| -> Vec<PlannedHook> {
             let of_id = |h: &&PlannedHook| h.id == hook.id && h.event == hook.event;
             compilation.plan.hooks.iter().filter(of_id).cloned().collect()
@@ -244,6 +263,32 @@ fn pairs<'p>(old: &[LiveHook<'p>], new: &[LiveHook<'p>]) -> Vec<(&'p PlannedHook
     let same = |one: &PlannedHook, other: &PlannedHook| one.id == other.id && one.event == other.event;
     let pair = |one: &LiveHook<'p>| Some((one.hook, new.iter().find(|other| same(one.hook, other.hook))?.hook));
     old.iter().filter_map(pair).collect()
+}
+
+/// Returns the hooks of `old` that other hooks of `new` replace, each with these hooks: none of the hooks is in both
+/// lists, and together the new hooks act exactly in the cases in which the old hook acted. `covered` proves that a hook
+/// acts only in the cases in which others act.
+fn renamed_hooks<'p>(
+    old: &[LiveHook<'p>],
+    new: &[LiveHook<'p>],
+    covered: &dyn Fn(&LiveHook<'p>, &[LiveHook<'p>]) -> Implication,
+) -> Vec<(&'p PlannedHook, Vec<&'p PlannedHook>)> {
+    let is_in = |one: &LiveHook<'_>, list: &[LiveHook<'_>]| {
+        list.iter().any(|other| other.hook.id == one.hook.id && other.hook.event == one.hook.event)
+    };
+    let added: Vec<&LiveHook<'p>> = new.iter().filter(|one| !is_in(one, old)).collect();
+    let mut renamed = Vec::new();
+    for one in old.iter().filter(|one| !added.is_empty() && !is_in(one, new)) {
+        let is_part = |other: &&&LiveHook<'p>| {
+            let is_as_strict = one.hook.on_failure == other.hook.on_failure;
+            is_as_strict && covered(other, std::slice::from_ref(one)) == Implication::Holds
+        };
+        let parts: Vec<LiveHook<'p>> = added.iter().filter(is_part).map(|other| (*other).clone()).collect();
+        if !parts.is_empty() && covered(one, &parts) == Implication::Holds {
+            renamed.push((one.hook, parts.iter().map(|part| part.hook).collect()));
+        }
+    }
+    renamed
 }
 
 fn is_terminate(hook: &PlannedHook) -> bool {

@@ -18,6 +18,8 @@ use crate::semantics::capability::CapabilitySet;
 use crate::semantics::risk::{Policy, RiskTable, Tier};
 use crate::world::ItemKind;
 
+/// The settings files with hooks.
+const HOOK_FILES: [&str; 2] = ["agent/hooks", "agent/hook_conditions"];
 const RISKS: &str = "agent/capability_risk";
 /// The settings file `agent/agent`, with settings of the agent system such as approvals and signing. Plans do not
 /// contain it.
@@ -27,7 +29,11 @@ pub fn compare_settings(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let mut changes = compare_approvals(trees);
     for name in settings_files(trees) {
         let (old, new) = (trees.old.config_by_name(&name), trees.new.config_by_name(&name));
-        let (was, is) = (leaf_values(old.as_deref()), leaf_values(new.as_deref()));
+        let (mut was, mut is) = (leaf_values(old.as_deref()), leaf_values(new.as_deref()));
+        if HOOK_FILES.contains(&name.as_str()) {
+            merge_members_of_one_side(&mut was, &is);
+            merge_members_of_one_side(&mut is, &was);
+        }
         let paths: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
         for path in paths {
             let (before, after) = (was.get(path), is.get(path));
@@ -61,6 +67,21 @@ fn settings_files(trees: &DiffSides<'_>) -> BTreeSet<String> {
     let reads = [&trees.before, &trees.after].into_iter().flat_map(|tree| &tree.compilation.plan.manifest);
     let read = reads.filter(|read| read.kind == ItemKind::Config).map(|read| read.id.clone());
     frozen.chain(read).chain([AGENT.to_owned()]).collect()
+}
+
+/// Replaces the values of each hook that only one side has by the id of the hook, because the hook is compared as a
+/// whole.
+fn merge_members_of_one_side(side: &mut BTreeMap<String, (Value, Node)>, other: &BTreeMap<String, (Value, Node)>) {
+    let member = |path: &str| path.split('.').take(2).collect::<Vec<_>>().join(".");
+    let known: BTreeSet<String> = other.keys().map(|path| member(path)).collect();
+    let own: Vec<String> = side.keys().filter(|path| !known.contains(&member(path))).cloned().collect();
+    for path in own {
+        let Some(value) = side.remove(&path) else { continue };
+        let whole = member(&path);
+        if path == format!("{whole}.id") {
+            side.insert(whole, value);
+        }
+    }
 }
 
 /// Returns the values of a settings file by dotted path. List members are named by their id, else by their index.

@@ -113,6 +113,38 @@ fn other_status_of_an_ended_thread_is_unknown_where_a_hook_may_act_on_it() {
 }
 
 #[test]
+fn renamed_or_split_hook_is_one_line() {
+    let guard = |id: &str, condition: &str| {
+        format!("  - {{ id: {id}, event: tool_call, condition: '{condition}', action: {{ block: no }} }}\n")
+    };
+    let secret = "call.input.path contains \"secret\"";
+    let compare = |hooks: [String; 2]| {
+        let [old, new] =
+            hooks.map(|hooks| world(("", "")).project(".ai/config/agent/hooks.yaml", format!("{HOOKS}{hooks}")));
+        let (was, is) = (compile_without_inputs(&old, "leaf"), compile_without_inputs(&new, "leaf"));
+        let sides = [(&old, &was), (&new, &is)].map(|(world, compilation)| Some(DiffSide { world, compilation }));
+        diff_trees(sides[0], sides[1]).unwrap()
+    };
+    let split = guard("a1", &format!("{secret} && call.input.path contains \"a\""))
+        + &guard("a2", &format!("{secret} && !(call.input.path contains \"a\")"));
+    for (now, says) in [
+        (guard("other", secret), "neutral secrets: replaced by `other`, which acts in the same cases"),
+        (split, "neutral secrets: replaced by `a1`, `a2`, which together act in the same cases"),
+    ] {
+        let found = compare([guard("secrets", secret), now]);
+        let lines = shown(&found);
+        assert!(!found.widened && found.hooks.len() == 1, "{lines:#?}");
+        assert!(lines.iter().any(|line| line.starts_with(says)), "{says}\n{lines:#?}");
+        // Each hook of the file is one line, without its keys.
+        assert!(!lines.iter().any(|line| line.contains(".condition")), "{lines:#?}");
+    }
+    let strict = guard("secrets", secret).replace("event:", "on_failure: fail, event:");
+    assert!(compare([strict, guard("other", secret)]).widened);
+    let narrower = guard("other", &format!("{secret} && call.input.path contains \"a\""));
+    assert!(compare([guard("secrets", secret), narrower]).widened);
+}
+
+#[test]
 fn example_of_a_condition_on_an_output_has_the_declared_type() {
     let outputs = "<outputs><output name=\"url\" required=\"true\">u</output></outputs>";
     let hook = |text: &str| {

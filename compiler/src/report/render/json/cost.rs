@@ -121,6 +121,10 @@ pub struct TurnBoundsReport {
     pub at_most: Option<u64>,
     /// The limit that sets `at_most`; null if `at_most` is null.
     pub at_most_set_by: Option<String>,
+    /// Upper bound on the turns before the first handoff, if it is below `at_most`: the highest value to which a hook
+    /// raises the limit `turns`. Null if there is no such bound.
+    #[serde(default)]
+    pub before_handoff: Option<u64>,
 }
 
 /// Numbers of tokens at the start of a request that earlier requests can share.
@@ -199,13 +203,14 @@ impl From<ThreadBound> for ThreadBoundReport {
 }
 
 impl From<TurnBounds> for TurnBoundsReport {
-    fn from(TurnBounds { at_least, at_most }: TurnBounds) -> Self {
+    fn from(TurnBounds { at_least, at_most, before_handoff }: TurnBounds) -> Self {
         let name = |limit: LimitName| limit.as_str().to_owned();
         Self {
             at_least: at_least.turns,
             at_least_set_by: name(at_least.set_by),
             at_most: at_most.map(|most| most.turns),
             at_most_set_by: at_most.map(|most| name(most.set_by)),
+            before_handoff,
         }
     }
 }

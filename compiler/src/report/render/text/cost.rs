@@ -43,7 +43,7 @@ pub fn render(out: &mut String, compilation: &Compilation, system: &MessageView,
     push(out, &format!("  worst    {}", format_worst(&forecast.worst)));
     push(out, &format!("  turns    {}", format_turns(&forecast.turns)));
     if forecast.threads.set_by != ThreadBoundOrigin::Grants {
-        push(out, &format!("  threads  {}", format_threads(&forecast.threads)));
+        push(out, &format!("  threads  {}", format_threads(&forecast.threads, plan.can_start_threads())));
     }
     let (turns, reply, result) =
         (forecast::TYPICAL_TURNS, forecast::TYPICAL_OUTPUT_TOKENS, group_thousands(forecast::TYPICAL_RESULT_TOKENS));
@@ -97,10 +97,15 @@ fn format_worst(worst: &WorstCase) -> String {
     }
 }
 
-fn format_threads(bound: &ThreadBound) -> String {
+fn format_threads(bound: &ThreadBound, starts_directives: bool) -> String {
     match (bound.set_by, bound.threads.map(group_thousands)) {
         (ThreadBoundOrigin::Grants, _) => "1, because nothing starts another thread".to_owned(),
         (ThreadBoundOrigin::Depth, _) => "1, set by the limit `depth`".to_owned(),
+        (ThreadBoundOrigin::Spawns, Some(most)) if !starts_directives => {
+            format!(
+                "at most {most}, set by the limit `spawns`: a call of a tool with `async` runs in a thread of its own"
+            )
+        }
         (ThreadBoundOrigin::Spawns, Some(most)) => format!("at most {most}, set by the limit `spawns`"),
         (ThreadBoundOrigin::Raise | ThreadBoundOrigin::Spawns, _) => {
             "no bound, because a hook may raise the limit `spawns`".to_owned()
@@ -108,14 +113,19 @@ fn format_threads(bound: &ThreadBound) -> String {
     }
 }
 
-fn format_turns(TurnBounds { at_least, at_most }: &TurnBounds) -> String {
+fn format_turns(TurnBounds { at_least, at_most, before_handoff }: &TurnBounds) -> String {
     let least = match at_least.turns {
         turns @ (0 | 1) => format!("{turns} in the worst case, set by the limit `{}`", at_least.set_by),
         _ => "at least 1, because a run may end after any turn".to_owned(),
     };
+    let first = before_handoff.map_or_else(String::new, |turns| {
+        format!("; at most {} before a handoff, after which a hook may raise `turns` again", group_thousands(turns))
+    });
     match at_most {
-        Some(most) => format!("{least}; at most {}, set by the limit `{}`", group_thousands(most.turns), most.set_by),
-        None => format!("{least}; no upper bound, because a hook may raise the limits"),
+        Some(most) => {
+            format!("{least}{first}; at most {}, set by the limit `{}`", group_thousands(most.turns), most.set_by)
+        }
+        None => format!("{least}{first}; no upper bound, because a hook may raise the limits"),
     }
 }
 
