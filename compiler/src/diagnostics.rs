@@ -300,7 +300,7 @@ impl Diagnostics {
     /// Sorts by file, then span, then code, and removes duplicates.
     pub fn sort(&mut self, sources: &Sources) {
         self.drop_repeated_absences();
-        consequence::drop_consequences(&mut self.all);
+        consequence::drop_consequences(&mut self.all, sources);
         let all = std::mem::take(&mut self.all);
         let mut keyed: Vec<_> = all
             .into_iter()

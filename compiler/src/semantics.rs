@@ -22,3 +22,4 @@ pub mod needs;
 pub mod risk;
 pub mod template;
 pub mod value;
+pub mod value_bounds;

@@ -7,6 +7,7 @@ mod blocked_grant;
 mod body;
 mod body_calls;
 mod call_arguments;
+mod calls_by_name;
 mod capability;
 mod context;
 mod continuation;
@@ -38,7 +39,6 @@ mod shadowing;
 mod spawn;
 mod unreachable_limits;
 mod unrecognized_files;
-mod value_bounds;
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -427,6 +427,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             share.hooks.add(self.items, composed, &launch, &self.matching, &mut fuel);
             share.knowledge.add(composed);
             let started = self.body_calls.check(self.items, composed, found);
+            calls_by_name::check(&mut self.body_calls, self.items, composed, found);
             if let Some(audit) = &audit {
                 unreachable_limits::check_child_grants(composed, audit, !started.named.is_empty(), found);
             }
@@ -481,7 +482,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         knowledge_use::report_unreached(items, &knowledge, unnamed, &mut analyses.mentions, &mut found);
         knowledge_use::drop_misspelled(&mut found);
         let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(items));
-        LostKnowledge::together(of().map(|s| &s.continuations)).report_lost(settings, &mut found);
+        LostKnowledge::together(of().map(|s| &s.continuations)).report_lost(items, settings, &mut found);
         CachePrefixChecks::together(of().map(|s| &s.prefixes)).finish(&mut found);
         RepeatedParagraphs::together(of().map(|s| &s.repeated)).report(&mut found);
         let bodies: Vec<&EmptyDirectives> = of().map(|s| &s.bodies).collect();

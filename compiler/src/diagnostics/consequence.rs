@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use rye_grammar::{SourceId, Span, SyntaxKind};
+use rye_grammar::{SourceId, Sources, Span, SyntaxKind};
 
 use super::{
     CapabilityError, ConfigError, ContextError, Diagnostic, HookError, InterfaceError, ItemError, LimitError,
@@ -16,7 +16,7 @@ use crate::semantics::glob;
 use crate::semantics::needs;
 
 /// Removes diagnostics that disappear once another diagnostic of the same file is corrected.
-pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>) {
+pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>, sources: &Sources) {
     let mut dropped = missing_beside_misspelled(all);
     dropped.extend(hidden_by_patterns(all));
     dropped.extend(repeated_or_unusable_settings(all));
@@ -31,7 +31,7 @@ pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>) {
     dropped.extend(turns_beside_an_unaffordable_turn(all));
     dropped.extend(actions_of_hooks_that_never_fire(all));
     dropped.extend(defaults_of_unseparated_choices(all));
-    dropped.extend(models_of_broken_providers(all));
+    dropped.extend(models_of_broken_providers(all, sources));
     dropped.extend(parts_with_unknown_keys(all));
     let mut index = 0;
     all.retain(|_| {
@@ -445,23 +445,29 @@ fn effects_of_unread_hooks(all: &[Diagnostic]) -> BTreeSet<usize> {
 
 /// Returns the indexes of the diagnostics about models that follow from a fault in the file of a provider. A provider
 /// whose file has a fault lacks the tiers of this file, or all of its models.
-fn models_of_broken_providers(all: &[Diagnostic]) -> BTreeSet<usize> {
-    let broken: BTreeSet<&str> = all
+fn models_of_broken_providers(all: &[Diagnostic], sources: &Sources) -> BTreeSet<usize> {
+    let broken: Vec<(&str, Option<&str>)> = all
         .iter()
         .filter_map(|one| match one {
-            Diagnostic::Config(ConfigError::Invalid { file, .. }) => file.strip_prefix("agent/providers/"),
+            Diagnostic::Config(ConfigError::Invalid { file, span, .. }) => {
+                let text = span.and_then(|span| sources.get(span.source)).map(|source| &*source.text);
+                Some((file.strip_prefix("agent/providers/")?, text))
+            }
             _ => None,
         })
         .collect();
     let is_effect = |one: &Diagnostic| match one {
         Diagnostic::Model(
             ModelError::OtherProvider { default: provider, .. } | ModelError::NoDefault { provider, .. },
-        ) => broken.contains(provider.as_str()),
-        // The name may be a model or a tier of the broken file.
-        Diagnostic::Model(ModelError::Unknown { provider, span: Some(_), .. }) => match provider {
-            Some(provider) => broken.contains(provider.as_str()),
-            None => !broken.is_empty(),
-        },
+        ) => broken.iter().any(|(id, _)| id == provider),
+        // The name may be a model or a tier of the broken file. A name that the file does not contain is unknown in any
+        // case.
+        Diagnostic::Model(ModelError::Unknown { requested, provider, span: Some(_), .. }) => {
+            broken.iter().any(|(id, text)| {
+                let is_named = provider.as_ref().is_none_or(|provider| provider == id);
+                is_named && text.is_none_or(|text| text.contains(requested.as_str()))
+            })
+        }
         _ => false,
     };
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()

@@ -36,7 +36,7 @@ pub enum ContextError {
     #[error("`{text}` in the knowledge `{item}` is sent unchanged: {reason}")]
     Unfilled { text: String, item: String, reason: &'static str, help: &'static str, span: Span },
     #[error("a `resume_ceiling_tokens` of {tokens} does not work for continuations")]
-    Ceiling { tokens: u64, because: String, span: Span },
+    Ceiling { tokens: u64, because: String, window: Option<Span>, span: Span },
     /// Equal paragraphs that a request contains twice. `directive` is an example of a directive whose requests contain
     /// both.
     #[error("`{directive}` sends the same {tokens} tokens twice")]
@@ -150,7 +150,10 @@ impl Problem for ContextError {
             Self::NotRestored { hook, span, .. } => {
                 vec![new_label(*span, format!("`{hook}` injects it only into a new thread"))]
             }
-            Self::Ceiling { span, .. } => vec![new_label(*span, "set here")],
+            Self::Ceiling { window, span, .. } => {
+                let window = window.map(|window| new_label(window, "a window that is too small for this ceiling"));
+                window.into_iter().chain([new_label(*span, "set here")]).collect()
+            }
             Self::ContinuationGrants { span, granted, .. } => {
                 vec![
                     new_label(*span, "only the text of this directive is used"),

@@ -32,6 +32,10 @@ pub enum HookError {
     /// A regular expression that is probably meant as a text with wildcards: `rye/*`, `d*`.
     #[error("the pattern `{pattern}` is a regular expression: its `*` repeats the character before it")]
     WildcardPattern { pattern: String, meant: String, span: Span },
+    /// A text in a condition that probably does not mean what it says; `why` is the reason, as the rest of the sentence,
+    /// and `label` its short form.
+    #[error("the text `{text}` {why}")]
+    OddText { text: String, why: String, label: &'static str, help: &'static str, span: Span },
     /// A condition compares a fact with a value that it never has: `directive` with an unknown id, `model` with a model
     /// that no provider file lists, or `classification.name` with the name of an unknown rule. `is_tier` is true if the
     /// value is the name of a tier instead of a model. Only `--model` can select a model that is not listed.
@@ -149,6 +153,7 @@ impl Problem for HookError {
             Self::Wildcard { .. }
             | Self::DelimitedPattern { .. }
             | Self::WildcardPattern { .. }
+            | Self::OddText { .. }
             | Self::UnknownValue { .. } => "hook::unknown-value",
             Self::UnknownParameter { .. } => "hook::unknown-parameter",
             Self::RemovesNothing { .. } => "hook::removes-nothing",
@@ -185,6 +190,7 @@ impl Problem for HookError {
             | Self::Wildcard { .. }
             | Self::DelimitedPattern { .. }
             | Self::WildcardPattern { .. }
+            | Self::OddText { .. }
             | Self::UnknownParameter { .. }
             | Self::UnknownValue { .. }
             | Self::RemovesNothing { .. }
@@ -249,6 +255,7 @@ impl Problem for HookError {
             }
             Self::WildcardPattern { meant, .. } => Some(format!("for a text with wildcards, write `\"{meant}\"`")),
             Self::DelimitedPattern { plain, .. } => Some(format!("write `\"{plain}\"`")),
+            Self::OddText { help, .. } => Some((*help).to_owned()),
             Self::UnknownValue { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some(match *fact {
                     "classification.name" => "write the name of a rule under `patterns` in `agent/error_classification`, or compare `classification.category`".into(),
@@ -314,6 +321,7 @@ impl Problem for HookError {
             Self::WrongAction { event, span, .. } => vec![new_label(*span, format!("no action of `{event}`"))],
             Self::Wildcard { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has a `*`"))],
             Self::WildcardPattern { span, .. } => vec![new_label(*span, "not a wildcard")],
+            Self::OddText { span, label, .. } => vec![new_label(*span, *label)],
             Self::DelimitedPattern { span, .. } => vec![new_label(*span, "the slashes are part of the pattern")],
             Self::UnknownCall { fact, span, .. } => vec![new_label(*span, format!("no call has this `{fact}`"))],
             Self::UnknownValue { fact: "model", span, .. } => vec![new_label(*span, "not a listed model")],

@@ -9,9 +9,12 @@ use crate::world::{ItemKind, MCP_FILE};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
-    /// A parameter of a command tool whose placeholder occurs in no argument of the command.
-    #[error("the parameter `{name}` of this command is never used")]
-    UnusedParameter { name: String, span: Span },
+    /// A parameter of a command or request tool whose placeholder occurs in no part of the command or request.
+    #[error("the parameter `{name}` of this {} is never used", if *is_request { "request" } else { "command" })]
+    UnusedParameter { name: String, is_request: bool, span: Span },
+    /// A part of an HTTP request that contradicts another part.
+    #[error("{message}")]
+    RequestPart { message: String, label: &'static str, help: &'static str, span: Span },
     #[error("unknown {} `{id}`", kind.as_str())]
     Unknown { kind: ItemKind, id: String, span: Option<Span>, suggestion: Option<String> },
     /// An id that names an item of another kind where the id of a directive is needed.
@@ -202,6 +205,7 @@ impl Problem for ItemError {
             Self::InvalidValue { .. }
             | Self::ToolValue { .. }
             | Self::Version { .. }
+            | Self::RequestPart { .. }
             | Self::InvalidFrontMatter { .. } => "item::invalid-value",
             Self::Missing { .. } | Self::ToolMissing { .. } => "item::missing",
             Self::Repeated { .. } => "item::repeated",
@@ -254,6 +258,7 @@ impl Problem for ItemError {
             | Self::UnreadMetadata { suggestion: Some(_), .. }
             | Self::SilentKnowledge { .. }
             | Self::UnusedParameter { .. }
+            | Self::RequestPart { .. }
             | Self::ShellSyntax { .. }
             | Self::RequestVariable { .. }
             | Self::UnusedVariable { .. }
@@ -314,9 +319,7 @@ impl Problem for ItemError {
             }
             Self::Missing { help, .. } | Self::ScriptParameter { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two".into()),
-            Self::UnusedParameter { name, .. } => Some(format!(
-                "write `{{{name}}}` into an argument of `command`, pass all parameters as `{{params_json}}`, or remove the parameter"
-            )),
+            Self::UnusedParameter { name, is_request, .. } => Some(unused_parameter_help(name, *is_request)),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
             Self::ServerSchema { .. } => {
                 Some("no thread gets this tool: correct the schema at its server, then run `rye mcp refresh`".into())
@@ -337,7 +340,10 @@ impl Problem for ItemError {
             Self::UnrecognizedProgram { path, declaration } => Some(format!(
                 "declare the program in `{declaration}` with `kind: command` and `command: [PROGRAM, {path}]`: only scripts in Python, JavaScript, TypeScript or shell are tools by themselves"
             )),
-            Self::FrontMatter { help, .. } | Self::ForeignTool { help, .. } | Self::Unexported { help, .. } => Some((*help).to_owned()),
+            Self::FrontMatter { help, .. }
+            | Self::ForeignTool { help, .. }
+            | Self::RequestPart { help, .. }
+            | Self::Unexported { help, .. } => Some((*help).to_owned()),
             Self::Dangling { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some("correct the id, or remove it".into()))
             }
@@ -428,7 +434,15 @@ impl Problem for ItemError {
             Self::Unsigned { span, .. } => span.iter().map(|s| new_label(*s, "no signature line")).collect(),
             Self::InvalidValue { span, expected, .. } => vec![new_label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![new_label(*span, format!("{what} is missing here"))],
-            Self::UnusedParameter { span, .. } => vec![new_label(*span, "not used in any argument of the command")],
+            Self::UnusedParameter { span, is_request, .. } => vec![new_label(
+                *span,
+                if *is_request {
+                    "not used in any part of the request"
+                } else {
+                    "not used in any argument of the command"
+                },
+            )],
+            Self::RequestPart { span, label, .. } => vec![new_label(*span, *label)],
             Self::Repeated { first, second, .. } => {
                 vec![new_label(*second, "second occurrence"), new_label(*first, "first occurrence")]
             }
@@ -463,6 +477,15 @@ fn unknown_key_help(what: &str, key: &str, of: &str, suggestion: Option<&String>
             foreign_words::help_for_named_field(what, key, of).or(known).or(codes)
         })
     })
+}
+
+fn unused_parameter_help(name: &str, is_request: bool) -> String {
+    let place = if is_request {
+        "the URL, a header or the body"
+    } else {
+        "an argument of `command`, pass all parameters as `{params_json}`"
+    };
+    format!("write `{{{name}}}` into {place}, or remove the parameter")
 }
 
 fn unreadable_help(is_encoding: bool, reason: &str) -> &'static str {

@@ -16,6 +16,9 @@ pub enum TemplateError {
     /// An `argument-hint` although the text has no placeholder.
     #[error("the arguments of this template are never used")]
     UnusedArguments { span: Span },
+    /// A template that uses a later argument and not this one, so that the text of the user is lost.
+    #[error("this template uses argument {later}, but not argument {number}")]
+    SkippedArgument { number: usize, later: usize, span: Span },
     #[error("this template uses argument {number}, but the number of arguments in its hint is {hinted}")]
     UnhintedArgument { number: usize, hinted: usize, span: Span },
     #[error("`{text}` is not a placeholder of a prompt template")]
@@ -33,9 +36,10 @@ impl Problem for TemplateError {
         match self {
             Self::Shell { .. } => "template::shell",
             Self::Import { .. } => "template::import",
-            Self::MisspelledPlaceholder { .. } | Self::UnusedArguments { .. } | Self::UnhintedArgument { .. } => {
-                "template::arguments"
-            }
+            Self::MisspelledPlaceholder { .. }
+            | Self::UnusedArguments { .. }
+            | Self::UnhintedArgument { .. }
+            | Self::SkippedArgument { .. } => "template::arguments",
             Self::Placeholder { .. } => "template::placeholder",
             Self::Hidden { .. } => "template::hidden",
             Self::IgnoredArguments { .. } => "template::ignored-arguments",
@@ -48,6 +52,7 @@ impl Problem for TemplateError {
             | Self::Import { .. }
             | Self::MisspelledPlaceholder { .. }
             | Self::UnusedArguments { .. }
+            | Self::SkippedArgument { .. }
             | Self::UnhintedArgument { .. }
             | Self::Placeholder { .. }
             | Self::Hidden { .. }
@@ -62,6 +67,9 @@ impl Problem for TemplateError {
                     .into()
             }
             Self::UnusedArguments { .. } => "write `$ARGUMENTS` or `$1` in the text, or remove the hint".into(),
+            Self::SkippedArgument { number, .. } => {
+                format!("write `${number}` where the argument belongs, or number the placeholders without a gap")
+            }
             Self::UnhintedArgument { .. } => "name each argument in the hint: `<from> <to>`".into(),
             Self::Shell { .. } => {
                 "the model gets the text as written: ask it to run the command with a tool, or remove the `!`".into()
@@ -91,6 +99,7 @@ impl Problem for TemplateError {
                 vec![new_label(*span, "sent as text")]
             }
             Self::UnusedArguments { span } => vec![new_label(*span, "the text has no placeholder")],
+            Self::SkippedArgument { span, .. } => vec![new_label(*span, "an earlier argument is missing")],
             Self::UnhintedArgument { span, .. } => vec![new_label(*span, "this hint")],
             Self::Hidden { span, .. } => vec![new_label(*span, "never sent")],
             Self::IgnoredArguments { span, .. } => vec![new_label(*span, "no `${args}` in this command")],

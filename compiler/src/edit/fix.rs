@@ -109,6 +109,7 @@ fn find_replacement<'d>(diagnostic: &'d Diagnostic, sources: &'d Sources) -> Opt
             | ItemError::Version { .. }
             | ItemError::SilentKnowledge { .. }
             | ItemError::UnusedParameter { .. }
+            | ItemError::RequestPart { .. }
             | ItemError::UnusedVariable { .. }
             | ItemError::RequestVariable { .. }
             | ItemError::CodeParameter { .. }

@@ -116,9 +116,19 @@ fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, has_f
             is_misspelled = true;
         }
     }
-    let Some(hint) = hint.filter(|hint| !hint.node.trim().is_empty()) else { return };
     let filled = fill(&body.node, &vec![String::new(); MAX_HINTED_ARGUMENTS]);
     let used = (1..=MAX_HINTED_ARGUMENTS).filter(|number| !filled.unused.contains(number));
+    let skipped = used.clone().max().and_then(|later| Some(((1..later).find(|n| filled.unused.contains(n))?, later)));
+    if let Some((number, later)) = skipped {
+        let at = body.node.find(&format!("${later}")).unwrap_or_default();
+        let length = if at == 0 { 0 } else { format!("${later}").len() };
+        found.push(TemplateError::SkippedArgument {
+            number,
+            later,
+            span: Span::new(body.span.source, start + at, start + at + length),
+        });
+    }
+    let Some(hint) = hint.filter(|hint| !hint.node.trim().is_empty()) else { return };
     let hinted = hint.node.matches(['<', '[']).count();
     match used.max() {
         None if is_misspelled => {}

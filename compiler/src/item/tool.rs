@@ -89,11 +89,15 @@ fn late_header(text: &str) -> Option<String> {
     Some(format!("move the header of line {} above the first command", index + 1))
 }
 
-/// Returns an error for each declared parameter of a command tool that the command does not use, because the program
-/// would never receive the value. A command with the placeholder `params_json` uses all parameters.
+/// Returns an error for each declared parameter of a command or request that no part of it uses, because the program
+/// or server would never receive the value. A command with the placeholder `params_json` uses all parameters.
 fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
-    let ToolKind::Command { argv } = &spec.kind else { return Vec::new() };
-    let all = argv.iter().filter_map(|template| placeholders(template).ok()).flatten();
+    let (texts, is_request) = match &spec.kind {
+        ToolKind::Command { argv } => (argv.iter().map(String::as_str).collect(), false),
+        ToolKind::Http(_) => (request_variables::request_texts(tree), true),
+        ToolKind::Script { .. } | ToolKind::Builtin { .. } | ToolKind::Mcp { .. } => return Vec::new(),
+    };
+    let all = texts.into_iter().filter_map(|template| placeholders(template).ok()).flatten();
     let named: Vec<&str> = all
         .filter_map(|placeholder| match placeholder {
             ArgvPlaceholder::Parameter(name) => Some(name),
@@ -107,7 +111,7 @@ fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
     let declared = properties.map(Node::entries).unwrap_or_default().iter().map(|entry| &entry.key);
     let is_placeholder = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.is_empty();
     let unused = declared.filter(|name| is_placeholder(&name.node) && !named.contains(&name.node.as_str()));
-    unused.map(|name| ItemError::UnusedParameter { name: name.node.clone(), span: name.span }).collect()
+    unused.map(|name| ItemError::UnusedParameter { name: name.node.clone(), is_request, span: name.span }).collect()
 }
 
 /// Returns the error for a built-in tool that the engine does not have, or that is reserved for another item; `None` if

@@ -95,6 +95,18 @@ impl BodyCallChecker {
         starts
     }
 
+    fn names(&mut self, items: &Items<'_>) -> &BTreeMap<String, ItemId> {
+        items.record_read(|| Dependency::List(ItemKind::Tool));
+        self.names.get_or_insert_with(|| {
+            items.list(ItemKind::Tool).iter().map(|e| (tool_name(&e.id), e.id.clone())).collect()
+        })
+    }
+
+    /// Returns the id of the tool that a model calls by this name; `None` if there is none.
+    pub(super) fn tool_named(&mut self, items: &Items<'_>, name: &str) -> Option<&ItemId> {
+        if items.is_listed(ItemKind::Tool) { self.names(items).get(name) } else { None }
+    }
+
     /// Checks that the tool with the name `name` is granted. Reports an unknown name only if `is_marked` is true,
     /// because the text then marks the name as the name of a tool. Returns the id of the tool; `None` if no item has
     /// the name.
@@ -109,10 +121,7 @@ impl BodyCallChecker {
         if name == DIRECTIVE_RETURN_TOOL || !items.is_listed(ItemKind::Tool) {
             return None;
         }
-        items.record_read(|| Dependency::List(ItemKind::Tool));
-        let names = self.names.get_or_insert_with(|| {
-            items.list(ItemKind::Tool).iter().map(|e| (tool_name(&e.id), e.id.clone())).collect()
-        });
+        let names = self.names(items);
         match names.get(name) {
             Some(id) => {
                 check_granted(composed, Primary::Execute, ItemType::Tool, id, span, found);
@@ -213,7 +222,7 @@ fn primary_calls(primary: Primary, after: &str) -> Vec<BodyCall> {
 
 /// Returns the text from its first character, an opening parenthesis, up to the parenthesis that closes it. If none
 /// closes it within [`MAX_ARGUMENT_DISTANCE`] characters, returns these characters.
-fn parenthesized(text: &str) -> &str {
+pub(super) fn parenthesized(text: &str) -> &str {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices().take(MAX_ARGUMENT_DISTANCE) {
         match c {
@@ -229,7 +238,7 @@ fn parenthesized(text: &str) -> &str {
 }
 
 /// Returns the first [`MAX_ARGUMENT_DISTANCE`] characters of a text, or the whole text if it is shorter.
-fn bounded(text: &str) -> &str {
+pub(super) fn bounded(text: &str) -> &str {
     text.char_indices().nth(MAX_ARGUMENT_DISTANCE).and_then(|(at, _)| text.get(..at)).unwrap_or(text)
 }
 
@@ -365,7 +374,13 @@ fn check_argument_names(leaf: &Directive, tool: &str, start: usize, after: &str,
 /// Converts the arguments of a call in the text of a body to the form in which they are checked. The positions in
 /// `arguments` are relative to `start`, an offset in the body. `complete` is true if no other arguments can follow, so
 /// that a missing argument is an error.
-fn literal_call(leaf: &Directive, start: usize, arguments: &CallArguments, complete: bool, span: Span) -> LiteralCall {
+pub(super) fn literal_call(
+    leaf: &Directive,
+    start: usize,
+    arguments: &CallArguments,
+    complete: bool,
+    span: Span,
+) -> LiteralCall {
     let argument = |argument: &super::call_arguments::CallArgument| LiteralArgument {
         name: Spanned::new(argument.name.clone(), body_span(leaf, start + argument.name_at, argument.name.len())),
         value: argument.value.literal(),
@@ -375,7 +390,7 @@ fn literal_call(leaf: &Directive, start: usize, arguments: &CallArguments, compl
 }
 
 /// Checks the parameters of a call. A call of an unknown item is reported elsewhere.
-fn check_arguments(
+pub(super) fn check_arguments(
     items: &Items<'_>,
     composed: &Composed,
     kind: ItemType,
@@ -472,7 +487,7 @@ fn is_negated(before: &str) -> bool {
 
 /// Reports a call that is not granted. If the chain declares no permissions, the permissions of the spawner apply, so
 /// nothing is reported.
-fn check_granted(
+pub(super) fn check_granted(
     composed: &Composed,
     primary: Primary,
     item_type: ItemType,
@@ -482,8 +497,7 @@ fn check_granted(
 ) {
     let Some(permissions) = &composed.permissions else { return };
     let capability = CapabilityRequest { primary, item_type, item_id: Some(id), space: None }.capability();
-    let grants = CapabilitySet::new(permissions.value.grants.iter().map(|g| g.pattern.0.as_str()));
-    if grants.first_match(&capability).is_none() && !id.as_str().starts_with("rye/agent/threads/internal/") {
+    if !grants_capability(composed, &capability) && !id.as_str().starts_with("rye/agent/threads/internal/") {
         let parent = composed.chain.iter().rev().nth(1).map(|link| link.id().to_string());
         let route = composed.route.as_ref().zip(parent);
         let route = route.map(|(route, parent)| RouteOfGrants { hook: route.hook.id.node.clone(), parent });
@@ -491,9 +505,23 @@ fn check_granted(
     }
 }
 
+fn grants_capability(composed: &Composed, capability: &str) -> bool {
+    composed.permissions.as_ref().is_none_or(|permissions| {
+        let grants = CapabilitySet::new(permissions.value.grants.iter().map(|g| g.pattern.0.as_str()));
+        grants.first_match(capability).is_some()
+    })
+}
+
+/// Returns true if the grants allow calls of a tool, or if the chain declares no permissions.
+pub fn is_granted(composed: &Composed, id: &ItemId) -> bool {
+    let (primary, item_type) = (Primary::Execute, ItemType::Tool);
+    let request = CapabilityRequest { primary, item_type, item_id: Some(id), space: None };
+    grants_capability(composed, &request.capability())
+}
+
 /// Returns the span of `length` bytes at the byte offset `at` of the body. Returns the span of the whole body if the
 /// body is not a verbatim copy of the file's text, because offsets then do not match.
-fn body_span(leaf: &Directive, at: usize, length: usize) -> Span {
+pub(super) fn body_span(leaf: &Directive, at: usize, length: usize) -> Span {
     let body = leaf.body.span;
     if body.len() != leaf.body.node.len() {
         return body;

@@ -18,17 +18,25 @@ use crate::world::Space;
 
 use super::capability::is_trivially_covered;
 use super::incremental::Merge;
+use super::is_in_project;
 
 /// Knowledge that a continuation would lose, by the span of the hook that provides it. Each entry holds the hook's id,
 /// the id of the knowledge, and the first directive that would lose the knowledge.
 #[derive(Default)]
 pub struct LostKnowledge {
     lost: BTreeMap<Span, (String, ItemId, ItemId)>,
-    /// The size in tokens of the smallest context window among the directives' models, and the model's id; `None`
-    /// before the first directive.
-    window: Option<(u64, String)>,
+    /// The smallest context window among the directives' models; `None` before the first directive.
+    window: Option<SmallestWindow>,
     /// True if a directive or a hook has a grant, so that messages can contain results of calls.
     has_results: bool,
+}
+
+/// The size in tokens of a context window, and the model that has it.
+#[derive(Clone)]
+struct SmallestWindow {
+    tokens: u64,
+    model: String,
+    provider: String,
 }
 
 /// The settings of continuations, from `coordination` and `resilience`.
@@ -78,9 +86,11 @@ impl LostKnowledge {
     /// Records the knowledge that a continuation of the directive would lose. Skips a directive whose token limit is
     /// reached before the context window is full, because its threads never continue.
     pub fn add(&mut self, composed: &Composed, limits: &Limits, model: &PlannedModel, settings: &ContinuationSettings) {
+        let tokens_of_window = model.context_window;
         let never_continues = limits.tokens < settings.usable_tokens(model.context_window);
-        if self.window.as_ref().is_none_or(|(window, _)| model.context_window < *window) {
-            self.window = Some((model.context_window, model.id.clone()));
+        if self.window.as_ref().is_none_or(|window| model.context_window < window.tokens) {
+            let (model, provider) = (model.id.clone(), model.provider.clone());
+            self.window = Some(SmallestWindow { tokens: tokens_of_window, model, provider });
         }
         let mut hooks = composed.hooks.iter().filter(|hook| hook.is_live());
         let has_grants = composed.permissions.as_ref().is_some_and(|declared| !declared.value.grants.is_empty());
@@ -109,7 +119,7 @@ impl LostKnowledge {
         }
     }
 
-    pub fn report_lost(self, settings: &ContinuationSettings, found: &mut Diagnostics) {
+    pub fn report_lost(self, items: &Items<'_>, settings: &ContinuationSettings, found: &mut Diagnostics) {
         for (span, (hook, item, directive)) in &self.lost {
             let (hook, item, directive) = (hook.clone(), item.to_string(), directive.to_string());
             found.push(ContextError::NotRestored { hook, item, directive, span: *span });
@@ -117,11 +127,24 @@ impl LostKnowledge {
         let Some((ceiling, span)) = settings.ceiling else { return };
         // Without a granted call, a thread has no results.
         let result = if self.has_results { settings.result_bytes.div_ceil(4) } else { 1 };
-        let full = self.window.as_ref().map(|(window, model)| (settings.usable_tokens(*window), model));
+        let full = self.window.as_ref().map(|window| (settings.usable_tokens(window.tokens), &window.model));
         if let Some(because) = ceiling_fix(ceiling, result, full) {
-            found.push(ContextError::Ceiling { tokens: ceiling, because, span });
+            // A setting of the standard library has no place in the project, but the window that is too small has one.
+            let is_too_high = full.is_some_and(|(full, _)| ceiling >= full);
+            let place = self.window.filter(|_| is_too_high && !is_in_project(items, span));
+            let window = place.and_then(|window| window_span(items, &window));
+            found.push(ContextError::Ceiling { tokens: ceiling, because, window, span });
         }
     }
+}
+
+/// Returns the span of the size of a context window in the provider file of the project; `None` if another space has
+/// the file.
+fn window_span(items: &Items<'_>, window: &SmallestWindow) -> Option<Span> {
+    let file = items.config_by_name(&format!("agent/providers/{}", window.provider))?;
+    let is_model = |entry: &&Node| entry.get("id").and_then(Node::as_str) == Some(&window.model);
+    let entry = file.get("models")?.items().iter().find(is_model)?;
+    Some(entry.get("context_window")?.span).filter(|span| is_in_project(items, *span))
 }
 
 /// Returns how to correct the setting `resume_ceiling_tokens`, whose value is `ceiling`; `None` if the value works. The
@@ -206,10 +229,10 @@ impl Merge for LostKnowledge {
             self.lost.entry(*span).or_insert_with(|| lost.clone());
         }
         self.has_results |= other.has_results;
-        if let Some((window, model)) = &other.window
-            && self.window.as_ref().is_none_or(|(known, _)| window < known)
+        if let Some(window) = &other.window
+            && self.window.as_ref().is_none_or(|known| window.tokens < known.tokens)
         {
-            self.window = Some((*window, model.clone()));
+            self.window = Some(window.clone());
         }
     }
 }

@@ -46,6 +46,14 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
         HookAction::Modify { content: None, is_error: None, details: None } => {
             Some(("it names no part of the result to change".to_owned(), None))
         }
+        HookAction::Modify { content: Some(Value::String(text)), is_error: None, details: None }
+            if text.trim() == "${result.content}" =>
+        {
+            Some(("it replaces the result with the same text".to_owned(), None))
+        }
+        HookAction::Transform { text } if text.trim() == "${text}" => {
+            Some(("it replaces the message with the same text".to_owned(), None))
+        }
         HookAction::Fetch { params, .. } if params.as_object().is_some_and(|params| !params.is_empty()) => {
             let span = hook.placeholders.params.first().map(|(name, _)| name.span);
             Some(("a fetch takes no parameters".to_owned(), span))

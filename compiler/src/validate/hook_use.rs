@@ -102,7 +102,8 @@ impl HookUses {
             let one = self.uses.entry(decl.span).or_insert_with(|| HookUse::new(decl));
             if !never && (is_new || !one.false_parts.is_empty()) {
                 let among = (!is_new).then_some(&one.false_parts);
-                one.false_parts = false_parts(items, composed, decl, launch, among);
+                let parts = false_parts(items, composed, decl, launch, among);
+                if is_new { one.false_parts = parts } else { one.false_parts.intersect(&parts) }
             }
             if one.fires {
                 continue;
@@ -568,7 +569,8 @@ impl OtherDirectives {
                 continue;
             }
             for composed in routes {
-                parts = false_parts(items, composed, hook, &launch, Some(&parts));
+                let found = false_parts(items, composed, hook, &launch, Some(&parts));
+                parts.intersect(&found);
             }
         }
         parts

@@ -56,8 +56,11 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports three mistakes in a condition:
+/// Reports these mistakes in a condition:
 ///
+/// - a text that every text contains, a pattern that every text matches,
+/// - a regular expression in a text that `contains` looks for,
+/// - an invisible character in a text,
 /// - a text with a wildcard that is compared with an id or a name (`call.item_id == "rye/*"`),
 /// - a pattern of `matches` between delimiters (`/…/i`),
 /// - a pattern of `matches` that is written with wildcards (`d*`), not as a regular expression.
@@ -79,9 +82,28 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
                 && let Some(meant) = pattern_of_wildcards(pattern)
             {
                 found.push(HookError::WildcardPattern { pattern: pattern.clone(), meant, span: right.span });
+            } else {
+                found.extend(odd_pattern(right));
             }
         }
-        ExprKind::Compare { op: CompareOp::Eq | CompareOp::Ne | CompareOp::In | CompareOp::Contains, left, right } => {
+        ExprKind::Compare {
+            op: op @ (CompareOp::Eq | CompareOp::Ne | CompareOp::In | CompareOp::Contains),
+            left,
+            right,
+        } => {
+            found.extend([left, right].into_iter().filter_map(|side| invisible_character(side)));
+            let part = match op {
+                CompareOp::Contains => Some(right),
+                CompareOp::In => Some(left),
+                CompareOp::Eq
+                | CompareOp::Ne
+                | CompareOp::Lt
+                | CompareOp::Lte
+                | CompareOp::Gt
+                | CompareOp::Gte
+                | CompareOp::Matches => None,
+            };
+            found.extend(part.and_then(|part| odd_part(part)));
             for (path, value) in [(left, right), (right, left)] {
                 let fact = if let ExprKind::Path(path) = &path.kind { ComparedFact::of(path) } else { None };
                 let Some(fact) = fact.filter(|fact| *fact != ComparedFact::Failure) else { continue };
@@ -97,6 +119,71 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
             check_text_forms(right, found);
         }
     }
+}
+
+/// Returns the error for a pattern that matches every text: without anchors and boundaries, a pattern that matches the
+/// empty text matches at the start of any text.
+fn odd_pattern(pattern: &Expr) -> Option<HookError> {
+    let ExprKind::Literal(Value::String(text)) = &pattern.kind else { return None };
+    let is_anchored = text.contains(['^', '$', '\\']) || text.contains("(?");
+    let matches_all = !is_anchored && Regex::new(text).is_ok_and(|regex| regex.is_match(""));
+    if matches_all && text != ".*" {
+        let why = "is a pattern that every text matches".to_owned();
+        let help = "correct the pattern: an empty alternative, and repetitions of zero times, match everywhere";
+        return Some(HookError::OddText {
+            text: text.clone(),
+            why,
+            label: "matches everywhere",
+            help,
+            span: pattern.span,
+        });
+    }
+    invisible_character(pattern)
+}
+
+/// Returns the error for a text that every text contains, or that is written as a regular expression. `part` is the
+/// text that a comparison looks for inside a fact.
+fn odd_part(part: &Expr) -> Option<HookError> {
+    let ExprKind::Literal(Value::String(text)) = &part.kind else { return None };
+    let span = part.span;
+    if text.is_empty() {
+        let (why, label) = ("is empty, and every text contains the empty text".to_owned(), "always true");
+        let help = "write the text to look for, or remove the comparison";
+        return Some(HookError::OddText { text: "\"\"".to_owned(), why, label, help, span });
+    }
+    let mut classes = text.match_indices('\\').filter_map(|(at, _)| text.get(at + 1..));
+    let is_class = |rest: &str| {
+        let mut chars = rest.chars();
+        let is_letter = chars.next().is_some_and(|c| matches!(c, 's' | 'd' | 'w' | 'b'));
+        is_letter && !chars.next().is_some_and(char::is_alphanumeric)
+    };
+    let is_word = |c: Option<char>| c.is_some_and(|c| !c.is_whitespace());
+    let joins = |(at, _): (usize, &str)| {
+        let (before, after) = (text.get(..at).unwrap_or_default(), text.get(at + 2..).unwrap_or_default());
+        is_word(before.chars().next_back()) && is_word(after.chars().next())
+    };
+    if classes.any(is_class) || text.match_indices(".*").any(joins) {
+        let why = "is a regular expression, but `contains` looks for the text as it is written".to_owned();
+        let help = "write `matches` for a regular expression, or the literal text";
+        return Some(HookError::OddText { text: text.clone(), why, label: "not a literal text", help, span });
+    }
+    None
+}
+
+/// Returns the error for a text with an invisible character beside visible ones. A text of invisible characters alone is
+/// meant to look for them.
+fn invisible_character(side: &Expr) -> Option<HookError> {
+    let ExprKind::Literal(Value::String(text)) = &side.kind else { return None };
+    let is_invisible = |c: char| {
+        let is_format = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2064}');
+        is_format || matches!(c, '\u{a0}' | '\u{ad}' | '\u{feff}')
+    };
+    let found = text.chars().find(|c| is_invisible(*c)).filter(|_| !text.chars().all(is_invisible))?;
+    let shown: String =
+        text.chars().flat_map(|c| if is_invisible(c) { c.escape_unicode().collect() } else { vec![c] }).collect();
+    let why = format!("has the invisible character U+{:04X}", u32::from(found));
+    let help = "type the text again: a copied text may have spaces that do not break, or marks of zero width";
+    Some(HookError::OddText { text: shown, why, label: "an invisible character", help, span: side.span })
 }
 
 /// Returns the regular expression that an author probably meant by a pattern with wildcards: `^d.*$` for `d*`.

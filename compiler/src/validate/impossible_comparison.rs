@@ -188,7 +188,8 @@ impl<'a> ValueTypes<'a> {
     fn unequal(&self, value: &Expr, literal: &Expr) -> Option<String> {
         let ExprKind::Literal(literal) = &literal.kind else { return None };
         let ExprKind::Path(path) = &value.kind else {
-            return self.without_length(value).filter(|_| !literal.is_null());
+            let reason = self.without_length(value).or_else(|| length_mismatch(value, literal));
+            return reason.filter(|_| !literal.is_null());
         };
         if let Some(reason) = self.without_fields(path).filter(|_| !literal.is_null()) {
             return Some(reason);
@@ -208,7 +209,9 @@ impl<'a> ValueTypes<'a> {
     /// Returns the reason why a value has no order relative to a literal.
     fn unordered(&self, value: &Expr, literal: &Expr) -> Option<String> {
         let ExprKind::Literal(literal) = &literal.kind else { return None };
-        let ExprKind::Path(path) = &value.kind else { return self.without_length(value) };
+        let ExprKind::Path(path) = &value.kind else {
+            return self.without_length(value).or_else(|| length_mismatch(value, literal));
+        };
         self.without_fields(path).or_else(|| self.mismatch(path, literal))
     }
 
@@ -222,19 +225,7 @@ impl<'a> ValueTypes<'a> {
     }
 
     fn mismatch(&self, path: &Path, literal: &Value) -> Option<String> {
-        let (kind, other) = (self.type_of(path)?, Type::of(literal));
-        let is_number = |kind: Type| matches!(kind, Type::Integer | Type::Number);
-        if other == Type::Null || kind == other || (is_number(kind) && is_number(other)) {
-            return None;
-        }
-        let meant = match (literal.as_str(), kind) {
-            (Some(word @ ("true" | "false")), Type::Boolean) => format!(": write `{word}`"),
-            (Some(text), Type::Integer | Type::Number) if text.parse::<f64>().is_ok() => format!(": write `{text}`"),
-            (Some(text), Type::Array) => format!(": write `{path} contains \"{text}\"`"),
-            (_, Type::Object) => format!(": compare a field of `{path}`"),
-            _ => String::new(),
-        };
-        Some(format!("`{path}` is {}, but `{literal}` is {}{meant}", with_article(kind), with_article(other)))
+        type_mismatch(path, self.type_of(path)?, literal)
     }
 
     fn not_a_choice(&self, path: &Path, literal: &Value) -> Option<String> {
@@ -279,6 +270,35 @@ impl<'a> ValueTypes<'a> {
             _ => None,
         }
     }
+}
+
+/// Returns the reason why a fact of a type is never equal to a literal of another type.
+pub fn type_mismatch(path: &Path, kind: Type, literal: &Value) -> Option<String> {
+    let other = Type::of(literal);
+    let is_number = |kind: Type| matches!(kind, Type::Integer | Type::Number);
+    if other == Type::Null || kind == other || (is_number(kind) && is_number(other)) {
+        return None;
+    }
+    let meant = match (literal.as_str(), kind) {
+        (Some(word @ ("true" | "false")), Type::Boolean) => format!(": write `{word}`"),
+        (Some(text), Type::Integer | Type::Number) if text.parse::<f64>().is_ok() => format!(": write `{text}`"),
+        (Some(text), Type::Array) => format!(": write `{path} contains \"{text}\"`"),
+        (_, Type::Object) => format!(": compare a field of `{path}`"),
+        _ => String::new(),
+    };
+    Some(format!("`{path}` is {}, but `{literal}` is {}{meant}", with_article(kind), with_article(other)))
+}
+
+/// Returns the reason why a length is never equal to a literal that is no number.
+fn length_mismatch(value: &Expr, literal: &Value) -> Option<String> {
+    let ExprKind::Length(inner) = &value.kind else { return None };
+    let ExprKind::Path(path) = &inner.kind else { return None };
+    if literal.is_number() || literal.is_null() {
+        return None;
+    }
+    let number = literal.as_str().filter(|text| text.parse::<f64>().is_ok());
+    let meant = number.map_or_else(String::new, |text| format!(": write `{text}`"));
+    Some(format!("`length({path})` is an integer, but `{literal}` is {}{meant}", with_article(Type::of(literal))))
 }
 
 fn with_article(kind: Type) -> String {

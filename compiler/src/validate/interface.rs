@@ -23,7 +23,7 @@ use crate::world::{ItemKind, Space};
 
 use super::incremental::Merge;
 use super::mistyped_placeholders;
-use super::value_bounds::violated_bound;
+use crate::semantics::value_bounds::violated_bound;
 
 /// The inputs that directives declare, and their use: the spans of the used declarations, the spans of the unused
 /// declarations, and the declared types. Also contains the declared types of outputs.

@@ -10,7 +10,7 @@ use crate::diagnostics::{CapabilityError, Diagnostics, LimitError};
 use crate::hook::{HookAction, HookPoint};
 use crate::item::{DeclaredLimit, Items};
 use crate::lower::{LowerSummary, MIN_OUTPUT_TOKENS};
-use crate::plan::Prices;
+use crate::plan::{PlannedModel, Prices};
 use crate::semantics::limits::{LimitName, LimitValue, parse_limit_value};
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
@@ -178,8 +178,11 @@ impl ReachableLimits<'_> {
             LimitName::Output if limits.output > model.max_output => {
                 Some(format!("`{}` answers with at most {} tokens", model.id, model.max_output))
             }
-            // `tokens` and `spend` can always be reached: each cut attempt is booked with the bytes of its prompt, and
-            // a resumed thread repeats attempts without a maximum.
+            LimitName::Spend if is_free(model) && !self.may_start() && limits.spend > Nanos(0) => {
+                Some(format!("`{}` costs nothing, and the directive starts no other directive", model.id))
+            }
+            // With prices, `tokens` and `spend` can always be reached: each cut attempt is booked with the bytes of its
+            // prompt, and a resumed thread repeats attempts without a maximum.
             LimitName::Spawns
             | LimitName::Depth
             | LimitName::Output
@@ -188,6 +191,11 @@ impl ReachableLimits<'_> {
             | LimitName::DurationSeconds => None,
         }
     }
+}
+
+/// Returns true if a model and its fallbacks are declared to cost nothing (`prices: none`).
+fn is_free(model: &PlannedModel) -> bool {
+    model.prices == Some(Prices::NONE) && model.fallback.as_deref().is_none_or(is_free)
 }
 
 /// Returns true if a hook may leave out a part of the opening in a later request: a `context` hook, or a hook that

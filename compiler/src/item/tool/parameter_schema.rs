@@ -1,11 +1,13 @@
-//! Schemas of parameters that no value fits: a `minimum` above the `maximum`, or choices and defaults of another type.
+//! Schemas of parameters that no value fits, such as a `minimum` above the `maximum`, and defaults that do not fit the
+//! schema of their parameter.
 
-use rye_grammar::data::Node;
+use rye_grammar::data::{Kind, Node};
 use rye_grammar::tool_header::ToolTree;
 use serde_json::Value;
 
 use crate::diagnostics::ItemError;
 use crate::semantics::value::{Type, are_equal};
+use crate::semantics::value_bounds::violated_bound;
 
 /// Pairs of keywords of which the first one must not exceed the second one.
 const BOUNDS: [(&str, &str); 4] =
@@ -35,6 +37,10 @@ fn check_parameter(name: &str, schema: &Node) -> Option<ItemError> {
     let kind = schema.get("type").and_then(Node::as_str).and_then(Type::parse);
     let choices = schema.get("enum");
     let values: Vec<Value> = choices.map(Node::items).unwrap_or_default().iter().map(Node::to_value).collect();
+    if let Some(choices) = choices.filter(|choices| matches!(choices.kind, Kind::List(_)) && values.is_empty()) {
+        let message = format!("no value fits the parameter `{name}`: its `enum` is empty");
+        return Some(error(message, choices, "no choices", "write the choices, or remove `enum`"));
+    }
     if let (Some(kind), Some(choices)) = (kind, choices)
         && !values.is_empty()
         && !values.iter().any(|value| has_type(value, kind))
@@ -56,9 +62,13 @@ fn check_parameter(name: &str, schema: &Node) -> Option<ItemError> {
         let message = format!("the default of the parameter `{name}` is not a choice of its `enum`");
         return Some(error(message, default, "not a choice", "write one of the choices"));
     }
-    let kind = kind.filter(|kind| !has_type(&value, *kind))?;
-    let message = format!("the default of the parameter `{name}` does not have the type `{kind}`");
-    Some(error(message, default, "another type", "write a value of the declared type"))
+    if let Some(kind) = kind.filter(|kind| !has_type(&value, *kind)) {
+        let message = format!("the default of the parameter `{name}` does not have the type `{kind}`");
+        return Some(error(message, default, "another type", "write a value of the declared type"));
+    }
+    let allowed = violated_bound(&schema.to_value(), &value)?;
+    let message = format!("the default of the parameter `{name}` does not fit its schema");
+    Some(error(message, default, &format!("not {allowed}"), "correct the default, or the bounds of the parameter"))
 }
 
 fn has_type(value: &Value, kind: Type) -> bool {

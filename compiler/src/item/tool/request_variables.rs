@@ -1,5 +1,5 @@
-//! Variables in the request of an HTTP tool: `$NAME`, which is sent as text, and declared variables that no part of the
-//! request contains.
+//! Parts of the request of an HTTP tool without an effect: `$NAME`, which is sent as text, declared variables that no
+//! part of the request contains, the body of a `GET`, and a `Content-Type` that the body does not have.
 
 use rye_grammar::data::{Kind, Node};
 use rye_grammar::tool_header::ToolTree;
@@ -23,15 +23,49 @@ pub fn check(tree: &ToolTree) -> Vec<ItemError> {
     if let Some((node, name)) = is_sent {
         return vec![ItemError::RequestVariable { name: name.to_owned(), span: node.span }];
     }
-    tree.metadata.get("body").into_iter().for_each(|body| collect_texts(body, &mut texts));
+    let texts = request_texts(tree);
     let is_read = |name: &str| {
         let placeholder = format!("${{{name}}}");
-        texts.iter().filter_map(|node| node.as_str()).any(|text| text.contains(&placeholder))
+        texts.iter().any(|text| text.contains(&placeholder))
     };
     let declared = tree.metadata.get("environment").map(Node::items).unwrap_or_default();
     let unused = declared.iter().filter_map(|node| Some((node.as_str()?, node.span)));
-    let unused = unused.filter(|(name, _)| !is_read(name));
-    unused.map(|(name, span)| ItemError::UnusedVariable { name: name.to_owned(), span }).collect()
+    // Another check reports a text that is no name of a variable.
+    let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let unused = unused.filter(|(name, _)| is_name(name) && !is_read(name));
+    let unused = unused.map(|(name, span)| ItemError::UnusedVariable { name: name.to_owned(), span });
+    unused.chain(ignored_body(tree)).chain(wrong_content_type(tree)).collect()
+}
+
+/// Returns the texts of a request that may contain placeholders: the URL, the headers and the body.
+pub fn request_texts(tree: &ToolTree) -> Vec<&str> {
+    let mut texts = Vec::new();
+    for place in ["url", "headers", "body"].into_iter().filter_map(|key| tree.metadata.get(key)) {
+        collect_texts(place, &mut texts);
+    }
+    texts.into_iter().filter_map(Node::as_str).collect()
+}
+
+/// Returns the error for a body of a request whose method gives a body no meaning (RFC 9110, 9.3.1); `None` for any
+/// other request.
+fn ignored_body(tree: &ToolTree) -> Option<ItemError> {
+    let method = tree.metadata.get("method")?.as_str()?.to_ascii_uppercase();
+    let body = tree.metadata.get("body").filter(|_| matches!(method.as_str(), "GET" | "HEAD"))?;
+    let message = format!("the body of a {method} request has no meaning");
+    let help = "write `method: POST`, or put the values into `url`: many servers ignore or refuse the body";
+    Some(ItemError::RequestPart { message, label: "may not be read", help, span: body.span })
+}
+
+/// Returns the error for a `Content-Type` other than JSON beside a body that is sent as JSON; `None` if there is none.
+fn wrong_content_type(tree: &ToolTree) -> Option<ItemError> {
+    tree.metadata.get("body").filter(|body| matches!(body.kind, Kind::Map(_) | Kind::List(_)))?;
+    let headers = tree.metadata.get("headers").map(Node::entries).unwrap_or_default();
+    let entry = headers.iter().find(|entry| entry.key.node.eq_ignore_ascii_case("content-type"))?;
+    let written =
+        entry.value.as_str().filter(|kind| !kind.to_ascii_lowercase().contains("json") && !kind.contains('{'))?;
+    let message = format!("the body of this request is sent as JSON, but its `Content-Type` is `{written}`");
+    let help = "write the body as one text in this format, or remove the header";
+    Some(ItemError::RequestPart { message, label: "not the format of the body", help, span: entry.value.span })
 }
 
 fn collect_texts<'n>(node: &'n Node, all: &mut Vec<&'n Node>) {

@@ -1,7 +1,7 @@
 //! Rules of the error classification that never match: an earlier rule has the same condition, or no failure meets the
 //! rule's condition.
 
-use rye_grammar::condition;
+use rye_grammar::condition::{self, Expr, ExprKind};
 use rye_grammar::data::Node;
 use serde_json::Value;
 
@@ -10,6 +10,8 @@ use crate::item::Items;
 use crate::semantics::classify::fact_type;
 use crate::semantics::condition::{Condition, Domain, Fuel, PatternBudget, Verdict};
 use crate::semantics::facts::Facts;
+use crate::semantics::value::Type;
+use crate::validate::impossible_comparison::type_mismatch;
 
 /// The lowest and the highest status code that HTTP allows.
 const STATUS_CODES: (i32, f64) = (100, 599.0);
@@ -43,7 +45,8 @@ fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<Str
     if !parsed.errors.is_empty() {
         return None;
     }
-    let compiled = parsed.tree.and_then(|expr| Condition::compile_within(&expr, &fact_type, patterns).ok())?;
+    let expr = parsed.tree?;
+    let compiled = Condition::compile_within(&expr, &fact_type, patterns).ok()?;
     let mut facts = Facts::new();
     for root in compiled.roots() {
         facts.declare_unknown(root);
@@ -60,8 +63,37 @@ fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<Str
     if compiled.evaluate_over(&facts, &domain, &mut Fuel::share(1)) != Verdict::False {
         return None;
     }
+    if let Some(reason) = mistyped_comparison(&expr) {
+        return Some(reason);
+    }
     let reads_status = compiled.paths().iter().any(|path| path.to_string() == "status");
     let (least, most) = STATUS_CODES;
     let values = if reads_status { format!("; `status` is an integer from {least} to {most}") } else { String::new() };
     Some(format!("no failure meets its condition{values}"))
+}
+
+/// Returns the reason why the first comparison of a fact with a literal of another type is false; `None` if there is no
+/// such comparison.
+fn mistyped_comparison(condition: &Expr) -> Option<String> {
+    match &condition.kind {
+        ExprKind::Compare { left, right, .. } => {
+            [(left, right), (right, left)].into_iter().find_map(|(fact, literal)| {
+                let (ExprKind::Path(path), ExprKind::Literal(literal)) = (&fact.kind, &literal.kind) else {
+                    return None;
+                };
+                // A failure without a response has no status.
+                let kind = if path.to_string() == "status" { Type::Integer } else { fact_type(path)? };
+                type_mismatch(path, kind, literal)
+            })
+        }
+        ExprKind::All(parts) | ExprKind::Any(parts) => parts.iter().find_map(mistyped_comparison),
+        ExprKind::Literal(_)
+        | ExprKind::List(_)
+        | ExprKind::Path(_)
+        | ExprKind::Exists(_)
+        | ExprKind::Length(_)
+        | ExprKind::Not(_)
+        | ExprKind::Negate(_)
+        | ExprKind::Arithmetic { .. } => None,
+    }
 }

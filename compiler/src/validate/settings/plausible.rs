@@ -1,9 +1,11 @@
-//! Checks for values of a provider file that are valid but probably a mistake:
+//! Checks for values of provider files and of retries that are valid but probably a mistake:
 //!
 //! - prices in another unit,
 //! - context windows in thousands of tokens,
 //! - a base URL that already contains the path that the wire format appends,
-//! - keys that would be sent without encryption.
+//! - keys that would be sent without encryption,
+//! - a first delay of retries above the longest delay,
+//! - a bound on tool results in kilobytes.
 
 use rye_grammar::Span;
 use rye_grammar::data::{Kind, Node};
@@ -17,6 +19,8 @@ const MAX_PRICE: u64 = 1_000;
 const MIN_PRICE_NANOS: u64 = 1_000_000;
 /// The smallest plausible context window, in tokens.
 const MIN_WINDOW: u64 = 1_000;
+/// The smallest plausible bound on tool results, in bytes.
+const MIN_RESULT_BYTES: u64 = 256;
 /// Paths that the wire formats append to the base URL themselves. A base URL must not end in one of these paths.
 const WIRE_PATHS: [&str; 5] = ["/chat/completions", "/completions", "/messages", "/responses", ":generateContent"];
 
@@ -87,6 +91,41 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
             let why = "a cached token costs more than a fresh one".to_owned();
             report(format!("models.{name}.prices.cache_read"), why, "correct the price of cached tokens", span);
         }
+    }
+}
+
+/// Reports a delay of retries whose first value is already above the maximum, at any depth of a settings file: every
+/// delay is then the maximum. `node` is the file, merged over the spaces; `is_own` returns true for a value that the
+/// project or the user wrote.
+pub fn check_delays(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found: &mut Diagnostics) {
+    for inner in node.entries().iter().map(|entry| &entry.value).chain(node.items()) {
+        check_delays(id, inner, is_own, found);
+    }
+    let delay = |key: &str| node.get(key).and_then(|value| Some((value.to_value().as_f64()?, value.span)));
+    let Some(((base, base_span), (most, most_span))) = delay("base_seconds").zip(delay("max_seconds")) else { return };
+    if base > most && (is_own(base_span) || is_own(most_span)) {
+        found.push(ConfigError::Implausible {
+            file: id.to_owned(),
+            key: "base_seconds".to_owned(),
+            why: format!("the first delay of {base} seconds is above `max_seconds`, so each delay is {most} seconds"),
+            help: "raise `max_seconds`, or lower `base_seconds`".to_owned(),
+            span: if is_own(base_span) { base_span } else { most_span },
+        });
+    }
+}
+
+/// Reports a bound on tool results that cuts nearly every result, as a number of kilobytes does.
+pub fn check_result_size(id: &str, node: &Node, found: &mut Diagnostics) {
+    let size = node.get("tool_result").and_then(|settings| settings.get("max_bytes"));
+    let Some((bytes, span)) = size.and_then(|value| Some((value.to_value().as_u64()?, value.span))) else { return };
+    if bytes > 0 && bytes < MIN_RESULT_BYTES {
+        found.push(ConfigError::Implausible {
+            file: id.to_owned(),
+            key: "tool_result.max_bytes".to_owned(),
+            why: format!("each tool result is cut to {bytes} bytes"),
+            help: "write the number of bytes: 32768, not 32".to_owned(),
+            span,
+        });
     }
 }
 

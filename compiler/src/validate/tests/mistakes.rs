@@ -1,6 +1,7 @@
 //! Tests of reports of mistakes: one for each mistake, with a help that works.
 
 use super::*;
+use crate::compile::tests::world::{minimal_world, stdlib_world, with_directives};
 
 /// Returns the code and the help of each diagnostic.
 fn helps(world: &MapWorld<'_>) -> Vec<(&'static str, String)> {
@@ -319,4 +320,38 @@ fn limit_with_an_affix_has_a_suggestion_for_the_fix() {
         suggestion.clone()
     });
     assert_eq!(suggestions.collect::<Vec<_>>(), ["turns"]);
+}
+
+#[test]
+fn broken_provider_file_hides_only_names_that_it_contains() {
+    let codes = |tier: &str| {
+        let metadata = format!("<metadata><model tier=\"{tier}\"/></metadata>");
+        let world = with_directives(minimal_world(), &[("leaf", "", &metadata, "Look.")]).project(
+            ".ai/config/agent/providers/house.yaml",
+            "wire: openai_chat\nbase_url: http://localhost:1/v1\ndefault_tier: thorough\ntiers: { thorough: big \
+             }\nmodels:\n  - { id: big, context_window: 100000, max_output: 8000, prices: none }\n",
+        );
+        helps(&world).into_iter().map(|(code, _)| code).collect::<Vec<_>>()
+    };
+    assert_eq!(codes("thorough"), ["config::invalid"]);
+    assert_eq!(codes("thorugh"), ["config::invalid", "model::unknown"]);
+}
+
+#[test]
+fn small_window_of_the_project_is_the_place_of_a_ceiling_of_the_standard_library() {
+    let world = with_directives(stdlib_world(), &[("leaf", "", "<metadata><permissions/></metadata>", "Look.")])
+        .project(".ai/config/agent/models.yaml", "default_provider: house\n")
+        .project(
+            ".ai/config/agent/providers/house.yaml",
+            "wire: openai-chat\nbase_url: http://localhost:1/v1\ndefault_tier: general\ntiers: { general: tiny \
+             }\nmodels:\n  - { id: tiny, context_window: 12000, max_output: 2000, prices: none }\n",
+        );
+    let report = check(&world, &Selection::All);
+    let found = report.diagnostics.iter().find(|one| one.code() == "context::resume-ceiling").unwrap();
+    let places: Vec<String> = found
+        .labels()
+        .iter()
+        .filter_map(|label| Some(report.sources.get(label.span.source)?.path.to_string()))
+        .collect();
+    assert_eq!(places, [".ai/config/agent/providers/house.yaml", "system:.ai/config/agent/coordination.yaml"]);
 }

@@ -4,7 +4,7 @@
 use regex::RegexBuilder;
 use serde_json::Value;
 
-use crate::semantics::value::Num;
+use super::value::Num;
 
 /// Maximum size of a compiled pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
