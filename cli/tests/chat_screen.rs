@@ -40,6 +40,7 @@ fn question_follows_the_text_before_it_and_nothing_moves_while_it_waits() {
     let mut terminal = start(&place, (80, 24));
     terminal.press("go\r");
     terminal.wait_for("waiting for your answer · Esc to interrupt");
+    terminal.wait_for("approval 1 of 1");
     let rows = terminal.rows();
     assert!(position(&rows, "I will run it.") < position(&rows, "approval 1 of 1"), "{rows:#?}");
     std::thread::sleep(Duration::from_millis(300));

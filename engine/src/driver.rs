@@ -41,6 +41,8 @@ pub trait Driver: Send + Sync {
     fn halt(&self) -> CancellationToken;
     /// Forwards a cancellation or a kill to children and to calls under way.
     fn forward(&self, children: &[String], message: &ControlMessage);
+    /// Returns the results of effects that were dropped before their end: the output of calls, and the text of a reply.
+    fn cut_work(&self) -> BoxFuture<'_, Result<Vec<Signal>, DriveError>>;
     /// Stops one call of the reply, now or when it starts. The thread continues with the call's error.
     fn stop_call(&self, call_id: &str);
     /// Writes the artifacts of a thread that has ended. A failure to write them does not fail the thread.
@@ -257,6 +259,7 @@ async fn perform(
         | Effect::Await(_)
         | Effect::Done { .. } => InterruptPolicy::Killed,
     };
+    let runs_command = matches!(effect, Effect::RunCommand { .. });
     let takes_input = match effect {
         Effect::CallModel { .. }
         | Effect::RunTools(_)
@@ -323,11 +326,16 @@ async fn perform(
                 intake = start_intake(thread, driver, continues).await?;
             }
             Some(post) = control.next() => {
-                if record_and_check_interrupt(thread, driver, post, until, settled).await? {
+                let stops_command = runs_command && is_interruption(&post);
+                if record_and_check_interrupt(thread, driver, post, until, settled).await? || stops_command {
                     running.shutdown().await;
                     single = None;
                     // An intake that has started is finished, unless the thread or the prompt ends.
                     if intake.is_none() || until != InterruptPolicy::AnyMessage || ends_intake(&thread.state) {
+                        drop(intake);
+                        for signal in driver.cut_work().await? {
+                            thread.record_signal(signal);
+                        }
                         return Ok(());
                     }
                 } else if intake.is_none() {
@@ -358,6 +366,11 @@ async fn resolve<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
         Some(future) => future.await,
         None => std::future::pending().await,
     }
+}
+
+/// Returns true for a message that interrupts a prompt or a command of the user.
+fn is_interruption(post: &Incoming) -> bool {
+    matches!(post, Incoming::Message { message: ControlMessage::Interrupt, .. })
 }
 
 fn ends_intake(state: &ThreadState) -> bool {

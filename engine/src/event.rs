@@ -22,7 +22,9 @@ pub use input::{
     AcceptedInput, CommandAction, CommandRan, Delivery, InputExpansion, InputSource, QueuedMessage, RetractedInput,
     SessionNamed, ShellRan, UserInput,
 };
-pub use prompt::{ChatMode, ContinuedPrompt, PromptBounds, PromptEnded, PromptStarted, PromptStatus};
+pub use prompt::{
+    ChatMode, ContinuedPrompt, INTERRUPTED_REPLY, PromptBounds, PromptEnded, PromptStarted, PromptStatus,
+};
 pub use settings::CommandSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
 

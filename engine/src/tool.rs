@@ -31,6 +31,7 @@ use crate::thread_count::ThreadCount;
 use builtin::ChangeRecorder;
 use cancellation::CancellationToken;
 use persistent::PersistentProcesses;
+use process::SharedOutput;
 
 /// The value of [`Invocation::event`] for a call that the model requests.
 pub const CALL_EVENT: &str = "call";
@@ -69,6 +70,8 @@ pub struct Invocation {
     pub may_write_item: Vec<Vec<String>>,
     /// The token that tells the call to stop; cancelled when the thread is cancelled.
     pub halt: CancellationToken,
+    /// Receives the output of the program of the call while the program runs.
+    pub written: SharedOutput,
     /// The counter of running threads. Short blocking I/O of a tool runs inline if no other thread is running.
     pub thread_count: ThreadCount,
 }
@@ -94,6 +97,7 @@ impl Invocation {
             local_hosts: Vec::new(),
             may_write_item: Vec::new(),
             halt: CancellationToken::never(),
+            written: SharedOutput::default(),
             thread_count: ThreadCount::default(),
         }
     }

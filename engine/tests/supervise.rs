@@ -99,6 +99,7 @@ fn done(command: &str, timeout: Duration) -> ProgramResult {
         input: Vec::new(),
         environment: Vec::new(),
         streams: StderrMode::Together,
+        written: rye_engine::tool::process::SharedOutput::default(),
     };
     runtime().block_on(run(&program)).unwrap()
 }
@@ -155,6 +156,7 @@ fn hands_the_input_on() {
         input: vec![b'x'; 300_000],
         environment: Vec::new(),
         streams: StderrMode::Apart,
+        written: rye_engine::tool::process::SharedOutput::default(),
     };
     let finished = runtime().block_on(run(&program)).unwrap();
     assert_eq!((finished.output.text.trim(), finished.errors.text.trim()), ("300000", "log"));
@@ -175,6 +177,7 @@ fn names_a_program_that_is_not_there() {
         input: Vec::new(),
         environment: Vec::new(),
         streams: StderrMode::Together,
+        written: rye_engine::tool::process::SharedOutput::default(),
     };
     let f = runtime().block_on(run(&program)).unwrap();
     assert_eq!(f.exit, ProgramExit::Code(127));
@@ -249,6 +252,7 @@ fn sleepers(file: &Path) -> Program {
         input: Vec::new(),
         environment: Vec::new(),
         streams: StderrMode::Together,
+        written: rye_engine::tool::process::SharedOutput::default(),
     }
 }
 

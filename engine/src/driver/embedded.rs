@@ -28,8 +28,10 @@ use crate::thread_id::ThreadId;
 use crate::tool::cancellation::{CancellationSource, CancellationToken};
 use crate::tool::persistent::{PersistentProcesses, PushHandler, PushedMessage};
 use crate::tool::registry::PreparedTool;
+use cut_work::CutWork;
 use hook_runner::EmbeddedHookRunner;
 
+mod cut_work;
 mod expand;
 mod hook_runner;
 mod ledger;
@@ -63,6 +65,7 @@ pub struct EmbeddedDriver {
     /// The data of the event `opened`, with the grants of the current prompt in place of the grants of the thread.
     /// `None` if the prompt does not narrow the grants.
     narrowed: Mutex<Option<Arc<Opened>>>,
+    cut_work: CutWork,
     /// The last update of the registry row of a session that serves an MCP client: its time in milliseconds since 1970,
     /// and true if the client has made a call since then.
     row_update: Mutex<(i64, bool)>,
@@ -116,6 +119,7 @@ impl EmbeddedDriver {
             stopped_calls,
             hook_children,
             narrowed: Mutex::default(),
+            cut_work: CutWork::default(),
             row_update: Mutex::default(),
         })
     }
@@ -191,9 +195,13 @@ impl EmbeddedDriver {
         let (sink, thread) = (Arc::clone(&self.sink), self.id.clone());
         let stream = AttemptStream::new(Arc::clone(&self.engine.disk), self.id.clone(), turn, attempt);
         let received = AtomicU64::new(0);
+        self.cut_work.take_text();
         let live = |delta: Delta| {
             received.fetch_add(delta.bytes(), Ordering::Relaxed);
             stream.push(&delta);
+            if let Delta::Text(text) = &delta {
+                self.cut_work.add_text(text);
+            }
             sink.emit(StreamEvent::Delta { thread: thread.clone(), delta });
         };
         let called = tokio::select! {
@@ -201,6 +209,7 @@ impl EmbeddedDriver {
             called = text_tools::call(&*provider, request, &live) => called,
             () = self.wait_for_deadline(deadline) => Err(CallError::cut_at_deadline(received.load(Ordering::Relaxed))),
         };
+        self.cut_work.take_text();
         stream.end().await;
         match called {
             Ok(reply) => Fact::ModelReplied(Box::new(reply)),
@@ -401,6 +410,10 @@ impl Driver for EmbeddedDriver {
             self.engine.send_message(&child, message.clone());
         }
         self.call_cancellation.cancel();
+    }
+
+    fn cut_work(&self) -> BoxFuture<'_, Result<Vec<Signal>, DriveError>> {
+        Box::pin(self.take_cut_work())
     }
 
     fn stop_call(&self, call_id: &str) {

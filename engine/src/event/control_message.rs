@@ -35,6 +35,9 @@ pub enum ControlMessage {
         yes: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         question: Option<u64>,
+        /// A message of the user that the model reads with the result of the call, before its next turn.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
     },
     /// Hands the thread off, as if the context were full.
     Handoff,

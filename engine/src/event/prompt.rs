@@ -91,7 +91,14 @@ pub struct PromptEnded {
     /// Messages of the user that were not sent during the prompt. They are sent only if the user submits them again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsent: Vec<String>,
+    /// The text that the reply had streamed when the user interrupted the prompt. Further requests contain the text as
+    /// a message of the model, with [`INTERRUPTED_REPLY`] at its end.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub partial_reply: String,
 }
+
+/// The note at the end of an interrupted reply, for the model.
+pub const INTERRUPTED_REPLY: &str = "[The user interrupted this reply.]";
 
 /// The end status of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -333,7 +333,7 @@ pub static EVENT_TABLE: [EventRow; 35] = [
         EventKind::PromptEnded,
         ("prompt_ended", "prompt_ended"),
         BARRIER,
-        &["prompt", "status", "code", "message", "cost", "unsent"],
+        &["prompt", "status", "code", "message", "cost", "unsent", "partial_reply"],
         STATE,
     ),
     build_row(
@@ -419,7 +419,7 @@ mod tests {
             {"type":"command_ran","id":"i","name":"n","args":"a","item":"t","action":"next_turn","answer":"a","is_error":true},
             {"type":"named","name":"n"},
             {"type":"prompt_started","prompt":1,"limits":limits,"grants":[{"pattern":"rye.*"}],"mode":"read-only","capped":true},
-            {"type":"prompt_ended","prompt":1,"status":"limit","code":"c","message":"m","cost":cost,"unsent":["t"]},
+            {"type":"prompt_ended","prompt":1,"status":"limit","code":"c","message":"m","cost":cost,"unsent":["t"],"partial_reply":"p"},
             {"type":"ended","status":"completed","result":null,"outputs":null,"missing":["m"],"stop_reason":"length","error":null,"cost":cost},
         ]);
         [first, last].iter().flat_map(|list| list.as_array().unwrap().clone()).collect()

@@ -88,6 +88,8 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
         Fact::ModelReplied(reply) => events_of_reply(plan, state, *reply),
         Fact::ModelFailed(error) => failed(plan, state, *error, at),
         Fact::ToolFinished(finished) => tool_finished(state, *finished),
+        Fact::ToolInterrupted(cut) => tool_interrupted(state, *cut),
+        Fact::ReplyInterrupted(text) => reply_interrupted(plan, state, &text),
         Fact::Spawned(children) => children.into_iter().flat_map(|child| spawned(state, child, at)).collect(),
         Fact::ChildEnded { spawn, thread_id, status, cost, answer } => {
             let Some(child) = state.children.get(&spawn) else { return Vec::new() };
@@ -327,6 +329,26 @@ fn tool_finished(state: &ThreadState, finished: ToolFinished) -> Vec<EventBody> 
     }))]
 }
 
+/// Returns the events of a call that was interrupted after its program had written output.
+fn tool_interrupted(state: &ThreadState, cut: ToolFinished) -> Vec<EventBody> {
+    let mut events = tool_finished(state, cut);
+    for event in &mut events {
+        if let EventBody::ToolCallResult(result) = event {
+            result.why = ResultKind::Interrupted;
+        }
+    }
+    events
+}
+
+/// Returns the events that end an interrupted prompt whose reply had streamed `text`. Empty if the user interrupted no
+/// prompt, and for the text of a summary.
+fn reply_interrupted(plan: &Plan, state: &ThreadState, text: &str) -> Vec<EventBody> {
+    let is_reply = state.attempt.as_ref().is_some_and(|attempt| !attempt.compacts);
+    let has_prompt = state.chat.as_ref().is_some_and(|chat| chat.current.is_some());
+    let ends = is_reply && has_prompt && state.is_interrupted() && !state.mailbox.killed && !state.mailbox.cancelled;
+    if ends { interruption_events(plan, state, text) } else { Vec::new() }
+}
+
 /// Minimum size in bytes of a result that is replaced by a reference if an equal result was sent before. A shorter
 /// result is sent again.
 const MIN_REFERENCE_BYTES: usize = 512;
@@ -393,9 +415,13 @@ fn record_message(plan: &Plan, state: &ThreadState, id: String, message: Control
         return Vec::new();
     }
     let answer = match &message {
-        ControlMessage::Approve { yes, question } => {
+        ControlMessage::Approve { yes, question, message } => {
             let answer = if *yes { Approval::Approved } else { Approval::Refused };
-            events_of_answer(plan, state, answer, *question, at)
+            let mut events = events_of_answer(plan, state, answer, *question, at);
+            if let Some(text) = message {
+                events.extend(accept_new(plan, state, &id, &UserInput::text(text), Delivery::Steer));
+            }
+            events
         }
         ControlMessage::Submit { input, delivery } => accept_new(plan, state, &id, input, *delivery),
         ControlMessage::Steer { text } => accept_new(plan, state, &id, &UserInput::text(text), Delivery::Steer),
@@ -452,7 +478,7 @@ fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) ->
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
     if state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) && state.ended.is_none() {
         // An interrupted chat continues only when the user sends a message.
-        events.extend(interruption_events(plan, state));
+        events.extend(interruption_events(plan, state, ""));
         return events;
     }
     if state.ended.is_none() {

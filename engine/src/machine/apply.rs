@@ -487,6 +487,9 @@ fn on_control_message(state: &mut ThreadState, id: &str, message: &ControlMessag
                 chat.mode = *mode;
             }
         }
+        ControlMessage::Approve { message: Some(text), .. } => {
+            chat::queue_message(state, id, &UserInput::text(text), Delivery::Steer);
+        }
         ControlMessage::Shell { command, excluded } => chat::queue_command(state, id, command, *excluded),
         ControlMessage::Compact { focus } => chat::request_compaction(state, focus.as_ref()),
         ControlMessage::Replan { plan } => chat::set_successor(state, |next| next.plan = Some(plan.clone())),

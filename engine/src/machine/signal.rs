@@ -40,6 +40,10 @@ pub enum Fact {
     ModelReplied(Box<Reply>),
     ModelFailed(Box<CallError>),
     ToolFinished(Box<ToolFinished>),
+    /// A call was interrupted after its program had written output. The answer is the output and the interruption.
+    ToolInterrupted(Box<ToolFinished>),
+    /// A reply was interrupted after it had streamed this text.
+    ReplyInterrupted(String),
     /// The results of creating the child threads of one group of calls.
     Spawned(Vec<SpawnResult>),
     /// A child ended; `answer` is the result for a call that waited for the child.

@@ -68,6 +68,7 @@ impl CommandTool {
             input: Vec::new(),
             environment: variables.into_iter().map(|(n, v)| (n.into(), v.into())).collect(),
             streams: StderrMode::Together,
+            written: invocation.written,
         })
     }
 }

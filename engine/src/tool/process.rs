@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use super::cancellation::{CANCEL_GRACE, CancellationToken};
 use crate::process::search_path;
-pub use bounded::{BoundedOutput, CollectedOutput};
+pub use bounded::{BoundedOutput, CollectedOutput, SharedOutput};
 use group::ProcessGroup;
 pub use group::wait_programs_ended;
 pub use long_lived::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail, start_long_lived};
@@ -60,6 +60,8 @@ pub struct Program {
     /// Additional variables. They cannot replace the variables that every program gets.
     pub environment: Vec<(OsString, OsString)>,
     pub streams: StderrMode,
+    /// Receives the output while the program runs.
+    pub written: SharedOutput,
 }
 
 /// The handling of standard error.
@@ -139,7 +141,7 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
     let mut feed = feed::write_input(feeder, child.stdin.take(), program.input.clone())?;
     let mut output = Some(pipe::Receiver::from_owned_fd(reader.into())?);
 
-    let (mut kept, mut kept_errors) = (BoundedOutput::new(MAX_KEPT_BYTES), BoundedOutput::new(MAX_KEPT_BYTES));
+    let (kept, mut kept_errors) = (&program.written, BoundedOutput::new(MAX_KEPT_BYTES));
     let (mut chunk, mut error_chunk) = (vec![0_u8; 64 * 1024], vec![0_u8; 16 * 1024]);
     let mut phase = RunPhase::Running;
     let mut status: Option<ExitStatus> = None;
@@ -206,7 +208,7 @@ pub async fn run(program: &Program) -> io::Result<ProgramResult> {
         (true, false) => ProgramExit::TimedOut,
         (false, _) => program_exit(status),
     };
-    Ok(ProgramResult { exit, output: kept.finish(), errors: kept_errors.finish() })
+    Ok(ProgramResult { exit, output: kept.take(), errors: kept_errors.finish() })
 }
 
 /// Adds the temporary folder of a program to the sandbox of the program; `None` if the program has no sandbox.

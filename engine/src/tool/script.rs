@@ -112,6 +112,7 @@ impl ScriptTool {
             input,
             environment: variables,
             streams: StderrMode::Apart,
+            written: invocation.written.clone(),
         })
     }
 

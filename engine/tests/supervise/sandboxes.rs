@@ -53,6 +53,7 @@ pub fn run_sandboxed(project: &str, write: &str, net: &str, command: &str) {
         input: Vec::new(),
         environment: Vec::new(),
         streams: rye_engine::tool::process::StderrMode::Together,
+        written: rye_engine::tool::process::SharedOutput::default(),
     };
     let finished = super::runtime().block_on(run(&program)).unwrap();
     std::io::stdout().write_all(finished.output.text.as_bytes()).unwrap();

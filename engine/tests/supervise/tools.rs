@@ -222,6 +222,7 @@ async fn run(project: &Path, write: &[String], net: &[String], file: &str, param
         changes: None,
         persistent: std::sync::Arc::default(),
         halt: rye_engine::tool::cancellation::CancellationToken::never(),
+        written: rye_engine::tool::process::SharedOutput::default(),
         thread_count: rye_engine::thread_count::ThreadCount::default(),
         write: write.to_vec(),
         net: net.to_vec(),

@@ -105,6 +105,12 @@ impl UpdateMapper {
         if let EventBody::CognitionOut(reply) = body {
             return self.reply(reply);
         }
+        if let EventBody::PromptEnded(ended) = body
+            && is_replay
+            && !ended.partial_reply.is_empty()
+        {
+            return vec![agent_text(&ended.partial_reply)];
+        }
         if let EventBody::AttemptFailed(_) = body {
             self.streamed.clear();
         }

@@ -165,6 +165,7 @@ mod tests {
 
     fn ended(status: PromptStatus) -> EventBody {
         EventBody::PromptEnded(Box::new(PromptEnded {
+            partial_reply: String::new(),
             prompt: 1,
             status,
             code: None,

@@ -15,6 +15,8 @@ pub struct OpenRequest {
     has_scopes: bool,
     has_shape: bool,
     is_answered: bool,
+    /// The text of the request, which names the thread that waits.
+    head: String,
 }
 
 impl OpenRequest {
@@ -27,7 +29,8 @@ impl OpenRequest {
         if has_scopes {
             keys = keys.replacen("[y/N; ", "[y/n; N: no, with a message; ", 1);
         }
-        (Self { keys, has_scopes, has_shape, is_answered: false }, lines)
+        let head = lines.first().cloned().unwrap_or_default();
+        (Self { keys, has_scopes, has_shape, is_answered: false, head }, lines)
     }
 
     /// Returns true if a key refuses the call and lets the user write a message for the model.
@@ -43,6 +46,11 @@ impl OpenRequest {
             (true, false) => "y, n, N, t or p answers the question; Esc interrupts the prompt",
             (false, _) => "y or n answers the question; Esc interrupts the prompt",
         }
+    }
+
+    /// Returns true if the call of this thread waits for the approval.
+    pub fn is_of(&self, thread: &str) -> bool {
+        self.head.ends_with(&format!("thread {thread}"))
     }
 
     pub fn is_answered(&self) -> bool {

@@ -209,6 +209,9 @@ fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
     }
 }
 
+/// Names of the requests that change the thread of a session, its plan or its mode.
+pub const CHANGING_COMMANDS: [&str; 7] = ["fork", "rewind", "model", "budget", "reload", "mode", "context"];
+
 /// A command, prompt template or skill that a message can call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ListedCommand {

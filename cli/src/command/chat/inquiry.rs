@@ -302,8 +302,12 @@ fn match_output(body: &EventBody) -> Option<(&str, &str, Option<&str>)> {
     }
 }
 
-/// Returns the text of a reply; `None` for any other event, and for a reply without text.
+/// Returns the text of a reply, or of the part of a reply that an interruption left; `None` for any other event, and for
+/// a reply without text.
 pub(super) fn reply_text(body: &EventBody) -> Option<String> {
+    if let EventBody::PromptEnded(ended) = body {
+        return Some(ended.partial_reply.clone()).filter(|text| !text.is_empty());
+    }
     let EventBody::CognitionOut(reply) = body else { return None };
     let text =
         |block: &ContentBlock| if let ContentBlock::Text { text } = block { Some(text.to_string()) } else { None };

@@ -272,7 +272,7 @@ impl RequestHandler {
     }
 
     async fn approve(&self, question: u64, yes: bool, thread: Option<String>) -> Result<Option<Value>, String> {
-        let message = ControlMessage::Approve { yes, question: Some(question) };
+        let message = ControlMessage::Approve { yes, question: Some(question), message: None };
         let own = self.control.started_state().await;
         let named = thread.as_deref().or(own.thread_id()).unwrap_or_default();
         let asking = ThreadId::parse(named).map_err(|error| error.reason)?;

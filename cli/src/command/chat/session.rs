@@ -8,7 +8,7 @@ use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus
 use serde_json::Value;
 
 use super::cache_guard::CacheWarning;
-use super::commands::{TypedText, response_note};
+use super::commands::{CHANGING_COMMANDS, TypedText, response_note};
 use super::compaction::previewed_compaction;
 use super::inquiry::Inquiry;
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
@@ -313,19 +313,23 @@ impl SessionInput {
     }
 
     /// Starts a typed command. If the lines come from a file, the command starts after the last message has taken
-    /// effect, and the next line is read after the command has taken effect.
+    /// effect, and the next line is read after the command has taken effect. At a terminal, the next line waits only for
+    /// a command that changes an idle session.
     fn start(&mut self, command: impl Future<Output = ChatResponse> + Send + 'static) {
         let handler = Arc::clone(&self.requests);
         let before = self.last_sent.take();
-        let waits = !self.lines.is_terminal();
+        let is_terminal = self.lines.is_terminal();
+        // While a prompt runs, a user who types can still steer it.
+        let is_idle = self.control.live_state().is_none_or(|live| live.state.is_idle());
         self.answering = Some(Box::pin(async move {
-            if let Some(before) = before.filter(|_| waits) {
+            if let Some(before) = before.filter(|_| !is_terminal) {
                 handler.control.settled(&before).await;
             }
             let response = command.await;
             let sent = response.data.as_ref();
             let sent = sent.and_then(|data| data.get("message").or_else(|| data.get("input"))?.as_str());
-            if let Some(sent) = sent.filter(|_| waits) {
+            let changes = response.command.is_some_and(|name| CHANGING_COMMANDS.contains(&name));
+            if let Some(sent) = sent.filter(|_| !is_terminal || is_idle && changes) {
                 handler.control.settled(sent).await;
             }
             response

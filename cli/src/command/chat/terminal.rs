@@ -43,12 +43,14 @@ mod refusal;
 mod submission;
 mod thoughts;
 mod typed_commands;
+mod user_commands;
 
 use questions::KeyQuestion;
 use refusal::RefusalMessage;
-use submission::PendingMessage;
+use submission::{DelayedMessage, PendingMessage};
 use thoughts::Thoughts;
-use typed_commands::TypedCommands;
+use typed_commands::{TypedCommands, TypedResult};
+use user_commands::UserCommands;
 
 /// Minimum time between two frames.
 const FRAME_INTERVAL: Duration = Duration::from_millis(16);
@@ -106,6 +108,9 @@ pub struct ChatTerminal {
     is_text_open: bool,
     thoughts: Thoughts,
     commands: TypedCommands,
+    user_commands: UserCommands,
+    /// Messages that wait until the commands before them have taken effect, oldest first.
+    delayed: VecDeque<DelayedMessage>,
     queue: Vec<QueuedMessage>,
     /// Messages whose images are being stored, oldest first.
     pending: VecDeque<PendingMessage>,
@@ -190,6 +195,8 @@ impl ChatTerminal {
             is_text_open: false,
             thoughts: Thoughts::default(),
             commands: TypedCommands::start(Arc::clone(&session.requests)),
+            user_commands: UserCommands::default(),
+            delayed: VecDeque::new(),
             queue: Vec::new(),
             pending: VecDeque::new(),
             finished: Vec::new(),
@@ -269,7 +276,10 @@ impl ChatTerminal {
                         return Ok(None);
                     }
                 },
-                response = self.commands.next() => self.print_response(&response),
+                result = self.commands.next() => match result {
+                    TypedResult::Response(response) => self.print_response(&response),
+                    TypedResult::Released => self.submit_delayed(),
+                },
                 () = continued.next() => self.continued()?,
                 Ok(()) = states.changed() => {
                     states = control.state_changes();
@@ -313,7 +323,7 @@ impl ChatTerminal {
 
     /// Returns true if the viewport changes even without events.
     fn is_animated(&self) -> bool {
-        self.is_running && !(self.request.is_some() && self.activity.is_waiting())
+        self.is_running && !(self.request.is_some() && self.activity.is_waiting()) || self.user_commands.is_running()
     }
 
     fn live(&mut self, live: &StreamEvent) {
@@ -345,6 +355,7 @@ impl ChatTerminal {
         if !is_main {
             return;
         }
+        self.user_commands.follow(&event.body);
         if let EventBody::PromptStarted(_) = &event.body {
             self.is_running = true;
         }
@@ -465,7 +476,9 @@ impl ChatTerminal {
 
     fn interrupt(&mut self) {
         self.session.requests.control.send(ControlMessage::Interrupt);
-        self.activity.stop();
+        if self.is_running {
+            self.activity.stop();
+        }
     }
 
     /// Puts unsent messages before the text in the editor.
@@ -535,9 +548,11 @@ impl ChatTerminal {
             let lines = self.activity.rows(self.human.main_thread(), width);
             below.extend(lines.into_iter().map(Row::new));
         }
-        for queued in self.queue.iter().take(MAX_QUEUE_ROWS) {
-            let sign = if queued.delivery == Delivery::Steer { "⏎" } else { "↷" };
-            let text = crate::present::truncate_line(&printable(&queued.text), columns);
+        below.extend(self.user_commands.row(width).map(Row::new));
+        let queue = self.queue.iter().map(|queued| (queued.delivery, &queued.text));
+        for (delivery, text) in queue.chain(self.delayed.iter().map(DelayedMessage::shown)).take(MAX_QUEUE_ROWS) {
+            let sign = if delivery == Delivery::Steer { "⏎" } else { "↷" };
+            let text = crate::present::truncate_line(&printable(text), columns);
             below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(&format!("{sign} queued: {text}"), width))));
         }
         below.truncate(max_rows.saturating_sub(2));

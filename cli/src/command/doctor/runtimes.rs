@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rye_engine::process::search_path;
 use rye_engine::tool::cancellation::CancellationToken;
-use rye_engine::tool::process::{Program, ProgramExit, ProgramResult, Sandbox, StderrMode, run};
+use rye_engine::tool::process::{Program, ProgramExit, ProgramResult, Sandbox, SharedOutput, StderrMode, run};
 
 use crate::CommandError;
 use crate::runtime;
@@ -79,6 +79,7 @@ async fn probe(runtime: &Runtime, project: &Path) -> Probe {
         input: Vec::new(),
         environment: Vec::new(),
         streams: StderrMode::Together,
+        written: SharedOutput::default(),
     })
     .await;
     match ran {

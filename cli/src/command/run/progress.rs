@@ -182,8 +182,7 @@ impl Progress {
     /// spinner, or with `?` while the thread `main` waits for the user.
     pub fn rows(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let mut lines = self.lines(main, columns.saturating_sub(2));
-        let frames = self.started.elapsed().as_millis() / REPAINT_INTERVAL.as_millis();
-        let frame = FRAMES.get(usize::try_from(frames).unwrap_or(0) % FRAMES.len()).copied().unwrap_or_default();
+        let frame = spinner_frame(self.started);
         let waits = |thread| self.threads.get(thread).is_some_and(Activity::waits_for_user);
         // A spinner would suggest that something runs.
         let frame = if main.is_some_and(waits) { "?" } else { frame };
@@ -219,6 +218,12 @@ impl Progress {
         }
         lines
     }
+}
+
+/// Returns the current picture of a spinner that started at this time.
+pub fn spinner_frame(started: Instant) -> &'static str {
+    let frames = started.elapsed().as_millis() / REPAINT_INTERVAL.as_millis();
+    FRAMES.get(usize::try_from(frames).unwrap_or(0) % FRAMES.len()).copied().unwrap_or_default()
 }
 
 impl Activity {

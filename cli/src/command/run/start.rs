@@ -317,7 +317,7 @@ impl PastSession {
         let of = |events: &[Event]| Self {
             status: Some(session_status(engine, thread, events)),
             unsent: held_messages(events),
-            recap: Recap::of_events(events),
+            recap: Recap::of_conversation(&engine.threads(), events),
         };
         let inspected = engine.read_inspected(thread, of);
         inspected.unwrap_or_else(|| of(&engine.threads().transcript(thread).unwrap_or_default()))
@@ -332,6 +332,9 @@ fn print_past_session(past: &PastSession, how: RunOptions<'_>, report: &Printer)
     }
     if let Some(recap) = past.recap.as_ref().filter(|_| how.chat.is_some_and(ChatFace::has_terminal)) {
         report.note(&printable(&format!("prompt {}: {}\n{}", recap.number, recap.prompt, recap.reply)));
+        if let Some(text) = recap.note() {
+            report.note(&text);
+        }
     }
     for text in &past.unsent {
         report.note(&printable(&format!("not sent before the session ended: {text}")));

@@ -108,7 +108,8 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
             grant.capability
         ));
     }
-    let answer = open.as_ref().map(|open| ControlMessage::Approve { yes: !args.deny, question: Some(open.seq) });
+    let answer =
+        open.as_ref().map(|open| ControlMessage::Approve { yes: !args.deny, question: Some(open.seq), message: None });
     if alive {
         if args.scope == ApprovalScope::Thread {
             report.note(&format!("another process runs `{id}`: the approval applies to this call only"));

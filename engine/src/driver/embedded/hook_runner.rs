@@ -21,6 +21,7 @@ use crate::machine::state_store::{self, STATE_TOOL};
 use crate::secrets::mask_value;
 use crate::tool::ToolOutcome;
 use crate::tool::cancellation::CancellationToken;
+use crate::tool::process::SharedOutput;
 
 /// A runner of hook actions, for one hook point of one thread.
 pub(super) struct EmbeddedHookRunner<'a> {
@@ -103,7 +104,7 @@ impl HookRunner for EmbeddedHookRunner<'_> {
                 return self.keep(parameters).map(HookCallResult::from);
             }
             let mut outcome = thread
-                .dispatch(allowed, Some(&hook.hook), &self.halt, None)
+                .dispatch(allowed, Some(&hook.hook), &SharedOutput::default(), &self.halt, None)
                 .await
                 .map_err(|error| error.to_string())?;
             // Results of hooks enter prompts and transcripts without passing the guard, so secrets are masked here.

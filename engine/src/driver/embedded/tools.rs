@@ -22,6 +22,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::EmbeddedDriver;
+use super::cut_work::{RunningCall, early_end};
 use crate::control::RecordWaiter;
 use crate::driver::Deadline;
 use crate::error::DriveError;
@@ -37,7 +38,7 @@ use crate::tool::guard::{fits_whole, guard_result};
 #[cfg(feature = "mcp")]
 use crate::tool::mcp;
 use crate::tool::primary::{FetchSources, fetch, sign};
-use crate::tool::process::TERMINATION_GRACE;
+use crate::tool::process::{SharedOutput, TERMINATION_GRACE};
 use crate::tool::registry::PreparedTool;
 #[cfg(feature = "mcp")]
 use crate::tool::registry::ToolFile;
@@ -62,15 +63,18 @@ impl EmbeddedDriver {
         }
         let began = self.engine.clock.now();
         let index = call.index;
-        let mut running = std::pin::pin!(self.dispatch(call, None, halt, deadline));
+        let running = RunningCall::Reply(index);
+        let written = self.cut_work.begin_call(running.clone(), began);
+        let mut dispatched = std::pin::pin!(self.dispatch(call, None, &written, halt, deadline));
         let outcome = tokio::select! {
-            outcome = &mut running => outcome,
+            outcome = &mut dispatched => outcome,
             () = tokio::time::sleep(SETTLE_AFTER) => {
                 self.commit_settlements(unsettled).await?;
-                running.await
+                dispatched.await
             }
         }?;
         let answer = self.guarded(outcome).await?;
+        self.cut_work.end_call(&running);
         let duration_ms = u64::try_from(self.engine.clock.now().saturating_sub(began)).unwrap_or(0);
         Ok(Fact::ToolFinished(Box::new(ToolFinished { index, answer, duration_ms })))
     }
@@ -83,20 +87,25 @@ impl EmbeddedDriver {
         halt: &CancellationToken,
     ) -> Result<Fact, DriveError> {
         let began = self.engine.clock.now();
-        let outcome = self.dispatch(call, None, halt, None).await?;
+        let running = RunningCall::Command(id.clone());
+        let written = self.cut_work.begin_call(running.clone(), began);
+        let outcome = self.dispatch(call, None, &written, halt, None).await?;
         let code = outcome.details.get("exit_code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
         let exit_code = code.unwrap_or(if outcome.is_error { -1 } else { 0 });
         let answer = Box::new(self.guarded(outcome).await?);
+        self.cut_work.end_call(&running);
         let duration_ms = u64::try_from(self.engine.clock.now().saturating_sub(began)).unwrap_or(0);
         Ok(Fact::ShellRan { id, answer, exit_code, duration_ms })
     }
 
     /// Performs an authorized call until the call ends, its caller cancels it, `halt` is cancelled, or `deadline`
     /// passes. `hook` is the hook that makes the call; `None` for a call of the model or a command of the user.
+    /// `written` receives the output of the program of the call.
     pub(super) async fn dispatch(
         &self,
         call: Allowed<Dispatch>,
         hook: Option<&PlannedHook>,
+        written: &SharedOutput,
         halt: &CancellationToken,
         deadline: Option<Deadline>,
     ) -> Result<ToolOutcome, DriveError> {
@@ -123,11 +132,11 @@ impl EmbeddedDriver {
         // Dropping the future of the call ends its programs.
         tokio::select! {
             biased;
-            done = self.dispatch_call(dispatch, hook, halt) => done,
+            done = self.dispatch_call(dispatch, hook, written, halt) => done,
             () = self.call_stopped(&call_id), if hook.is_none() => {
-                Ok(ToolOutcome::error("stopped: the caller cancelled the call"))
+                Ok(early_end(written, "stopped: the caller cancelled the call"))
             }
-            () = overdue => Ok(ToolOutcome::error("stopped: the thread reached its duration limit")),
+            () = overdue => Ok(early_end(written, "stopped: the thread reached its duration limit")),
         }
     }
 
@@ -135,12 +144,13 @@ impl EmbeddedDriver {
         &self,
         dispatch: Dispatch,
         hook: Option<&PlannedHook>,
+        written: &SharedOutput,
         halt: &CancellationToken,
     ) -> Result<ToolOutcome, DriveError> {
         match &dispatch.call {
             GatedCall::Tool { item_id, parameters } => {
                 let (item_id, parameters) = (item_id.clone(), parameters.clone());
-                self.tool(&dispatch, (item_id, parameters), hook, halt).await
+                self.tool(&dispatch, (item_id, parameters), hook, written, halt).await
             }
             GatedCall::Knowledge { item_id } => {
                 let request = FetchRequest::Item {
@@ -162,6 +172,7 @@ impl EmbeddedDriver {
         dispatch: &Dispatch,
         (item_id, parameters): (ItemId, Value),
         hook: Option<&PlannedHook>,
+        written: &SharedOutput,
         halt: &CancellationToken,
     ) -> Result<ToolOutcome, DriveError> {
         let tool = match self.prepare_allowed(&item_id, &parameters, hook, (&dispatch.write, &dispatch.net)).await? {
@@ -186,6 +197,7 @@ impl EmbeddedDriver {
             net: dispatch.net.clone(),
             may_write_item: dispatch.patterns.clone(),
             halt: halt.clone(),
+            written: written.clone(),
             thread_count: self.engine.thread_count.clone(),
         };
         let mut halt = halt.clone();
@@ -199,7 +211,7 @@ impl EmbeddedDriver {
         task.spawn(async move { tool.run(invocation).await });
         let joined = tokio::select! {
             joined = task.join_next() => joined,
-            () = overdue => return Ok(ToolOutcome::error("stopped: the thread was cancelled")),
+            () = overdue => return Ok(early_end(written, "stopped: the thread was cancelled")),
         };
         Ok(match joined {
             Some(Ok(outcome)) => outcome,

@@ -4,10 +4,10 @@ use rye_compiler::plan::{Node, Outcome};
 
 use super::super::state::{CompactionRequest, CurrentPrompt, RunPosition, Successor, ThreadState, UserCommand};
 use crate::event::{
-    AcceptedInput, ChatMode, CommandRan, Continues, Delivery, PromptEnded, PromptStarted, PromptStatus, QueuedMessage,
-    SessionNamed, ShellRan, UserInput,
+    AcceptedInput, ChatMode, CommandRan, Continues, Delivery, INTERRUPTED_REPLY, PromptEnded, PromptStarted,
+    PromptStatus, QueuedMessage, SessionNamed, ShellRan, UserInput,
 };
-use crate::message::{Message, SharedMessage};
+use crate::message::{ContentBlock, Message, SharedMessage};
 use crate::thread::Status;
 
 /// Starts a prompt: applies the limits of the prompt and resets the counters and results of the previous prompt.
@@ -113,6 +113,12 @@ pub(super) fn on_prompt_continued(state: &mut ThreadState) {
 /// Ends the current prompt and makes the thread idle.
 pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     let is_queued = state.is_prompt_queued();
+    if !ended.partial_reply.is_empty() {
+        // Only the text is kept: a tool call without its end and thoughts without their signature cannot be sent.
+        let text = format!("{}\n\n{INTERRUPTED_REPLY}", ended.partial_reply.trim_end());
+        let content = vec![ContentBlock::Text { text: text.into() }];
+        state.conversation.messages.push(Message::Assistant { content }.into());
+    }
     let Some(chat) = &mut state.chat else { return };
     chat.current = None;
     if is_queued {

@@ -119,18 +119,18 @@ fn prompt_ended(walk: &WalkContext<'_>, closing: &[EventBody]) -> EventBody {
         | Status::Idle => PromptStatus::Done,
     };
     let (code, message) = ended.error.map(|error| (error.code, error.message)).unzip();
-    ended_event(walk.state, closing, status, code, message)
+    EventBody::PromptEnded(Box::new(ended_prompt(walk.state, closing, status, code, message)))
 }
 
-/// Returns the event that ends the current prompt, with the cost of the prompt. `closing` holds the events that close
-/// open attempts; they precede the returned event, and their settlements are part of the cost.
-fn ended_event(
+/// Returns the end of the current prompt, with the cost of the prompt. `closing` holds the events that close
+/// open attempts; they precede the end of the prompt, and their settlements are part of the cost.
+fn ended_prompt(
     state: &ThreadState,
     closing: &[EventBody],
     status: PromptStatus,
     code: Option<String>,
     message: Option<String>,
-) -> EventBody {
+) -> PromptEnded {
     let current = state.chat.as_ref().and_then(|chat| chat.current);
     let (prompt, before) = current.map_or((0, Cost::default()), |current| (current.number, current.cost_before));
     let mut cost = state.cost.since(&before);
@@ -143,7 +143,7 @@ fn ended_event(
     let resumed = state.resume_message().filter(|_| !state.conversation.prompted).map(str::to_owned);
     let unsent = undelivered_prompt(state).map(|message| message.text.clone()).into_iter();
     let unsent = unsent.chain(resumed).chain(waiting).collect();
-    EventBody::PromptEnded(Box::new(PromptEnded { prompt, status, code, message, cost, unsent }))
+    PromptEnded { prompt, status, code, message, cost, unsent, partial_reply: String::new() }
 }
 
 /// Returns the steering and follow-up messages that wait for a turn of the current prompt. If the prompt ends with the
@@ -154,10 +154,13 @@ fn unsent_messages(state: &ThreadState) -> impl Iterator<Item = String> {
 
 /// Returns the events that end an interrupted prompt: open attempts are settled at their worst case, open calls are
 /// answered.
-pub(in crate::machine) fn interruption_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
+/// `partial_reply` is the text that the open attempt had streamed.
+pub(in crate::machine) fn interruption_events(plan: &Plan, state: &ThreadState, partial_reply: &str) -> Vec<EventBody> {
     let mut events: Vec<EventBody> = state.pending_settlement.iter().map(|pending| settlement(plan, pending)).collect();
     events.extend(close_open_work(state, (true, true), "skipped: the user interrupted the prompt"));
-    events.push(ended_event(state, &events, PromptStatus::Interrupted, None, None));
+    let mut ended = ended_prompt(state, &events, PromptStatus::Interrupted, None, None);
+    partial_reply.clone_into(&mut ended.partial_reply);
+    events.push(EventBody::PromptEnded(Box::new(ended)));
     events
 }
 
@@ -173,6 +176,7 @@ pub(in crate::machine) fn interrupted_continuation(state: &ThreadState) -> Optio
         message: None,
         cost: Cost::default(),
         unsent: state.resume_message().map(str::to_owned).into_iter().collect(),
+        partial_reply: String::new(),
     };
     let started =
         EventBody::PromptStarted(PromptStarted { prompt: number, limits, grants: None, mode: ChatMode::Ask, capped });
@@ -210,7 +214,8 @@ fn unstarted_prompt(
     let prompt = started.prompt;
     let (code, message) = error.unzip();
     let unsent = chat.queue.front().map(|message| message.text.clone()).into_iter().collect();
-    let ended = PromptEnded { prompt, status, code, message, cost: Cost::default(), unsent };
+    let ended =
+        PromptEnded { prompt, status, code, message, cost: Cost::default(), unsent, partial_reply: String::new() };
     vec![EventBody::PromptStarted(started), EventBody::PromptEnded(Box::new(ended))]
 }
 
@@ -226,7 +231,7 @@ pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Op
         return cut.or_else(|| failed_start(walk));
     }
     if chat.is_interrupted {
-        return Some(interruption_events(plan, state));
+        return Some(interruption_events(plan, state, ""));
     }
     let ends = state.stop.is_some() && !state.mailbox.cancelled && !state.mailbox.killed;
     (ends && plan.graph.has(Node::Idle)).then(|| {

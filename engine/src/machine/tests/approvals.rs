@@ -41,7 +41,7 @@ fn to_the_question(play: &mut SimulatedThread) -> u64 {
 }
 
 fn approve(play: &mut SimulatedThread, id: &str, yes: bool, question: Option<u64>) -> usize {
-    play.signal(Fact::Mail { id: id.into(), message: ControlMessage::Approve { yes, question } })
+    play.signal(Fact::Mail { id: id.into(), message: ControlMessage::Approve { yes, question, message: None } })
 }
 
 fn count(play: &SimulatedThread, name: &str) -> usize {
@@ -136,9 +136,23 @@ fn steering_withdraws_an_approval_request() {
 }
 
 #[test]
+fn refusal_with_a_message_reaches_the_model_in_the_next_request() {
+    let (mut play, seq) = thread_awaiting_approval(&[1]);
+    let message = Some("use another file".to_owned());
+    play.signal(Fact::Mail {
+        id: "m".into(),
+        message: ControlMessage::Approve { yes: false, question: Some(seq), message },
+    });
+    while play.step() {}
+    assert!(matches!(play.results()[0].0, ResultKind::Unapproved { .. }));
+    let kinds: Vec<&str> = play.requests[1].turns.iter().rev().take(2).map(|turn| turn.kind()).collect();
+    assert_eq!((kinds, play.requests.len()), (vec!["user", "tool_result"], 2));
+}
+
+#[test]
 fn transcript_of_an_earlier_version_is_read() {
     let message: ControlMessage = serde_json::from_value(json!({"kind": "approve", "yes": true})).unwrap();
-    assert_eq!(message, ControlMessage::Approve { yes: true, question: None });
+    assert_eq!(message, ControlMessage::Approve { yes: true, question: None, message: None });
     let (mut play, _) = thread_awaiting_approval(&[1]);
     assert_eq!(approve(&mut play, "one", true, None), 2);
     assert!(matches!(play.events.last().unwrap().body, EventBody::ApprovalGiven(_)));

@@ -6,12 +6,13 @@ use serde_json::json;
 
 use crate::event::{
     ContinuedPrompt, Continues, ControlMessage, Delivery, EventBody, HookOutcome, MessageSource, Opened, PromptEnded,
-    PromptStatus, ThreadOrigin, UserInput,
+    PromptStatus, ResultKind, ThreadOrigin, UserInput,
 };
 use crate::exchange::{CallError, Reply, StopReason};
 use crate::machine::fixture::{SimulatedThread, call, calls, into_chat, plan, reply, text, with_hook};
+use crate::machine::signal::{CallAnswer, ToolFinished};
 use crate::machine::state::ChildState;
-use crate::machine::{Effect, Fact, next};
+use crate::machine::{Effect, Fact, ThreadState, apply, next};
 use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, text_of};
 use crate::thread::Status;
 
@@ -214,6 +215,64 @@ fn interruption_at_any_step_ends_the_prompt_and_keeps_the_session() {
             assert_eq!(asked, answered, "at step {step}");
         }
     }
+}
+
+/// Steps until the next effect is a model call.
+fn to_the_model_call(play: &mut SimulatedThread) {
+    while !matches!(next(&play.plan, &play.state), Effect::CallModel { .. }) {
+        assert!(play.step());
+    }
+}
+
+fn interrupt(play: &mut SimulatedThread) {
+    play.signal(Fact::Mail { id: "stop".into(), message: ControlMessage::Interrupt });
+}
+
+#[test]
+fn text_of_an_interrupted_reply_is_a_message_of_the_next_request() {
+    let mut play = chat(vec![text("two")], &["a", "b"]);
+    play.start();
+    to_the_model_call(&mut play);
+    interrupt(&mut play);
+    assert!(play.signal(Fact::ReplyInterrupted("word0 word1 ".into())) > 0);
+    assert_eq!(statuses(&play), [(PromptStatus::Interrupted, None)]);
+    // The folded events of the transcript give the same state.
+    let mut folded = ThreadState::new();
+    play.events.iter().for_each(|event| apply(&mut folded, event));
+    assert_eq!(folded, play.state);
+    while play.step() {}
+    let replies: Vec<String> = play.requests[0]
+        .turns
+        .iter()
+        .filter_map(|turn| {
+            if let Message::Assistant { content } = &**turn { Some(text_of(content).into_string()) } else { None }
+        })
+        .collect();
+    assert_eq!(replies, ["word0 word1\n\n[The user interrupted this reply.]"]);
+    assert_eq!(user_texts(&play, 0)[1..], ["b"]);
+}
+
+#[test]
+fn text_of_a_reply_without_an_interruption_is_not_recorded() {
+    let mut play = chat(vec![text("one")], &["a"]);
+    play.start();
+    to_the_model_call(&mut play);
+    assert_eq!(play.signal(Fact::ReplyInterrupted("word0".into())), 0);
+}
+
+#[test]
+fn output_of_an_interrupted_call_is_its_result() {
+    let mut play = chat(vec![calls(&[call("a_write", json!({}))]), text("two")], &["a", "b"]);
+    play.start();
+    while !matches!(next(&play.plan, &play.state), Effect::RunTools(_)) {
+        assert!(play.step());
+    }
+    interrupt(&mut play);
+    let answer = CallAnswer::text("line 1\n[interrupted: outcome unknown]", true);
+    play.signal(Fact::ToolInterrupted(Box::new(ToolFinished { index: 0, answer, duration_ms: 1 })));
+    while play.step() {}
+    assert_eq!(play.results(), [(ResultKind::Interrupted, "line 1\n[interrupted: outcome unknown]".to_owned())]);
+    assert_eq!(statuses(&play)[0], (PromptStatus::Interrupted, None));
 }
 
 #[test]

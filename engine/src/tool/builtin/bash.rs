@@ -56,6 +56,7 @@ impl BashTool {
             input: Vec::new(),
             environment: Vec::new(),
             streams: StderrMode::Together,
+            written: invocation.written,
         };
         let finished = process::run(&program).await.map_err(|e| ToolFailure(format!("bash cannot be started: {e}")))?;
         Ok(program_outcome(&finished, &program))

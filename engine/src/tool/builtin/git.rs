@@ -77,6 +77,7 @@ impl GitTool {
             input: Vec::new(),
             environment: environment(root),
             streams: StderrMode::Apart,
+            written: invocation.written.clone(),
         };
         // `git config --list` starts no program. The listed settings that could start a program are then overridden.
         let listed = run(&program(to_os_strings(&["config", "--list", "--name-only", "-z"]))).await?;

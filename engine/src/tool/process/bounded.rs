@@ -1,6 +1,9 @@
 //! Bounded storage for output of any length: the start and the end are kept, the middle is only counted.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::MAX_KEPT_BYTES;
 
 /// A collector that keeps the first and the last `limit` bytes of an output and only counts the bytes between them.
 #[derive(Debug)]
@@ -20,6 +23,28 @@ pub struct CollectedOutput {
     pub total: u64,
     /// Number of bytes that were dropped between the kept start and the kept end.
     pub dropped: u64,
+}
+
+/// The output that a program has written so far. Clones share it with the code that may stop the program.
+#[derive(Debug, Clone)]
+pub struct SharedOutput(Arc<Mutex<BoundedOutput>>);
+
+impl Default for SharedOutput {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(BoundedOutput::new(MAX_KEPT_BYTES))))
+    }
+}
+
+impl SharedOutput {
+    pub(super) fn push(&self, bytes: &[u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+    }
+
+    /// Returns the output so far, and starts again with an empty one.
+    pub fn take(&self) -> CollectedOutput {
+        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *output, BoundedOutput::new(MAX_KEPT_BYTES)).finish()
+    }
 }
 
 impl BoundedOutput {

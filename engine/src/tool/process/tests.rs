@@ -18,6 +18,7 @@ fn bash(command: &str, timeout: Duration) -> Program {
         input: Vec::new(),
         environment: Vec::new(),
         streams: StderrMode::Together,
+        written: SharedOutput::default(),
     }
 }
 

@@ -61,7 +61,7 @@ impl ChatTerminal {
             KeyAction::Withdraw => {
                 self.session.requests.control.send(ControlMessage::Retract { input: None });
             }
-            KeyAction::Interrupt if self.is_running => self.interrupt(),
+            KeyAction::Interrupt if self.is_running || self.user_commands.is_running() => self.interrupt(),
             KeyAction::Clear if !self.editor.is_empty() => {
                 self.editor.take();
                 self.edited();
@@ -72,7 +72,7 @@ impl ChatTerminal {
             }
             KeyAction::Clear if may_leave => self.leave(),
             KeyAction::Clear => {
-                if self.is_running {
+                if self.is_running || self.user_commands.is_running() {
                     self.interrupt();
                 }
                 self.may_leave = true;

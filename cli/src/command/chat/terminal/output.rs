@@ -87,6 +87,9 @@ impl ChatTerminal {
         self.echo(&recap.prompt);
         self.markdown.push(&recap.reply);
         self.finish_text();
+        if let Some(text) = recap.note() {
+            self.finished.push(Row::new(format!("{DIM}{text}{DIM:#}")));
+        }
         self.finished.push(Row::default());
         self.ends_with_blank = true;
     }

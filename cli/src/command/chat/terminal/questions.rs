@@ -69,7 +69,7 @@ impl ChatTerminal {
 
     pub(super) fn close(&mut self, children: LeftChildren) {
         if !std::mem::replace(&mut self.is_leaving, true) {
-            if self.is_running {
+            if self.is_running || self.user_commands.is_running() {
                 self.session.requests.control.send(ControlMessage::Interrupt);
             }
             let waits = children == LeftChildren::Wait && !self.session.requests.running_children().is_empty();

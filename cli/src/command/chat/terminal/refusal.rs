@@ -1,9 +1,9 @@
 //! The refusal of a call with a message to the model, in the terminal of a chat.
 
 use crossterm::event::KeyEvent;
-use rye_engine::event::{Delivery, EventBody, UserInput};
+use rye_engine::event::{ControlMessage, Delivery, EventBody, UserInput};
 
-use super::ChatTerminal;
+use super::{ChatTerminal, QueuedMessage};
 use crate::command::chat::approvals::OpenRequest;
 use crate::command::chat::keys::KeyAction;
 
@@ -54,6 +54,25 @@ impl ChatTerminal {
         }
     }
 
+    /// Refuses a call of the session's own thread with a message. One control message carries both, so that no model
+    /// call can start between them. Returns false if the message is empty, or if a child waits for the approval.
+    fn refuse_own_call(&mut self, text: &str) -> bool {
+        let live = self.session.requests.control.live_state();
+        let Some(question) = live.as_ref().and_then(|live| live.state.question.as_ref()) else { return false };
+        let thread = live.as_ref().and_then(|live| live.thread_id()).unwrap_or_default();
+        let is_own = self.request.as_ref().is_some_and(|request| request.is_of(thread));
+        let Some(refusal) = self.refusal.take_if(|_| is_own && !text.trim().is_empty()) else { return false };
+        let answer =
+            ControlMessage::Approve { yes: false, question: Some(question.seq), message: Some(text.to_owned()) };
+        self.editor.set_text(&refusal.draft);
+        // The note that the request was answered elsewhere is not needed.
+        self.is_request_interrupted = true;
+        if let Some(id) = self.session.requests.control.send_with_id(answer) {
+            self.queue.push(QueuedMessage { id, text: text.to_owned(), delivery: Delivery::Steer });
+        }
+        true
+    }
+
     /// Performs the action of a key while the user writes the message of a refusal.
     pub(super) fn refusal_key(&mut self, key: KeyEvent, action: KeyAction) {
         if self.refusal.as_ref().is_some_and(|refusal| refusal.message.is_some()) {
@@ -73,13 +92,17 @@ impl ChatTerminal {
         }
     }
 
-    /// Refuses the call. If the user has written a message, the model reads it before its next turn.
+    /// Refuses the call. If the user has written a message, the model reads it with the result of the call, before its
+    /// next turn.
     fn refuse(&mut self) {
         if !self.request.as_mut().is_some_and(OpenRequest::refuse) {
             return;
         }
         let text = self.editor.take();
         self.hint = None;
+        if self.refuse_own_call(&text) {
+            return;
+        }
         match &mut self.refusal {
             Some(refusal) if !text.trim().is_empty() => refusal.message = Some(text),
             Some(_) | None => self.end_refusal(),

@@ -22,6 +22,21 @@ pub(super) struct PendingMessage {
     delivery: Delivery,
 }
 
+/// A message that waits until the commands before it have taken effect.
+#[derive(Debug)]
+pub(super) struct DelayedMessage {
+    input: UserInput,
+    text: String,
+    delivery: Delivery,
+}
+
+impl DelayedMessage {
+    /// Returns the delivery and the text that the list of queued messages shows.
+    pub(super) fn shown(&self) -> (Delivery, &String) {
+        (self.delivery, &self.text)
+    }
+}
+
 /// Returns an entry for each closed session, newest first: the command that opens the session, with date and title as a
 /// note.
 fn session_entries(data: &Value) -> Vec<Entry> {
@@ -80,6 +95,23 @@ impl ChatTerminal {
     /// Submits a message. `text` is the text that the user typed. If the message is refused, `text` returns to the
     /// editor.
     pub(super) fn submit(&mut self, input: UserInput, text: String, delivery: Delivery) {
+        if self.commands.is_changing() || !self.delayed.is_empty() {
+            // A command before the message changes the model, the limits or the thread of the message.
+            self.delayed.push_back(DelayedMessage { input, text, delivery });
+            return self.commands.report_release();
+        }
+        self.submit_now(input, text, delivery);
+    }
+
+    /// Submits the oldest delayed message.
+    pub(super) fn submit_delayed(&mut self) {
+        if let Some(DelayedMessage { input, text, delivery }) = self.delayed.pop_front() {
+            self.submit_now(input, text, delivery);
+            self.is_dirty = true;
+        }
+    }
+
+    fn submit_now(&mut self, input: UserInput, text: String, delivery: Delivery) {
         if let Err(reason) = self.session.requests.check_bounds(&input.bounds) {
             self.note(&reason);
             return self.return_to_editor(&text);
@@ -123,7 +155,10 @@ impl ChatTerminal {
 
     /// Shows a submitted message: in the list of queued messages while a prompt runs, else as the next prompt.
     fn submitted(&mut self, id: Option<String>, text: String, delivery: Delivery) {
-        match id.filter(|_| self.is_running) {
+        let waits = self.is_running || self.user_commands.is_running();
+        // While the session is idle, a message becomes the next prompt.
+        let delivery = if self.is_running { delivery } else { Delivery::Prompt };
+        match id.filter(|_| waits) {
             Some(id) => self.queue.push(QueuedMessage { id, text, delivery }),
             None => self.echo(&text),
         }

@@ -1,0 +1,102 @@
+//! The work that an interruption or a kill cuts: the output of calls that run, and the text of a streaming reply.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::EmbeddedDriver;
+use crate::error::DriveError;
+use crate::machine::signal::ToolFinished;
+use crate::machine::{Fact, Signal};
+use crate::tool::ToolOutcome;
+use crate::tool::process::SharedOutput;
+
+/// A call of the reply or a command of the user.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RunningCall {
+    /// The index of a call of the reply.
+    Reply(usize),
+    /// The id of a command of the user.
+    Command(String),
+}
+
+#[derive(Debug)]
+struct CallOutput {
+    /// The start of the call, in milliseconds since 1970.
+    began: i64,
+    written: SharedOutput,
+}
+
+/// The results so far of the effects that run.
+#[derive(Debug, Default)]
+pub(super) struct CutWork {
+    calls: Mutex<BTreeMap<RunningCall, CallOutput>>,
+    reply: Mutex<String>,
+}
+
+impl CutWork {
+    /// Registers a call that starts at the time `began`. Returns the receiver of the output of its program.
+    pub(super) fn begin_call(&self, call: RunningCall, began: i64) -> SharedOutput {
+        let written = SharedOutput::default();
+        let output = CallOutput { began, written: written.clone() };
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).insert(call, output);
+        written
+    }
+
+    /// Removes a call that has a result.
+    pub(super) fn end_call(&self, call: &RunningCall) {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(call);
+    }
+
+    pub(super) fn add_text(&self, text: &str) {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+    }
+
+    /// Returns the text of the reply so far, and starts again with an empty text.
+    pub(super) fn take_text(&self) -> String {
+        std::mem::take(&mut *self.reply.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Returns the result of a call that ended early: the output of its program so far, then `status`.
+pub(super) fn early_end(written: &SharedOutput, status: &str) -> ToolOutcome {
+    let mut text = written.take().text;
+    if text.is_empty() {
+        return ToolOutcome::error(status);
+    }
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    ToolOutcome::error(format!("{text}[{status}]"))
+}
+
+impl EmbeddedDriver {
+    /// Returns the results of the effects that were dropped since the last call of this function. A call of the reply
+    /// without output has no result here: the machine records its interruption.
+    pub(super) async fn take_cut_work(&self) -> Result<Vec<Signal>, DriveError> {
+        const STATUS: &str = "interrupted: outcome unknown";
+        let calls = std::mem::take(&mut *self.cut_work.calls.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut signals = Vec::new();
+        for (call, CallOutput { began, written }) in calls {
+            let outcome = early_end(&written, STATUS);
+            let is_silent = outcome.content == STATUS;
+            let duration_ms = u64::try_from(self.engine.clock.now().saturating_sub(began)).unwrap_or(0);
+            let fact = match call {
+                RunningCall::Reply(_) if is_silent => continue,
+                RunningCall::Reply(index) => {
+                    let answer = self.guarded(outcome).await?;
+                    Fact::ToolInterrupted(Box::new(ToolFinished { index, answer, duration_ms }))
+                }
+                RunningCall::Command(id) => {
+                    let answer = Box::new(self.guarded(outcome).await?);
+                    Fact::ShellRan { id, answer, exit_code: -1, duration_ms }
+                }
+            };
+            signals.push(self.at(fact));
+        }
+        let text = self.cut_work.take_text();
+        if !text.trim().is_empty() {
+            signals.push(self.at(Fact::ReplyInterrupted(text)));
+        }
+        Ok(signals)
+    }
+}
