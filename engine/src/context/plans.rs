@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::context::EngineContext;
 use crate::error::DriveError;
 use crate::hooks::HookTable;
-use crate::store::{Objects, StoreError, sources};
+use crate::store::{ObjectId, Objects, StoreError, sources};
 
 /// The key of compiled hooks: the id of the plan, and the SHA-256 of the inputs that fill the templates of the hooks.
 type HookTableKey = (String, [u8; 32]);
@@ -101,9 +101,13 @@ impl SharedPlans {
         if is_stored(&self.known.lock().unwrap_or_else(PoisonError::into_inner)) {
             return Ok(false);
         }
-        let bytes =
-            plan.to_bytes().map_err(|error| StoreError::Altered { path: "plan".into(), reason: error.to_string() })?;
-        objects.put(&bytes)?;
+        let altered = |error: serde_json::Error| StoreError::Altered { path: "plan".into(), reason: error.to_string() };
+        let bytes = || plan.to_bytes().map_err(altered);
+        // The id is the hash of the plan's bytes, so a stored plan is found without serializing the plan again.
+        match ObjectId::parse(plan_id) {
+            Ok(id) => objects.put_unless_stored(&id, bytes)?,
+            Err(_) => drop(objects.put(&bytes()?)?),
+        }
         if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get_mut(plan_id) {
             known.stored = true;
         }

@@ -94,7 +94,7 @@ impl Objects {
         let mut hash = HashWriter(Sha256::new());
         serde_json::to_writer(&mut hash, value).map_err(unserializable)?;
         let id = ObjectId::from_digest(hash.0);
-        if self.has(&id)? && self.hash_stored(&id).is_ok_and(|stored| stored == id) {
+        if self.is_intact(&id)? {
             return Ok(id);
         }
         self.write(&id, |file| Ok(serde_json::to_writer(file, value)?))?;
@@ -102,6 +102,24 @@ impl Objects {
         self.disk.sync_dir(folder).map_err(StoreError::io("sync", folder))?;
         self.rename_to_final(&id)?;
         Ok(id)
+    }
+
+    /// Stores the contents that `make` returns, unless an object with this id is stored durably and unaltered. In that
+    /// case, `make` is not called.
+    pub fn put_unless_stored(
+        &self,
+        id: &ObjectId,
+        make: impl FnOnce() -> Result<Vec<u8>, StoreError>,
+    ) -> Result<(), StoreError> {
+        if !self.is_intact(id)? {
+            self.put(&make()?)?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the object is stored durably and its contents match its id.
+    fn is_intact(&self, id: &ObjectId) -> Result<bool, StoreError> {
+        Ok(self.has(id)? && self.hash_stored(id).is_ok_and(|stored| stored == *id))
     }
 
     /// Returns the hash of the contents that are stored under `id`. The hash differs from `id` if the contents were

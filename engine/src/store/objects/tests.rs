@@ -39,6 +39,19 @@ fn json_in_parts_is_the_object_of_its_whole_text() {
 }
 
 #[test]
+fn contents_of_a_stored_object_are_not_made_again() {
+    let (disk, objects) = objects();
+    let id = objects.put(b"abc").unwrap();
+    let before = disk.counters();
+    objects.put_unless_stored(&id, || panic!("the object is stored")).unwrap();
+    assert_eq!(disk.counters().since(&before).all_syncs(), 0);
+    // A repository can ship another file under the name of the object.
+    disk.write_atomic(&final_path(&id), b"other").unwrap();
+    objects.put_unless_stored(&id, || Ok(b"abc".to_vec())).unwrap();
+    assert_eq!(objects.get(&id).unwrap(), b"abc");
+}
+
+#[test]
 fn json_in_parts_survives_a_power_failure() {
     let (disk, objects) = objects();
     let value = serde_json::json!("a line\n".repeat(400_000));
