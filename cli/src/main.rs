@@ -83,7 +83,10 @@ fn main() -> ExitCode {
 
 /// Parses the command line. If the environment variable of an option is empty, the variable counts as unset.
 fn parse_arguments() -> Result<Args, clap::Error> {
-    let mut command = without_empty_variables(help_examples::with_examples(Args::command()));
+    let mut command = help_examples::with_examples(Args::command());
+    if std::env::vars_os().any(|(_, value)| value.is_empty()) {
+        command = without_empty_variables(command);
+    }
     let matches = command.try_get_matches_from_mut(std::env::args_os()).map_err(|error| with_tip(error, &command))?;
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }

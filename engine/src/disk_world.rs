@@ -9,6 +9,7 @@ mod folders;
 mod links;
 mod listing;
 mod signing;
+mod system_files;
 mod watcher;
 
 use std::cell::{OnceCell, RefCell};
@@ -35,13 +36,12 @@ use folders::{FolderCache, FolderEntry};
 use links::refuse_protected_target;
 use listing::Listing;
 pub use signing::{FileSignature, SignaturePolicy};
+pub use system_files::SystemFiles;
 pub use watcher::{FileChange, Watcher};
 
 /// Maximum size of a file; larger files are refused, so that a mistake or an attack cannot exhaust memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// A file of the system space: its path and its contents, embedded in the program.
-type EmbeddedFile = (Arc<str>, &'static [u8]);
 type FoundFile = (Arc<str>, Vec<u8>);
 
 /// A [`World`] that reads the project and the user space from the disk. The files of the system space are embedded in
@@ -49,7 +49,7 @@ type FoundFile = (Arc<str>, Vec<u8>);
 pub struct DiskWorld {
     /// Project and user space, if they exist.
     spaces: Vec<(Space, Dir)>,
-    system: BTreeMap<(ItemKind, ItemId), Vec<EmbeddedFile>>,
+    system: SystemFiles,
     trust: TrustStore,
     require: OnceCell<Result<SignaturePolicy, WorldError>>,
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
@@ -73,7 +73,7 @@ impl DiskWorld {
     pub fn open(
         project: Option<&Path>,
         user: Option<&Path>,
-        system: impl IntoIterator<Item = (String, &'static [u8])>,
+        system: impl Into<SystemFiles>,
         trust: TrustStore,
     ) -> Result<Self, WorldError> {
         let (mut spaces, mut roots) = (Vec::new(), Vec::new());
@@ -90,16 +90,10 @@ impl DiskWorld {
                 }
             }
         }
-        let mut embedded: BTreeMap<_, Vec<EmbeddedFile>> = BTreeMap::new();
-        for (path, bytes) in system {
-            if let Some(key) = ItemKind::of_path(&path) {
-                embedded.entry(key).or_default().push((path.into(), bytes));
-            }
-        }
         let (require, listings, folders) = (OnceCell::new(), RefCell::default(), FolderCache::default());
         Ok(Self {
             spaces,
-            system: embedded,
+            system: system.into(),
             trust,
             require,
             listings,
@@ -297,7 +291,7 @@ impl World for DiskWorld {
                 found.push(LocatedFile { space: *space, kind, id: id.clone(), path, bytes: bytes.into() });
             }
         }
-        for (path, bytes) in self.system.get(&(kind, id.clone())).into_iter().flatten() {
+        for (path, bytes) in self.system.0.get(&(kind, id.clone())).into_iter().flatten() {
             let (path, bytes) = (path.clone(), (*bytes).into());
             found.push(LocatedFile { space: Space::System, kind, id: id.clone(), path, bytes });
         }
@@ -314,7 +308,7 @@ impl World for DiskWorld {
                 path: path.clone(),
             }));
         }
-        for ((k, id), files) in &self.system {
+        for ((k, id), files) in &*self.system.0 {
             if *k == kind {
                 entries.extend(files.iter().map(|(path, _)| Entry {
                     id: id.clone(),

@@ -19,7 +19,7 @@ use rye_compiler::world::World;
 use tokio::sync::Notify;
 
 use crate::clock::{Clock, SystemClock};
-use crate::disk_world::DiskWorld;
+use crate::disk_world::{DiskWorld, SystemFiles};
 use crate::event::{CommandSettings, ControlMessage, Event};
 use crate::image::{ImageRef, ValidatedImage};
 use crate::image_objects;
@@ -86,7 +86,7 @@ impl EngineOptions {
     pub fn with_trust(
         project: &Path,
         user: Option<&Path>,
-        system: Vec<(String, &'static [u8])>,
+        system: impl Into<SystemFiles>,
         trust: Trust,
         approvals: ApprovalPolicy,
     ) -> Result<Self, EngineError> {
@@ -96,7 +96,7 @@ impl EngineOptions {
         // A project that is also the user space counts as one space, not two.
         let layer = user.filter(|user| *user != project).map(Path::to_path_buf);
         let is_user_space = user == Some(project);
-        let (root, home, trusted) = (project.to_path_buf(), layer, keys.clone());
+        let (root, home, trusted, system) = (project.to_path_buf(), layer, keys.clone(), system.into());
         let world: OpenWorld = Arc::new(move || {
             let trust = trusted.as_ref().map(KeyFolder::trust_store).transpose().map_err(|error| error.to_string())?;
             let world = DiskWorld::open(Some(&root), home.as_deref(), system.clone(), trust.unwrap_or_default());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use rye_compiler::compile::{Compilation, CompileRequest, compile_with_sources};
 use rye_compiler::diagnostics::{Diagnostic, Severity};
@@ -9,7 +10,7 @@ use rye_compiler::report::render::text;
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::trust::Subject;
 use rye_compiler::validate::{CheckReport, Selection, check};
-use rye_engine::disk_world::DiskWorld;
+use rye_engine::disk_world::{DiskWorld, SystemFiles};
 use rye_engine::engine::{ApprovalPolicy, EngineError, EngineOptions};
 use rye_engine::keys::KeyFolder;
 use rye_engine::trust::Trust;
@@ -127,7 +128,7 @@ impl Project {
         let trust = self.user().map(KeyFolder::of_user_space).map(|keys| keys.trust_store()).transpose();
         let trust = trust.map_err(|error| Error::World(error.to_string()))?.unwrap_or_default();
         let layer = self.user().filter(|user| *user != self.root);
-        let world = DiskWorld::open(project, layer, rye_stdlib::files(), trust);
+        let world = DiskWorld::open(project, layer, standard_library(), trust);
         let world = world.map_err(|error| Error::World(error.to_string()))?;
         Ok(world.with_project_as_user_space(self.is_user_space()))
     }
@@ -173,8 +174,14 @@ impl Project {
     /// # Errors
     /// The user's `.env` cannot be read.
     pub fn engine_options(&self, approvals: ApprovalPolicy) -> Result<EngineOptions, EngineError> {
-        EngineOptions::with_trust(&self.root, self.user(), rye_stdlib::files(), self.trust(), approvals)
+        EngineOptions::with_trust(&self.root, self.user(), standard_library(), self.trust(), approvals)
     }
+}
+
+/// Returns the files of the standard library, which all worlds of the process share.
+fn standard_library() -> SystemFiles {
+    static FILES: LazyLock<SystemFiles> = LazyLock::new(|| rye_stdlib::files().into());
+    FILES.clone()
 }
 
 /// Formats a diagnostic in one line, with its source location.

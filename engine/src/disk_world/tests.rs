@@ -39,6 +39,16 @@ fn candidates_are_ordered_by_space_precedence() {
 }
 
 #[test]
+fn worlds_of_one_process_share_the_system_files() {
+    let project = tempfile::tempdir().unwrap();
+    let system = SystemFiles::from([(".ai/knowledge/only.md".to_owned(), b"system only".as_slice())]);
+    let open = || DiskWorld::open(Some(project.path()), None, system.clone(), TrustStore::default()).unwrap();
+    let (one, other) = (open(), open());
+    assert!(std::sync::Arc::ptr_eq(&one.system.0, &other.system.0));
+    assert_eq!(other.candidates(ItemKind::Knowledge, &id("only")).unwrap().len(), 1);
+}
+
+#[test]
 fn two_files_of_one_id_are_refused() {
     let project = tempfile::tempdir().unwrap();
     write(project.path(), ".ai/tools/a/b.yaml", "");
