@@ -11,8 +11,8 @@ use super::Provider;
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
 use super::wire::{
-    EncodedGroup, EncodedItems, NO_OUTPUT, encode_body, encode_items, is_blank, normalize_turns, plain_name, run,
-    sampling,
+    EncodedGroup, EncodedItems, NO_OUTPUT, TOOLS_FIELD, encode_body, encode_items, encode_tools, is_blank,
+    normalize_turns, plain_name, run, sampling,
 };
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
@@ -63,17 +63,18 @@ pub fn encode(request: &Request) -> Vec<u8> {
     if !is_blank(&request.system) {
         body.insert("system".to_owned(), json!([with_breakpoint(json!({"type": "text", "text": request.system}))]));
     }
-    if !request.tools.is_empty() {
-        body.insert("tools".to_owned(), tools(&request.tools));
+    let tools = encode_tools(WIRE, &request.tools, convert_tools);
+    if tools.is_some() {
+        body.insert(TOOLS_FIELD.to_owned(), Value::Null);
     }
     body.insert(TURNS_FIELD.to_owned(), Value::Null);
-    encode_body(&body, TURNS_FIELD, &messages(request))
+    encode_body(&body, tools.as_ref(), TURNS_FIELD, &messages(request))
 }
 
 /// The field of the body that contains the conversation.
 const TURNS_FIELD: &str = "messages";
 
-fn tools(definitions: &[ToolDefinition]) -> Value {
+fn convert_tools(definitions: &[ToolDefinition]) -> Value {
     let tool = |tool: &ToolDefinition| {
         let WireTool { description, parameters } = convert_tool(WIRE, &tool.description, &tool.schema);
         json!({"name": tool.name, "description": description, "input_schema": parameters})

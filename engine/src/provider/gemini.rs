@@ -11,8 +11,8 @@ use super::Provider;
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
 use super::wire::{
-    EncodedGroup, EncodedItems, NO_OUTPUT, encode_body, encode_items, is_blank, normalize_turns, plain_name, run,
-    sampling,
+    EncodedGroup, EncodedItems, NO_OUTPUT, TOOLS_FIELD, encode_body, encode_items, encode_tools, is_blank,
+    normalize_turns, plain_name, run, sampling,
 };
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, ToolDefinition};
@@ -82,16 +82,20 @@ pub fn encode(request: &Request) -> Vec<u8> {
         body.insert("systemInstruction".to_owned(), json!({"parts": [{"text": request.system}]}));
     }
     body.insert(TURNS_FIELD.to_owned(), Value::Null);
-    if !request.tools.is_empty() {
-        let declarations: Vec<Value> = request.tools.iter().map(declaration).collect();
-        body.insert("tools".to_owned(), json!([{"functionDeclarations": declarations}]));
+    let tools = encode_tools(
+        WIRE,
+        &request.tools,
+        |tools| json!([{"functionDeclarations": tools.iter().map(declaration).collect::<Vec<_>>()}]),
+    );
+    if tools.is_some() {
+        body.insert(TOOLS_FIELD.to_owned(), Value::Null);
     }
     let mut generation = Map::new();
     generation.insert("maxOutputTokens".to_owned(), request.max_output.into());
     generation.extend(sampling(&request.sampling, "topP"));
     body.insert("generationConfig".to_owned(), Value::Object(generation));
     let contents = contents(&normalize_turns(&request.turns), requires_signatures(&request.model));
-    encode_body(&body, TURNS_FIELD, &contents)
+    encode_body(&body, tools.as_ref(), TURNS_FIELD, &contents)
 }
 
 /// The field of the body that contains the conversation.

@@ -12,8 +12,8 @@ use super::Provider;
 use super::http::Endpoint;
 use super::settings::{MaxTokensField, ProviderSettings};
 use super::wire::{
-    EncodedGroup, NO_OUTPUT, encode_body, encode_items, is_blank, normalize_turns, plain_name, run, sampling,
-    shortened_name,
+    EncodedGroup, NO_OUTPUT, TOOLS_FIELD, encode_body, encode_items, encode_tools, is_blank, normalize_turns,
+    plain_name, run, sampling, shortened_name,
 };
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
@@ -64,8 +64,9 @@ pub fn encode(request: &Request, max_tokens_field: MaxTokensField) -> Vec<u8> {
     body.insert("stream".to_owned(), true.into());
     body.insert("stream_options".to_owned(), json!({"include_usage": true}));
     body.insert(TURNS_FIELD.to_owned(), Value::Null);
-    if !request.tools.is_empty() {
-        body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+    let tools = encode_tools(WIRE, &request.tools, |tools| tools.iter().map(tool).collect());
+    if tools.is_some() {
+        body.insert(TOOLS_FIELD.to_owned(), Value::Null);
     }
     let mut messages = Vec::with_capacity(request.turns.len() + 1);
     if !is_blank(&request.system) {
@@ -74,7 +75,7 @@ pub fn encode(request: &Request, max_tokens_field: MaxTokensField) -> Vec<u8> {
     let encode = |turn: ProviderMessage<'_>| encode_items(&message(turn).into_iter().collect::<Vec<_>>());
     let turns = normalize_turns(&request.turns);
     messages.extend(turns.iter().map(|turn| turn.encoded(WireEncoding::OpenaiChat, encode)));
-    encode_body(&body, TURNS_FIELD, &[EncodedGroup::of_entries(messages)])
+    encode_body(&body, tools.as_ref(), TURNS_FIELD, &[EncodedGroup::of_entries(messages)])
 }
 
 /// The field of the body that contains the conversation.

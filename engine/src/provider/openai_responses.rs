@@ -15,7 +15,8 @@ use super::Provider;
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
 use super::wire::{
-    EncodedGroup, NO_OUTPUT, encode_body, encode_items, is_blank, normalize_turns, plain_name, run, sampling,
+    EncodedGroup, NO_OUTPUT, TOOLS_FIELD, encode_body, encode_items, encode_tools, is_blank, normalize_turns,
+    plain_name, run, sampling,
 };
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
@@ -70,13 +71,14 @@ pub fn encode(request: &Request, encrypted_reasoning: bool) -> Vec<u8> {
         body.insert("instructions".to_owned(), (*request.system).into());
     }
     body.insert(TURNS_FIELD.to_owned(), Value::Null);
-    if !request.tools.is_empty() {
-        body.insert("tools".to_owned(), request.tools.iter().map(tool).collect());
+    let tools = encode_tools(WIRE, &request.tools, |tools| tools.iter().map(tool).collect());
+    if tools.is_some() {
+        body.insert(TOOLS_FIELD.to_owned(), Value::Null);
     }
     let encode = |turn: ProviderMessage<'_>| encode_items(&items(turn));
     let turns = normalize_turns(&request.turns);
     let items = turns.iter().map(|turn| turn.encoded(WireEncoding::OpenaiResponses, encode)).collect();
-    encode_body(&body, TURNS_FIELD, &[EncodedGroup::of_entries(items)])
+    encode_body(&body, tools.as_ref(), TURNS_FIELD, &[EncodedGroup::of_entries(items)])
 }
 
 /// The field of the body that contains the conversation.

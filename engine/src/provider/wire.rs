@@ -288,10 +288,12 @@ mod encode;
 mod normalize;
 mod repeated_keys;
 mod surrogate_decoder;
+mod tools;
 mod unknown_counts;
 
-pub(super) use encode::{EncodedGroup, EncodedItems, encode_body, encode_items};
+pub(super) use encode::{EncodedGroup, EncodedItems, TOOLS_FIELD, encode_body, encode_items};
 pub(super) use normalize::{normalize_turns, plain_name, shortened_name};
+pub(super) use tools::encode_tools;
 
 #[cfg(test)]
 mod conversations;

@@ -57,9 +57,17 @@ impl EncodedGroup {
     }
 }
 
+/// The field of the body that contains the tools. Every wire format uses this name.
+pub(in crate::provider) const TOOLS_FIELD: &str = "tools";
+
 /// Returns the JSON text of an object with the entries of `fields`. The value of the field `list` is replaced by the
-/// array of all items in `groups`.
-pub(in crate::provider) fn encode_body(fields: &Map<String, Value>, list: &str, groups: &[EncodedGroup]) -> Vec<u8> {
+/// array of all items in `groups`, and the value of [`TOOLS_FIELD`] by the JSON in `tools`.
+pub(in crate::provider) fn encode_body(
+    fields: &Map<String, Value>,
+    tools: Option<&EncodedItems>,
+    list: &str,
+    groups: &[EncodedGroup],
+) -> Vec<u8> {
     let (mut front, mut back) = (vec![b'{'], Vec::new());
     let mut part = &mut front;
     for (index, (name, value)) in fields.iter().enumerate() {
@@ -70,6 +78,8 @@ pub(in crate::provider) fn encode_body(fields: &Map<String, Value>, list: &str, 
         part.push(b':');
         if name == list {
             part = &mut back;
+        } else if let Some(tools) = tools.filter(|_| name == TOOLS_FIELD) {
+            part.extend_from_slice(tools);
         } else {
             write_json(part, value);
         }
