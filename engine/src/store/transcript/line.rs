@@ -28,6 +28,9 @@ pub const LINE_PREFIX: &str = "{\"v\":";
 /// Names of the fields that the format of a line itself defines. No event has a field with one of these names.
 pub(crate) const RESERVED_FIELDS: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
 
+/// Initial capacity of the buffer for the fields of an event, in bytes; most events need no more.
+const FIELDS_CAPACITY: usize = 1024;
+
 /// The text between the hash and the seal.
 const SEAL_PREFIX: &str = "\",\"s\":\"";
 
@@ -99,7 +102,7 @@ impl From<[u8; 32]> for ChainHash {
 
 impl fmt::Display for ChainHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 
@@ -184,7 +187,9 @@ pub fn encode<T: LineBody>(
 /// Returns the part of a line without a seal that follows the hash: `","type":"…", …}`. `before` is the number of bytes
 /// of the line before this part; it counts towards the maximum length of the line.
 fn encode_fields<T: LineBody>(event: &T, before: usize) -> Result<Vec<u8>, StoreError> {
-    let mut text = BoundedText { bytes: b"\"".to_vec(), length: before + 1 };
+    let mut bytes = Vec::with_capacity(FIELDS_CAPACITY);
+    bytes.push(b'"');
+    let mut text = BoundedText { bytes, length: before + 1 };
     let written = if event.needs_escape() {
         let Ok(Value::Object(body)) = serde_json::to_value(event) else { return Err(StoreError::NoEvent) };
         if !body.get("type").is_some_and(Value::is_string) {
