@@ -102,7 +102,10 @@ fn with_tip(mut error: clap::Error, command: &Command) -> clap::Error {
     let tip = if error.kind() == ErrorKind::MissingRequiredArgument {
         tip_of_directives(&words)
     } else {
-        slip_tip(error.kind(), &words, &unexpected, &|path| std::path::Path::new(path).is_file())
+        let own = words.first().and_then(|word| command.find_subcommand(word));
+        let options = own.into_iter().flat_map(Command::get_arguments).filter_map(Arg::get_long);
+        let options: Vec<String> = options.map(str::to_owned).collect();
+        slip_tip(error.kind(), &words, &unexpected, &options, &|path| std::path::Path::new(path).is_file())
     };
     // The parser itself suggests a command only if it is very similar.
     let has_suggestion = error.get(ContextKind::SuggestedSubcommand).is_some();

@@ -30,11 +30,24 @@ pub fn meant_command<'c>(typed: &str, commands: impl Iterator<Item = &'c str>) -
 
 /// Returns the tip for a mistake that users often make on the command line; `None` for any other error. `kind` is the
 /// kind of the error, and `unexpected` is the word that caused it. `words` are the words after the program's name.
-/// `is_file` returns true if a path is a file.
-pub fn slip_tip(kind: ErrorKind, words: &[String], unexpected: &str, is_file: &dyn Fn(&str) -> bool) -> Option<String> {
+/// `options` are the long options of the command, without dashes. `is_file` returns true if a path is a file.
+pub fn slip_tip(
+    kind: ErrorKind,
+    words: &[String],
+    unexpected: &str,
+    options: &[String],
+    is_file: &dyn Fn(&str) -> bool,
+) -> Option<String> {
     if kind == ErrorKind::InvalidSubcommand {
         let is_directive = is_file(&format!(".ai/directives/{unexpected}.md"));
         return is_directive.then(|| format!("`rye run {unexpected}` runs the directive `{unexpected}`"));
+    }
+    if kind == ErrorKind::ArgumentConflict {
+        let has = |names: &[&str]| {
+            words.iter().any(|word| names.iter().any(|name| word == name || word.starts_with(&format!("{name}="))))
+        };
+        let reopens = words.first().is_some_and(|word| word == "chat") && has(&["--resume", "--continue", "-c"]);
+        return (reopens && has(&["--model"])).then(|| "open the session first, then type `/model NAME`".to_owned());
     }
     if kind != ErrorKind::UnknownArgument {
         return None;
@@ -60,6 +73,11 @@ pub fn slip_tip(kind: ErrorKind, words: &[String], unexpected: &str, is_file: &d
     if !takes_inputs {
         return None;
     }
+    if let Some(name) = unexpected.strip_prefix("--")
+        && let Some(meant) = closest(name, options.iter().map(String::as_str))
+    {
+        return Some(format!("a similar option exists: `--{meant}`"));
+    }
     let value = words.get(at + 1).filter(|next| !next.starts_with('-')).map_or("VALUE", String::as_str);
     match unexpected.strip_prefix("--") {
         Some(name) => Some(format!("an input is passed as `--input {name}={value}`")),
@@ -82,16 +100,22 @@ mod tests {
             ("check --json", "--json", Some("write `--format json`")),
             ("plan d --graph svg", "svg", Some("write the language of the graph after a `=`: `--graph=svg`")),
             ("check -x", "-x", None),
+            ("chat --modle x", "--modle", Some("a similar option exists: `--model`")),
         ] {
             let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            let found = slip_tip(ErrorKind::UnknownArgument, &words, unexpected, &|_| false);
+            let options = ["model", "limit", "format"].map(str::to_owned);
+            let found = slip_tip(ErrorKind::UnknownArgument, &words, unexpected, &options, &|_| false);
             assert_eq!(found.as_deref(), tip, "{line}");
         }
         assert_eq!(meant_command("rn", ["run", "plan", "man"].into_iter()).as_deref(), Some("run"));
         assert_eq!(meant_command("deploy", ["run", "plan"].into_iter()), None);
         let words = ["first".to_owned()];
-        let found = slip_tip(ErrorKind::InvalidSubcommand, &words, "first", &|path| path == ".ai/directives/first.md");
+        let conflict = ["chat", "--resume", "talk-1", "--model", "small"].map(str::to_owned);
+        let found = slip_tip(ErrorKind::ArgumentConflict, &conflict, "--resume <THREAD>", &[], &|_| false);
+        assert_eq!(found.as_deref(), Some("open the session first, then type `/model NAME`"));
+        let is_directive = |path: &str| path == ".ai/directives/first.md";
+        let found = slip_tip(ErrorKind::InvalidSubcommand, &words, "first", &[], &is_directive);
         assert_eq!(found.as_deref(), Some("`rye run first` runs the directive `first`"));
-        assert_eq!(slip_tip(ErrorKind::InvalidSubcommand, &words, "first", &|_| false), None);
+        assert_eq!(slip_tip(ErrorKind::InvalidSubcommand, &words, "first", &[], &|_| false), None);
     }
 }

@@ -69,6 +69,10 @@ fn prompt_streams_text_calls_and_usage() {
     assert_eq!(states, ["in_progress", "completed"]);
     let asked = done.updates.iter().find(|message| message["method"] == "session/request_permission").unwrap();
     assert_eq!(asked["params"]["toolCall"]["toolCallId"], call["toolCallId"], "{asked}");
+    let title = asked["params"]["toolCall"]["title"].as_str().unwrap();
+    let (named, sandbox) = title.split_once(" (sandbox: ").unwrap_or_else(|| panic!("{title}"));
+    assert_eq!(named, "rye/bash/bash: echo one >> out/log");
+    assert!(sandbox.contains("a process") && sandbox.contains("out/"), "{title}");
     assert_eq!(place.read("out/log"), "one\n");
     assert!(updates(&done, "usage_update").last().unwrap()["used"].as_u64().unwrap() > 0);
     client.end();

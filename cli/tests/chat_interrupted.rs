@@ -179,6 +179,24 @@ fn refused_call_and_its_message_reach_the_model_in_one_request() {
 }
 
 #[test]
+fn ctrl_c_at_a_question_clears_the_text_before_it_interrupts_the_prompt() {
+    let call = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'echo one >> out/log' } }] }";
+    let place = project_with_tools(BASH, &format!("{call}, {{ text: Done. }}"));
+    let mut terminal = start(&place, SIZE);
+    terminal.press("go\r");
+    terminal.wait_for("Allow?");
+    terminal.press("quickly");
+    terminal.wait_for("> quickly");
+    terminal.press("\r");
+    terminal.wait_for("Allow?");
+    terminal.press("\x03n");
+    wait_idle(&terminal, 1);
+    terminal.wait_for("prompt 1 done");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
 fn prompt_typed_behind_a_change_of_the_session_waits_for_the_change() {
     let place = project_with_tools("", "{ text: Done. }");
     for args in [&ARGS[..], &[&ARGS[..], &["--plain"]].concat()] {

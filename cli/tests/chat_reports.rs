@@ -151,7 +151,7 @@ fn exported_page_shows_texts_as_they_are_and_replaces_no_file() {
     place.write("out/.keep", "");
     let lines = "hi <script>alert(1)</script>\n/name My <b>talk</b>\n/export out/talk.html\n/export out/talk.html\n/export talk.pdf\n/export html\n";
     let done = chat(&place, lines);
-    assert!(done.stderr.contains("out/talk.html` cannot be written: File exists"), "{}", done.stderr);
+    assert!(done.stderr.contains("out/talk.html` exists, and an export replaces no file"), "{}", done.stderr);
     assert!(done.stderr.contains("/export needs `md`, `html`, `jsonl`, `script` or a file"), "{}", done.stderr);
     let page = place.read("out/talk.html");
     assert!(page.starts_with("<!doctype html>") && page.contains("default-src 'none'"), "{page}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::plan::PlanMode;
-use rye_engine::session_tree::stored_sessions;
+use rye_engine::session_tree::{session_title, stored_sessions};
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
 
@@ -29,6 +29,7 @@ mod branches;
 pub mod cache_guard;
 pub mod client_approver;
 mod clipboard_image;
+mod closed_sessions;
 pub mod commands;
 mod compaction;
 pub mod context_change;
@@ -58,6 +59,7 @@ pub mod status;
 pub mod terminal;
 pub mod word_wrap;
 
+use history::{ChatFolder, Draft};
 use leaving::BackgroundChoice;
 use lines::PromptLines;
 use next_session::{NextSession, NextStart};
@@ -218,7 +220,13 @@ fn session_to_open(args: &ChatArgs, spaces: &Spaces, report: &Printer) -> Result
         }
         last.row
     } else {
-        let closed = stored_sessions(&reader)?.into_iter().find(|session| session.last.liveness != Liveness::Alive);
+        let mut closed = stored_sessions(&reader)?;
+        closed.retain(|session| session.last.liveness != Liveness::Alive);
+        // A session without a prompt and without a text in its editor holds no work of the user.
+        let used = closed.iter().position(|session| {
+            !matches!(session_title(&reader, &session.last.row.id), Ok(None)) || has_draft(spaces, &session.last.row.id)
+        });
+        let closed = closed.into_iter().nth(used.unwrap_or(0));
         let none = || CommandError::usage("this project has no closed session").with_help("start one: `rye chat`");
         closed.ok_or_else(none)?.last.row
     };
@@ -227,6 +235,11 @@ fn session_to_open(args: &ChatArgs, spaces: &Spaces, report: &Printer) -> Result
         return Err(CommandError::usage(over).with_help("start a new session: `rye chat`"));
     }
     Ok(Some(ThreadStart::Recover { thread: row.id, messages: Vec::new() }))
+}
+
+fn has_draft(spaces: &Spaces, thread: &ThreadId) -> bool {
+    let folder = ChatFolder::of_project(spaces.user_root().as_deref(), &spaces.project);
+    Draft::of_session(folder, thread.as_str()).read().is_some_and(|text| !text.trim().is_empty())
 }
 
 /// Returns a note if `reference` names an earlier thread of a session instead of its last thread `last`; otherwise

@@ -215,7 +215,7 @@ pub fn compile_directive(
             trust::require_trust(&compilation.trust_requirements, is_scripted, &world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))
         }
-        None => print_errors(&checked.diagnostics, &sources, report).map(Err),
+        None => print_errors(checked.diagnostics, &sources, report).map(Err),
     }
 }
 
@@ -228,7 +228,7 @@ pub fn of_own_files(mut diagnostics: Diagnostics, sources: &Sources) -> Diagnost
     diagnostics
 }
 
-fn print_errors(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) -> Result<Exit, CommandError> {
+fn print_errors(diagnostics: Diagnostics, sources: &Sources, report: &Printer) -> Result<Exit, CommandError> {
     let errors = diagnostics.iter().filter(|one| one.severity() == Severity::Error);
     let (mut count, mut signature) = (0, false);
     for error in errors {
@@ -238,10 +238,10 @@ fn print_errors(diagnostics: &Diagnostics, sources: &Sources, report: &Printer) 
     if report.format() == Format::Json {
         let warnings = diagnostics.iter().filter(|one| one.severity() == Severity::Warning).count();
         let summary = CheckSummary { errors: count, warnings, files: sources.iter().count(), directives: 1 };
-        let (diagnostics, omitted) = bounded::diagnostic_outputs(diagnostics, sources);
+        let (diagnostics, omitted) = bounded::diagnostic_outputs(&diagnostics, sources);
         report.json(&CheckOutput { diagnostics, omitted, summary })?;
     } else {
-        report.diagnostics(diagnostics, sources);
+        report.diagnostics(&of_own_files(diagnostics, sources), sources);
     }
     Ok(if signature { Exit::Refused } else { Exit::Failed })
 }

@@ -1,5 +1,6 @@
 //! Display of a transcript event: a summary line, and the full text of the event.
 
+use crate::present::step::format_delay;
 use rye_compiler::semantics::limits::describe_exceeded;
 use rye_engine::event::{
     Approval, ApprovalGiven, ChatMode, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody,
@@ -55,7 +56,7 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::CognitionOut(reply) => reply_view(reply),
         EventBody::AttemptFailed(failed) => {
             let next = match failed.retry_delay_ms {
-                Some(delay) => format!("retrying in {delay} ms"),
+                Some(delay) => format!("retrying in {}", format_delay(delay)),
                 None => "no further attempt".to_owned(),
             };
             let what =

@@ -83,10 +83,12 @@ impl fmt::Display for Step {
     }
 }
 
-/// Formats milliseconds as a number of seconds: `0.5 s`, `3 s`.
-fn format_delay(milliseconds: u64) -> String {
+/// Formats milliseconds: `5 ms`, `0.5 s`, `3 s`, `10 min`.
+pub fn format_delay(milliseconds: u64) -> String {
     match milliseconds {
-        0..1000 => format!("0.{} s", milliseconds / 100),
+        120_000.. => format!("{} min", milliseconds.div_ceil(60_000)),
+        0..100 => format!("{milliseconds} ms"),
+        100..1000 => format!("0.{} s", milliseconds / 100),
         _ => format!("{} s", milliseconds.div_ceil(1000)),
     }
 }

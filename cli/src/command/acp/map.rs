@@ -1,7 +1,7 @@
 //! Events of a session as updates of the Agent Client Protocol.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use agent_client_protocol::v1::schema::{
     ClientSessionCapabilities, CompactionStatus, CompactionUpdate, Content, ContentBlock, ContentChunk, Cost,
@@ -182,7 +182,10 @@ impl UpdateMapper {
         for block in &reply.content {
             if let ReplyBlock::ToolCall(call) = block {
                 self.open_calls.insert(call.id.clone(), call.input.to_string());
-                updates.push(SessionUpdate::ToolCall(tool_call(call)));
+                updates.push(SessionUpdate::ToolCall(tool_call(
+                    call,
+                    self.files.as_ref().map(|(project, _)| project.as_path()),
+                )));
             }
         }
         updates
@@ -231,11 +234,15 @@ pub fn agent_text(text: &str) -> SessionUpdate {
     SessionUpdate::AgentMessageChunk(ContentChunk::new(text_block(text)))
 }
 
-/// Converts a call to an ACP tool call with the status `Pending`.
-pub fn tool_call(call: &message::ToolCall) -> ToolCall {
+/// Converts a call to an ACP tool call with the status `Pending`. Locations are paths in the folder `project`, because
+/// the protocol requires absolute paths.
+fn tool_call(call: &message::ToolCall, project: Option<&Path>) -> ToolCall {
     let paths = ["path", "file", "file_path", "to", "from"];
-    let locations =
-        paths.iter().filter_map(|name| call.input.get(*name)?.as_str()).map(ToolCallLocation::new).collect();
+    let locations = paths
+        .iter()
+        .filter_map(|name| Some(project?.join(call.input.get(*name)?.as_str()?)))
+        .map(ToolCallLocation::new)
+        .collect();
     let shown = ["command", "path", "file", "query", "url", "item_id"];
     let subject = shown.iter().find_map(|name| call.input.get(*name)?.as_str());
     let title = subject.map_or_else(|| call.name.clone(), |subject| format!("{}: {subject}", call.name));

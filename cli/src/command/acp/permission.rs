@@ -8,6 +8,13 @@ use agent_client_protocol::v1::schema::{
     ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
 };
 use rye::{Answer, Question};
+use rye_compiler::item::Items;
+use rye_compiler::plan::ApprovalOrigin;
+use rye_compiler::primary::{ItemType, Primary, format_capability};
+use rye_engine::engine::ApprovalRequest;
+use rye_engine::live_state::LiveState;
+use rye_engine::machine::effect::CallToApprove;
+use rye_grammar::ItemId;
 use serde_json::Value;
 
 use crate::command::run::ask::{ThreadGrant, is_approved_in_project};
@@ -19,7 +26,7 @@ const PROMPT: &str = "prompt";
 const SESSION: &str = "session";
 const PROJECT: &str = "project";
 const NO: &str = "no";
-/// Maximum length of a title, in characters.
+/// Maximum length of the tool and its arguments in a title, in characters.
 const MAX_TITLE_CHARS: usize = 200;
 
 /// Capabilities that the user allowed for the rest of a prompt or of a session.
@@ -87,13 +94,45 @@ fn input_of(question: &Question) -> Option<Value> {
     serde_json::from_str(question.what.split_once(" with ")?.1).ok()
 }
 
-/// Creates the permission request for the client. `call` is the id of the tool call that the question is about. If
+/// Returns the title of a permission request: the tool, its arguments and the sandbox of the call.
+fn request_title(question: &Question, sandbox: Option<&str>) -> String {
+    let named = grant_of(question).zip(input_of(question));
+    let title = named.map(|(grant, input)| {
+        let tool = grant.capability.trim_start_matches("rye.execute.").trim_start_matches("tool.").replace('.', "/");
+        let only =
+            input.as_object().filter(|arguments| arguments.len() == 1).and_then(|arguments| arguments.values().next());
+        let text = only.and_then(Value::as_str).map_or_else(|| input.to_string(), str::to_owned);
+        format!("{tool}: {text}")
+    });
+    let title = truncate_line(title.as_deref().unwrap_or(&question.what), MAX_TITLE_CHARS);
+    sandbox.map_or_else(|| title.clone(), |sandbox| format!("{title} (sandbox: {sandbox})"))
+}
+
+/// Returns the sandbox of the call that a question of the session's own thread is about, as a text. `None` for a
+/// question about a limit.
+pub fn describe_sandbox(question: &Question, live: &LiveState, spaces: &Spaces) -> Option<String> {
+    let capability = grant_of(question)?.capability;
+    let tools = live.plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
+    let is_called = |id: &&ItemId| format_capability(Primary::Execute, ItemType::Tool, Some(id)) == capability;
+    let tool = tools.into_iter().find(is_called).cloned();
+    let call = CallToApprove { capability, tool, parameters: Value::Null, input: Value::Null, number: 1, count: 1 };
+    let grants = &live.state.launch.as_ref()?.grants;
+    let (origin, what) = (ApprovalOrigin::Call, question.what.as_str());
+    let thread = &question.thread;
+    let request = ApprovalRequest { thread, origin, what, call: Some(&call), plan: &live.plan, grants };
+    Some(request.sandbox(&Items::new(&spaces.open().ok()?))?.to_string())
+}
+
+/// Creates the permission request for the client. `sandbox` describes the sandbox of the call. `call` is the id of the tool call that the question is about. If
 /// `call` is `None`, the request uses an id made from the thread's id.
-pub fn permission_request(session: &SessionId, question: &Question, call: Option<String>) -> RequestPermissionRequest {
+pub fn permission_request(
+    session: &SessionId,
+    question: &Question,
+    call: Option<String>,
+    sandbox: Option<&str>,
+) -> RequestPermissionRequest {
     let call = call.unwrap_or_else(|| format!("question-{}", question.thread));
-    let fields = ToolCallUpdateFields::new()
-        .title(truncate_line(&question.what, MAX_TITLE_CHARS))
-        .status(ToolCallStatus::Pending);
+    let fields = ToolCallUpdateFields::new().title(request_title(question, sandbox)).status(ToolCallStatus::Pending);
     let option = PermissionOption::new;
     let options = if question.is_limit {
         vec![

@@ -20,7 +20,7 @@ use super::agent::invalid;
 use super::map::{UpdateMapper, agent_text, stop_reason};
 use super::open_session::OpenSession;
 use super::pending::{PendingPrompts, PromptOutcome};
-use super::permission::{SessionGrants, permission_request};
+use super::permission::{SessionGrants, describe_sandbox, permission_request};
 use super::prompt::PromptContent;
 use crate::command::chat::commands::{TypedText, list_commands, response_note};
 use crate::command::chat::inquiry::Inquiry;
@@ -316,7 +316,9 @@ impl SessionTask {
             return;
         }
         let call = self.mapper.call_of(&question.what).filter(|_| question.thread == *main);
-        let request = permission_request(&self.open.id, &question, call);
+        let live = self.open.requests.control.live_state().filter(|_| question.thread == *main);
+        let sandbox = live.and_then(|live| describe_sandbox(&question, &live, &self.open.requests.spaces));
+        let request = permission_request(&self.open.id, &question, call, sandbox.as_deref());
         let (session, grants, open) = (Arc::clone(&self.session), Arc::clone(grants), self.open.clone());
         // Removes the tasks whose questions are answered.
         while open_questions.try_join_next().is_some() {}

@@ -1,10 +1,15 @@
 //! Bounds of a single prompt, typed before its text: `$0.20 fix the tests`, `/with rye.fetch.* explain the build`.
 
+use std::sync::Arc;
+
+use rye_compiler::plan::Plan;
 use rye_compiler::plan::narrow::narrow_grants;
+use rye_compiler::report::render::table::group_thousands;
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::event::{ChatMode, PromptBounds};
+use rye_engine::event::{ChatMode, PromptBounds, UserInput};
 use rye_engine::live_state::LiveState;
 use rye_engine::machine::prompt_bounds::read_only_grants;
+use rye_engine::preview::preview;
 use serde_json::Value;
 
 /// Splits the bounds of a prompt from its text; `None` if the text has none.
@@ -92,6 +97,42 @@ fn excerpt(value: &Value) -> String {
 fn looks_like_amount(typed: &str) -> bool {
     let number = typed.strip_prefix('$').map(|rest| rest.trim_start_matches([' ', '+', '-', '.', ',']));
     number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Checks that the context window of the session's model can hold a text.
+///
+/// # Errors
+/// Returns the tokens of the text and of the window.
+pub fn check_fit(live: &LiveState, text: &str) -> Result<(), String> {
+    let model = live.state.model(&live.plan);
+    let window = model.context_window;
+    // A token has at least one byte.
+    if window == 0 || text.len() as u64 <= window {
+        return Ok(());
+    }
+    let tokens = model.counted_by.count(text);
+    if tokens <= window {
+        return Ok(());
+    }
+    let (tokens, window) = (group_thousands(tokens), group_thousands(window));
+    Err(format!(
+        "not sent: the text has {tokens} tokens, and the context window of {} has {window}; shorten it, or save it as \
+         a file that the model reads in parts",
+        model.id
+    ))
+}
+
+/// Returns a warning if a budget cannot pay for the first call of a prompt; `None` if it can. `after` is the plan with
+/// the budget.
+pub fn budget_warning(live: &LiveState, after: &Plan) -> Option<String> {
+    let next_call = |plan: Plan| preview(&LiveState { plan: Arc::new(plan), ..live.clone() }, &UserInput::text("…"));
+    next_call(after.clone()).limit.filter(|code| code == "spend_exceeded")?;
+    let mut whole = after.clone();
+    whole.limits.spend = after.session_limits.map_or(u64::MAX, |limits| limits.spend);
+    let (price, budget) = (Nanos::from_u64(next_call(whole).worst_case), Nanos::from_u64(after.limits.spend));
+    Some(format!(
+        "warning: the next call may cost up to ${price}, and ${budget} cannot pay for it: prompts end before their first call"
+    ))
 }
 
 /// Checks that the bounds of a prompt lie within the bounds of its session. The maximum cost must be above 0, and each

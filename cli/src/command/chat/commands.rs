@@ -333,7 +333,8 @@ fn format_answer(command: &str, data: &Value) -> String {
             // A confirmed request was refused first, and the refusal listed the changes.
             let is_known = data.get("confirmed") == Some(&Value::Bool(true));
             let changes = if is_known { Vec::new() } else { list(data.get("changes").unwrap_or(&Value::Null)) };
-            effect.into_iter().chain(changes.iter().map(plain)).collect()
+            let warning = data.get("warning").and_then(Value::as_str).map(str::to_owned);
+            effect.into_iter().chain(warning).chain(changes.iter().map(plain)).collect()
         }
         // An inquiry is answered with a text.
         _ => data.as_str().map(str::to_owned).into_iter().collect(),

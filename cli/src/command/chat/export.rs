@@ -1,10 +1,13 @@
 //! `/export`: the conversation of a session as a file.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rye_compiler::report::render::html::escape_html;
 use rye_engine::event::{Event, EventBody};
+use rye_engine::message::calls_in;
 use rye_engine::rooted_dir::create_user_file;
 use rye_engine::secrets::mask_secrets;
 use rye_engine::thread_id::ThreadId;
@@ -13,7 +16,7 @@ use super::inquiry::reply_text;
 use super::requests::RequestHandler;
 use crate::command::threads::export::collect_script;
 use crate::command::threads::transcript::format_json_line;
-use crate::present::event::event_view;
+use crate::present::event::{event_view, format_call};
 
 /// The format of an exported conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,11 +102,19 @@ impl RequestHandler {
         let path = self.spaces.project.join(target.file.clone().unwrap_or_else(own_name));
         let text = format!("{}\n", mask_secrets(text.trim_end()));
         // An existing file is not replaced, because the user may have edited an earlier export.
-        create_user_file(&self.spaces.project, &path, text.as_bytes())
-            .map_err(|error| format!("`{}` cannot be written: {error}", path.display()))?;
+        create_user_file(&self.spaces.project, &path, text.as_bytes()).map_err(|error| {
+            let path = path.display();
+            if error.kind() == ErrorKind::AlreadyExists {
+                return format!("`{path}` exists, and an export replaces no file: choose another name");
+            }
+            format!("`{path}` cannot be written: {error}")
+        })?;
         Ok(format!("written to `{}`", path.display()))
     }
 }
+
+/// Maximum characters of a call in an export.
+const MAX_CALL_CHARS: usize = 400;
 
 /// A part of an exported conversation.
 enum ExportPart {
@@ -115,8 +126,12 @@ enum ExportPart {
 }
 
 fn parts(events: &[Event]) -> Vec<ExportPart> {
-    let mut parts = Vec::new();
+    let (mut parts, mut calls) = (Vec::new(), BTreeMap::new());
     for event in events {
+        if let EventBody::CognitionOut(reply) = &event.body {
+            let made = calls_in(&reply.content).map(|call| (call.id.clone(), format_call(call, MAX_CALL_CHARS)));
+            calls.extend(made);
+        }
         if let EventBody::Named(named) = &event.body {
             parts.push(ExportPart::Title(named.name.clone()));
         } else if let EventBody::UserInput(input) = &event.body
@@ -127,20 +142,29 @@ fn parts(events: &[Event]) -> Vec<ExportPart> {
             parts.push(ExportPart::Reply(reply));
         }
         if matches!(event.body, EventBody::ToolCallResult(_) | EventBody::ShellRan(_) | EventBody::PromptEnded(_)) {
-            parts.push(ExportPart::Line(event_view(event).line));
+            let line = event_view(event).line;
+            let shown = if let EventBody::ToolCallResult(result) = &event.body {
+                calls.remove(&result.call_id).map(|call| line.replacen(&*result.name, &call, 1))
+            } else {
+                None
+            };
+            parts.push(ExportPart::Line(shown.unwrap_or(line)));
         }
     }
     parts
 }
 
 fn to_markdown(events: &[Event]) -> String {
+    let (titles, parts): (Vec<_>, Vec<_>) =
+        parts(events).into_iter().partition(|part| matches!(part, ExportPart::Title(_)));
     let mut text = String::new();
-    for part in parts(events) {
+    // The last title of the session is the title of the document.
+    for part in titles.into_iter().next_back().into_iter().chain(parts) {
         match part {
             ExportPart::Title(title) => writeln!(text, "# {title}\n"),
             ExportPart::Prompt(prompt) => writeln!(text, "## {}\n", quote(&prompt)),
             ExportPart::Reply(reply) => writeln!(text, "{reply}\n"),
-            ExportPart::Line(line) => writeln!(text, "*{line}*\n"),
+            ExportPart::Line(line) => writeln!(text, "> {line}\n"),
         }
         .ok();
     }

@@ -1,7 +1,12 @@
 //! The help of a chat: an overview of its commands that fits on a small screen, the list of all of them, and the help
 //! of a single one.
 
+use rye_compiler::commands::read_commands;
+use rye_compiler::diagnostics::Diagnostics;
+use rye_compiler::hook::HookPoint;
+use rye_compiler::item::Items;
 use rye_compiler::world::World;
+use rye_engine::live_state::LiveState;
 
 use super::commands::{ListedCommand, list_commands};
 use super::keys::KEY_HELP;
@@ -177,6 +182,17 @@ pub fn help(world: &dyn World, topic: Option<&str>) -> String {
         Some("all") => list_all(world),
         Some(name) => explain_command(world, name),
     }
+}
+
+/// Returns a line that names the commands of the settings that the session does not know before a `/reload`; empty if
+/// there are none.
+pub fn unloaded_commands(world: &dyn World, live: Option<&LiveState>) -> String {
+    let Some(live) = live else { return String::new() };
+    let is_known = |id: &str| live.plan.hooks.iter().any(|hook| hook.event == HookPoint::Command && hook.id == id);
+    let declared = read_commands(&Items::new(world), &mut Diagnostics::new());
+    let ids = declared.into_iter().map(|command| command.hook.id.node.clone());
+    let names: Vec<String> = ids.filter(|id| !is_known(id)).map(|id| format!("/{id}")).collect();
+    if names.is_empty() { String::new() } else { format!("\nonly after `/reload`: {}", names.join(", ")) }
 }
 
 fn call(name: &str, arguments: &str) -> String {

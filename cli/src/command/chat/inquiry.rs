@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use super::export::ExportTarget;
 use super::json::ChatResponse;
-use super::replan::compile_current;
+use super::replan::{PlanRequest, compile_current, recompile, same_model};
 use super::requests::RequestHandler;
 use crate::command::trust::format_commands;
 use crate::command::why;
@@ -198,8 +198,19 @@ impl RequestHandler {
 
     async fn why(&self, thing: &str) -> Result<String, String> {
         let live = self.control.started_state().await;
-        let (compilation, _) = compile_current(&self.spaces, &live)?;
         let world = self.spaces.open().map_err(|error| error.to_string())?;
+        if matches!(thing, "limit.spend" | "spend") {
+            let declared = recompile(&self.spaces, &live.plan, &PlanRequest::Reload(same_model(&live.plan)))?;
+            let budget = live.plan.limits.spend;
+            if declared.plan.limits.spend != budget {
+                let text = why::explain_in_plan(&world, &declared, thing)?;
+                let budget = Nanos::from_u64(budget);
+                return Ok(format!(
+                    "limit.spend: ${budget}, set with `/budget` or `--limit` for this session\nwithout it: {text}"
+                ));
+            }
+        }
+        let (compilation, _) = compile_current(&self.spaces, &live)?;
         why::explain_in_plan(&world, &compilation, thing)
     }
 

@@ -202,10 +202,29 @@ fn match_score(name: &str, typed: &str) -> Option<usize> {
     Some(score)
 }
 
+/// Returns the clauses of a hint that fit into a width; the first one even if it is wider.
+pub fn fit_hint(hint: &str, width: usize) -> &str {
+    let mut shown = hint;
+    while shown.chars().count() > width {
+        let Some(end) = shown.rfind([',', ';']) else { break };
+        shown = shown.get(..end).unwrap_or(shown);
+    }
+    shown
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn narrow_hint_ends_with_a_whole_clause() {
+        let hint = "Enter sends, /help lists commands and keys, Tab completes";
+        assert_eq!(fit_hint(hint, 80), hint);
+        assert_eq!(fit_hint(hint, 45), "Enter sends, /help lists commands and keys");
+        assert_eq!(fit_hint(hint, 39), "Enter sends");
+        assert_eq!(fit_hint("closing the session", 5), "closing the session");
+    }
 
     fn texts(entries: &[Entry]) -> Vec<&str> {
         entries.iter().map(|entry| entry.text.as_str()).collect()

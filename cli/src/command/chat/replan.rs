@@ -17,6 +17,8 @@ use rye_engine::machine::prompt_bounds::read_only_grants;
 use rye_engine::store::Disk;
 use rye_engine::store::sources::read_copies;
 
+use super::requests::RequestHandler;
+use crate::command::providers::usable::require_usable_model;
 use crate::workspace::Spaces;
 
 /// The changes from one plan of a session to the next.
@@ -91,6 +93,20 @@ impl PlanRequest {
     }
 }
 
+impl RequestHandler {
+    /// Checks that the provider of the model of a plan has its key. A script needs no key.
+    ///
+    /// # Errors
+    /// Returns the name of the variable that is not set.
+    pub(super) fn require_key(&self, live: &LiveState, after: &Plan) -> Result<(), String> {
+        let launch = live.state.launch.as_ref();
+        if launch.is_some_and(|launch| launch.settings.script.is_some()) {
+            return Ok(());
+        }
+        require_usable_model(&after.model, &self.spaces).map_err(|error| error.to_string())
+    }
+}
+
 /// Returns the model that the user has chosen for a session, on the command line or with `/model`. If the user has
 /// chosen none, the result is the override without a model.
 pub fn chosen_model(spaces: &Spaces, disk: &dyn Disk, live: &LiveState) -> ModelOverride {
@@ -122,7 +138,7 @@ fn compile_with_model(
     Ok(compilation)
 }
 
-fn same_model(plan: &Plan) -> ModelOverride {
+pub fn same_model(plan: &Plan) -> ModelOverride {
     ModelOverride::of_user(Some(format!("{}/{}", plan.model.provider, plan.model.id)))
 }
 

@@ -17,16 +17,16 @@ use rye_engine::image::{ValidatedImage, check_accepted};
 use rye_engine::live_state::LiveState;
 use rye_engine::machine::raised_limit;
 use rye_engine::preview::{context_parts, preview, preview_request};
-use rye_engine::session_tree::{session_rows, session_title};
+use rye_engine::session_tree::session_rows;
 use rye_engine::store::StoreError;
 use rye_engine::thread::{Cost, Status};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::pending_approval;
 use serde_json::{Value, json};
 
-use super::bounds::{check_bounds, read_dollars, read_raised_limit};
+use super::bounds::{budget_warning, check_bounds, check_fit, read_dollars, read_raised_limit};
 use super::commands::{command_name, list_commands};
-use super::help::help;
+use super::help::{help, unloaded_commands};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::leaving::{BackgroundChoice, CHILDREN_HINT, LeftChildren, children_question};
 use super::next_session::{NextSession, NextStart};
@@ -35,8 +35,6 @@ use crate::command::run::images::read_images;
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
-/// Maximum number of closed sessions whose titles are read.
-const MAX_TITLES: usize = 30;
 /// The error of a session that accepts no more messages.
 pub(super) const ENDED: &str = "the session has ended";
 
@@ -189,16 +187,17 @@ impl RequestHandler {
         if input.text.trim().is_empty() && input.images.is_empty() {
             return Err("the message is empty: type a text or attach an image".to_owned());
         }
-        self.check_bounds(&input.bounds)
+        self.check_input(input)
     }
 
-    /// Checks the bounds of a prompt against those of the session.
+    /// Checks that the text of a prompt fits into the context window, and its bounds within those of the session.
     ///
     /// # Errors
-    /// Returns the reason why the bounds are invalid.
-    pub fn check_bounds(&self, bounds: &PromptBounds) -> Result<(), String> {
-        let live = self.control.live_state().filter(|_| !bounds.is_empty());
-        live.map_or(Ok(()), |live| check_bounds(&live, bounds))
+    /// Returns the reason why the prompt cannot be sent.
+    pub fn check_input(&self, input: &UserInput) -> Result<(), String> {
+        let Some(live) = self.control.live_state() else { return Ok(()) };
+        check_fit(&live, &input.text)?;
+        check_bounds(&live, &input.bounds)
     }
 
     /// Adds images to a message.
@@ -242,6 +241,7 @@ impl RequestHandler {
     /// Returns the reason why the bounds are invalid, or why the session accepts no message.
     pub async fn submit_line(&self, input: UserInput, before: Option<String>) -> Result<Value, String> {
         let live = self.control.started_state().await;
+        check_fit(&live, &input.text)?;
         check_bounds(&live, &input.bounds)?;
         let changes = |hook: &PlannedHook| matches!(hook.event, HookPoint::BeforeAgentStart | HookPoint::Context);
         let mut warning = None;
@@ -420,27 +420,6 @@ impl RequestHandler {
         self.switch_session(NextStart::Resume(row.id), children).await
     }
 
-    /// Returns the closed sessions of the project, newest first, as the data of the response.
-    fn closed_sessions(&self) -> Result<Option<Value>, String> {
-        let reader = ThreadReader::open(&self.spaces.project).map_err(|error| error.to_string())?;
-        let mut sessions = reader.list().map_err(|error| error.to_string())?;
-        sessions.retain(|entry| entry.row.status == Status::Idle && entry.row.parent.is_none());
-        sessions.sort_by_key(|entry| std::cmp::Reverse(entry.row.updated_at));
-        let threads = self.engine.threads();
-        let rows = sessions.into_iter().enumerate().map(|(n, entry)| {
-            // A session with a damaged transcript is listed without a title. The damage is reported when the session is
-            // opened.
-            let title = if n < MAX_TITLES { session_title(&threads, &entry.row.id).ok().flatten() } else { None };
-            json!({
-                "thread_id": entry.row.id.as_str(),
-                "directive": entry.row.directive,
-                "updated_at": entry.row.updated_at,
-                "title": title,
-            })
-        });
-        Ok(Some(rows.collect()))
-    }
-
     /// Compiles the directive of the session again with the changes in `request`, continues the session with the new
     /// plan, and returns the data of the response. Without `confirm`, refuses a plan that allows more than the current
     /// one; the error lists the changes.
@@ -454,6 +433,11 @@ impl RequestHandler {
         if changes.widens && !confirm {
             return Err(changes.refusal("the new plan allows more than the current one"));
         }
+        let warning = match request {
+            PlanRequest::Budget(_) => budget_warning(&live, &compilation.plan),
+            PlanRequest::Model(_) => self.require_key(&live, &compilation.plan).map(|()| None)?,
+            PlanRequest::Reload(_) | PlanRequest::Omit(_) | PlanRequest::Same => None,
+        };
         let plan = self.store(&compilation).await?;
         let id = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
         let effect = request.describe_effect(&compilation.plan);
@@ -464,6 +448,7 @@ impl RequestHandler {
             "effect": effect,
             "changes": changes.lines,
             "confirmed": changes.widens,
+            "warning": warning,
         })))
     }
 
@@ -511,7 +496,10 @@ impl RequestHandler {
 
     /// Returns the help of a topic, or an overview without a topic. If the project cannot be read, returns the reason.
     pub fn help(&self, topic: Option<&str>) -> String {
-        self.spaces.open().map_or_else(|error| error.to_string(), |world| help(&world, topic))
+        self.spaces.open().map_or_else(
+            |error| error.to_string(),
+            |world| help(&world, topic) + &unloaded_commands(&world, self.control.live_state().as_ref()),
+        )
     }
 
     fn commands(&self) -> Result<Option<Value>, String> {

@@ -229,7 +229,7 @@ impl SessionInput {
                 Some(Box::pin(async move { ChatResponse::of_prompt(handler.submit_line(input, before).await) }));
             return None;
         }
-        if let Err(reason) = self.requests.check_bounds(&input.bounds) {
+        if let Err(reason) = self.requests.check_input(&input) {
             return Some(reason);
         }
         if let Some(warning) = self.requests.cache_warning(&input) {

@@ -22,7 +22,7 @@ use super::editor::Editor;
 use super::history::{ChatFolder, Draft, PromptHistory};
 use super::leaving::LeftChildren;
 use super::markdown::MarkdownStream;
-use super::overlay::{Completer, Overlay, cut_to_width};
+use super::overlay::{Completer, Overlay, cut_to_width, fit_hint};
 use super::raw_mode::{ContinueSignals, KeyReader, enter_raw_mode, restore_terminal, terminal_size};
 use super::recap::Recap;
 use super::requests::RequestHandler;
@@ -542,7 +542,7 @@ impl ChatTerminal {
             let keys = "Up, Down: select · Enter: take · Esc: close the list";
             below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(keys, width))));
         } else if let Some(hint) = self.hint {
-            below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(hint, width))));
+            below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(fit_hint(hint, width), width))));
         }
         if self.is_running {
             let lines = self.activity.rows(self.human.main_thread(), width);

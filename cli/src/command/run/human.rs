@@ -26,6 +26,7 @@ pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
 use crate::present::event::{EventView, event_view, format_call, result_reason, settlement_note};
+use crate::present::step::format_delay;
 use crate::present::wrap::fold_for_stderr;
 use crate::present::{BOLD, DIM, color_style, format_count, format_spend, truncate_line};
 use crate::report::{Printer, mask_controls, printable};
@@ -372,7 +373,7 @@ impl HumanRenderer {
         // Without a retry, the error of the attempt is the error of the thread, which is printed at the end.
         let then = match (&failed.fallback, failed.retry_delay_ms) {
             (Some(model), _) => format!("continuing with {model}"),
-            (None, Some(delay)) => format!("retrying in {delay} ms"),
+            (None, Some(delay)) => format!("retrying in {}", format_delay(delay)),
             (None, None) => return,
         };
         if self.main.as_ref() == Some(thread) {

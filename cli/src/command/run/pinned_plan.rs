@@ -41,7 +41,7 @@ pub fn compile_pinned(
     let mut sources = Sources::default();
     let checked = compile_with_sources(&world, &request, &mut sources);
     let Some(compilation) = checked.value else {
-        return print_errors(&checked.diagnostics, &sources, report).map(Err);
+        return print_errors(checked.diagnostics, &sources, report).map(Err);
     };
     if compilation.plan_id != planned.plan_id && !known && !compilation.plan.interface.inputs.is_empty() {
         return Err(CommandError::usage(format!("`{path}` is a plan with unknown inputs, which cannot be run"))

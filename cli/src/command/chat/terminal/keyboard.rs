@@ -52,6 +52,9 @@ impl ChatTerminal {
         self.hint = self.hint.filter(|_| action == KeyAction::None);
         match action {
             KeyAction::Send if self.editor.break_at_backslash() => self.edited(),
+            KeyAction::Send | KeyAction::FollowUp if self.is_leaving => {
+                self.hint = Some("the session closes: the text stays in the editor for `rye chat -c`");
+            }
             KeyAction::Send => self.send(false),
             KeyAction::FollowUp => self.send(true),
             KeyAction::NewLine => {
@@ -146,6 +149,10 @@ impl ChatTerminal {
             Some(answer) => {
                 self.hint = None;
                 self.session.answers.send(answer.to_owned()).ok();
+            }
+            None if action == KeyAction::Clear && !self.editor.is_empty() => {
+                self.editor.take();
+                self.edited();
             }
             None if matches!(action, KeyAction::Interrupt | KeyAction::Clear) => {
                 self.is_request_interrupted = true;

@@ -112,7 +112,7 @@ impl ChatTerminal {
     }
 
     fn submit_now(&mut self, input: UserInput, text: String, delivery: Delivery) {
-        if let Err(reason) = self.session.requests.check_bounds(&input.bounds) {
+        if let Err(reason) = self.session.requests.check_input(&input) {
             self.note(&reason);
             return self.return_to_editor(&text);
         }
