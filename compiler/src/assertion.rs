@@ -25,7 +25,7 @@ use crate::semantics::facts::Facts;
 use crate::semantics::glob::{Coverage, covers};
 use crate::world::{ItemKind, Space, World};
 use flow::{FlowPath, TextFlow};
-use threads::{PossibleThread, ReachMemo, ReachableThreads, ThreadSearch};
+use threads::{PossibleThread, ReachMemo, ReachableThreads, RepeatedThreads, ThreadSearch};
 use trifecta::TrifectaTools;
 
 /// The result of checking the assertions.
@@ -138,7 +138,8 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         let mut witnessed = BTreeMap::new();
         for id in root_directives(&items, only) {
             report.directives += 1;
-            let ReachableThreads { threads, left_out, complete } = search.find_threads(&id);
+            let ReachableThreads { threads, left_out, complete } =
+                find_threads(&mut search, &assertions, &mut memo, &id);
             report.threads += threads.len() + left_out;
             report.incomplete |= !complete;
             check_assertions(&items, &assertions, &threads, &mut memo, &mut tools, &mut report);
@@ -160,6 +161,24 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
     let sources = items.into_sources();
     diagnostics.sort(&sources);
     AssertOutcome { report, diagnostics, sources }
+}
+
+/// Finds the threads that a directive can lead to. The result contains all repeated threads only if text can flow as an
+/// assertion of the directive forbids or requires: a thread reads from the source, and a thread reads from the target.
+fn find_threads(
+    search: &mut ThreadSearch<'_, '_, '_>,
+    assertions: &Assertions,
+    memo: &mut ReachMemo,
+    id: &ItemId,
+) -> ReachableThreads {
+    let found = search.find_threads(id, RepeatedThreads::Needed);
+    let applied = assertions.list.iter().filter(|assertion| assertion.applies_to(id));
+    let may_flow = applied.flat_map(|assertion| &assertion.functions).any(|function| {
+        let AssertionFunction::Flows(from, to) = function else { return false };
+        let mut reads = |pattern: &str| found.threads.iter().any(|thread| thread.reads_from(pattern, memo).is_some());
+        reads(from) && reads(to)
+    });
+    if may_flow { search.find_threads(id, RepeatedThreads::All) } else { found }
 }
 
 fn root_directives(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {

@@ -38,12 +38,6 @@ impl Assertions {
         };
         functions.filter_map(gate).collect()
     }
-
-    /// Returns true if an assertion follows text between threads (`flows`).
-    pub fn follow_text(&self) -> bool {
-        let mut functions = self.list.iter().flat_map(|assertion| &assertion.functions);
-        functions.any(|function| matches!(function, AssertionFunction::Flows(..)))
-    }
 }
 
 #[derive(Debug, Clone)]

@@ -283,18 +283,25 @@ fn knowledge_of_a_replaced_system_prompt_does_not_survive() {
 
 #[test]
 fn threads_of_directives_that_start_each_other_are_examined_in_steps_linear_in_their_starts() {
-    use super::threads::ThreadSearch;
-    let steps = |count: usize| {
-        let grants = "<metadata><permissions><execute><directive>g.*</directive></execute></permissions></metadata>";
+    let flow = "lethal_trifecta: off\nassertions:\n  - { id: a, never: 'flows(\"rye.execute.tool.rye.look\", \
+                \"rye.execute.tool.rye.touch\")' }\n";
+    let steps = |count: usize, touches: bool| {
+        let tools = if touches { "<tool>rye.*</tool>" } else { "<tool>rye.look</tool>" };
+        let grants = format!(
+            "<metadata><permissions><execute><directive>g.*</directive>{tools}</execute></permissions></metadata>"
+        );
         let names: Vec<String> = (0..count).map(|n| format!("g/d{n}")).collect();
         let directives: Vec<(&str, &str, &str, &str)> =
-            names.iter().map(|name| (name.as_str(), "", grants, "Do it.")).collect();
-        let world = with_directives(minimal_world(), &directives);
+            names.iter().map(|name| (name.as_str(), "", grants.as_str(), "Do it.")).collect();
+        let world = with_directives(minimal_world(), &directives).project(".ai/config/agent/assertions.yaml", flow);
         let items = Items::new(&world);
         let shared = LowerContext::new(&items);
-        let mut search = ThreadSearch::new(&shared, &Assertions::default());
+        let assertions = assertion_file::read(&items, &mut Diagnostics::new());
+        assert_eq!(assertions.list.len(), 1);
+        let mut search = ThreadSearch::new(&shared, &assertions);
         for name in &names {
-            let found = search.find_threads(&ItemId::parse(name).unwrap());
+            let id = ItemId::parse(name).unwrap();
+            let found = find_threads(&mut search, &assertions, &mut ReachMemo::new(), &id);
             assert!(found.complete, "{count}");
             // Each directive can start itself and each other one.
             assert_eq!(found.threads.len() + found.left_out, 1 + count * count, "{count}");
@@ -303,6 +310,8 @@ fn threads_of_directives_that_start_each_other_are_examined_in_steps_linear_in_t
     };
     for count in [8, 16, 32] {
         let starts = count * count;
-        assert!(steps(count) <= 4 * starts, "{count}: {} steps for {starts} starts", steps(count));
+        assert!(steps(count, false) <= 4 * starts, "{count}: {} steps for {starts} starts", steps(count, false));
     }
+    // Text can flow through each thread, so all of them are examined.
+    assert!(steps(8, true) >= 8 * 8 * 8);
 }

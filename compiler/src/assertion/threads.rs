@@ -28,6 +28,15 @@ const MAX_SPAWN_DEPTH: usize = 5;
 /// permission set.
 const MAX_CHOICES: usize = 2_000;
 
+/// The repeated threads that a search returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum RepeatedThreads {
+    /// Repeated threads that close a cycle, that a source line declares, or that may spend another amount.
+    Needed,
+    /// Each repeated thread, because text can flow through it.
+    All,
+}
+
 pub struct ReachableThreads {
     pub threads: Vec<PossibleThread>,
     /// Number of threads that are left out, because an earlier thread has the same properties.
@@ -53,8 +62,6 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     starts: BTreeMap<usize, Rc<[Start]>>,
     /// The declared starts of the examined threads: the parent, the child, and the cause.
     declared: BTreeSet<(ItemId, ItemId, String)>,
-    /// True if an assertion follows text between threads, so that no thread may be left out.
-    follows_text: bool,
     /// Number of threads that the search may still spawn, initially [`MAX_SPAWNED_THREADS`].
     remaining: usize,
 }
@@ -181,14 +188,14 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
             states: BTreeMap::new(),
             starts: BTreeMap::new(),
             declared: BTreeSet::new(),
-            follows_text: assertions.follow_text(),
             remaining: MAX_SPAWNED_THREADS,
         }
     }
 
     /// Finds the threads that a directive can lead to, breadth first. A thread whose state an earlier thread has starts
-    /// the same threads as the earlier one, so it is not examined further. Most of these repeated threads are left out.
-    pub fn find_threads(&mut self, root: &ItemId) -> ReachableThreads {
+    /// the same threads as the earlier one, so it is not examined further. `repeated` decides which of these repeated
+    /// threads the result contains.
+    pub fn find_threads(&mut self, root: &ItemId, repeated: RepeatedThreads) -> ReachableThreads {
         let mut seen = SeenThreads::default();
         let mut queue: VecDeque<(PossibleThread, usize, bool)> = VecDeque::new();
         for (route, alone) in self.routes_of(root).iter().enumerate() {
@@ -215,7 +222,8 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
                     let Some(alone) = routes.get(start.route) else { continue };
                     let spending = SpendingOfThread::of_child(&thread, alone, start.route);
                     let found = seen.add(start.state, spending);
-                    if !found.is_new_state && !found.is_new_spending && !self.is_needed(&thread, start) {
+                    let is_new = found.is_new_state || found.is_new_spending || repeated == RepeatedThreads::All;
+                    if !is_new && !self.is_needed(&thread, start) {
                         left_out += 1;
                         continue;
                     }
@@ -232,13 +240,13 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         ReachableThreads { threads, left_out, complete }
     }
 
-    /// Returns true if the report needs a repeated thread: its trace closes a cycle, a source line declares its start
-    /// for the first time, or an assertion follows text through it.
+    /// Returns true if the report needs a repeated thread: its trace closes a cycle, or a source line declares its start
+    /// for the first time.
     fn is_needed(&mut self, parent: &PossibleThread, start: &Start) -> bool {
         let closes_cycle = parent.trace.iter().any(|step| step.directive == start.directive);
         let declares =
             start.named && self.declared.insert((parent.directive.clone(), start.directive.clone(), start.by.clone()));
-        closes_cycle || declares || self.follows_text
+        closes_cycle || declares
     }
 
     /// Returns the threads that a thread with this state can start: first those of the directives that its directive

@@ -100,6 +100,7 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
 /// these placeholders.
 fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, has_foreign: bool, found: &mut Diagnostics) {
     let mut is_misspelled = has_foreign;
+    let before = found.len();
     let start = body.span.range().start;
     for word in MISSPELT_PLACEHOLDERS {
         let is_word = |at: usize| {
@@ -117,20 +118,25 @@ fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, has_f
         }
     }
     let filled = fill(&body.node, &vec![String::new(); MAX_HINTED_ARGUMENTS]);
-    let used = (1..=MAX_HINTED_ARGUMENTS).filter(|number| !filled.unused.contains(number));
-    let skipped = used.clone().max().and_then(|later| Some(((1..later).find(|n| filled.unused.contains(n))?, later)));
-    if let Some((number, later)) = skipped {
-        let at = body.node.find(&format!("${later}")).unwrap_or_default();
-        let length = if at == 0 { 0 } else { format!("${later}").len() };
-        found.push(TemplateError::SkippedArgument {
-            number,
-            later,
-            span: Span::new(body.span.source, start + at, start + at + length),
-        });
+    let used: Vec<usize> = (1..=MAX_HINTED_ARGUMENTS).filter(|number| !filled.unused.contains(number)).collect();
+    check_hint(hint, used.last().copied(), is_misspelled, found);
+    // `$ARGUMENTS` and `${@:2}` name arguments without an end.
+    let last = used.last().filter(|last| **last < MAX_HINTED_ARGUMENTS);
+    let Some(later) = last.filter(|_| found.len() == before && !is_misspelled) else { return };
+    if let Some(number) = (1..*later).find(|number| !used.contains(number)) {
+        let word = format!("${later}");
+        let (at, length) = body.node.find(&word).map_or((0, 0), |at| (at, word.len()));
+        let span = Span::new(body.span.source, start + at, start + at + length);
+        found.push(TemplateError::SkippedArgument { number, later: *later, span });
     }
+}
+
+/// Reports differences between the `argument-hint` and the placeholders. `most` is the number of the last argument that
+/// a placeholder names.
+fn check_hint(hint: Option<&Spanned<String>>, most: Option<usize>, is_misspelled: bool, found: &mut Diagnostics) {
     let Some(hint) = hint.filter(|hint| !hint.node.trim().is_empty()) else { return };
     let hinted = hint.node.matches(['<', '[']).count();
-    match used.max() {
+    match most {
         None if is_misspelled => {}
         None => found.push(TemplateError::UnusedArguments { span: hint.span }),
         Some(most) => {

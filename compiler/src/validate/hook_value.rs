@@ -126,12 +126,13 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
 fn odd_pattern(pattern: &Expr) -> Option<HookError> {
     let ExprKind::Literal(Value::String(text)) = &pattern.kind else { return None };
     let is_anchored = text.contains(['^', '$', '\\']) || text.contains("(?");
-    let matches_all = !is_anchored && Regex::new(text).is_ok_and(|regex| regex.is_match(""));
-    if matches_all && text != ".*" {
+    let has_empty_branch = text.starts_with('|') || (text.ends_with('|') && !text.ends_with("\\|"));
+    let matches_empty = || Regex::new(text).is_ok_and(|regex| regex.is_match(""));
+    if has_empty_branch || (!is_anchored && text != ".*" && matches_empty()) {
         let why = "is a pattern that every text matches".to_owned();
         let help = "correct the pattern: an empty alternative, and repetitions of zero times, match everywhere";
         return Some(HookError::OddText {
-            text: text.clone(),
+            text: if text.is_empty() { "\"\"".to_owned() } else { text.clone() },
             why,
             label: "matches everywhere",
             help,

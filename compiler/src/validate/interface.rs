@@ -492,7 +492,9 @@ pub fn expected_by_schema(schema: &Value, value: &Value) -> Option<String> {
 }
 
 fn expected_type(schema: &Value, value: &Value) -> Option<String> {
-    if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
+    let choices = schema.get("enum").and_then(Value::as_array);
+    // An empty `enum` has an error of its own.
+    if let Some(choices) = choices.filter(|choices| !choices.is_empty()) {
         let fits = choices.iter().any(|choice| are_equal(choice, value));
         let words = choices
             .iter()
