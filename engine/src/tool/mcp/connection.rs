@@ -263,7 +263,7 @@ impl McpConnection {
                 McpError::Lost { server }
             }
             ServiceError::UnexpectedResponse => {
-                let reason = "its answer is no valid result; the tool may have run".to_owned();
+                let reason = "its answer is not a valid result; the tool may have run".to_owned();
                 McpError::Refused { server, reason }
             }
             other => McpError::Refused { server, reason: truncate_message(&other.to_string()) },
