@@ -65,7 +65,8 @@ impl<'p> NamedFiles<'p> {
             return Ok(());
         }
         if let Some(script) = word.strip_prefix(LOADED_BY) {
-            return LoadingProgram::main(&self.project.join(script)).map_or(Ok(()), |script| self.add_loaded(script));
+            return LoadingProgram::of_tool(&self.project.join(script))
+                .map_or(Ok(()), |script| self.add_loaded(script));
         }
         if word.contains('\0') {
             return Ok(());
@@ -85,7 +86,7 @@ impl<'p> NamedFiles<'p> {
             self.add_place(&place, false)?;
             if let Ok(real) = place.canonicalize()
                 && real.starts_with(self.project)
-                && let Some(program) = LoadingProgram::main(&real)
+                && let Some(program) = LoadingProgram::of_command(&real)
             {
                 self.add_loaded(program)?;
             }

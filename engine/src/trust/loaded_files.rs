@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use regex::Regex;
+use rye_compiler::trust::command_files::{PROJECT_WORD, files_of_shell_text};
 
 use super::TrustError;
 use super::files::{MAX_DEPTH, NamedFiles};
@@ -22,43 +23,84 @@ const BINARY_CHECK_BYTES: u64 = 1 << 10;
 /// Maximum number of programs whose texts are read for one requirement. A requirement that leads to more programs
 /// includes every file of the project.
 const MAX_PROGRAMS: usize = 2_000;
+/// Maximum number of folders that a shell script can enter, and in which its words are searched.
+const MAX_ENTERED_FOLDERS: usize = 32;
 /// Endings of files that an interpreter executes.
 const PROGRAM_ENDINGS: [&str; 11] = ["py", "js", "mjs", "cjs", "ts", "mts", "cts", "sh", "bash", "rb", "pl"];
+/// The file that describes a JavaScript package.
+const PACKAGE_FILE: &str = "package.json";
 /// Folders with installed packages. The programs in them are not read.
 const PACKAGE_FOLDERS: [&str; 3] = ["node_modules", "site-packages", "dist-packages"];
 
+/// Python compiles modules to files in such a folder, and loads them in place of the source.
+const COMPILED_FOLDER: &str = "__pycache__";
+/// Words of a Python program that changes the folders from which it imports.
+const SEARCH_PATH_WORDS: [&str; 2] = ["sys.path", "addsitedir"];
+
 static PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\w@.+/-]*[./][\w@.+/-]*").ok());
+static QUOTED: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#""([^"\n]{1,1024})"|'([^'\n]{1,1024})'|`([^`\n]{1,1024})`"#).ok());
 static IDENTIFIERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\p{L}_][\p{L}\p{N}_]*").ok());
 
+/// How the names in the text of a program become files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Python,
+    JavaScript,
+    /// `package.json`: names in it select the files of a package.
+    Package,
+    /// Shell scripts, and programs of other languages.
+    Shell,
+}
+
+impl Language {
+    fn of(file: &Path, text: &str) -> Self {
+        let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let first = text.lines().next().filter(|line| line.starts_with("#!")).unwrap_or_default();
+        match ending {
+            _ if file.ends_with(PACKAGE_FILE) => Self::Package,
+            "py" => Self::Python,
+            "js" | "mjs" | "cjs" | "ts" | "mts" | "cts" => Self::JavaScript,
+            _ if first.contains("python") => Self::Python,
+            _ if first.contains("node") => Self::JavaScript,
+            _ => Self::Shell,
+        }
+    }
+}
+
 /// A program whose text is read.
+#[derive(Debug, Clone)]
 pub(super) struct LoadingProgram {
     file: PathBuf,
     /// The folder of the script that a call starts. A Python program imports modules from it.
     main_folder: PathBuf,
+    /// True for the script of a tool. Such a script imports from sources only, and from its folder last.
+    is_tool: bool,
 }
 
 impl LoadingProgram {
-    /// The script `file`, which a call starts. `None` if the file is not a program whose text can name other files.
-    pub fn main(file: &Path) -> Option<Self> {
+    /// The script `file`, which a command starts. `None` if the file is not a program whose text can name other files.
+    pub fn of_command(file: &Path) -> Option<Self> {
+        Self::new(file, false).filter(|program| is_program(&program.file))
+    }
+
+    /// The script `file` of a tool.
+    pub fn of_tool(file: &Path) -> Option<Self> {
+        Self::new(file, true)
+    }
+
+    fn new(file: &Path, is_tool: bool) -> Option<Self> {
         let main_folder = file.parent()?.to_path_buf();
-        Self { file: file.to_path_buf(), main_folder }.checked()
+        let is_package = file.iter().any(|part| PACKAGE_FOLDERS.iter().any(|folder| part == *folder));
+        (!is_package).then(|| Self { file: file.to_path_buf(), main_folder, is_tool })
     }
 
     /// A file that this program loads or starts.
-    fn loaded(&self, file: PathBuf) -> Option<Self> {
-        if !self.is_python() {
-            return Self::main(&file);
-        }
-        Self { file, main_folder: self.main_folder.clone() }.checked()
-    }
-
-    fn checked(self) -> Option<Self> {
-        let is_package = self.file.iter().any(|part| PACKAGE_FOLDERS.iter().any(|folder| part == *folder));
-        (!is_package && is_program(&self.file)).then_some(self)
-    }
-
-    fn is_python(&self) -> bool {
-        self.file.extension().is_some_and(|ending| ending == "py")
+    fn loaded(&self, file: &Path, language: Language) -> Option<Self> {
+        // Only an import keeps the folder of the started script; another interpreter starts with its own.
+        let imports = language == Language::Python;
+        let loaded = Self::new(file, self.is_tool && imports)?;
+        Some(if imports { Self { main_folder: self.main_folder.clone(), ..loaded } } else { loaded })
     }
 }
 
@@ -75,6 +117,23 @@ fn is_program(file: &Path) -> bool {
 /// The Python modules of a folder, by name: files and folders.
 type PythonModules = BTreeMap<String, Vec<PathBuf>>;
 
+/// A word of a program's text that can name a file.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct NamedWord {
+    word: String,
+    /// True if the word is a folder in front of a part that the text leaves open.
+    is_prefix: bool,
+    /// True if the file is loaded whatever its ending.
+    is_any: bool,
+}
+
+/// The files that a text names, and the folders in which it names every file.
+#[derive(Debug, Default)]
+struct NamedPaths {
+    files: BTreeSet<PathBuf>,
+    folders: BTreeSet<PathBuf>,
+}
+
 impl NamedFiles<'_> {
     /// Adds the files that `first` loads or starts, and the files that those load, and so on.
     pub(super) fn add_loaded(&mut self, first: LoadingProgram) -> Result<(), TrustError> {
@@ -86,65 +145,81 @@ impl NamedFiles<'_> {
             }
             let text = if self.read.len() > MAX_PROGRAMS { None } else { text_of(&program.file) };
             let Some(text) = text else { return self.add_project() };
-            if program.is_python() && text.contains("sys.path") {
-                return self.add_project();
-            }
-            let (mut files, folders) = self.named_paths(&program, &text);
+            let language = Language::of(&program.file, &text);
+            let NamedPaths { mut files, folders } = self.named_paths(&program.file, &text, language);
             for folder in folders.iter().filter_map(|folder| folder.canonicalize().ok()) {
                 self.add_place(&folder, false)?;
                 let known = self.hashes.keys().map(|key| self.project.join(key));
-                files.extend(known.filter(|file| file.starts_with(&folder)));
+                files.extend(known.filter(|file| file.starts_with(&folder) && is_program(file)));
             }
-            if program.is_python() {
-                for module in self.python_modules(&program, &text, &mut listings) {
-                    add_python_files(&module, 0, &mut files);
+            if language == Language::Python {
+                if SEARCH_PATH_WORDS.iter().any(|word| text.contains(word)) {
+                    return self.add_project();
                 }
+                files.extend(self.python_files(&program, &text, &mut listings));
             }
             for file in files {
                 self.add_place(&file, false)?;
                 if let Ok(real) = file.canonicalize()
                     && real.starts_with(self.project)
                 {
-                    waiting.extend(program.loaded(real));
+                    waiting.extend(program.loaded(&real, language));
                 }
             }
         }
         Ok(())
     }
 
-    /// Returns the programs whose paths a text names, relative to the project or to the folder of the program, and the
-    /// folders in front of a placeholder (`./plugins/${name}.js`).
-    fn named_paths(&self, program: &LoadingProgram, text: &str) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
-        let (mut files, mut folders) = (BTreeSet::new(), BTreeSet::new());
-        let Some(own) = program.file.parent() else { return (files, folders) };
-        let words = PATHS.iter().flat_map(|paths| paths.find_iter(text)).map(|word| {
-            let is_prefix = word.as_str().ends_with('/') && text[word.end()..].starts_with(['$', '{']);
-            // `$FOLDER/lib.sh`: the value of the variable is unknown.
-            let is_variable = text[..word.start()].ends_with(['$', '{']);
-            let own = word.as_str().split_once('/').filter(|_| is_variable).map_or(word.as_str(), |(_, rest)| rest);
-            (own.trim_start_matches('/'), is_prefix)
-        });
-        for (word, is_prefix) in words.collect::<BTreeSet<_>>() {
-            for place in [own.join(word), self.project.join(word)] {
-                if is_prefix && word.contains(char::is_alphanumeric) && place.is_dir() {
-                    folders.insert(place);
-                    continue;
-                }
-                let mut candidates = vec![place.clone()];
-                if word.starts_with('.') {
-                    let path = place.display();
-                    candidates.extend(PROGRAM_ENDINGS.iter().map(|ending| PathBuf::from(format!("{path}.{ending}"))));
-                    candidates.extend(PROGRAM_ENDINGS.iter().map(|ending| place.join(format!("index.{ending}"))));
-                }
-                files.extend(candidates.into_iter().filter(|file| is_program(file) && file.is_file()));
+    /// Returns the files and folders that a text names, relative to the project or to the folder of its file.
+    fn named_paths(&self, file: &Path, text: &str, language: Language) -> NamedPaths {
+        let mut named = NamedPaths::default();
+        let Some(own) = file.parent() else { return named };
+        let loads_any = |word: &str| language == Language::JavaScript && word.starts_with('.');
+        let mut words: BTreeSet<NamedWord> = PATHS
+            .iter()
+            .flat_map(|paths| paths.find_iter(text))
+            .map(|word| {
+                let is_prefix = word.as_str().ends_with('/') && text[word.end()..].starts_with(['$', '{']);
+                // `$FOLDER/lib.sh`: the value of the variable is unknown.
+                let is_variable = text[..word.start()].ends_with(['$', '{']);
+                let own = word.as_str().split_once('/').filter(|_| is_variable).map_or(word.as_str(), |(_, rest)| rest);
+                let word = own.trim_start_matches('/').to_owned();
+                NamedWord { is_any: loads_any(&word), word, is_prefix }
+            })
+            .collect();
+        let quoted = QUOTED.iter().flat_map(|quoted| quoted.captures_iter(text));
+        let quoted = quoted.filter_map(|found| found.iter().skip(1).flatten().next());
+        words.extend(quoted.map(|word| {
+            let word = word.as_str().to_owned();
+            NamedWord { is_any: loads_any(&word), word, is_prefix: false }
+        }));
+        if language == Language::Shell {
+            // A shell sources files of any name. A word that ends with a slash stands for every file of the folder.
+            let shell = files_of_shell_text(text).into_iter().filter(|word| word != PROJECT_WORD);
+            words.extend(shell.map(|word| NamedWord { is_prefix: word.ends_with('/'), is_any: true, word }));
+        }
+        let mut folders = vec![own.to_path_buf(), self.project.to_path_buf()];
+        if language == Language::Shell {
+            // `cd lib && bash x.sh`.
+            let entered = words.iter().map(|word| self.project.join(word.word.trim_start_matches('/')));
+            folders.extend(entered.filter(|folder| folder.is_dir()).take(MAX_ENTERED_FOLDERS));
+        }
+        for word in &words {
+            for folder in &folders {
+                named.add(&folder.join(word.word.trim_start_matches('/')), word, language);
             }
         }
-        (files, folders)
+        if language == Language::JavaScript {
+            let above = own.ancestors().take_while(|folder| folder.starts_with(self.project));
+            let package = above.map(|folder| folder.join(PACKAGE_FILE)).find(|file| file.is_file());
+            named.files.extend(package.filter(|file| selects_modules(file, text)));
+        }
+        named
     }
 
-    /// Returns the modules and packages whose names a Python text contains, in the folders from which the program can
-    /// import: the folder of the started script, the program's own folder, and the folders between them.
-    fn python_modules(
+    /// Returns the files of the modules and packages whose names a Python text contains, in the folders from which the
+    /// program can import: the folder of the started script, the program's own folder, and the folders between them.
+    fn python_files(
         &self,
         program: &LoadingProgram,
         text: &str,
@@ -152,17 +227,71 @@ impl NamedFiles<'_> {
     ) -> BTreeSet<PathBuf> {
         let names = IDENTIFIERS.iter().flat_map(|names| names.find_iter(text)).map(|name| name.as_str());
         let names: BTreeSet<&str> = names.collect();
+        // Python compares other letters in a normal form, so such a name can be that of any module.
+        let is_any = names.iter().any(|name| !name.is_ascii());
         let between = program.file.ancestors().skip(1).take_while(|folder| folder.starts_with(&program.main_folder));
         let mut folders: BTreeSet<&Path> = between.chain(program.file.parent()).collect();
         folders.insert(&program.main_folder);
         let mut found = BTreeSet::new();
         for folder in folders.into_iter().filter(|folder| folder.starts_with(self.project)) {
             let modules = listings.entry(folder.to_path_buf()).or_insert_with(|| python_modules_in(folder));
-            found.extend(names.iter().filter_map(|name| modules.get(*name)).flatten().cloned());
+            // Modules of the folder replace those that other modules import, such as `re`.
+            let replaces = !program.is_tool && folder == program.main_folder;
+            for (name, module) in modules.iter().flat_map(|(name, paths)| paths.iter().map(move |path| (name, path))) {
+                let is_named = is_any || names.contains(name.as_str());
+                if is_named || (replaces && (!module.is_dir() || has_init(module))) {
+                    add_python_files(module, 0, &mut found);
+                }
+            }
+        }
+        if !program.is_tool {
+            let compiled: Vec<PathBuf> =
+                found.iter().chain(std::iter::once(&program.file)).flat_map(|file| compiled_files(file)).collect();
+            found.extend(compiled);
         }
         found.remove(&program.file);
         found
     }
+}
+
+impl NamedPaths {
+    /// Adds the file or the folder that a word names.
+    fn add(&mut self, place: &Path, word: &NamedWord, language: Language) {
+        let (NamedWord { word, is_prefix, is_any }, is_folder) = (word, place.is_dir());
+        if *is_prefix && is_folder && word.contains(char::is_alphanumeric) {
+            self.folders.insert(place.to_path_buf());
+            return;
+        }
+        // A template such as `./plugins/${name}.js`.
+        if let Some((start, _)) = word.split_once("${")
+            && let Some((folder, _)) = start.rsplit_once('/')
+            && folder.contains(char::is_alphanumeric)
+        {
+            let up = word.matches('/').count().saturating_sub(folder.matches('/').count());
+            self.folders.extend(place.ancestors().nth(up).filter(|folder| folder.is_dir()).map(Path::to_path_buf));
+        }
+        if place.is_file() && (*is_any || is_program(place)) {
+            self.files.insert(place.to_path_buf());
+        }
+        if word.starts_with('.') || language == Language::Package {
+            let path = place.display();
+            let with_ending = PROGRAM_ENDINGS.iter().map(|ending| PathBuf::from(format!("{path}.{ending}")));
+            self.files.extend(with_ending.filter(|file| file.is_file()));
+            if is_folder {
+                let index = PROGRAM_ENDINGS.iter().map(|ending| place.join(format!("index.{ending}")));
+                self.files.extend(index.chain([place.join(PACKAGE_FILE)]).filter(|file| file.is_file()));
+            }
+        }
+    }
+}
+
+/// Returns true if a JavaScript text imports by a name that `package.json` defines: a name that starts with `#`, or the
+/// name of the package.
+fn selects_modules(package: &Path, text: &str) -> bool {
+    let name = text_of(package).and_then(|text| {
+        serde_json::from_str::<serde_json::Value>(&text).ok()?.get("name")?.as_str().map(str::to_owned)
+    });
+    ["\"#", "'#", "`#"].iter().any(|start| text.contains(start)) || name.is_some_and(|name| text.contains(&name))
 }
 
 /// Returns the files and folders of a folder that a Python program can import, by the name of the module.
@@ -178,6 +307,23 @@ fn python_modules_in(folder: &Path) -> PythonModules {
     modules
 }
 
+fn has_init(folder: &Path) -> bool {
+    ["__init__.py", "__init__.pyc"].iter().any(|name| folder.join(name).exists())
+}
+
+/// Returns the compiled forms of a Python file.
+fn compiled_files(file: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(stem)) = (file.parent(), file.file_stem().and_then(|stem| stem.to_str())) else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(folder.join(COMPILED_FOLDER)).into_iter().flatten().flatten();
+    let compiled = entries.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.ends_with(".pyc") && name.split('.').next() == Some(stem)
+    });
+    compiled.collect()
+}
+
 /// Adds a Python module and, if it is a folder, every Python file in it.
 fn add_python_files(module: &Path, depth: usize, files: &mut BTreeSet<PathBuf>) {
     if !module.is_dir() {
@@ -186,8 +332,8 @@ fn add_python_files(module: &Path, depth: usize, files: &mut BTreeSet<PathBuf>) 
         }
         return;
     }
-    let is_package = PACKAGE_FOLDERS.iter().any(|folder| module.ends_with(folder));
-    if depth > MAX_DEPTH || files.len() > MAX_PROGRAMS || is_package {
+    let is_left_out = PACKAGE_FOLDERS.iter().chain([&COMPILED_FOLDER]).any(|folder| module.ends_with(folder));
+    if depth > MAX_DEPTH || files.len() > MAX_PROGRAMS || is_left_out {
         return;
     }
     for entry in fs::read_dir(module).into_iter().flatten().flatten() {
@@ -200,8 +346,8 @@ fn is_python_module(file: &Path) -> bool {
     file.extension().is_some_and(|ending| ["py", "pyc", "so"].iter().any(|one| ending == *one))
 }
 
-/// Returns the text of a program; `None` if it is larger than `MAX_TEXT_BYTES`. A machine program, and a program that
-/// cannot be read, has an empty text.
+/// Returns the text of a program; `None` if it is larger than `MAX_TEXT_BYTES`. A machine program, data, and a file that
+/// cannot be read have an empty text.
 fn text_of(file: &Path) -> Option<String> {
     let Ok(mut opened) = File::open(file) else { return Some(String::new()) };
     let mut bytes = Vec::new();
@@ -210,6 +356,8 @@ fn text_of(file: &Path) -> Option<String> {
         return Some(String::new());
     }
     opened.take(MAX_TEXT_BYTES).read_to_end(&mut bytes).ok()?;
-    (u64::try_from(bytes.len()).is_ok_and(|len| len <= MAX_TEXT_BYTES))
-        .then(|| String::from_utf8_lossy(&bytes).into_owned())
+    if u64::try_from(bytes.len()).is_ok_and(|len| len <= MAX_TEXT_BYTES) {
+        return Some(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    (!is_program(file)).then(String::new)
 }

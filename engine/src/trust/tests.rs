@@ -123,6 +123,18 @@ fn files_that_a_script_loads_are_part_of_it() {
         (javascript, "require('./old')", ".ai/tools/ops/old.cjs"),
         (javascript, "require('./folder')", ".ai/tools/ops/folder/index.js"),
         (javascript, "await import(`./plugins/${name}.mjs`)", ".ai/tools/ops/plugins/new.mjs"),
+        (javascript, "import './[id].mjs';", ".ai/tools/ops/[id].mjs"),
+        (javascript, "import './my helper.mjs';", ".ai/tools/ops/my helper.mjs"),
+        (javascript, "require(\"./lib.txt\")", ".ai/tools/ops/lib.txt"),
+        (javascript, "import '#part';", "package.json"),
+        (python, "import héllo", ".ai/tools/ops/helper.py"),
+        (python, "import site; site.addsitedir('lib')", "lib/anything.py"),
+        (shell, "source lib/common", "lib/common"),
+        (shell, ". 'lib/my q.sh'", "lib/my q.sh"),
+        (shell, ". lib/q\\(1\\).sh", "lib/q(1).sh"),
+        (shell, "for f in lib/*.sh; do . \"$f\"; done", "lib/new.sh"),
+        (shell, "cd lib && bash q.sh", "lib/q.sh"),
+        (shell, "cat data/notes.txt", "data/notes.txt"),
         (shell, ". .ai/tools/ops/next.sh", ".ai/tools/ops/last.sh"),
         (shell, "bash scripts/x.sh", "scripts/x.sh"),
         (shell, "python3 \"$RYE_PROJECT/scripts/x.py\"", "scripts/x.py"),
@@ -136,9 +148,44 @@ fn files_that_a_script_loads_are_part_of_it() {
         (python, "import json", "src/json.py"),
         (python, "open('data/notes.txt')", "data/notes.txt"),
         (javascript, "import fs from 'node:fs';", "fs.js"),
-        (shell, "cat data/notes.txt", "data/notes.txt"),
+        (shell, "pytest tests", "tests/test_x.py"),
     ] {
         assert!(!ends_with_a_change_of(main, text, changed), "{text}: {changed}");
+    }
+}
+
+/// Returns true if trust in a command that starts `lib/main.py` ends with these files.
+fn command_ends_with(text: &str, added: &str) -> bool {
+    let spaces = TestSpaces::new();
+    let write = |path: &str, text: &str| {
+        let path = spaces.project().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("lib/main.py", text);
+    write("lib/helper.py", "");
+    write("lib/package/__init__.py", "");
+    let one = command_requirement("t", "11", &["python3", "lib/main.py"]);
+    spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
+    assert!(spaces.is_trusted(&one), "{text}");
+    write(added, "");
+    !spaces.is_trusted(&one)
+}
+
+#[test]
+fn new_file_that_replaces_a_module_of_a_command_is_part_of_it() {
+    for (text, added) in [
+        ("import helper", "lib/__pycache__/helper.cpython-311.pyc"),
+        ("import package", "lib/package/__pycache__/__init__.cpython-311.pyc"),
+        ("", "lib/__pycache__/main.cpython-311.pyc"),
+        ("import json", "lib/re.py"),
+        ("import json", "lib/re/__init__.py"),
+        ("import json", "lib/re.cpython-311-x86_64-linux-gnu.so"),
+    ] {
+        assert!(command_ends_with(text, added), "{text}: {added}");
+    }
+    for (text, added) in [("import json", "src/re.py"), ("import json", "lib/data/notes.txt")] {
+        assert!(!command_ends_with(text, added), "{text}: {added}");
     }
 }
 

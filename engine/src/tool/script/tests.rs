@@ -87,6 +87,25 @@ async fn python_tools_succeed_in_every_form() {
     assert!(p.call("failed.py", &failed, json!({})).await.is_error);
 }
 
+/// Python checks no hash of such a file (PEP 552).
+#[tokio::test]
+async fn compiled_file_beside_a_module_is_not_loaded() {
+    if !has("python3") {
+        return;
+    }
+    let p = ScriptProject::new();
+    let root = p.dir.path().join(".ai/tools/project");
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::write(root.join("helper.py"), "VALUE = 'source'\n").unwrap();
+    std::fs::write(root.join("other.py"), "VALUE = 'compiled'\n").unwrap();
+    let compile = "import importlib.util as u, py_compile as c; \
+        c.compile('other.py', u.cache_from_source('helper.py'), invalidation_mode=c.PycInvalidationMode.UNCHECKED_HASH)";
+    let compiled = std::process::Command::new("python3").args(["-c", compile]).current_dir(&root).status().unwrap();
+    assert!(compiled.success());
+    let tool = format!("{OPEN}import helper\ndef execute(params):\n    return helper.VALUE\n");
+    assert_eq!(text(&p.call("t.py", &tool, json!({})).await), "source");
+}
+
 #[tokio::test]
 async fn python_failures_are_reported() {
     if !has("python3") {
