@@ -40,7 +40,7 @@ impl Revision {
                 return CommandError::usage(format!(
                     "`{revision}` is a git revision, but this project has no git repository"
                 ))
-                .with_help("create one with `git init` and commit the project");
+                .with_help("create a repository with `git init`, and commit the project");
             }
             let failure = CommandError::usage(format!("unknown git revision `{revision}`"));
             if stderr.is_empty() { failure } else { failure.with_help(stderr) }

@@ -62,9 +62,8 @@ pub fn read_required(project: &Path) -> Result<Lock, CommandError> {
 /// The lock has no entry for the directive, or the directive has no plan now.
 pub fn find_drift(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>, CommandError> {
     let Some(locked) = lock.directives.get(id.as_str()) else {
-        return Err(
-            CommandError::failed(format!("`{id}` is not locked")).with_help(format!("`rye lock {id}` locks it"))
-        );
+        return Err(CommandError::failed(format!("`{id}` is not locked"))
+            .with_help(format!("lock the directive with `rye lock {id}`")));
     };
     Ok(list_drift(id.as_str(), locked, &current_entry(world, id)?))
 }
@@ -84,7 +83,7 @@ pub fn no_plan_failure(id: &ItemId, why: NoPlan) -> CommandError {
             match error {
                 MatrixError::Broken(_) => failure,
                 MatrixError::TooMany(_) => failure.with_help(
-                    "a lock has an entry for each plan: read fewer inputs in the conditions of hooks, or declare `enum` for them",
+                    "a lock file has an entry for each plan: read fewer inputs in the conditions of hooks, or declare `enum` for them",
                 ),
             }
         }
@@ -99,9 +98,8 @@ pub fn verify_plan(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), Co
     let id = &plan.directive;
     let Err(why) = check_plan(world, lock, plan) else { return Ok(()) };
     let failure = match why {
-        LockMismatch::NotLocked => {
-            CommandError::failed(format!("`{id}` is not locked")).with_help(format!("`rye lock {id}` locks it"))
-        }
+        LockMismatch::NotLocked => CommandError::failed(format!("`{id}` is not locked"))
+            .with_help(format!("lock the directive with `rye lock {id}`")),
         LockMismatch::NoPlan(why) => no_plan_failure(id, why),
         LockMismatch::Drifted(drifts) => drift_refusal(&drifts),
     };

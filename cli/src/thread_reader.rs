@@ -75,7 +75,7 @@ impl ThreadReader {
         Ok(match closest(id, ids.iter().map(ThreadId::as_str)) {
             Some(meant) => failure.with_help(format!("did you mean `{meant}`?")),
             None if ids.is_empty() => failure.with_help("this project has no threads yet"),
-            None => failure.with_help("list them with `rye threads list`"),
+            None => failure.with_help("list the threads with `rye threads list`"),
         })
     }
 }

@@ -64,7 +64,7 @@ pub fn slip_tip(
         && ASSIGNMENTS.contains(&option)
         && !name.contains('=')
     {
-        return Some(format!("write one word: `{option} {name}={unexpected}`"));
+        return Some(format!("write one argument without spaces: `{option} {name}={unexpected}`"));
     }
     if let Some((_, meant)) = OTHER_OPTIONS.iter().find(|(other, _)| *other == unexpected) {
         return Some(format!("write `{meant}`"));

@@ -136,7 +136,7 @@ fn asked_project(folder: &Path) -> Result<PathBuf, CommandError> {
         return Ok(found);
     }
     let failure = CommandError::usage(format!("`{}` is not a project: it contains no `.ai/`", folder.display()));
-    Err(failure.with_help(format!("create one with `rye init {}`", folder.display())))
+    Err(failure.with_help(format!("create a project with `rye init {}`", folder.display())))
 }
 
 fn working_folder() -> Result<PathBuf, CommandError> {
@@ -163,7 +163,8 @@ fn nearest_project() -> Result<PathBuf, CommandError> {
         }
     }
     let nothing = format!("no project found: neither `{}` nor a parent folder contains `.ai/`", here.display());
-    Err(CommandError::usage(nothing).with_help("create one with `rye init`, or select one with `--project DIR`"))
+    Err(CommandError::usage(nothing)
+        .with_help("create a project with `rye init`, or select a project with `--project DIR`"))
 }
 
 /// Returns the error of a search for a project that ends at the user space. The search never returns the user space;

@@ -168,7 +168,7 @@ fn children_and_trusted_tools_need_no_approval() {
     place.run_ok(&["trust"]);
     let ran = place.rye(&run);
     assert!(ran.stderr.contains("ok    mine"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("approved without a question: covered by trust"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("approved without a request: covered by trust"), "{}", ran.stderr);
     // The child was started, and waits before its own call.
     let (_, queue) = place.json(&["threads", "approvals"]);
     let waiting = queue["approvals"].as_array().unwrap();

@@ -77,7 +77,10 @@ fn read_only_mode_writes_nothing_and_a_wider_mode_asks_with_the_lines_of_a_plan_
     assert_eq!(started[0]["grants"][0]["pattern"], "rye.execute.tool.rye.file-system.read");
     assert_eq!((started[0]["grants"].as_array().unwrap().len(), &started[1]["grants"]), (1, &Value::Null));
     let denied = events.iter().find(|event| event["type"] == "tool_call_result").unwrap();
-    assert!(denied["content"].as_str().unwrap().ends_with("(the user runs this prompt without it)"), "{denied}");
+    assert!(
+        denied["content"].as_str().unwrap().ends_with("(the user runs this prompt without this capability)"),
+        "{denied}"
+    );
     place.run_ok(&["threads", "verify", "--last"]);
     // The session opens again in its mode.
     chat(&place, &["-c"], b"/mode read-only\n");

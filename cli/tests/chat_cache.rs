@@ -83,7 +83,7 @@ fn prompt_that_loses_cached_tokens_is_sent_once_without_the_hook_or_stays_in_the
     wait_idle(&terminal, 3);
     terminal.press("fourth rule\r");
     terminal.wait_for(WARNING);
-    terminal.wait_for("Send? s: send, w: once without `rules`, Esc: cancel");
+    terminal.wait_for("Send? s: send, w: send once without `rules`, Esc: cancel");
     terminal.press("\x1b");
     terminal.wait_for("> fourth rule");
     terminal.press("\r");
@@ -96,7 +96,7 @@ fn prompt_that_loses_cached_tokens_is_sent_once_without_the_hook_or_stays_in_the
     let (code, rows, _) = terminal.end();
     assert_eq!(code, 0, "{rows:#?}");
     let loss = rows.iter().find(|row| row.starts_with(WARNING)).unwrap();
-    assert!(loss.contains(" cached tokens are lost, +$0.00"), "{loss}");
+    assert!(loss.contains(" cached tokens are lost, which costs $0.00"), "{loss}");
     let expected =
         [("first rule", true), ("second rule", true), ("third", false), ("fourth rule", false), ("fifth", false)];
     assert_eq!(prompts(&place), sent(&expected));

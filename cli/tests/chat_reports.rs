@@ -271,7 +271,7 @@ fn template_without_its_argument_is_sent_and_the_sent_text_is_shown() {
     let place = project("{ text: One. }");
     place.write(".ai/prompts/review.md", "Review $1 for errors.\n");
     let done = chat(&place, "/review\n/why last\n");
-    let missing = "`/review` uses argument 1, which is missing: sent with an empty text in its place";
+    let missing = "`/review` uses argument 1, which is missing: an empty text was sent in place of the argument";
     assert!(done.stderr.lines().any(|line| line == missing), "{}", done.stderr);
     assert!(done.stderr.lines().any(|line| line == "sent: Review  for errors."), "{}", done.stderr);
     assert!(done.stderr.contains(&format!("input: expansion: {missing}")), "{}", done.stderr);

@@ -32,7 +32,7 @@ fn slips_of_a_call_are_reported_with_their_fix() {
         (&["plan", "deploy_staging", "--model", "scripted/fasst"], 1, "did you mean `fast`?"),
         (&["plan", "deploy_staging", "--model", "anthropc/fast"], 1, "did you mean `anthropic/fast`?"),
         (&["run", "rye/bash/bash"], 1, "to use the tool, grant `<tool>rye.bash.bash</tool>`"),
-        (&["plan", "rye/agent/core/Identity"], 1, "to use it, write `<before>"),
+        (&["plan", "rye/agent/core/Identity"], 1, "to use the knowledge, write `<before>"),
         (&["plan", "deploy_staging", "--model", "foo/bar"], 1, "name its provider: `--model"),
         (&["plan", "deploy_staging", "--limit", "spend=1.000.000"], 1, "an amount of dollars, such as `0.10`"),
     ];

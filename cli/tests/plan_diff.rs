@@ -147,7 +147,7 @@ fn plan_diff_ends_with_three_where_a_guard_falls_and_with_zero_where_it_rises() 
     let weaker = place.rye(&["plan", "a", "--diff", "HEAD"]);
     assert_eq!(weaker.code, Some(3), "{}{}", weaker.stdout, weaker.stderr);
     assert!(
-        weaker.stdout.contains("+ widened tool_call no_rm: depends: it stops a call or thread in fewer cases"),
+        weaker.stdout.contains("+ widened tool_call no_rm: depends: the hook stops a call or thread in fewer cases"),
         "{}",
         weaker.stdout
     );

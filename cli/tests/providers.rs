@@ -170,7 +170,7 @@ fn exported_script_replays_and_reports_the_first_difference() {
     place.write("guest.txt", "Eve\nplanted-secret-value\n");
     let done = place.rye(&["run", "hello", "--script", "recorded.json"]);
     assert_eq!(done.code, Some(1));
-    assert!(done.stderr.contains("tool result 1 differs in line 1: recorded was `"), "{}", done.stderr);
+    assert!(done.stderr.contains("tool result 1 differs in line 1: the recording has `"), "{}", done.stderr);
     assert!(done.stderr.contains("Ada") && done.stderr.contains("Eve"), "{}", done.stderr);
 
     let loose = place.run_ok(&["threads", "export", thread, "--script", "--loose"]);

@@ -224,7 +224,7 @@ fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
         "`.ai/keys` is hidden",
         "`.ai/keys/trusted/evil.pem` is hidden",
         "`.ai/trust/evil.json` is hidden",
-        "it links to `.ai/keys/private.pem`",
+        "the file links to `.ai/keys/private.pem`",
     ] {
         assert!(recorded.contains(refused), "{refused}: {recorded}");
     }
@@ -237,7 +237,7 @@ fn keys_and_trust_are_out_of_reach_if_home_is_the_project() {
     let fetched =
         machine.rye("home", &[("HOME", "home")], &["fetch", "knowledge", "leak", "--project", home.to_str().unwrap()]);
     assert!(
-        fetched.code == Some(1) && fetched.stderr.contains("it links to `.ai/keys/private.pem`"),
+        fetched.code == Some(1) && fetched.stderr.contains("the file links to `.ai/keys/private.pem`"),
         "{}",
         fetched.stderr
     );

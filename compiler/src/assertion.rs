@@ -269,14 +269,14 @@ fn evaluate_function(
         AssertionFunction::Reaches(pattern) => {
             let found = thread.reaches(pattern, memo);
             let reason = match &found {
-                Some(example) => format!("it reaches `{pattern}`: `{example}`"),
-                None => format!("it does not reach `{pattern}`"),
+                Some(example) => format!("the thread reaches `{pattern}`: `{example}`"),
+                None => format!("the thread does not reach `{pattern}`"),
             };
             (found.is_some(), reason)
         }
         AssertionFunction::Passes(gate) => {
             let passes = thread.passes(gate);
-            (passes, format!("it {} `{gate}`", if passes { "passes" } else { "does not pass" }))
+            (passes, format!("the thread {} `{gate}`", if passes { "passes" } else { "does not pass" }))
         }
         AssertionFunction::Flows(from, to) => match flow.find(thread, from, to, memo) {
             Some(FlowPath { from, through, to }) => {
@@ -286,9 +286,11 @@ fn evaluate_function(
         },
         AssertionFunction::SpendsAtMost(most) => {
             let reason = match (thread.spend, &thread.raised_by) {
-                (Some(spend), _) => format!("it may spend ${spend}"),
-                (None, Some(hook)) => format!("it may spend any amount, because the hook {hook} raises the limit"),
-                (None, None) => "it may spend any amount".to_owned(),
+                (Some(spend), _) => format!("the thread may spend ${spend}"),
+                (None, Some(hook)) => {
+                    format!("the thread may spend any amount, because the hook {hook} raises the limit")
+                }
+                (None, None) => "the thread may spend any amount".to_owned(),
             };
             (thread.spend.is_some_and(|spend| spend <= *most), reason)
         }
@@ -338,7 +340,7 @@ fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {
             None => "`for` selects no directive",
-            Some(false) => "no function of the assertion makes a difference to the result in any thread",
+            Some(false) => "no function of the assertion changes its result in any thread",
             Some(true) => return None,
         };
         Some(WithoutWitness { assertion: one.id.clone(), why: why.to_owned() })

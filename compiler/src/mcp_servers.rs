@@ -352,7 +352,7 @@ fn read_section(
         server.of_project = of_project(&entry.value);
         if into.insert(name.clone(), server).is_some() {
             let what = format!(
-                "another server has the id `{name}` too, because invalid characters become `_`; rename one of the two"
+                "another server has the id `{name}` too, because invalid characters become `_`; rename one of the two servers"
             );
             return Err(fault(&what, None));
         }
@@ -449,7 +449,9 @@ fn fault_of_transport(kind: Option<(&Node, &str)>) -> Result<(), ServerFault> {
 fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
     let kind = node.get("type").and_then(|kind| Some((kind, kind.as_str()?)));
     match (node.get("command"), node.get("url").and_then(Node::as_str)) {
-        (Some(command), Some(_)) => Err(ServerFault::at(command, "has a `command` and a `url`; keep one")),
+        (Some(command), Some(_)) => {
+            Err(ServerFault::at(command, "has a `command` and a `url`; keep one of the two keys"))
+        }
         (Some(command), None) => {
             if let Some((kind, word @ ("http" | "streamable-http" | "sse"))) = kind {
                 let message =
@@ -494,14 +496,17 @@ fn read_transport(node: &Node) -> Result<McpTransport, ServerFault> {
             let fault_of_url = |message: String| ServerFault { message, span: node.get("url").map(|url| url.span) };
             if node.get("type").and_then(Node::as_str) == Some("sse") {
                 return Err(
-                    "uses the HTTP+SSE transport, which MCP no longer has; use the server's streamable HTTP URL".into(),
+                    "uses the HTTP+SSE transport, which MCP no longer supports; use the server's streamable HTTP URL"
+                        .into(),
                 );
             }
             if !url.starts_with("https://") && !url.starts_with("http://") {
                 return Err(fault_of_url(format!("`{url}` must start with `https://` or `http://`")));
             }
             if Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some()) {
-                return Err(fault_of_url(format!("`{url}` names a user before its host; use `headers` instead")));
+                return Err(fault_of_url(format!(
+                    "`{url}` contains a user name or password; send credentials in `headers` instead"
+                )));
             }
             // A variable must not determine the host, since grants name hosts.
             let authority =

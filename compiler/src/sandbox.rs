@@ -114,12 +114,12 @@ pub fn unused_opening(spec: &ToolSpec, opening: Opening, entry: &str) -> Option<
                 SandboxKind::None => Some(format!("the server `{server}` runs without a sandbox")),
                 SandboxKind::Requests if is_write => Some(format!("the server `{server}` runs on another machine")),
                 SandboxKind::Engine | SandboxKind::Files | SandboxKind::Requests | SandboxKind::Process => {
-                    Some(format!("the server `{server}` does not need it"))
+                    Some(format!("the `needs` of the server `{server}` do not include this attribute"))
                 }
             };
         }
         (ToolKind::Builtin { name }, SandboxKind::Process) if name.starts_with("git_") => {
-            "no grant extends the sandbox of the git tools, which only read"
+            "the git tools only read, so no grant extends their sandbox"
         }
         (kind, SandboxKind::Files) => match opening {
             Opening::Write if is_read_only(kind) => "the tool only reads files",
@@ -218,7 +218,7 @@ impl std::fmt::Display for ToolSandbox {
             SandboxKind::Process => {
                 // The project's root is never writable as a whole, because new files in it could be protected paths.
                 let shown = |folder: &String| match folder.trim_end_matches('/') {
-                    "." | "" => "existing files and everything in folders".to_owned(),
+                    "." | "" => "existing files, and new files in existing folders,".to_owned(),
                     _ => folder.clone(),
                 };
                 let folders: Vec<String> = self.write.iter().map(shown).collect();
@@ -240,7 +240,7 @@ impl std::fmt::Display for ToolSandbox {
             SandboxKind::Requests => {
                 write!(f, "the engine sends the requests of the tool, only to {}", self.net.join(", "))
             }
-            SandboxKind::None => f.write_str("NO SANDBOX: a server's program with all of your rights"),
+            SandboxKind::None => f.write_str("NO SANDBOX: a server's program with all of your permissions"),
         }
     }
 }

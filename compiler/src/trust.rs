@@ -336,7 +336,7 @@ pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String])
 pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
     match action {
         HookAction::Fetch { .. } => Some("adds knowledge to the prompt"),
-        HookAction::Execute { .. } => Some("answers with the result of a call"),
+        HookAction::Execute { .. } => Some("answers with the result of an executed item"),
         HookAction::Transform { .. } => Some("replaces the user's message"),
         HookAction::Message { .. } | HookAction::Inject { .. } => Some("adds a message"),
         HookAction::SystemPrompt { .. } => Some("changes the system prompt"),
@@ -445,8 +445,7 @@ pub(crate) fn estimated_spend(subjects: Vec<Subject>) -> TrustRequirement {
 /// Returns the trust requirement for project settings that select the provider and the model of threads. The provider
 /// receives the prompts and the user's key, and its prices apply.
 pub(crate) fn model_choice(subjects: Vec<Subject>) -> TrustRequirement {
-    let what =
-        "selects the provider and the model of directives that name none, and so where prompts go and what they cost";
+    let what = "selects the provider and the model of directives that name no model, and so the recipient and the cost of prompts";
     TrustRequirement { kind: TrustRequirementKind::Provider, ..settings_file(MODELS_FILE, what, subjects) }
 }
 
@@ -485,7 +484,7 @@ pub fn one_line(text: &str) -> String {
         return text;
     }
     let head: String = text.chars().take(MAX_SHOWN_CHARS).collect();
-    format!("{head}… ({} bytes in all)", text.len())
+    format!("{head}… ({} bytes in total)", text.len())
 }
 
 #[cfg(test)]

@@ -428,7 +428,7 @@ fn files_beyond_the_bounds_are_reported() {
     let report = check(&world, &Selection::All);
     let messages = report.diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>();
     let together =
-        messages.iter().filter(|one| one.contains("the patterns of this file are too large together")).count();
+        messages.iter().filter(|one| one.contains("the patterns of this file are too large in total")).count();
     let built = messages.iter().filter(|one| one.contains("it is too large")).count();
     assert!(together > 0 && (1..=16).contains(&built), "{built} of {}", messages.len());
 }

@@ -280,7 +280,7 @@ impl EngineContext {
         if missing.is_empty() {
             return Ok(());
         }
-        Err("permission denied: it is in the user's own space, and the user does not trust this project yet; see `rye trust --list`"
+        Err("permission denied: the item is in the user space, and the user does not trust this project yet; see `rye trust --list`"
             .to_owned())
     }
 

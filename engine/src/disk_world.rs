@@ -117,7 +117,7 @@ impl DiskWorld {
             user_space::file_identities(&user_space::secret_folders(self.roots.iter().map(PathBuf::as_path)))
         });
         if secrets.contains(&(metadata.dev(), metadata.ino())) {
-            let reason = "it links to `.ai/keys` or `.ai/trust`, where items are not allowed".to_owned();
+            let reason = "the file links to `.ai/keys` or `.ai/trust`, where items are not allowed".to_owned();
             return Err(WorldError::Unreadable { path: space.display(path), reason });
         }
         Ok(())

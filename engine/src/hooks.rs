@@ -204,14 +204,14 @@ impl HookTable {
         children: &mut Vec<HookChild>,
     ) -> Result<FiredHook, String> {
         if hook.action.exceeds(facts, MAX_ACTION_BYTES) {
-            return Err(format!("its action would have more than {} MiB", MAX_ACTION_BYTES >> 20));
+            return Err(format!("the action of the hook would have more than {} MiB", MAX_ACTION_BYTES >> 20));
         }
         let Rendered::Value(mut value) = hook.action.render(facts) else {
-            return Err("a placeholder of its action has no value".into());
+            return Err("a placeholder of the hook's action has no value".into());
         };
         answer::stringify_text_fields(&mut value);
         let action: HookAction =
-            serde_json::from_value(value).map_err(|e| format!("its action cannot be read: {e}"))?;
+            serde_json::from_value(value).map_err(|e| format!("the action of the hook cannot be read: {e}"))?;
         match action.call() {
             Some(HookCall::Fetch { .. }) if !self.awaited.contains(&hook.hook.id) => Ok(FiredHook::Layer),
             Some(HookCall::Fetch { .. } | HookCall::Execute { .. } | HookCall::Sign { .. }) => {
@@ -243,7 +243,7 @@ impl HookRunner for NoItems {
         _run: &'a HookRun,
         _started: u64,
     ) -> BoxFuture<'a, Result<HookCallResult, String>> {
-        Box::pin(std::future::ready(Err("no item is started here".to_owned())))
+        Box::pin(std::future::ready(Err("hooks cannot start items here".to_owned())))
     }
 }
 

@@ -54,7 +54,7 @@ pub struct ValidatedImage {
 pub enum ImageError {
     #[error("not a PNG, JPEG, GIF or WebP image")]
     Unknown,
-    #[error("it looks like {media_type}, but its size cannot be read")]
+    #[error("the image looks like {media_type}, but its size cannot be read")]
     Broken { media_type: &'static str },
     #[error("it is larger than {} MiB", MAX_IMAGE_BYTES >> 20)]
     TooLarge,

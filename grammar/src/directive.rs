@@ -232,7 +232,7 @@ fn check_control_characters(source: SourceId, text: &str, range: &Range<usize>, 
                 .error(
                     Span::new(source, range.start + at.start, range.start + at.end),
                     format!("{} is not allowed in the text", describe_char(c)),
-                    "not a character of a text file",
+                    "text files cannot contain this character",
                 )
                 .with_help("remove it"),
         );

@@ -135,7 +135,7 @@ impl XmlHookReader {
                 self.syntax_error(
                     span,
                     message,
-                    "not inside an element of its own",
+                    "this text is not inside a child element",
                     "put the text into the element that it belongs to",
                 );
                 return;
@@ -180,7 +180,7 @@ impl XmlHookReader {
         for entry in new {
             if into.iter().any(|e| e.key.node == entry.key.node) {
                 let message = format!("`{}` is given twice", shorten(&entry.key.node));
-                self.syntax_error(entry.key.span, message, "second time", "keep one of the two");
+                self.syntax_error(entry.key.span, message, "second time", "keep one of the two values");
             } else {
                 into.push(entry);
             }

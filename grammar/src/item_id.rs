@@ -37,7 +37,10 @@ impl ItemId {
             {
                 let reason = match segment {
                     "." | ".." => {
-                        format!("`{}` leaves its space: `{segment}` is not a segment of an item id", shorten(text))
+                        format!(
+                            "`{}` points outside its space: `{segment}` is not a segment of an item id",
+                            shorten(text)
+                        )
                     }
                     _ => format!("{} is not allowed in an item id", describe_char(c)),
                 };

@@ -43,7 +43,7 @@ pub fn parse(source: SourceId, text: &str, format: KnowledgeFormat) -> Parsed<Kn
         errors.push(fence_error(
             Span::new(source, start + at.start, start + at.end),
             format!("{} is not allowed in the text", describe_char(c)),
-            "not a character of a text file",
+            "text files cannot contain this character",
             "remove it",
         ));
     }

@@ -231,7 +231,7 @@ fn constants_of_scripts() {
     let parsed = tool_header::parse(SOURCE, "x", ToolLanguage::Python, &says);
     assert_eq!(parsed.tree.metadata.to_value(), json!({"description": "counts"}));
     let messages: Vec<String> = parsed.errors.iter().map(ToString::to_string).collect();
-    assert_eq!(messages, ["`__version__` is not constant", "`__tool_description__` gets a value twice"]);
+    assert_eq!(messages, ["`__version__` is not constant", "`__tool_description__` is assigned twice"]);
     assert_eq!(codes(&parsed.errors), ["syntax::constant"; 2]);
     assert_eq!(parsed.tree.script.unwrap().names, ["execute"]);
 }

@@ -142,7 +142,7 @@ impl Findings {
                 "spaces",
                 FindingState::Note,
                 text,
-                Some("create one with `rye init`, or name one with `--project DIR`"),
+                Some("create a project with `rye init`, or select a project with `--project DIR`"),
             );
         }
         match (&spaces.user, workspace::user_root()) {
@@ -154,7 +154,7 @@ impl Findings {
                     "spaces",
                     FindingState::Note,
                     text,
-                    Some("create one with `rye keys generate` or `rye trust`"),
+                    Some("create the user space with `rye keys generate` or `rye trust`"),
                 );
             }
             (None, None) => {
@@ -180,7 +180,7 @@ impl Findings {
                         "keys",
                         FindingState::Note,
                         format!("no signing key found; trusted keys of others: {others}"),
-                        Some("create one with `rye keys generate`"),
+                        Some("create a key with `rye keys generate`"),
                     ),
                 }
             }
@@ -336,16 +336,16 @@ impl Findings {
                     if program == "node"
                         && let Some(problem) = typescript_problem(&printed)
                     {
-                        let fix = Some("install a newer Node.js if you have such tools");
+                        let fix = Some("install a newer Node.js if you use TypeScript tools");
                         self.add("runtime", FindingState::Note, problem, fix);
                     }
                 }
                 Probe::Missing { program, needed_by } => {
                     let text = format!("`{program}` is not in `PATH`: {needed_by} cannot run");
-                    self.add("runtime", FindingState::Note, text, Some("install it if you have such tools"));
+                    self.add("runtime", FindingState::Note, text, Some("install the program if you use such tools"));
                 }
                 Probe::Fails { program, reason } => {
-                    let fix = "install it below a folder that the sandbox can read, such as `/usr` (docs/explanation/security.md)";
+                    let fix = "install the program below a folder that the sandbox can read, such as `/usr` (docs/explanation/security.md)";
                     let text = format!("`{program}` cannot run in the sandbox: {reason}");
                     self.add("runtime", FindingState::Note, text, Some(fix));
                 }
@@ -423,7 +423,8 @@ fn tool_sandboxes(world: &dyn World, offers: SandboxSupport) -> Vec<SandboxOutpu
             }
             SandboxKind::Process => process_sandbox(offers),
             SandboxKind::None => {
-                "NO SANDBOX: an MCP server with `sandbox: none` in its settings; it has all your permissions".to_owned()
+                "NO SANDBOX: an MCP server with `sandbox: none` in its settings; the server has all your permissions"
+                    .to_owned()
             }
         };
         let space = if tool.file.space == Space::System { "" } else { tool.file.space.as_str() };

@@ -121,7 +121,7 @@ pub fn run(args: &FetchArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let id = parse_item_id(id, item_type.kind())?;
     let found = world.candidates(item_type.kind(), &id)?;
     let Some(first) = found.first() else {
-        let search = format!("search for it: `rye fetch {} --query WORDS`", item_type.as_str());
+        let search = format!("search for the item: `rye fetch {} --query WORDS`", item_type.as_str());
         let near = Items::new(&world).nearest(item_type.kind(), id.as_str());
         let help = near.map_or(search, |near| format!("did you mean `{near}`?"));
         return Err(CommandError::failed(format!("unknown {} `{id}`", item_type.as_str())).with_help(help));

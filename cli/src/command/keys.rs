@@ -65,7 +65,7 @@ pub fn run(args: &KeysArgs, report: &Printer) -> Result<Exit, CommandError> {
             let identity = keys.load_or_generate()?;
             let action = if there { "your key is" } else { "generated your key" };
             report.note(&format!(
-                "{action} {}; others trust it with `rye keys trust FILE` and your public key:\n{}",
+                "{action} {}; others trust your key with `rye keys trust FILE`, where FILE holds your public key:\n{}",
                 identity.key_id(),
                 read_public_key(&keys)
             ));

@@ -150,7 +150,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             }
             added.trust(&spaces)?;
             trust_items(servers, &spaces)?;
-            report.note(&format!("grant its tools with {}", format_grant(&added.server)));
+            report.note(&format!("grant the tools of the server with {}", format_grant(&added.server)));
             exit
         }
         McpCommand::Serve(serve) => {
@@ -172,7 +172,7 @@ fn describe_openings(server: &McpServer) -> Option<String> {
         "{}: writes {}; network: {}",
         server.name,
         list(&write, "nothing in the project (`--write FOLDER/` opens a folder)"),
-        list(&net, "none (`--net HOST` opens it)")
+        list(&net, "none (`--net HOST` opens the network)")
     )))
 }
 
@@ -213,7 +213,7 @@ fn select_servers(configured: &BTreeMap<String, McpServer>, named: &[String]) ->
             let known: Vec<&str> = configured.keys().map(String::as_str).collect();
             CommandError::usage(format!("no MCP server `{}` is configured", name.escape_debug())).with_help(
                 if known.is_empty() {
-                    "add it: `rye mcp add NAME -- COMMAND`".to_owned()
+                    "add the server: `rye mcp add NAME -- COMMAND`".to_owned()
                 } else {
                     format!("available: {}", known.join(", "))
                 },
@@ -264,7 +264,7 @@ fn refresh_items(
     for server in servers {
         report.note(&printable(&format!("{}: {}", server.name, server.describe())));
         if server.isolation() == ServerSandbox::None {
-            report.note(&format!("{}: no sandbox, it has all your permissions", server.name));
+            report.note(&format!("{}: no sandbox, the server has all your permissions", server.name));
         }
         let missing = add::missing_program(server);
         let listed = runtime.block_on(async {
@@ -346,7 +346,7 @@ fn accepts_changes(
 fn sandbox_hint(name: &str) -> String {
     format!(
         "help: `{name}` runs in a sandbox: it reads the project and the system, writes its own `TMPDIR`, and has no network; if this is the cause, \
-         add it with `rye mcp add {name} --write FOLDER/ --net HOST`, or set `needs: {{ read, write, net }}` of the \
+         add the server again with `rye mcp add {name} --write FOLDER/ --net HOST`, or set `needs: {{ read, write, net }}` of the \
          server where it is configured; repeat `write` and `net` in the grants of its tools; or set `sandbox: none`"
     )
 }

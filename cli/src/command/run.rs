@@ -310,7 +310,7 @@ fn resumed_model(start: &ThreadStart, name: &str, spaces: &Spaces) -> Result<Pla
                 "`--model` applies only to a finished thread: an unfinished thread keeps its model",
             )
             .with_help(
-                "end it with `rye threads cancel`, then use `rye run --resume` with `--model` and `--message`",
+                "end the thread with `rye threads cancel`, then use `rye run --resume` with `--model` and `--message`",
             ));
         }
     };
@@ -348,7 +348,9 @@ impl From<DriveError> for CommandError {
             return Self { exit: Exit::Refused, ..Self::failed(reason) };
         }
         if let DriveError::Unverified { thread, .. } = &error {
-            let help = format!("inspect it with `rye threads show {thread}`; accept it with `--trust-record`");
+            let help = format!(
+                "inspect the thread with `rye threads show {thread}`; accept the transcript with `--trust-record`"
+            );
             return Self { exit: Exit::Refused, ..Self::failed(error.to_string()) }.with_help(help);
         }
         if let DriveError::Store(error) = error {

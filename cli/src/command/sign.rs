@@ -66,12 +66,12 @@ pub fn sign(args: &SignArgs, global: &Global, report: &Printer) -> Result<Exit, 
         Some(user) => user,
         None => {
             return Err(CommandError::usage(
-                "no user space found: create one with `rye keys generate`, or set `RYE_USER_SPACE`",
+                "no user space found: create a user space with `rye keys generate`, or set `RYE_USER_SPACE`",
             ));
         }
     };
     let identity = user_keys()?.load()?.ok_or_else(|| {
-        CommandError::failed("no signing key found to sign with").with_help("create one with `rye keys generate`")
+        CommandError::failed("no signing key found to sign with").with_help("create a key with `rye keys generate`")
     })?;
     let all: Vec<FileSignature> =
         all_signatures(&spaces.open()?)?.into_iter().filter(|file| file.space == space).collect();

@@ -34,7 +34,7 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::Opened(opened) => line(opened_view(opened)),
         EventBody::PlanBound(bound) => line(format!("plan {}", bound.plan_id)),
         EventBody::Continues(from) => {
-            let line = format!("continues from {} after event {}", from.thread, from.at_seq);
+            let line = format!("continues the thread {} after event {}", from.thread, from.at_seq);
             EventView { line, text: from.message.clone(), bad: false }
         }
         EventBody::SystemPrompt(prompt) => with(format_layers(&prompt.layers), &prompt.text),
@@ -79,11 +79,11 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::Limit(hit) => EventView { line: format_limit_hit(hit), text: None, bad: true },
         EventBody::ApprovalAsked(question) => line(question.what.clone()),
         EventBody::ApprovalGiven(ApprovalGiven { cannot_run: Some(reason), .. }) => {
-            line(format!("not asked: the call cannot run: {reason}"))
+            line(format!("no approval requested: the call cannot run: {reason}"))
         }
         EventBody::ApprovalGiven(given) => line(match given.answer {
             Approval::Approved => "approved by you".to_owned(),
-            Approval::Preapproved => "approved without a question: covered by trust or an earlier approval".to_owned(),
+            Approval::Preapproved => "approved without a request: covered by trust or an earlier approval".to_owned(),
             Approval::Refused => "denied by you".to_owned(),
             Approval::PolicyRefused => "denied by the policy for runs without a terminal".to_owned(),
             Approval::Suspended => "not answered: the thread is suspended until `rye threads approve`".to_owned(),

@@ -243,7 +243,8 @@ fn hook_that_raises_spend_leaves_no_bound() {
     assert_eq!(names(&with("turns", "turns_exceeded")), []);
     let found = with("spend", "spend_exceeded");
     assert!(!found.violations.is_empty());
-    let reason = "it may spend any amount, because the hook `r` (.ai/config/agent/hooks.yaml:2) raises the limit";
+    let reason =
+        "the thread may spend any amount, because the hook `r` (.ai/config/agent/hooks.yaml:2) raises the limit";
     assert_eq!(found.violations[0].because, [reason]);
 }
 

@@ -164,7 +164,9 @@ fn routing_verdict(composed: &Composed, decl: &Arc<HookDecl>, known: &mut KnownF
         return PlanVerdict::Fires;
     }
     if crate::resolve::route_target(decl).as_ref() == Some(&composed.id) {
-        return PlanVerdict::Never { because: format!("it would set `{}` as its own parent", composed.id) };
+        return PlanVerdict::Never {
+            because: format!("the hook would set `{}` as its own extends parent", composed.id),
+        };
     }
     evaluate_before_run(decl, known, explain)
 }
@@ -178,7 +180,9 @@ fn remove_shadowed(hooks: &mut [ComposedHook]) {
             continue;
         }
         if let Some(by) = &answered {
-            hook.verdict = PlanVerdict::Removed { because: format!("`{by}` comes first and sets the parent") };
+            hook.verdict = PlanVerdict::Removed {
+                because: format!("the hook `{by}` is evaluated first and sets the extends parent"),
+            };
         } else if hook.verdict == PlanVerdict::Fires {
             answered = Some(hook.decl.id.node.clone());
         }

@@ -21,16 +21,16 @@ fn describe_route(route: Option<&RouteOfGrants>) -> String {
 
 fn describe_unused(tool: Option<&String>, why: Option<&String>) -> String {
     match (tool, why) {
-        (Some(tool), Some(why)) => format!("no granted tool uses it (`{tool}`: {why})"),
-        (Some(_), None) | (None, _) => "only grants of tools to execute open folders and hosts".to_owned(),
+        (Some(tool), Some(why)) => format!("no granted tool uses this attribute (`{tool}`: {why})"),
+        (Some(_), None) | (None, _) => "only `<tool>` grants in `<execute>` can open folders and hosts".to_owned(),
     }
 }
 
 fn describe_opening(opening: &str, entries: &str, tool: &str) -> String {
     if entries.is_empty() {
-        return format!("without `{opening}`, `{tool}` writes in the whole project");
+        return format!("without `{opening}`, `{tool}` can write in the whole project");
     }
-    format!("it opens `{opening}=\"{entries}\"` to `{tool}`")
+    format!("the base does not grant `{opening}=\"{entries}\"` for `{tool}`")
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -249,7 +249,7 @@ impl Problem for CapabilityError {
             Self::OnlyWhatIsThere { span, .. } => vec![new_label(*span, "existing files only")],
             Self::TooComplex { span, base_span, .. } => {
                 vec![
-                    new_label(*span, "counts as outside the base's grants"),
+                    new_label(*span, "this pattern counts as outside the base's grants"),
                     new_label(*base_span, "the base's grants"),
                 ]
             }

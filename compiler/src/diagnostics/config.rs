@@ -142,10 +142,10 @@ impl Problem for ConfigError {
             Self::UnknownFile { .. } | Self::LockFile { .. } => Vec::new(),
             Self::Servers { span, .. } => span.iter().map(|s| new_label(*s, "not a usable server")).collect(),
             Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],
-            Self::StaleServer { span, .. } => vec![new_label(*span, "written by `rye mcp refresh`")],
+            Self::StaleServer { span, .. } => vec![new_label(*span, "this file is written by `rye mcp refresh`")],
             Self::Implausible { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::NeverMatches { span, .. } => {
-                vec![new_label(*span, "no failure that reaches this rule meets the condition")]
+                vec![new_label(*span, "no failure that reaches this rule meets its condition")]
             }
             Self::UnknownGate { hook, span, .. } => vec![new_label(*span, format!("no hook has the id `{hook}`"))],
             Self::ChangesNothing { span, .. } => vec![new_label(*span, "no settings are read from this file")],

@@ -107,7 +107,7 @@ impl Problem for ContextError {
             }),
             Self::SuppressedAndDeclared { .. } => Some("the suppression wins: remove one of the two lines".into()),
             Self::Unreached { id, .. } => Some(format!(
-                "name it in a `<context>` or a hook, grant `rye.fetch.knowledge.{}`, or remove the file",
+                "name the knowledge in a `<context>` or a hook, grant `rye.fetch.knowledge.{}`, or remove the file",
                 id.replace('/', ".")
             )),
             Self::NotRestored { item, .. } => Some(format!(
@@ -148,7 +148,7 @@ impl Problem for ContextError {
             Self::SuppressesNothing { span, .. } => vec![new_label(*span, "no effect")],
             Self::Unreached { span, .. } => vec![new_label(*span, "never sent")],
             Self::NotRestored { hook, span, .. } => {
-                vec![new_label(*span, format!("`{hook}` injects it only into a new thread"))]
+                vec![new_label(*span, format!("`{hook}` injects the knowledge only into a new thread"))]
             }
             Self::Ceiling { window, span, .. } => {
                 let window = window.map(|window| new_label(window, "a window that is too small for this ceiling"));
@@ -157,7 +157,7 @@ impl Problem for ContextError {
             Self::ContinuationGrants { span, granted, .. } => {
                 vec![
                     new_label(*span, "only the text of this directive is used"),
-                    new_label(*granted, "no effect in a continuation"),
+                    new_label(*granted, "this grant has no effect in a continuation"),
                 ]
             }
             Self::Unfilled { span, .. } => vec![new_label(*span, "plain text")],
@@ -165,7 +165,7 @@ impl Problem for ContextError {
                 vec![new_label(*second, "repeated here"), new_label(*first, "sent first here")]
             }
             Self::VolatilePrefix { directive, span, .. } => {
-                vec![new_label(*span, format!("a different text each time, for example in `{directive}`"))]
+                vec![new_label(*span, format!("this text differs each time, for example in `{directive}`"))]
             }
             Self::SuppressedAndDeclared { declared, suppressed, .. } => {
                 vec![new_label(*suppressed, "suppressed here"), new_label(*declared, "declared here")]

@@ -106,7 +106,7 @@ pub enum HookError {
     Shadowed { id: String, by: String, span: Span, by_span: Span, when: &'static str },
     /// A hook raises a limit to a value that is not above the current value. `current` is the smallest value of the
     /// limit among the directives that the hook applies to.
-    #[error("the hook `{id}` raises nothing: `{limit}` is at least {current} already")]
+    #[error("the hook `{id}` does not raise the limit: `{limit}` is already {current} or more")]
     RaisesNothing { id: String, limit: &'static str, current: String, span: Span },
     /// A hook whose action has no effect; `why` is the reason, as a clause.
     #[error("the hook `{id}` has no effect: {why}")]
@@ -117,7 +117,7 @@ pub enum HookError {
     /// A text with commas on the right side of `in`, where the author probably meant a list.
     #[error("the hook `{id}` tests whether `{text}` contains the fact, not whether the fact is one of several values")]
     TextList { id: String, text: String, span: Span },
-    #[error("two hooks of one source have the id `{id}`")]
+    #[error("two hooks of one file have the id `{id}`")]
     DuplicateId { id: String, first: Span, second: Span },
     /// `path` is a fact that the model or a tool controls; `parameter` is the parameter that the fact would fill.
     #[error("`${{{path}}}` would let the model write the parameter `{parameter}` of a command")]
@@ -253,7 +253,7 @@ impl Problem for HookError {
                     start => format!("write `{fact} contains \"{start}\"`, or `{fact} matches \"^{start}\"`"),
                 })
             }
-            Self::WildcardPattern { meant, .. } => Some(format!("for a text with wildcards, write `\"{meant}\"`")),
+            Self::WildcardPattern { meant, .. } => Some(format!("to use `*` as a wildcard, write the regular expression `\"{meant}\"`")),
             Self::DelimitedPattern { plain, .. } => Some(format!("write `\"{plain}\"`")),
             Self::OddText { help, .. } => Some((*help).to_owned()),
             Self::UnknownValue { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
@@ -291,7 +291,7 @@ impl Problem for HookError {
             }
             Self::DuplicateId { .. } => Some("give one of them another id".into()),
             Self::UntrustedParameter { .. } => Some(
-                "use facts that neither the model nor a tool writes, or pass the text to a tool that runs no command with it".into(),
+                "use facts that neither the model nor a tool writes, or pass the text to a tool that does not run the text as a command".into(),
             ),
             Self::StartsMore { started, .. } => Some(format!(
                 "add `grants: [pattern]` to the hook (only in a hook file), grant the capability to the thread, or grant less in `{started}`"
@@ -310,7 +310,7 @@ impl Problem for HookError {
             Self::UnknownParameter { tool: Some(tool), span, .. } => {
                 vec![new_label(*span, format!("no parameter of `{tool}`"))]
             }
-            Self::UnknownParameter { tool: None, span, .. } => vec![new_label(*span, "no parameter of any tool")],
+            Self::UnknownParameter { tool: None, span, .. } => vec![new_label(*span, "no tool has this parameter")],
             Self::UnknownEvent { span, .. } => vec![new_label(*span, "no such event")],
             Self::UnknownFact { event, span, .. } => {
                 vec![new_label(*span, format!("`{event}` has no such fact"))]
@@ -319,13 +319,15 @@ impl Problem for HookError {
                 vec![new_label(*span, "without quotes, this is arithmetic with unknown facts")]
             }
             Self::WrongAction { event, span, .. } => vec![new_label(*span, format!("no action of `{event}`"))],
-            Self::Wildcard { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has a `*`"))],
+            Self::Wildcard { fact, span, .. } => vec![new_label(*span, format!("no value of `{fact}` contains `*`"))],
             Self::WildcardPattern { span, .. } => vec![new_label(*span, "not a wildcard")],
             Self::OddText { span, label, .. } => vec![new_label(*span, *label)],
             Self::DelimitedPattern { span, .. } => vec![new_label(*span, "the slashes are part of the pattern")],
-            Self::UnknownCall { fact, span, .. } => vec![new_label(*span, format!("no call has this `{fact}`"))],
+            Self::UnknownCall { fact, span, .. } => {
+                vec![new_label(*span, format!("no call has this value of `{fact}`"))]
+            }
             Self::UnknownValue { fact: "model", span, .. } => vec![new_label(*span, "not a listed model")],
-            Self::UnknownValue { fact, span, .. } => vec![new_label(*span, format!("no `{fact}` has this value"))],
+            Self::UnknownValue { fact, span, .. } => vec![new_label(*span, format!("`{fact}` never has this value"))],
             Self::RaisesNothing { current, span, .. } => vec![new_label(*span, format!("not above {current}"))],
             Self::RemovesNothing { span, .. } => vec![new_label(*span, "no hook has this id")],
             Self::Never { span, .. } | Self::NeverPart { span, .. } => vec![new_label(*span, "never true")],
@@ -342,10 +344,10 @@ impl Problem for HookError {
                 vec![new_label(*second, "the second one"), new_label(*first, "the first one")]
             }
             Self::UntrustedParameter { span, .. } => vec![new_label(*span, "this text comes from the model or a tool")],
-            Self::Ungranted { span, .. } => vec![new_label(*span, "may be any item at run time")],
+            Self::Ungranted { span, .. } => vec![new_label(*span, "at run time, this can name any item")],
             Self::StartsMore { span, grant, granted, .. } => {
                 let mut labels = vec![
-                    new_label(*span, "runs under the thread's capabilities and the hook's grants"),
+                    new_label(*span, "this directive runs under the thread's capabilities and the hook's grants"),
                     new_label(*grant, "this will be refused"),
                 ];
                 labels.extend(granted.map(|span| new_label(span, "the thread is granted only this")));
@@ -353,7 +355,7 @@ impl Problem for HookError {
             }
             Self::Beyond { span, granted, .. } => {
                 let granted = granted.iter().map(|s| new_label(*s, "these are the grants"));
-                std::iter::once(new_label(*span, "will be refused when it fires")).chain(granted).collect()
+                std::iter::once(new_label(*span, "this action is refused when the hook fires")).chain(granted).collect()
             }
         }
     }

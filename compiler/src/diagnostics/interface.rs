@@ -245,7 +245,7 @@ impl Problem for InterfaceError {
             ],
             Self::Lookalike { span, .. } => vec![new_label(*span, "sent unchanged")],
             Self::UnknownOutput { span, .. } => vec![new_label(*span, "no such output is declared")],
-            Self::MarkedPlaceholder { span, .. } => vec![new_label(*span, "sends `$` and the value")],
+            Self::MarkedPlaceholder { span, .. } => vec![new_label(*span, "this sends a `$` and the value")],
             Self::MarkedDefault { span, .. } => vec![new_label(*span, "this operator becomes part of the default")],
             Self::UnnamedArgument { span, .. } => vec![new_label(*span, "calls have named arguments only")],
             Self::UnknownParameter { tool, span, .. } => vec![new_label(*span, format!("no parameter of `{tool}`"))],
@@ -267,9 +267,11 @@ impl Problem for InterfaceError {
                 new_label(*used, format!("`{directive}` does not declare this input")),
                 new_label(*declared, "declared here, without a default"),
             ],
-            Self::OpenRoute { used, .. } => used.iter().map(|s| new_label(*s, "the values are needed here")).collect(),
+            Self::OpenRoute { used, .. } => {
+                used.iter().map(|s| new_label(*s, "the values of the inputs are needed here")).collect()
+            }
             Self::MissingInput { declared, used, .. } => {
-                let used = used.iter().map(|s| new_label(*s, "its value is needed here"));
+                let used = used.iter().map(|s| new_label(*s, "the value of the input is needed here"));
                 used.chain(declared.iter().map(|s| new_label(*s, "declared here, without a default"))).collect()
             }
             Self::Type { expected, span, declared, .. } => {

@@ -113,14 +113,14 @@ pub enum ItemError {
     Unrecognized { path: String, reason: String, suggestion: Option<String> },
     /// A file of another client, whose settings do not apply. `content` names what the file holds, and `place` where rye
     /// reads the same.
-    #[error("`{path}` is not read: {content} of another client do not apply here")]
+    #[error("`{path}` is not read: {content} of another client do not apply to rye")]
     OtherClient { path: String, content: &'static str, place: &'static str },
     /// A program in `.ai/tools/` that no tool runs. `declaration` is the file that could declare the program.
     #[error("`{path}` is never run: no tool names it")]
     UnrecognizedProgram { path: String, declaration: String },
     /// A script that declares a tool as another framework does, for example with `@tool`. `mark` is the line with this
     /// declaration.
-    #[error("this file declares no tool: `{mark}` is the form of another framework")]
+    #[error("this file declares no tool: `{mark}` is the syntax of another framework")]
     ForeignTool { mark: String, help: &'static str, span: Span },
     /// A JavaScript file that declares a tool without exporting it. `mark` is the first line of the declaration.
     #[error("this file declares no tool: `{mark}` is not exported")]
@@ -308,7 +308,7 @@ impl Problem for ItemError {
                 Some(format!("remove `{field}`: the path determines the {field}, and nothing reads this value"))
             }
             Self::EscapesSpace { .. } => Some(
-                "write the path under the kind's folder, without extension: `folder/name`, each part of letters, digits, `_` and `-`".into(),
+                "write the path below the folder of the kind, without extension: `folder/name`; each part has letters, digits, `_` and `-`".into(),
             ),
             Self::InvalidValue { what, expected, found, .. } => {
                 let word = found.trim_matches('`');
@@ -318,7 +318,7 @@ impl Problem for ItemError {
                 translated.map(str::to_owned).or(literal).or_else(|| value_help(found, expected))
             }
             Self::Missing { help, .. } | Self::ScriptParameter { help, .. } => Some(help.clone()),
-            Self::Repeated { .. } => Some("keep one of the two".into()),
+            Self::Repeated { .. } => Some("keep one of the two occurrences".into()),
             Self::UnusedParameter { name, is_request, .. } => Some(unused_parameter_help(name, *is_request)),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
             Self::ServerSchema { .. } => {
@@ -361,7 +361,7 @@ impl Problem for ItemError {
             Self::InvalidFrontMatter { help, .. } => {
                 help.as_ref().map(|help| format!("{help}; until then, all lines are plain text"))
             }
-            Self::Ambiguous { .. } => Some("remove or rename one of them: an id is the path without its extension".into()),
+            Self::Ambiguous { .. } => Some("remove or rename one of the two files: an id is the path without its extension".into()),
             Self::ShellSyntax { word, .. } => Some(shell_syntax_help(word)),
             Self::RequestVariable { name, .. } => {
                 Some(format!("declare `{name}` in `environment`, and write `${{{name}}}`"))
@@ -376,7 +376,7 @@ impl Problem for ItemError {
             Self::UnreadMetadata { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some("remove the key, or keep it as a note for readers".into()))
             }
-            Self::Version { .. } => Some("write numbers with dots: `1.0.0`".into()),
+            Self::Version { .. } => Some("write the version as numbers with dots: `1.0.0`".into()),
             Self::Silent { .. } => Some("write the prompt below the metadata, or let a directive extend it".into()),
             Self::LateSignature { .. } => {
                 Some("remove the lines above the signature, or remove the signature and run `rye sign` again".into())
@@ -400,7 +400,9 @@ impl Problem for ItemError {
             Self::FrontMatter { because, span, .. } => vec![new_label(*span, *because)],
             Self::Dangling { what, span, .. } => vec![new_label(*span, format!("no {what} has this id"))],
             Self::NearConstant { span, .. } => vec![new_label(*span, "no effect")],
-            Self::UnknownBuiltin { span, .. } => vec![new_label(*span, "no tool of the engine")],
+            Self::UnknownBuiltin { span, .. } => {
+                vec![new_label(*span, "the engine has no built-in tool with this name")]
+            }
             Self::Shadows { span, .. } => vec![new_label(*span, "shadows the standard library's")],
             Self::ShadowsFile { path, span, .. } => vec![new_label(*span, format!("read instead of `{path}`"))],
             Self::InvalidFrontMatter { span, .. } => vec![new_label(*span, "invalid")],
@@ -419,7 +421,9 @@ impl Problem for ItemError {
             Self::ScriptParameter { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::ShellSyntax { span, .. } => vec![new_label(*span, "not expanded")],
             Self::RequestVariable { span, .. } => vec![new_label(*span, "not filled in")],
-            Self::UnusedVariable { span, .. } => vec![new_label(*span, "no part of the request contains it")],
+            Self::UnusedVariable { span, .. } => {
+                vec![new_label(*span, "no part of the request contains this variable")]
+            }
             Self::CodeParameter { span, .. } => vec![new_label(*span, "the model chooses a part of this code")],
             Self::ForeignTool { span, .. } | Self::Unexported { span, .. } => {
                 vec![new_label(*span, "no part of rye reads this file")]
@@ -439,7 +443,7 @@ impl Problem for ItemError {
                 if *is_request {
                     "not used in any part of the request"
                 } else {
-                    "not used in any argument of the command"
+                    "no argument of the command uses this parameter"
                 },
             )],
             Self::RequestPart { span, label, .. } => vec![new_label(*span, *label)],
@@ -507,7 +511,7 @@ fn other_kind_help(kind: ItemKind, id: &str) -> String {
         ),
         ItemKind::Knowledge => {
             format!(
-                "to use it, write `<before>{id}</before>` in the `<context>` of a directive, and run that directive"
+                "to use the knowledge, write `<before>{id}</before>` in the `<context>` of a directive, and run that directive"
             )
         }
         ItemKind::Prompt => format!("type `/{id}` in a chat"),

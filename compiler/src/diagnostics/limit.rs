@@ -109,9 +109,9 @@ impl Problem for LimitError {
             Self::AboveCeiling { span, ceiling, .. } => {
                 vec![new_label(*span, "above the maximum"), new_label(*ceiling, "set here")]
             }
-            Self::OneTurn { span, .. } => vec![new_label(*span, "too few for a call and an answer")],
+            Self::OneTurn { span, .. } => vec![new_label(*span, "too few turns for a call and an answer")],
             Self::PromptTooLong { span, .. } => {
-                span.iter().map(|s| new_label(*s, "too long with its placeholders filled in")).collect()
+                span.iter().map(|s| new_label(*s, "the prompt is too long with its placeholders filled in")).collect()
             }
             Self::CannotAffordOneTurn { span, .. }
             | Self::PromptAboveTokens { span, .. }

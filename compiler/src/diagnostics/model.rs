@@ -44,7 +44,7 @@ pub enum ModelError {
     #[error("the default provider `{provider}` has no tier `{tier}`, so a directive without `<model>` has no model")]
     NoDefault { provider: String, tier: String, span: Span, known: Vec<String> },
     /// A `<model>` with an id and with a tier that stands for another model.
-    #[error("the `<model>` names two models: the `id` is `{id}`, the tier `{tier}` is `{model}`")]
+    #[error("the `<model>` names two models: the `id` names `{id}`, and the tier `{tier}` names `{model}`")]
     TwoModels { id: String, tier: String, model: String, span: Span, id_span: Span },
     /// A directive requests a tier that only another provider than the default provider has.
     #[error("the default provider `{default}` has no tier `{tier}`: the model is `{model}` of `{provider}`")]
@@ -142,7 +142,8 @@ impl Problem for ModelError {
                 Some(format!("{tiers}; or select a model with `<model>`"))
             }
             Self::TwoModels { .. } => Some(
-                "remove one of the two: the `id` decides, and the tier applies only with another `--provider`".into(),
+                "remove the `id` or the tier: the `id` decides, and the tier applies only with another `--provider`"
+                    .into(),
             ),
             Self::OtherProvider { tier, default, provider, .. } => Some(format!(
                 "if this is intended, write `provider=\"{provider}\"`; otherwise add `{tier}` to the `tiers` of `agent/providers/{default}`"
@@ -179,11 +180,13 @@ impl Problem for ModelError {
                 vec![new_label(*span, "requested here"), new_label(*default_span, "the default provider")]
             }
             Self::SameFallback { span, .. } => vec![new_label(*span, "this is the same model")],
-            Self::UnfitFallback { span, .. } => vec![new_label(*span, "too expensive for the limit")],
+            Self::UnfitFallback { span, .. } => {
+                vec![new_label(*span, "this model is too expensive for the limit `spend`")]
+            }
             Self::SmallFallback { span, .. } => vec![new_label(*span, "may not fit")],
             Self::FallbackWithoutImages { span, .. } => vec![new_label(*span, "accepts text only")],
             Self::Unpriced { span, .. } => {
-                span.iter().map(|s| new_label(*s, "selects a model without a price")).collect()
+                span.iter().map(|s| new_label(*s, "this selects a model without a price")).collect()
             }
         }
     }

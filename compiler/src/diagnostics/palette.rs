@@ -55,7 +55,7 @@ impl Problem for PaletteError {
                 let more = tools.len().saturating_sub(shown.len());
                 let more = if more == 0 { String::new() } else { format!(" and {more} more") };
                 format!(
-                    "left out, callable only through `rye_execute`: {}{more}; grant fewer tools, or raise `tool_preload.max_tokens`",
+                    "tools left out of the palette, callable only through `rye_execute`: {}{more}; grant fewer tools, or raise `tool_preload.max_tokens`",
                     shown.join(", ")
                 )
             }

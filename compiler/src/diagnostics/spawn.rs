@@ -137,7 +137,7 @@ impl Problem for SpawnError {
                 Some(format!("the child's call will be denied: grant the capability in `{parent}` too, or grant less in `{child}`"))
             }
             Self::OpensMore { parent, child, attribute, .. } => Some(format!(
-                "it has no effect in the child: add `{attribute}` to the grant of `{parent}`, or remove it from `{child}`"
+                "the attribute has no effect in the child: add `{attribute}` to the grant of `{parent}`, or remove the attribute from `{child}`"
             )),
             Self::NoChildren { limit, child, .. } => {
                 Some(format!("the call will be denied: raise `{limit}`, or do not start `{child}`"))
@@ -191,7 +191,8 @@ impl Problem for SpawnError {
                 std::iter::once(new_label(*span, "will be refused")).chain(limit).collect()
             }
             Self::TooDeep { span, limit_span, .. } => {
-                let limit = limit_span.iter().map(|span| new_label(*span, "bounds the children of children too"));
+                let limit =
+                    limit_span.iter().map(|span| new_label(*span, "this limit also bounds the children of children"));
                 std::iter::once(new_label(*span, "will be refused")).chain(limit).collect()
             }
             Self::OverBudget { span, limit_span, .. } => {
@@ -203,7 +204,8 @@ impl Problem for SpawnError {
                 std::iter::once(new_label(*span, "bounded here")).chain(requested).collect()
             }
             Self::NoBudget { span, is_grant, asked_span, above, parent, .. } => {
-                let refused = if *is_grant { "refused, unless the call lowers `spend`" } else { "will be refused" };
+                let refused =
+                    if *is_grant { "the call is refused, unless it lowers `spend`" } else { "will be refused" };
                 let requested = asked_span.iter().map(|span| new_label(*span, "requested here"));
                 let above = above.iter().map(|(_, span)| new_label(*span, format!("`{parent}` is started here")));
                 std::iter::once(new_label(*span, refused)).chain(requested).chain(above).collect()

@@ -80,7 +80,7 @@ impl Problem for TemplateError {
             Self::Placeholder { .. } => {
                 "write `$1` for the first argument and `$ARGUMENTS` for all arguments, or put code in backticks".into()
             }
-            Self::Hidden { .. } => "rename the file: its name is the name of the command".into(),
+            Self::Hidden { .. } => "rename the file: the name of the file is the name of the command".into(),
             Self::IgnoredArguments { written: Some(written), .. } => {
                 format!("write `${{args}}` in place of `{written}`")
             }

@@ -16,11 +16,11 @@ pub struct Formatted {
 /// The reason why a file is not formatted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FormatRefusal {
-    #[error("it has errors: run `rye check` for the details")]
+    #[error("the file has errors: run `rye check` for the details")]
     Broken,
-    #[error("it is signed: remove the signature, format the file, then sign it again")]
+    #[error("the file is signed: remove the signature, format the file, then sign it again")]
     Signed,
-    #[error("formatting would change its meaning")]
+    #[error("formatting would change the meaning of the file")]
     Unsafe,
 }
 

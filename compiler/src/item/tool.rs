@@ -86,7 +86,7 @@ fn late_header(text: &str) -> Option<String> {
             .is_some_and(|header| header.starts_with([' ', '{']) || header.is_empty())
     };
     let (index, _) = after_code.find(|(_, line)| is_header(line))?;
-    Some(format!("move the header of line {} above the first command", index + 1))
+    Some(format!("move the `# rye:` header of line {} above the first command", index + 1))
 }
 
 /// Returns an error for each declared parameter of a command or request that no part of it uses, because the program

@@ -46,7 +46,7 @@ pub fn check(
         });
     } else if needed > limits.spend && model.worst_case(opening_of(model).bound, output) <= limits.spend {
         // If the limit does not pay for the model itself either, the limit is reported instead of the fallback.
-        let why = format!("one of its turns may cost ${needed}, but `spend` is ${}", limits.spend);
+        let why = format!("one turn of the fallback may cost ${needed}, but `spend` is ${}", limits.spend);
         diagnostics.push(ModelError::UnfitFallback { fallback: written, model: fallback.id.clone(), why, span });
     }
 }

@@ -67,7 +67,7 @@ pub fn read_provider(id: &str, node: &Node, sources: &Sources, diagnostics: &mut
                 let near = closest(model, models.iter().map(|m| m.id.as_str()));
                 let expected = near.map_or_else(
                     || "the id of a model under `models`".to_owned(),
-                    |near| format!("one of its models, such as `{near}`"),
+                    |near| format!("the id of a model under `models`, such as `{near}`"),
                 );
                 reader.invalid(&format!("tiers.{tier}"), &format!("`{model}`"), &expected, span);
             }
@@ -168,7 +168,7 @@ impl ProviderReader<'_> {
     fn texts(&mut self, node: &Node, key: &str) -> IndexMap<String, String> {
         let Some(map) = node.get(key) else { return IndexMap::new() };
         if !matches!(map.kind, Kind::Map(_)) {
-            self.wrong_type(key, map, "a mapping of names to names");
+            self.wrong_type(key, map, "a mapping of names to models or tiers");
         }
         let mut texts = IndexMap::new();
         for entry in map.entries() {

@@ -102,7 +102,7 @@ impl fmt::Display for Note {
                     write!(f, "suppressed by {}", by.cause)?;
                 }
                 match removed.as_slice() {
-                    [] => f.write_str("; nothing adds it, so the suppression has no effect"),
+                    [] => f.write_str("; nothing adds the item, so the suppression has no effect"),
                     [one] => write!(f, "; {}", one.cause),
                     [one, rest @ ..] => write!(f, "; {}, and {} more", one.cause, rest.len()),
                 }

@@ -90,7 +90,7 @@ impl fmt::Display for OriginCause {
             }
             Self::Body => f.write_str("the directive's own body"),
             Self::ChainLink { position, count, space } => {
-                write!(f, "link {position} of {count}, from the {} space", space.as_str())
+                write!(f, "directive {position} of {count} of the extends chain, from the {} space", space.as_str())
             }
             Self::ExtendsParent { parent, child } => write!(f, "`{parent}`, declared by `{child}`"),
             Self::RoutedParent { parent, hook } => write!(f, "`{parent}`, set by the hook `{hook}`"),

@@ -250,7 +250,7 @@ mod tests {
         );
         assert_eq!(
             execute(&json!({"item_type":"tool","item_id":"a/../b"})),
-            "rye_execute: `a/../b` leaves its space: `..` is not a segment of an item id"
+            "rye_execute: `a/../b` points outside its space: `..` is not a segment of an item id"
         );
         assert_eq!(
             execute(&json!({"item_type":"config","item_id":"a"})),

@@ -100,7 +100,7 @@ impl Plan {
         if let Some(fallback) = &self.model.fallback {
             let name = format!("{}/{}", fallback.provider, fallback.id);
             let end = PrefixEnd {
-                what: format!("the start: {name} has a cache of its own"),
+                what: format!("the start, because {name} has its own cache"),
                 place: origins.get("model").and_then(|origin| origin.place.clone()),
             };
             steps.push(map.priced(NextRequest::Fallback, fallback, 0, Some(end)));
@@ -318,7 +318,7 @@ mod tests {
                 "turn all",
                 "continuation system its own messages",
                 "thread all",
-                "fallback nothing the start: main/small has a cache of its own",
+                "fallback nothing the start: main/small has its own cache",
             ]
         );
     }

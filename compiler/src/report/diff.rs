@@ -260,7 +260,7 @@ fn without_unreachable(mut one: PlanDiff, allowed: Option<&[Glob]>) -> PlanDiff 
         let wanted = Glob::new(&normalize(&change.what).0);
         if is_pattern && allowed.iter().all(|held| witness(&[&wanted, held], &[]) == Witness::None) {
             change.direction = Direction::Neutral;
-            change.by.push_str("; no grant of the starting directive allows it");
+            change.by.push_str("; no grant of the starting directive allows this capability");
         }
     }
     one.set_widened();

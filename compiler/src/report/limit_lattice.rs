@@ -35,7 +35,7 @@ pub fn limit_lattice(world: &dyn World, compilation: &Compilation, limit: LimitN
         let end = match (values.get(n + 1..).and_then(<[Contribution]>::last), lowest) {
             (Some(winner), _) => format!(", which {} overrides", winner.by),
             (None, Some(_)) => ", which has the highest precedence but is above a bound".to_owned(),
-            (None, None) if n == 0 && bounds.is_empty() => ", and nothing else sets it".to_owned(),
+            (None, None) if n == 0 && bounds.is_empty() => ", and nothing else sets the limit".to_owned(),
             (None, None) => ", which applies: it has the highest precedence".to_owned(),
         };
         let text = format!("{} sets {}{end}", one.by, format_value(limit, one.value));

@@ -181,7 +181,7 @@ pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> V
     };
     for was in locked.iter().filter(|was| !is_among(was, now)) {
         let Some(is) = now.iter().find(|is| is.inputs == was.inputs && !is_among(is, locked)) else {
-            tell("the list of its plans", "changed");
+            tell("the list of the directive's plans", "changed");
             continue;
         };
         for (before, after) in [(&was.manifest, &is.manifest), (&was.parts, &is.parts)] {
@@ -198,7 +198,7 @@ pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> V
         }
     }
     if now.len() > locked.len() {
-        tell("the list of its plans", "changed");
+        tell("the list of the directive's plans", "changed");
     }
     let same = now.iter().map(|l| &l.plan_id).eq(locked.iter().map(|l| &l.plan_id));
     if found.is_empty() && !same {

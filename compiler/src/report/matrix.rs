@@ -82,7 +82,7 @@ pub struct RefusedRegion {
 /// Reasons why a directive has no matrix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MatrixError {
-    #[error("`{0}` cannot be composed; run `rye check` for the reason")]
+    #[error("`{0}` does not compile; run `rye check` for the reason")]
     Broken(ItemId),
     #[error("the inputs have {0} combinations, more than the maximum of {MAX_COMBINATIONS}")]
     TooMany(usize),

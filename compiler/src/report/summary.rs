@@ -224,7 +224,7 @@ impl LockComparison {
         match self.state {
             LockState::NotLocked => "not locked".to_owned(),
             LockState::Matches => "matches the lock".to_owned(),
-            LockState::NotComparable => "not comparable: not every context has a plan".to_owned(),
+            LockState::NotComparable => "not comparable: some combinations of inputs have no plan".to_owned(),
             LockState::Differs => {
                 let named = |one: &Drift| format!("{} {}", one.what, one.how);
                 format!("differs: {}", shorten(&self.drift.iter().map(named).collect::<Vec<_>>(), LINE_CHARS - 9))
@@ -251,7 +251,7 @@ impl PlanAccess {
     fn line(&self) -> String {
         let lists: Vec<_> = self.lists().into_iter().filter(|(_, _, names)| !names.is_empty()).collect();
         if lists.is_empty() {
-            return "write, run, reach and start nothing".to_owned();
+            return "nothing to write, run, reach or start".to_owned();
         }
         let mut parts: Vec<String> =
             lists.iter().map(|(verb, _, names)| format!("{verb} {}", names.join(", "))).collect();

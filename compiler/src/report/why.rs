@@ -121,8 +121,8 @@ pub fn explain_with_missing_grants(
         let name = thing.strip_prefix("capability.").or_else(|| thing.strip_prefix("tool.")).unwrap_or(thing);
         let mut found = explain_missing_grants(world, compilation, name);
         if let Some(primary) = Primary::ALL.into_iter().find(|primary| primary.tool_name() == name) {
-            let reason = format!("not in the palette: no grant of `{}` needs it", compilation.plan.directive);
-            let grant = format!("a grant of `<{primary}>` adds it to the palette");
+            let reason = format!("not in the palette: no grant of `{}` uses this primary", compilation.plan.directive);
+            let grant = format!("a grant in `<{primary}>` adds the tool to the palette");
             let steps = vec![DerivationStep::new_fix(grant, None)];
             found.push(Explanation { subject: format!("tool.{name}"), reason, place: None, steps });
         }
@@ -151,7 +151,7 @@ fn with_unmet_needs(world: &dyn World, compilation: &Compilation, mut found: Vec
         let Some(tool) = id.and_then(|id| items.tool(&id)) else { continue };
         let (write, net) = granted_places(permissions, &tool.file.id);
         if let Some(needs) = missing_needs(&tool, &write, &net) {
-            let text = format!("write `<tool {needs}>` at the grant: without it, every call is refused");
+            let text = format!("write `<tool {needs}>` in the grant: otherwise every call is refused");
             one.steps.push(DerivationStep::new_fix(text, None));
         }
     }
@@ -287,8 +287,12 @@ fn explain_knowledge_of_hooks(compilation: &Compilation, name: &str, found: &mut
         let reason = match &hook.verdict {
             PlanVerdict::Fires => format!("added by the hook `{id}` at `{event}`: {because}"),
             PlanVerdict::Depends { .. } => format!("added by the hook `{id}` if it fires at `{event}`: {because}"),
-            PlanVerdict::Never { .. } => format!("absent: the hook `{id}` would add it, but never fires: {because}"),
-            PlanVerdict::Removed { .. } => format!("absent: the hook `{id}` would add it, but is removed: {because}"),
+            PlanVerdict::Never { .. } => {
+                format!("absent: the hook `{id}` would add the layer, but never fires: {because}")
+            }
+            PlanVerdict::Removed { .. } => {
+                format!("absent: the hook `{id}` would add the layer, but the hook is removed: {because}")
+            }
         };
         let place = trace.place.clone();
         found.push(Explanation { subject: format!("layer.{name}"), reason, place, steps: Vec::new() });

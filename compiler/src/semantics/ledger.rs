@@ -83,7 +83,7 @@ pub enum Refusal {
     NoSuchThread { thread: String },
     #[error("the thread has an account already")]
     AlreadyRegistered { thread: String },
-    #[error("more than the remaining amount")]
+    #[error("the requested amount is more than the remaining amount")]
     MoreThanIsLeft {
         #[serde(rename = "asked")]
         requested: Nanos,

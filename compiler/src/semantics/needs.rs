@@ -38,9 +38,9 @@ pub fn write_path_error(path: &str) -> Option<&'static str> {
     } else if parts.contains(&"..") {
         Some("a path cannot contain `..`; write the folder that is meant")
     } else if path.contains([';', '\n']) || parts.iter().any(|part| part.trim() != *part) {
-        Some("it is one path; separate several folders with commas")
+        Some("the value is read as one path; separate several folders with commas")
     } else if parts.iter().enumerate().any(law) {
-        Some("it is a protected path, which no tool may write")
+        Some("the path is a protected path, which no tool may write")
     } else if matches!(path.trim(), "true" | "false" | "yes" | "no" | "on" | "off") {
         Some("a folder is expected, not a boolean; if a folder has this name, write a `/` after the name")
     } else if path.contains(['*', '?', '[']) {

@@ -40,7 +40,12 @@ impl ToolSpecReader {
         } else {
             return Some(text.to_owned());
         };
-        self.report_bad_value(span, format!("a text of `{key}` {reason}"), "the prompt needs a short line here", None);
+        self.report_bad_value(
+            span,
+            format!("a text of `{key}` {reason}"),
+            "this text becomes one line of the system prompt",
+            None,
+        );
         None
     }
 }

@@ -122,8 +122,8 @@ fn read_host(r: &mut ToolSpecReader, url: &str, span: Span) -> Option<String> {
     }
     if authority.contains('@') {
         let message = "the host of a request must not contain a user or password".to_owned();
-        let help = "send it as a header: `Authorization: Bearer ${TOKEN}`".to_owned();
-        r.report_bad_value(span, message, "a secret in a file", Some(help));
+        let help = "send the credentials as a header: `Authorization: Bearer ${TOKEN}`".to_owned();
+        r.report_bad_value(span, message, "this file would contain a secret", Some(help));
         return None;
     }
     let (host, port) = match authority.strip_prefix('[') {

@@ -34,7 +34,7 @@ impl ToolSpecReader {
                 });
                 depends.then_some((
                     "the command of a persistent tool cannot use parameters: the parameters of each call arrive as a line on its standard input",
-                    "its command has a parameter",
+                    "this command has a parameter",
                 ))
             }
             ToolKind::Builtin { .. } | ToolKind::Http(_) | ToolKind::Mcp { .. } => {

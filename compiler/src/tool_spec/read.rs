@@ -269,11 +269,11 @@ impl ToolSpecReader {
     fn task_support(&mut self, node: &Node) {
         let Some(support) = node.get("task_support") else { return };
         if self.text(node, "task_support").is_none_or(|word| word != "required") {
-            let help = Some("remove the key: `rye mcp refresh` writes it if necessary".to_owned());
+            let help = Some("remove the key: `rye mcp refresh` writes the key if necessary".to_owned());
             self.report_bad_value(support.span, "`task_support` must be `required`".into(), "unknown value", help);
             return;
         }
-        let message = "its server runs it only as a task, and rye starts no tasks".to_owned();
+        let message = "the server runs the tool only as a task, and rye starts no tasks".to_owned();
         self.report_bad_value(support.span, message, "set by the server", None);
         if let Some(fault) = self.faults.last_mut() {
             fault.code = ToolSpecErrorKind::ServerTask;
@@ -289,7 +289,7 @@ impl ToolSpecReader {
             self.report_bad_value(
                 command.span,
                 format!("`command` must be a list, not {}", command.describe()),
-                "not split by a shell",
+                "no shell splits this text into arguments",
                 Some("one list item per argument: `command: [git, log, \"{path}\"]`".into()),
             );
             return None;
@@ -463,7 +463,12 @@ impl ToolSpecReader {
         for (host, span) in &net {
             if let Some(meant) = needs::suggest_host(host) {
                 let help = format!("write {}", needs::host_help(host, &meant));
-                self.report_bad_value(*span, format!("`{host}` names no host"), "no call could reach it", Some(help));
+                self.report_bad_value(
+                    *span,
+                    format!("`{host}` names no host"),
+                    "no call can reach this host",
+                    Some(help),
+                );
             }
         }
         ToolNeeds { net: net.into_iter().map(|s| s.0).collect(), write: write.into_iter().map(|s| s.0).collect() }
@@ -531,7 +536,7 @@ impl ToolSpecReader {
 
     fn report_foreign_key(&mut self, node: &Node, key: &str, kind: &str, other: &str) {
         if let Some(entry) = node.entries().iter().find(|e| e.key.node == key) {
-            let message = format!("a tool of kind `{kind}` has no `{key}`");
+            let message = format!("a tool of kind `{kind}` has no key `{key}`");
             let help = format!("remove the key, or set `kind: {other}`");
             self.report_bad_value(entry.key.span, message, "has no meaning here", Some(help));
         }

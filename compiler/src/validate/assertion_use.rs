@@ -65,7 +65,7 @@ pub fn check(items: &Items<'_>, assertions: &Assertions, found: &mut Diagnostics
             }
         }
         if !selected.is_empty() && selected.iter().all(|id| always_holds(assertion, id)) {
-            report("it holds whatever its functions return".into(), assertion.span, found);
+            report("the assertion holds for every result of its functions".into(), assertion.span, found);
         }
     }
 }

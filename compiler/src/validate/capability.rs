@@ -534,7 +534,7 @@ pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
     let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });
     let own = matches!(hook.source, HookSource::Directive { .. });
     let why = match action.node.item() {
-        None => "its action uses no item".to_owned(),
+        None => "the action of the hook uses no item".to_owned(),
         Some(_) if starts || own || !hook.has_static_id() => return,
         Some((_, id)) => format!("the hook names `{id}` itself, which needs no grant"),
     };

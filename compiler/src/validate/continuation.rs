@@ -162,7 +162,7 @@ fn ceiling_fix(ceiling: u64, result: u64, full: Option<(u64, &String)>) -> Optio
     };
     let is_too_high = ceiling >= full;
     let why_high = format!(
-        "`{model}` is full at {full} tokens, so a continuation with as many tokens would need another handoff at once"
+        "the context of `{model}` is full at {full} tokens, so a continuation with as many tokens would need another handoff at once"
     );
     match (is_too_low, is_too_high) {
         (false, false) => None,

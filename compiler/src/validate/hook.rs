@@ -51,8 +51,8 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
         if let (false, Some(grant)) = (hook.grants.is_empty(), hook.grants.first()) {
             found.push(ItemError::InvalidValue {
                 what: "`grants`".into(),
-                found: "given to a directive's own hook".into(),
-                expected: "no grants: a directive's own hook uses the directive's `<permissions>`".into(),
+                found: "set in a hook that a directive declares".into(),
+                expected: "no grants: the hook of a directive uses the directive's `<permissions>`".into(),
                 span: grant.span,
             });
         }

@@ -37,14 +37,12 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
     let is_blank = |text: &str| text.trim().is_empty();
     let empty = |what: &str| Some((format!("{what} is empty"), None));
     match action {
-        HookAction::Inject { content, .. } if is_blank(content) => empty("the text that it injects"),
+        HookAction::Inject { content, .. } if is_blank(content) => empty("the injected text"),
         HookAction::Message { content, .. } if is_blank(content) => empty("its message"),
         HookAction::FollowUp { content } if is_blank(content) => empty("its follow-up"),
-        HookAction::SystemPrompt { text: None, append: Some(text) } if is_blank(text) => {
-            empty("the text that it appends")
-        }
+        HookAction::SystemPrompt { text: None, append: Some(text) } if is_blank(text) => empty("the appended text"),
         HookAction::Modify { content: None, is_error: None, details: None } => {
-            Some(("it names no part of the result to change".to_owned(), None))
+            Some(("the action names no part of the result to change".to_owned(), None))
         }
         HookAction::Modify { content: Some(Value::String(text)), is_error: None, details: None }
             if text.trim() == "${result.content}" =>
@@ -62,11 +60,14 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
             let name = LimitName::parse(limit)?;
             let is_other = hook.event == HookPoint::Limit && !may_apply(hook, name);
             is_other.then(|| {
-                (format!("it raises `{limit}`, but fires only at another limit, which still ends the thread"), None)
+                (
+                    format!("the hook raises `{limit}`, but fires only at another limit, which still ends the thread"),
+                    None,
+                )
             })
         }
         HookAction::Handoff if hook.event == HookPoint::Limit && !may_apply(hook, LimitName::Spend) => {
-            let why = "a continuation has the same limit, which is used up; only at `spend` can money for a shorter prompt be left";
+            let why = "the limit is used up in the continuation too; only the limit `spend` can leave money for a shorter prompt";
             Some((why.to_owned(), None))
         }
         HookAction::Inject { .. }

@@ -487,12 +487,12 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
         None => "its condition is false for every directive",
         Some(BoundCause::Limits) => "in every directive, a limit ends the run first",
         Some(BoundCause::Grants) => "no directive of the project is granted a call that meets its condition",
-        Some(BoundCause::Retries) => "no call is attempted that often",
+        Some(BoundCause::Retries) => "no call has that many attempts",
         Some(BoundCause::Windows) => "no model of the provider files has such a context window",
         Some(BoundCause::Overshoot) => {
             "one turn would have to use several times as many tokens as the limit `tokens` allows"
         }
-        Some(BoundCause::Overspend) => "a provider would report several times the limit of `spend`",
+        Some(BoundCause::Overspend) => "a provider would have to report a cost of several times the limit of `spend`",
         Some(BoundCause::Fraction) => "`usage_ratio` is a fraction of the context window: 0.8 is 80 %",
     }
     .to_owned()

@@ -120,7 +120,7 @@ impl<'a> ValueTypes<'a> {
         let (name, value) = (operand_text(whole)?, operand_text(part)?);
         match outer {
             Type::Integer | Type::Number | Type::Boolean => {
-                Some(format!("{name} is {}, which contains nothing", with_article(outer)))
+                Some(format!("{name} is {}, which cannot contain a value", with_article(outer)))
             }
             Type::String if inner == Type::Array => {
                 Some(format!("{name} is a string, which contains no list: compare with each text, joined by `||`"))

@@ -37,7 +37,7 @@ pub fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found:
                 ("the path leaves the project".to_owned(), None)
             }
             ("write" | "edit", "path") if value.split('/').any(|part| is_protected(&fold_case(part))) => {
-                ("it is a protected path, which no tool may write".to_owned(), None)
+                ("the path is a protected path, which no tool may write".to_owned(), None)
             }
             ("write" | "edit", "path") => {
                 let Some(permissions) = permissions else { continue };

@@ -110,11 +110,11 @@ fn explain_other_client(path: &str) -> Option<(&'static str, &'static str)> {
     match path {
         CLAUDE_SETTINGS => Some((
             "permissions and hooks",
-            "if they must hold here too, write permissions in `<permissions>` of a directive and hooks in `.ai/config/agent/hooks.yaml`",
+            "for the same rules in rye, write permissions in `<permissions>` of a directive and hooks in `.ai/config/agent/hooks.yaml`",
         )),
         CLAUDE_AGENTS => Some((
             "agents",
-            "an agent here is a directive: `rye new directive NAME`, started by a grant `<directive>NAME</directive>`",
+            "in rye, an agent is a directive: `rye new directive NAME`, started by a grant `<directive>NAME</directive>`",
         )),
         _ => None,
     }
@@ -268,7 +268,7 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
         };
     }
     if extension == "md" && as_id(stem) == stem {
-        return Some(("it is a link out of its space; links out of a space are not followed".to_owned(), None));
+        return Some(("the file is a link out of its space; links out of a space are not followed".to_owned(), None));
     }
     if extension == "md" {
         let reason = format!("`{}` is not a valid item id", shorten(stem));
@@ -393,7 +393,7 @@ mod tests {
         let report = crate::validate::check(&world, &crate::validate::Selection::All);
         let found: Vec<_> = report.diagnostics.iter().map(|one| (one.code(), one.severity(), one.message())).collect();
         let advice = crate::diagnostics::Severity::Advice;
-        let text = |what: &str| format!("{what} of another client do not apply here");
+        let text = |what: &str| format!("{what} of another client do not apply to rye");
         assert_eq!(
             found,
             [

@@ -73,7 +73,8 @@ fn render_capabilities(plan: &Plan, grants: &[Vec<Grant>], ignored: &BTreeSet<It
     // Writing to a `String` cannot fail.
     let out = &mut text;
     for (n, set) in grants.iter().enumerate() {
-        let whose = if n == 0 { "Its own capabilities" } else { "Inherited capabilities, which each call needs too" };
+        let whose =
+            if n == 0 { "Its own capabilities" } else { "Inherited capabilities, which must also allow each call" };
         _ = writeln!(out, "## {whose}\n");
         if set.is_empty() {
             _ = writeln!(out, "None: every action is denied.");

@@ -81,7 +81,7 @@ impl DiskWorld {
         refuse_protected_target(repository, relative, shown)?;
         let read = read_file(Space::Project, repository, relative).map_err(|error| match error {
             WorldError::Unreadable { reason, .. } => unreadable(&reason),
-            WorldError::Escapes { .. } => unreadable("it links out of the git repository"),
+            WorldError::Escapes { .. } => unreadable("the file links out of the git repository"),
             other @ (WorldError::Signature { .. }
             | WorldError::Unsigned { .. }
             | WorldError::UntrustedKey { .. }
@@ -91,8 +91,7 @@ impl DiskWorld {
         self.refuse_secret(Space::Project, shown, &metadata)?;
         let own = rustix::process::geteuid().as_raw();
         if ![0, own].contains(&metadata.uid()) || metadata.mode() & WRITABLE_BY_OTHERS != 0 {
-            let reason =
-                "it is above the project, and another user can change it; remove it, or fix its owner and mode";
+            let reason = "the file is above the project folder, and another user can change it; remove the file, or correct its owner and mode";
             return Err(unreadable(reason));
         }
         Ok(Some(bytes))

@@ -45,7 +45,7 @@ pub(super) fn refuse_protected_target(dir: &Dir, path: &str, shown: &str) -> Res
         return Ok(());
     }
     let reason = format!(
-        "it links to `{}`; a file that is sent to the model cannot be a link to a `.env` file or into `.git`, \
+        "the file links to `{}`; a file that is sent to the model cannot be a link to a `.env` file or into `.git`, \
          `.ai/state`, `.ai/keys` or `.ai/trust`",
         target.display().to_string().escape_debug()
     );

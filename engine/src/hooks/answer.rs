@@ -90,7 +90,7 @@ pub(super) fn check_action(action: &HookAction) -> Result<(), String> {
     if let HookAction::Replace { messages } = action {
         return <Vec<Message> as serde::Deserialize>::deserialize(messages)
             .map(drop)
-            .map_err(|error| format!("its messages cannot be read: {error}"));
+            .map_err(|error| format!("the messages of the action cannot be read: {error}"));
     }
     if let HookAction::Raise { limit, value } = action { raised_limit_value(limit, value).map(drop) } else { Ok(()) }
 }

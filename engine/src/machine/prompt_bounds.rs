@@ -11,7 +11,7 @@ use super::ThreadState;
 use crate::event::{ChatMode, PromptBounds};
 
 /// The end of the answer to a denied call, if only the grants of the current prompt deny the call.
-pub const DENIED_IN_PROMPT: &str = " (the user runs this prompt without it)";
+pub const DENIED_IN_PROMPT: &str = " (the user runs this prompt without this capability)";
 
 /// Returns the limits of a prompt: the limits of the plan, with `spend` lowered to the amount in `bounds`, if there is
 /// one.

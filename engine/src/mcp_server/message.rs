@@ -111,7 +111,7 @@ fn check_fields(text: &[u8]) -> Result<Value, MessageError> {
         (None, _) => return invalid(shown, "the message has no `method`"),
     };
     if let Some(fault) = std::str::from_utf8(text).ok().and_then(find_fault) {
-        return invalid(shown, &format!("the message would be changed by reading it: {fault}"));
+        return invalid(shown, &format!("the message cannot be read without loss: {fault}"));
     }
     if let Some(id) = id {
         check_request(method, fields.get("params"))
@@ -141,10 +141,10 @@ fn check_params<T: DeserializeOwned>(
 ) -> Result<(), (i32, String)> {
     let invalid = |reason: &str| Err((INVALID_PARAMS, format!("invalid parameters of `{method}`: {reason}")));
     let Some(params) = params else {
-        return if are_optional { Ok(()) } else { invalid("they are missing") };
+        return if are_optional { Ok(()) } else { invalid("the parameters are missing") };
     };
     if !params.is_object() {
-        return invalid("they are not an object");
+        return invalid("the parameters are not an object");
     }
     match T::deserialize(params) {
         Ok(_) => Ok(()),

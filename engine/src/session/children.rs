@@ -263,7 +263,11 @@ impl EngineContext {
         let child = Some(HookChild { spawn, thread_id, spend, status, cost });
         if !result.success {
             let why = result.error.map(|error| error.message).unwrap_or_default();
-            let outcome = ToolOutcome::error(format!("`{}` ended in {}: {why}", result.directive, status.as_str()));
+            let outcome = ToolOutcome::error(format!(
+                "`{}` ended with the status `{}`: {why}",
+                result.directive,
+                status.as_str()
+            ));
             return Ok(HookCallResult { outcome, child });
         }
         let text = result.result.map_or(Value::Null, Value::from);

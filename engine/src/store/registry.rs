@@ -284,7 +284,7 @@ impl Registry {
     /// changes are restored from the transcripts. If `change` fails, nothing is written.
     fn write<T>(&self, change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let Some(OpenDatabase::Write(database)) = &self.database else {
-            let source = io::Error::new(io::ErrorKind::PermissionDenied, "this process opened it read-only");
+            let source = io::Error::new(io::ErrorKind::PermissionDenied, "this process opened the registry read-only");
             return Err(registry_error("writing to it")(source));
         };
         // A panic while the lock was held left no transaction behind: dropping a transaction aborts it.

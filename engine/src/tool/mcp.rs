@@ -75,7 +75,7 @@ impl Tool for McpTool {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(error)) => ToolOutcome::error(error.to_string()),
                 Err(_) => ToolOutcome::error(format!(
-                    "the server `{}` did not answer within {} seconds; whether it acted is not known",
+                    "the server `{}` did not answer within {} seconds; the outcome of the call is unknown",
                     self.server.name,
                     timeout.as_secs_f64()
                 )),

@@ -70,7 +70,7 @@ type ToolFactory = Arc<dyn Fn(&ToolSpec) -> Arc<dyn Tool> + Send + Sync>;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
-    #[error("no tool named `{name}` is built in; there are {known}")]
+    #[error("no built-in tool is named `{name}`; the built-in tools are {known}")]
     UnknownBuiltin { name: String, known: String },
     #[cfg(feature = "mcp")]
     #[error("{drift}; {}", .drift.help())]

@@ -136,7 +136,7 @@ impl<'p> NamedFiles<'p> {
             return Ok(());
         }
         if depth > MAX_DEPTH {
-            return Err(too_large(format!("it is deeper than {MAX_DEPTH} folders")));
+            return Err(too_large(format!("the folder is nested more than {MAX_DEPTH} folders deep")));
         }
         let fail = |source| TrustError::Io { path: folder.to_path_buf(), source };
         let entries = match fs::read_dir(folder) {

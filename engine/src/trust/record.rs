@@ -86,7 +86,10 @@ pub(super) fn read(path: &Path, project: &Path) -> Result<TrustRecord, TrustErro
     let unreadable = |reason: String| TrustError::Unreadable { path: path.to_owned(), reason };
     let record: TrustRecord = serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?;
     if record.format > FORMAT {
-        return Err(unreadable(format!("it has format {}, but this `rye` reads up to {FORMAT}", record.format)));
+        return Err(unreadable(format!(
+            "the file has format {}, but this `rye` reads formats up to {FORMAT}",
+            record.format
+        )));
     }
     Ok(record)
 }

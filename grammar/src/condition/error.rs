@@ -52,7 +52,7 @@ pub(super) fn bad_string(span: Span) -> SyntaxError {
     condition_error(
         span,
         "this is not a valid JSON string".into(),
-        "an escape or a raw line break that JSON does not allow",
+        "JSON does not allow this escape or raw line break",
         Some(
             "the escapes are `\\\" \\\\ \\/ \\b \\f \\n \\r \\t` and `\\u` with four hex digits; `'…'` strings have no escapes",
         ),
@@ -209,10 +209,10 @@ fn first_token(rest: &str) -> &str {
 
 fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str> {
     if rest.starts_with("${") {
-        return Some("conditions name facts without `${…}`");
+        return Some("write the name of the fact without `${…}`");
     }
     if rest.starts_with('{') {
-        return Some("conditions name facts without braces: `inputs.name`");
+        return Some("write the name of the fact without braces: `inputs.name`");
     }
     let follows_a_name = before.ends_with(|c: char| c.is_alphanumeric() || c == '_');
     if token.starts_with('=') && before.ends_with('=') {
@@ -253,9 +253,9 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
         "includes" | "include" | "contain" | "has" => return Some("write `contains`"),
         "like" | "LIKE" | "glob" => return Some("write `matches` and a regular expression in quotes"),
         "=~" | "~=" | "~" | "regex" | "match" => return Some("write `matches` and a pattern in quotes"),
-        "gt" | "gte" | "lt" | "lte" => return Some("in the one-line form, write `>`, `>=`, `<` or `<=`"),
+        "gt" | "gte" | "lt" | "lte" => return Some("in a one-line condition, write `>`, `>=`, `<` or `<=`"),
         ">" if before.ends_with('<') => return Some("inequality is written `!=`"),
-        "?" | "??" | "?:" => return Some("a condition is true or false; it does not choose between values"),
+        "?" | "??" | "?:" => return Some("a condition can only be true or false, and cannot select one of two values"),
         _ => {}
     }
     if token.starts_with('"') || token.starts_with('\'') {

@@ -126,8 +126,8 @@ impl ConditionReader {
                     self.syntax_error(
                         extra.key.span,
                         format!("`{}` and `{}` cannot be combined", shorten(&extra.key.node), form.key.node),
-                        "a second condition in one mapping",
-                        Some("put both into a list: `all: [ {…}, {…} ]`"),
+                        "this mapping already contains a condition",
+                        Some("put both conditions into a list: `all: [ {…}, {…} ]`"),
                     );
                 }
                 self.combination(node, form, depth)
@@ -137,7 +137,7 @@ impl ConditionReader {
                     second.key.span,
                     format!("`{}` and `{}` cannot be combined", second.key.node, first.key.node),
                     "unclear which key contains the other",
-                    Some("nest one inside the other: `all: [ {any: […]}, {not: …} ]`"),
+                    Some("nest one of the two keys inside the other: `all: [ {any: […]}, {not: …} ]`"),
                 );
                 None
             }

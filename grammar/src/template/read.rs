@@ -311,7 +311,7 @@ fn placeholder_error(source: SourceId, base: usize, text: &str, open: usize, at:
         (
             "`${` is never closed".to_owned(),
             "opened here".to_owned(),
-            "close the placeholder with `}`, or write `$${` for the two characters themselves",
+            "close the placeholder with `}`, or write `$${` for a literal `${`",
         )
     } else if rest.starts_with('}') && inside.trim().is_empty() {
         ("empty placeholder".to_owned(), "empty".to_owned(), "name a fact: `${cost.spend}`; `$${` is a literal `${`")

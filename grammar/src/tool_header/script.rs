@@ -61,8 +61,8 @@ impl ScriptReader for NoScriptReader {
     fn read(&self, source: SourceId, _: &str, language: ToolLanguage) -> Parsed<Script> {
         let error = SyntaxKind::Script.error(
             Span::new(source, 0, 0),
-            format!("tools in {} cannot be read here", language.name()),
-            "its constants are not read",
+            format!("no parser for tools in {} is available", language.name()),
+            "the constants of this file are not read",
         );
         Parsed { tree: Script::default(), errors: vec![error] }
     }
@@ -115,7 +115,7 @@ pub(super) fn read_metadata(constants: Vec<Constant>, empty: &Node) -> (Node, Ve
         match constant.value {
             _ if entries.iter().any(|e| e.key.node == *key) => errors.push(
                 SyntaxKind::Constant
-                    .error(name.span, format!("`{}` gets a value twice", name.node), "a second value")
+                    .error(name.span, format!("`{}` is assigned twice", name.node), "a second value")
                     .with_help("keep one of them"),
             ),
             Ok(value) => entries.push(Entry { key: Spanned::new((*key).to_owned(), name.span), value }),

@@ -111,7 +111,9 @@ impl TreeBuilder<'_> {
                 let other = shorten(&other);
                 error.message = format!("`<{name}>` is closed by `</{other}>`");
                 "another name".clone_into(&mut error.label);
-                error.help = Some(format!("both tags need one name: write `</{name}>` here, or `<{other}>` before it"));
+                error.help = Some(format!(
+                    "the start tag and the end tag need the same name: write `</{name}>` here, or `<{other}>` as the start tag"
+                ));
                 error.other = Some(element.name.span);
                 error.loses_content = true;
                 return;

@@ -331,7 +331,7 @@ impl<'t> TreeBuilder<'t> {
         let element =
             Element { name: tag.name, attributes: tag.attributes, children: Vec::new(), span: self.span(start, end) };
         if self.open.is_empty() && self.root.is_some() {
-            let message = format!("`<{}>` is a second root", shorten(&element.name.node));
+            let message = format!("`<{}>` is a second root element", shorten(&element.name.node));
             let help = match element.name.node.as_str() {
                 "directive" => "a file holds one directive: move this one to a file of its own",
                 _ => "a document has one root element",
@@ -513,7 +513,7 @@ impl<'t> TreeBuilder<'t> {
                     name.span,
                     format!("the prefix of `{}` is not declared", shorten(&name.node)),
                     "unknown prefix",
-                    Some("remove the prefix: names here have none"),
+                    Some("remove the prefix: the names of these elements and attributes have no prefix"),
                 ));
             }
         }

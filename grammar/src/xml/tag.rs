@@ -36,7 +36,7 @@ pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Ta
             scan.syntax_error(
                 start,
                 start + 1,
-                "this `<` opens no tag".into(),
+                "this `<` does not start a tag".into(),
                 "no `>` follows before the next `<`",
                 ESCAPE_LT,
             );
@@ -75,7 +75,7 @@ pub(super) fn read(source: SourceId, text: &str, start: usize, end: usize) -> Ta
                 attribute.name.span,
                 format!("`{}` is given twice", shorten(&attribute.name.node)),
                 "second time",
-                Some("keep one of the two"),
+                Some("keep one of the two attributes"),
             ));
         } else if attributes.len() == MAX_ATTRIBUTES {
             scan.errors.push(xml_error(
@@ -236,7 +236,7 @@ pub(super) fn reference_error(span: Span, name: Option<&str>) -> SyntaxError {
             span,
             format!("unknown reference `&{};`", shorten(name)),
             "unknown reference",
-            Some("XML knows `&lt; &gt; &amp; &apos; &quot;` and numbers such as `&#8364;`"),
+            Some("the references of XML are `&lt; &gt; &amp; &apos; &quot;` and numbers such as `&#8364;`"),
         ),
         None => xml_error(span, "a `&` in text must be escaped".into(), "starts no reference", Some(ESCAPE_AMP)),
     }

@@ -22,7 +22,7 @@ pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<
 
 /// Returns the error for a duplicate key in a mapping.
 pub(super) fn duplicate_key(span: Span, key: &str) -> SyntaxError {
-    yaml_error(span, format!("`{}` is given twice", shorten(key)), "second time", Some("keep one of the two"))
+    yaml_error(span, format!("`{}` is given twice", shorten(key)), "second time", Some("keep one of the two keys"))
 }
 
 pub(super) fn to_syntax_error(spans: &SpanConverter<'_>, error: &Error) -> SyntaxError {
@@ -114,7 +114,7 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
             key.as_ref()
                 .map_or_else(|| "a key is given twice".to_owned(), |k| format!("`{}` is given twice", shorten(k))),
             "second time",
-            Some("keep one of the two"),
+            Some("keep one of the two keys"),
         ),
         Error::MultipleDocuments { .. } => plain(
             "a file can have only one YAML document",
@@ -163,7 +163,7 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
             if message == "invalid indentation in multiline quoted scalar" {
                 return (
                     "a quoted string continues on this line, which is indented less".to_owned(),
-                    "inside the quotes of an earlier line",
+                    "this line is inside quotes that open on an earlier line",
                     Some("close the quote on the line where the string ends, or indent the lines that follow"),
                 );
             }

@@ -168,7 +168,7 @@ impl OpenSession {
         let Some((what, changes)) = reason.split_once(CONFIRM_HINT) else { return Err(invalid(&reason)) };
         let what = what.trim_end_matches([';', ' ']);
         if !self.ask(what, changes.trim_start_matches([':', '\n'])).await {
-            return Err(invalid(&format!("not changed, because the user did not accept it: {what}")));
+            return Err(invalid(&format!("nothing was changed, because the user did not accept the change: {what}")));
         }
         let verb = request(true).map_err(|reason| invalid(&reason))?;
         self.answer(verb).await.map(drop).map_err(|reason| invalid(&reason))
@@ -216,7 +216,8 @@ impl OpenSession {
                 PermissionOption::new(ACCEPT, "Wait for their end", PermissionOptionKind::AllowOnce),
                 PermissionOption::new(DECLINE, "Stop them", PermissionOptionKind::RejectOnce),
             ];
-            let question = children_question(children, "The session can wait for their end or stop them");
+            let question =
+                children_question(children, "The session can wait until the children end, or stop the children");
             let chosen = self.choose("close", &question, "", ToolKind::Other, options).await;
             if chosen.as_deref() == Some(DECLINE) {
                 self.requests.control.send(ControlMessage::Interrupt);

@@ -141,7 +141,9 @@ fn budgets(current: u64, live: &LiveState) -> Vec<u64> {
 /// Returns the reason if there is no such option or value.
 pub fn option_request(id: &str, value: &SessionConfigOptionValue, confirm: bool) -> Result<ChatVerb, String> {
     let value = value.as_value_id().map(ToString::to_string);
-    let value = value.ok_or_else(|| format!("the option `{}` takes the id of a value", id.escape_debug()))?;
+    let value = value.ok_or_else(|| {
+        format!("the value of the option `{}` must be the id of one of its values", id.escape_debug())
+    })?;
     match id {
         MODE => mode_request(&value, confirm),
         MODEL => Ok(ChatVerb::Model { model: value, confirm }),

@@ -92,7 +92,9 @@ impl RequestHandler {
         let changes = compare_with_session(&self.spaces, &**self.engine.disk(), &live, &compilation);
         if changes.widens {
             let lines = changes.lines.join("\n");
-            return Err(format!("not sent: the files have changed, and /reload continues with them:\n{lines}"));
+            return Err(format!(
+                "not sent: the files have changed; /reload continues with the changed files:\n{lines}"
+            ));
         }
         let plan = self.store(&compilation).await?;
         let replaced = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
@@ -139,5 +141,9 @@ fn describe(loss: &CacheLoss, cost: Nanos, compilation: Option<&Compilation>) ->
         parts.push(format!("{more} more"));
     }
     let cause = if parts.is_empty() { "the start of the request has changed".to_owned() } else { parts.join(", ") };
-    format!("{cause}: {} cached tokens are lost, +{}", group_thousands(loss.tokens), format_money(cost.to_u64()))
+    format!(
+        "{cause}: {} cached tokens are lost, which costs {} more",
+        group_thousands(loss.tokens),
+        format_money(cost.to_u64())
+    )
 }

@@ -50,12 +50,13 @@ fn describe_compaction(shown: &CompactionPreview) -> String {
         format!("{} ({} tokens)", format_count(messages as u64, "message"), group_thousands(tokens))
     };
     let leaves = if shown.messages == 0 {
-        "leaves: nothing, because all messages fit into the part that stays; the summary is added".to_owned()
+        "replaced by a summary: nothing, because all messages fit into the part that is kept; the summary is added"
+            .to_owned()
     } else {
-        format!("leaves: {}, replaced by a summary", part(shown.messages, shown.tokens))
+        format!("replaced by a summary: {}", part(shown.messages, shown.tokens))
     };
     let stays = format!(
-        "stays as it is: system prompt with context files, and tools ({} tokens), {}",
+        "kept: system prompt with context files, and tools ({} tokens), {}",
         group_thousands(shown.system_tokens),
         part(shown.kept_messages, shown.kept_tokens)
     );

@@ -57,7 +57,9 @@ impl RequestHandler {
             let parts = context_parts(&live);
             let near = closest(&part, parts.iter().map(|one| one.id.as_str()));
             let help = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-            return Err(format!("no part `{part}` that can be left out; {help}`/context` lists the parts"));
+            return Err(format!(
+                "the request has no part `{part}` that can be left out; {help}`/context` lists the parts"
+            ));
         }
         let PlanChanges { widens, lines } =
             compare_with_session(&self.spaces, &**self.engine.disk(), &live, &compilation);
@@ -108,7 +110,7 @@ pub fn format_context_change(data: &Value) -> String {
     let tokens = |count: u64| format!("{} tokens", group_thousands(count));
     let dollars = |nanos: u64| format!("${}", Nanos::from_u64(nanos));
     let mut lines = vec![format!(
-        "{} `{part}`: {}, {} in the next request",
+        "{} `{part}`: {}, so {} in the next request",
         if *omits { "without" } else { "with" },
         more_or_less(of.tokens, of.tokens_after, &tokens),
         tokens(of.tokens_after)

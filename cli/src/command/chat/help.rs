@@ -53,7 +53,7 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command(
                 "compact",
                 "[FOCUS] [confirm]",
-                "replace the conversation by a summary, after a question with the effect and the price",
+                "replace the conversation by a summary, after a question that shows the effect and the price",
                 "/compact the failing tests",
             ),
             command("tree", "", "list the threads of the session and their prompts", "/tree"),

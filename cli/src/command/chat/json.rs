@@ -313,7 +313,7 @@ impl ChatRequest {
         };
         let id = fields.remove("id").unwrap_or_default();
         if let Some(fault) = find_fault(line) {
-            let reason = format!("the request would be changed by reading it: {fault}");
+            let reason = format!("the request cannot be read without loss: {fault}");
             return Err(Box::new(ChatResponse::refused(id, None, reason)));
         }
         let verb = ChatVerb::read(&fields).map_err(|error| Box::new(ChatResponse::refused(id.clone(), None, error)))?;
@@ -344,7 +344,7 @@ impl ChatVerb {
             Err(other) => other == format!("missing field `{name}`"),
         };
         let names = || fields.keys().filter(|name| *name != "type");
-        let form = error.replace("expected u64", "expected a whole number from 0");
+        let form = error.replace("expected u64", "expected a whole number of at least 0");
         match names().find(is_wrong).filter(|_| !error.starts_with("unknown field")) {
             Some(name) => Err(format!("`{}`: {form}", name.escape_debug())),
             None => Err(form),

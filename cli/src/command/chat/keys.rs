@@ -44,12 +44,12 @@ pub enum KeyAction {
 
 /// The keys with their meaning, for `/help` and the guide.
 pub const KEY_HELP: [(&str, &str); 21] = [
-    ("Enter", "send; while the model works, steer it"),
+    ("Enter", "send the text; while the model works, as a steering message"),
     ("Alt+Enter", "send as a follow-up, delivered when the model would otherwise end the prompt"),
     ("Shift+Enter, Ctrl+J, \\ Enter", "new line"),
     ("Alt+Up", "take unsent messages back"),
     ("Esc", "interrupt the prompt"),
-    ("Ctrl+C", "clear the text or, if it is empty, interrupt the prompt; twice: leave"),
+    ("Ctrl+C", "clear the text; if there is none, interrupt the prompt; pressed twice: leave"),
     ("Ctrl+D", "leave, if the editor is empty"),
     ("Ctrl+Z", "suspend rye; `fg` continues"),
     ("Tab", "complete a command, template, skill or @path"),
@@ -57,8 +57,8 @@ pub const KEY_HELP: [(&str, &str); 21] = [
     ("Up, Down", "history of this project"),
     ("Ctrl+R", "search the history for the typed text"),
     ("Ctrl+_, Alt+_", "undo, redo"),
-    ("Ctrl+A, Ctrl+E", "start, end of the line"),
-    ("Ctrl+W, Ctrl+U, Ctrl+K", "delete a word, to the start, to the end of the line"),
+    ("Ctrl+A, Ctrl+E", "go to the start, to the end of the line"),
+    ("Ctrl+W, Ctrl+U, Ctrl+K", "delete a word, all text to the start, all text to the end of the line"),
     ("Ctrl+Y", "insert the deleted text"),
     ("Ctrl+O", "show pasted text in full; without pasted text, show the output of the last call"),
     ("Ctrl+T", "show or hide the thoughts of the model"),

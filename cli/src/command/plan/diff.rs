@@ -336,8 +336,9 @@ fn compile_side(
     if let ComparedSide::Plan(path) = side {
         return super::file::read_plan(path).map(|plan| SidePlan::Printed(Box::new(plan)));
     }
-    let id =
-        id.ok_or_else(|| CommandError::usage("missing directive: it is optional only when comparing two plan files"))?;
+    let id = id.ok_or_else(|| {
+        CommandError::usage("missing directive: the argument is optional only when two plan files are compared")
+    })?;
     let Some(world) = world else { return Ok(SidePlan::Nothing) };
     if world.candidates(ItemKind::Directive, id)?.is_empty() {
         return Ok(SidePlan::Nothing);

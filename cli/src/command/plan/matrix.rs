@@ -19,7 +19,7 @@ pub fn run(world: &dyn World, request: &CompileRequest, report: &Printer) -> Res
         let failure = CommandError::failed(error.to_string());
         match error {
             MatrixError::Broken(_) => failure,
-            MatrixError::TooMany(_) => failure.with_help("set some of them with `--input`"),
+            MatrixError::TooMany(_) => failure.with_help("set some of the inputs with `--input`"),
         }
     })?;
     let exit = if found.contexts.is_empty() { Exit::Failed } else { Exit::Success };
@@ -62,7 +62,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
     }
     if !found.open.is_empty() {
         report.note(&printable(&format!(
-            "not listed, because no inputs were found for this condition: {}",
+            "some plans are not listed, because no inputs were found that meet this condition: {}",
             describe_when(&found.open)
         )));
     }

@@ -103,8 +103,9 @@ fn check_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError>
         };
         if !fields.iter().all(has) {
             let message = format!("a provider file of the project overrides these values of `{provider}/{id}`");
-            return Err(CommandError::failed(message)
-                .with_help(format!("change it in `.ai/config/{PROVIDER_FOLDER}{provider}.yaml` of the project")));
+            return Err(CommandError::failed(message).with_help(format!(
+                "change the values in `.ai/config/{PROVIDER_FOLDER}{provider}.yaml` of the project"
+            )));
         }
     }
     diagnostics.append(items.diagnostics());

@@ -150,8 +150,8 @@ fn describe_error(model: &PlannedModel, error: &CallError) -> String {
             Some(variable) => format!(": the key in `{variable}` is not accepted"),
             None => format!(": a key is required; set `key_env` in `{file}` to the name of its variable"),
         },
-        (_, Some(404)) => format!(": the model or the path is wrong; see `id` and `base_url` in `{file}`"),
-        (FailedStage::Connect | FailedStage::Timeout, _) => format!(": see `base_url` in `{file}`"),
+        (_, Some(404)) => format!(": the model or the path is wrong; check `id` and `base_url` in `{file}`"),
+        (FailedStage::Connect | FailedStage::Timeout, _) => format!(": check `base_url` in `{file}`"),
         (FailedStage::Status | FailedStage::StreamError | FailedStage::Truncated | FailedStage::Protocol, _) => {
             String::new()
         }

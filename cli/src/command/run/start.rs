@@ -196,7 +196,7 @@ pub fn run_to_end(
         }
         print_resumed(&engine, &start, how, (&kept, unattended, format), &world, report).await?;
         if let Some(why) = engine.signer().fallback_reason().filter(|_| !how.detached && !how.silent) {
-            report.note(&format!("{why}: using a temporary key; create a permanent one with `rye keys generate`"));
+            report.note(&format!("{why}: using a temporary key; create a permanent key with `rye keys generate`"));
         }
         let reopened = start.existing_thread().filter(|_| how.chat.is_some());
         let past = reopened.map(|thread| PastSession::read(&engine, thread)).unwrap_or_default();

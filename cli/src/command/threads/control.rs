@@ -104,11 +104,11 @@ pub fn steer(args: &SteerArgs, reader: &ThreadReader, report: &Printer) -> Resul
     let has_ended = |entry: &ListedThread| {
         let id = &entry.row.id;
         CommandError::usage(format!("the thread `{id}` has ended: {}", entry.row.status.as_str()))
-            .with_help(format!("resume it with `rye threads resume {id} --message TEXT`"))
+            .with_help(format!("resume the thread with `rye threads resume {id} --message TEXT`"))
     };
     if !args.image.is_empty() {
         return Err(CommandError::usage("images cannot be sent to a running thread: messages are text only")
-            .with_help(format!("after it ends, use `rye run --resume {id} --message TEXT --image FILE`")));
+            .with_help(format!("after the thread ends, use `rye run --resume {id} --message TEXT --image FILE`")));
     }
     if reader.liveness(&entry.row)? == Liveness::Over {
         return Err(has_ended(&entry));
@@ -126,7 +126,10 @@ pub fn steer(args: &SteerArgs, reader: &ThreadReader, report: &Printer) -> Resul
             ));
         }
         MessageDelivery::Waiting(entry) => {
-            report.note(&format!("`{}` has not received the message yet: it waits in the mailbox", entry.row.id));
+            report.note(&format!(
+                "`{}` has not received the message yet: the message waits in the mailbox",
+                entry.row.id
+            ));
         }
     }
     Ok(Exit::Success)
@@ -176,7 +179,7 @@ fn kill_running(
     if !others.is_empty() {
         let others = others.join(", ");
         report.note(&format!(
-            "`{id}` does not stop; its process {} was not ended because it also runs {others}",
+            "`{id}` does not stop; its process {} was not ended, because the process also runs {others}",
             info.pid
         ));
         return Ok(false);

@@ -190,7 +190,7 @@ fn expand_again(disk: &dyn Disk, now: &dyn World, input: &AcceptedInput, typed: 
         world.insert(found.first().map_or(Space::Project, |file| file.space), &path, bytes);
     }
     let text = expand(&Items::new(&world), typed).text;
-    text.ok_or_else(|| "the call now expands to nothing: the text".to_owned())
+    text.ok_or_else(|| "the call of the skill or template now expands to nothing: the text".to_owned())
 }
 
 /// Returns the bounds that a parent sets for its children, from the parent's transcript.

@@ -66,7 +66,7 @@ fn unread_front_matter(file: &FileRef, text: &str, marks: &[&'static str], kind:
             ("sent to the model as text", "write the metadata as YAML, between two lines of `---`")
         }
         ItemKind::Directive | ItemKind::Tool | ItemKind::Config => (
-            "documentation only, like all text before the fence",
+            "this text is documentation only, like all text before the fence",
             "the metadata of a directive belongs in its `xml` fence: `<metadata><model tier=\"…\"/></metadata>`",
         ),
     };

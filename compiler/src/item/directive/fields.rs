@@ -27,7 +27,7 @@ pub fn read(element: &Element, name: &str, found: &mut Diagnostics) -> IndexMap<
             found.push(ItemError::InvalidValue {
                 what: format!("`<{name}s>`"),
                 found: format!("more than {MAX_FIELDS} {name}s"),
-                expected: format!("at most {MAX_FIELDS}; one `object` holds several values"),
+                expected: format!("at most {MAX_FIELDS}; a field of the type `object` can hold several values"),
                 span: child.span,
             });
             break;

@@ -219,7 +219,7 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
     }
     for (was, is) in pairs(&old, &new) {
         if was.on_failure == OnFailure::Fail && is.on_failure == OnFailure::Warn {
-            let why = "its failure no longer stops the thread".to_owned();
+            let why = "a failure of the hook no longer stops the thread".to_owned();
             add_finding(&mut changes, was, Direction::Widened, why, (before, after));
         }
     }
@@ -250,7 +250,7 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
                 &mut changes,
                 hook,
                 Direction::Neutral,
-                "another part of its declaration changed".into(),
+                "another part of the hook's declaration changed".into(),
                 (before, after),
             );
         }
@@ -314,20 +314,21 @@ fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool
     let wider = if unproved { Direction::Unknown } else { Direction::Widened };
     let when = format_example(answer);
     Some(match hook_role(hook) {
-        HookRole::Guard if needs_new_trust => {
-            (Direction::Narrowed, format!("it stops a call or thread in more cases{when}; its file has to be trusted"))
-        }
-        HookRole::Guard => (Direction::Narrowed, format!("it stops a call or thread in more cases{when}")),
+        HookRole::Guard if needs_new_trust => (
+            Direction::Narrowed,
+            format!("the hook stops a call or thread in more cases{when}; the file of the hook has to be trusted"),
+        ),
+        HookRole::Guard => (Direction::Narrowed, format!("the hook stops a call or thread in more cases{when}")),
         HookRole::Filter | HookRole::Text if needs_new_trust => {
             let how = describe_steering(&hook.action).unwrap_or("changes what the model reads");
             (
                 Direction::Widened,
                 format!(
-                    "it {how} in a thread with grants that an untrusted project may not use: its file has to be trusted"
+                    "the hook {how} in a thread with grants that an untrusted project may not use: the file of the hook has to be trusted"
                 ),
             )
         }
-        HookRole::Act => (wider, format!("it now starts an item{when}")),
+        HookRole::Act => (wider, format!("the hook now starts an item{when}")),
         HookRole::License => (wider, format!("the thread now continues{when}")),
         HookRole::Filter => (Direction::Neutral, format!("it changes more content{when}")),
         HookRole::Text => (Direction::Neutral, "the sent text changes".to_owned()),
@@ -346,17 +347,19 @@ fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option
     let when = format_example(answer);
     Some(match hook_role(hook) {
         HookRole::Guard if unproved => {
-            (Direction::Unknown, "it may stop a call or thread in fewer cases than before".to_owned())
+            (Direction::Unknown, "the hook may stop a call or thread in fewer cases than before".to_owned())
         }
-        HookRole::Guard if kept => (Direction::Widened, format!("it stops a call or thread in fewer cases{when}")),
+        HookRole::Guard if kept => {
+            (Direction::Widened, format!("the hook stops a call or thread in fewer cases{when}"))
+        }
         HookRole::Guard => (Direction::Widened, "the removed hook could stop a call or thread".to_owned()),
         // The result of the item may have blocked a call or ended the thread.
         HookRole::Act if may_answer(hook.event) => {
-            (Direction::Unknown, "it could stop calls with its result".to_owned())
+            (Direction::Unknown, "the result of the hook could stop calls".to_owned())
         }
-        HookRole::Act => (Direction::Narrowed, "it starts an item in fewer cases".to_owned()),
+        HookRole::Act => (Direction::Narrowed, "the hook starts an item in fewer cases".to_owned()),
         HookRole::License => (Direction::Narrowed, format!("the thread no longer continues{when}")),
-        HookRole::Filter => (Direction::Unknown, format!("stopped content may now pass{when}")),
+        HookRole::Filter => (Direction::Unknown, format!("content that the hook stopped may now pass{when}")),
         HookRole::Text => (Direction::Neutral, "the sent text changes".to_owned()),
     })
 }
@@ -375,14 +378,14 @@ fn describe_other_action(was: &PlannedHook, is: &PlannedHook) -> String {
         (HookAction::Raise { limit: one, value: old }, HookAction::Raise { limit: other, value: new })
             if one == other =>
         {
-            format!("it raises the limit `{one}` to {new}, previously to {old}")
+            format!("the hook raises the limit `{one}` to {new}, previously to {old}")
         }
         _ if start(was) != start(is) => {
             let shown = |hook: &PlannedHook| start(hook).unwrap_or_else(|| format!("does {}", word(hook)));
-            format!("it {}; previously it {}", shown(is), shown(was))
+            format!("the hook {}; previously the hook {}", shown(is), shown(was))
         }
-        _ if word(was) == word(is) => format!("its action {} has other values", word(is)),
-        _ => format!("its action is {}, previously {}", word(is), word(was)),
+        _ if word(was) == word(is) => format!("the action {} of the hook has other values", word(is)),
+        _ => format!("the action of the hook is {}, previously {}", word(is), word(was)),
     }
 }
 
@@ -427,7 +430,7 @@ fn compare_order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Co
             same_event.take_while(|h| h.id != hook.id).map(|h| h.id.clone()).collect()
         };
         if at(&old) != at(&new) {
-            let why = "its place in the order of the hooks changed".to_owned();
+            let why = "the place of the hook in the order of the hooks changed".to_owned();
             add_finding(changes, hook, Direction::Unknown, why, (before, after));
         }
     }

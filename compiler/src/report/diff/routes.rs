@@ -98,7 +98,7 @@ fn changed_selection(was: &RoutedPlan, is: &RoutedPlan, trees: &DiffSides<'_>) -
     Some(PlanChange {
         area: ChangeArea::Chain,
         what: format!(
-            "other calls take this route: {}, previously {}",
+            "this route now applies in other cases: {}, previously {}",
             describe_when(&is.when),
             describe_when(&was.when)
         ),

@@ -331,7 +331,7 @@ fn write_sandboxes(out: &mut String, compilation: &Compilation) {
     let rows: Vec<Vec<String>> = touching.map(|sandbox| vec![sandbox.name.clone(), sandbox.to_string()]).collect();
     if !rows.is_empty() {
         let aside = if compilation.bubblewrap { "processes in bubblewrap; " } else { "" };
-        write_heading(out, "Sandbox", &format!("{aside}see `rye doctor` for the support on this machine"));
+        write_heading(out, "Sandbox", &format!("{aside}`rye doctor` shows the sandbox support of this machine"));
         push_table(out, &[Align::Left, Align::Left], &rows);
     }
 }

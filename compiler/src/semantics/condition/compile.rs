@@ -108,7 +108,7 @@ impl Compiler<'_> {
             if !comparable {
                 self.error(
                     whole,
-                    format!("{} and {} have no order", with_article(a), with_article(b)),
+                    format!("{} and {} cannot be compared by order", with_article(a), with_article(b)),
                     Some("compare two numbers, or two strings".into()),
                 );
             }
@@ -128,7 +128,7 @@ impl Compiler<'_> {
     }
 
     fn matches(&mut self, left: &Expr, right: &Expr) -> CompiledNode {
-        self.check_searchable(left, "matches no pattern", "a pattern is compared with a string");
+        self.check_searchable(left, "matches no pattern", "`matches` compares a pattern with a string");
         let left = Box::new(self.value(left));
         let ExprKind::Literal(Value::String(pattern)) = &right.kind else {
             self.error(
@@ -143,7 +143,7 @@ impl Compiler<'_> {
             Err(PatternError::BudgetExceeded) => {
                 self.error(
                     right,
-                    "the patterns of this file are too large together".into(),
+                    "the patterns of this file are too large in total".into(),
                     Some("use fewer patterns, or shorter repetitions such as `{1,9}`".into()),
                 );
                 CompiledNode::Literal(Value::Bool(false))

@@ -12,10 +12,9 @@ use crate::semantics::risk::RiskTable;
 pub(super) fn answer_capability(body: &Value) -> EvalResult {
     let body = expect_object(body, "capability")?;
     check_keys(body, "capability", &["grants", "primary", "item_type", "item_id"])?;
-    let links = body
-        .get("grants")
-        .and_then(Value::as_array)
-        .ok_or_else(|| EvalError::request("`grants` has to be a list of lists of patterns, the leaf's first"))?;
+    let links = body.get("grants").and_then(Value::as_array).ok_or_else(|| {
+        EvalError::request("`grants` has to be a list of lists of patterns, with the leaf's list first")
+    })?;
     let chain = links
         .iter()
         .map(|link| expect_texts(Some(link), "grants").map(CapabilitySet::new))

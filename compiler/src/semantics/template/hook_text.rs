@@ -34,7 +34,7 @@ impl TemplateText for HookText {
         let Some(mark) = ('\u{E000}'..='\u{F8FF}').find(|c| !text.contains(*c)) else {
             return Err(SyntaxKind::Template.error(
                 whole,
-                "the text uses every private-use character",
+                "the text contains every private-use character of Unicode",
                 "no free delimiter",
             ));
         };

@@ -90,7 +90,7 @@ const RETRY: &[SettingField] = &[
     key(
         "base_seconds",
         SettingShape::Seconds,
-        "base of the random wait: after failure N at most `base_seconds` × 2^N s, after 10 failures at least 1 s",
+        "base of the random wait before a retry: after failure N, at most `base_seconds` × 2^N s; after 10 failures, at least 1 s",
     ),
     key(
         "max_seconds",
@@ -153,7 +153,7 @@ const RULE: &[SettingField] = &[
 ];
 
 const FALLBACK: &[SettingField] = &[
-    key("id", SettingShape::Text, "name of failures that no rule matches"),
+    key("id", SettingShape::Text, "name of a failure that no rule matches"),
     key("name", SettingShape::Text, "default: the id"),
     required_key("category", SettingShape::OneOf(&CATEGORIES), "its category"),
     key("retryable", SettingShape::Bool, "default: follows from the category"),
@@ -186,7 +186,7 @@ pub const RENAMED_KEYS: [(&str, &str, &str); 1] = [("agent/agent", "approvals.un
 pub const FILES: &[SettingsFile] = &[
     SettingsFile {
         id: "agent/agent",
-        about: "The agent system as a whole.",
+        about: "Signing, approvals, sandbox and maximum limits of all threads.",
         shape: SettingShape::Map(&[
             key(
                 "signing",
@@ -229,7 +229,9 @@ pub const FILES: &[SettingsFile] = &[
     SettingsFile {
         id: "agent/budget_ledger_schema",
         about: "The JSON Schema of one ledger entry; documentation only.",
-        shape: SettingShape::Documentation("it describes how `rye threads show --format json` prints a ledger account"),
+        shape: SettingShape::Documentation(
+            "the file describes how `rye threads show --format json` prints a ledger account",
+        ),
     },
     SettingsFile {
         id: "agent/capabilities/",
@@ -306,7 +308,7 @@ pub const FILES: &[SettingsFile] = &[
                     required_key(
                         "execute",
                         SettingShape::Opaque,
-                        "the item, as in a hook: `item_type`, `item_id` and `params`; `${args}` is the text after the name",
+                        "the item to run, as in a hook: `item_type`, `item_id` and `params`; `${args}` is the text after the name",
                     ),
                     key("grants", SettingShape::Opaque, "capabilities that the call may use, as in a hook"),
                 ])),
@@ -352,7 +354,9 @@ pub const FILES: &[SettingsFile] = &[
     SettingsFile {
         id: "agent/events",
         about: "Names of the engine's events; documentation only.",
-        shape: SettingShape::Documentation("it documents the names of events, and which of them are never delayed"),
+        shape: SettingShape::Documentation(
+            "the file documents the names of events, and which of them are never delayed",
+        ),
     },
     SettingsFile {
         id: "agent/hook_conditions",

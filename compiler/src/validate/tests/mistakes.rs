@@ -121,7 +121,7 @@ fn openings_of_a_grant_that_no_granted_tool_uses_are_reported() {
     for (grant, message, help) in [
         (
             "<tool write=\"notes/\">mcp.s.*</tool>",
-            "the server `s` does not need it",
+            "the server `s` do not include this attribute",
             "`\"needs\": {\"write\": [\"notes/\"]}` to the server `s`",
         ),
         ("<tool net=\"a.com\">mcp.s.plain</tool>", "`net=\"a.com\"` has no effect", "\"net\": [\"a.com\"]"),

@@ -96,7 +96,9 @@ fn describe(problem: &ExpansionProblem) -> String {
         ExpansionProblem::Unreadable { .. } | ExpansionProblem::TooLong { .. } => {
             format!("{problem}: nothing was sent")
         }
-        ExpansionProblem::MissingArgument { .. } => format!("{problem}: sent with an empty text in its place"),
+        ExpansionProblem::MissingArgument { .. } => {
+            format!("{problem}: an empty text was sent in place of the argument")
+        }
         ExpansionProblem::UnusedArgument { .. } => problem.to_string(),
     }
 }

@@ -23,10 +23,10 @@ pub(super) fn parse_call(plan: &Plan, tool: &PaletteTool, input: &Value) -> Resu
             let request = ExecuteRequest::read(input).map_err(|e| e.0)?;
             let detached = request.is_async;
             match request.item_type {
-                ItemType::Knowledge if detached => {
-                    Err("rye_execute: `async` is for directives and tools; knowledge is read at once, leave it out"
-                        .into())
-                }
+                ItemType::Knowledge if detached => Err(
+                    "rye_execute: `async` is for directives and tools; knowledge is read at once: leave `async` out"
+                        .into(),
+                ),
                 ItemType::Tool if detached => parse_async_tool_call(plan, request.item_id, request.parameters),
                 ItemType::Tool => parse_tool_call(plan, request.item_id, Value::Object(request.parameters)),
                 ItemType::Knowledge => Ok(ParsedCall::Knowledge { item_id: request.item_id }),

@@ -61,7 +61,7 @@ fn grants_of_a_message_bound_its_prompt_only() {
         ["rye.execute.tool.a.read", "rye.execute.tool.a.read", "rye.execute.tool.a.write"]
     );
     let denied = play.results().into_iter().find(|(_, text)| text.contains("denied")).unwrap().1;
-    assert!(denied.ends_with("a.write (the user runs this prompt without it)"), "{denied}");
+    assert!(denied.ends_with("a.write (the user runs this prompt without this capability)"), "{denied}");
     let grants: Vec<Option<Vec<Grant>>> = started(&play).iter().map(|started| started.grants.clone()).collect();
     assert_eq!(grants, [Some(vec![grant("rye.execute.tool.a.read")]), None]);
 }

@@ -138,7 +138,7 @@ fn compare_text(place: &str, then: &str, now: &str, durations: Durations) -> Res
         }
         if !before.zip(after).is_some_and(|(before, after)| lines_match(before, after, durations)) {
             return Err(format!(
-                "{place} differs in line {line}: recorded was {}, now it is {}",
+                "{place} differs in line {line}: the recording has {}, this run has {}",
                 short(before),
                 short(after)
             ));
@@ -217,11 +217,11 @@ mod tests {
         };
         assert_eq!(
             difference(&|request| request.system = "Be brief.\nBe kind.".into()),
-            "the system prompt differs in line 2: recorded was nothing, now it is `Be kind.`"
+            "the system prompt differs in line 2: the recording has nothing, now it is `Be kind.`"
         );
         assert_eq!(
             difference(&|request| request.turns = vec![user(vec![text("Hallo")])]),
-            "user message 1 differs in line 1: recorded was `Hello`, now it is `Hallo`"
+            "user message 1 differs in line 1: the recording has `Hello`, now it is `Hallo`"
         );
         assert_eq!(
             difference(&|request| request.turns.push(result("i", "r", false))),

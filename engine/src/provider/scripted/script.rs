@@ -458,7 +458,9 @@ impl Expectation {
         find(&self.results, "the tool results", &results.join("\n"))?;
         let names: Vec<&str> = request.tools.iter().map(|tool| &*tool.name).collect();
         match self.tools.0.iter().find(|tool| !names.contains(&tool.as_str())) {
-            Some(missing) => Err(format!("the palette has no `{missing}`; it has `{}`", names.join("`, `"))),
+            Some(missing) => {
+                Err(format!("the palette has no tool `{missing}`; its tools are `{}`", names.join("`, `")))
+            }
             None => self.recorded.check(request),
         }
     }

@@ -285,7 +285,7 @@ pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord
         return Err(LineError::Newer(front.version));
     }
     if front.seq != seq {
-        return Err(LineError::Broken(format!("it is event {}, expected {seq}", front.seq)));
+        return Err(LineError::Broken(format!("the line is event {}, expected event {seq}", front.seq)));
     }
     let (before_hash, rest) = text.split_at_checked(front.length).unwrap_or_default();
     let (digits, back) = rest.split_at_checked(HASH_DIGITS).ok_or_else(|| broken("it ends within its hash"))?;

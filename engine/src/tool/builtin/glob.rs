@@ -40,7 +40,7 @@ impl PathPattern {
         }
         let pattern = text.strip_prefix("./").unwrap_or(text);
         if pattern.starts_with('/') || pattern.split('/').any(|s| s == "..") {
-            return Err(format!("`{text}` does not stay in the folder; patterns are relative to `path`"));
+            return Err(format!("`{text}` leads out of the folder; patterns are relative to `path`"));
         }
         let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
         let matcher = glob.map_err(|e| format!("`{text}` is not a valid pattern: {}", e.kind()))?.compile_matcher();
@@ -87,7 +87,7 @@ pub fn run(project: &ProjectFiles, parameters: &GlobParameters, stop: &StopCondi
         text.push_str("[stopped before all files were checked; name a smaller folder in `path`]\n");
     }
     if text.is_empty() {
-        return Err(ToolFailure("no path fits into the result".into()));
+        return Err(ToolFailure("every path that matches is too long for the result".into()));
     }
     Ok(ToolOutcome::ok(text))
 }

@@ -316,7 +316,7 @@ fn sandbox_hint(server: &McpServer) -> &'static str {
     match server.isolation() {
         ServerSandbox::Net | ServerSandbox::None => "",
         ServerSandbox::Process => {
-            " (it runs in a sandbox: open it with `needs: { net: [HOST], write: [FOLDER/], read: [/PATH] }` in its settings, or disable it with `sandbox: none`)"
+            " (the server runs in a sandbox: open the sandbox with `needs: { net: [HOST], write: [FOLDER/], read: [/PATH] }` in the settings of the server, or disable the sandbox with `sandbox: none`)"
         }
     }
 }

@@ -72,10 +72,10 @@ impl LineFailure {
     pub fn describe(&self, tool: &ItemId, timeout: Duration) -> String {
         match self {
             Self::Ended { log } if log.is_empty() => {
-                format!("the process of `{tool}` ended before it answered; whether it acted is not known")
+                format!("the process of `{tool}` ended before it answered; the outcome of the call is unknown")
             }
             Self::Ended { log } => format!(
-                "the process of `{tool}` ended before it answered; whether it acted is not known; its last output: {log}"
+                "the process of `{tool}` ended before it answered; the outcome of the call is unknown; the last output of the process: {log}"
             ),
             Self::TimedOut => {
                 let seconds = timeout.as_secs_f64();
@@ -140,7 +140,7 @@ impl LineProcess {
         let answer = answer.map_err(|reason| LineFailure::Malformed { reason })?;
         if answer.get("id").and_then(Value::as_u64) != Some(id) {
             let found = answer.get("id").map_or_else(|| "no id".to_owned(), |found| format!("the id {found}"));
-            return Err(LineFailure::Malformed { reason: format!("its answer has {found} instead of {id}") });
+            return Err(LineFailure::Malformed { reason: format!("its answer has {found} instead of the id {id}") });
         }
         written.map_or_else(|_| Err(LineFailure::Ended { log: self.log.text() }), |()| Ok(answer))
     }

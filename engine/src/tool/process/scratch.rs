@@ -87,7 +87,7 @@ impl Scratch {
                 return Ok(scratch);
             }
         }
-        Err(io::Error::other("a folder for temporary files is removed each time that it is created"))
+        Err(io::Error::other("another program removes each new folder for temporary files"))
     }
 
     pub(super) fn environment(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {

@@ -133,7 +133,7 @@ fn an_unknown_builtin_names_the_known_ones() {
     let error = ToolRegistry::standard().prepare(&tool, &ToolFile::default()).err().unwrap();
     assert_eq!(
         error.to_string(),
-        "no tool named `raed` is built in; there are bash, edit, git_diff, git_log, git_show, git_status, glob, grep, \
+        "no built-in tool is named `raed`; the built-in tools are bash, edit, git_diff, git_log, git_show, git_status, glob, grep, \
          knowledge_write, ls, read, web_fetch, write"
     );
 }

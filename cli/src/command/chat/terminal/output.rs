@@ -82,7 +82,7 @@ impl ChatTerminal {
         let Some(recap) = self.session.recap.take() else { return };
         if recap.number > 1 {
             let earlier = recap.number - 1;
-            self.note(&format!("{} before this one; /tree lists them", format_count(earlier, "prompt")));
+            self.note(&format!("{} before this prompt; /tree lists all prompts", format_count(earlier, "prompt")));
         }
         self.echo(&recap.prompt);
         self.markdown.push(&recap.reply);

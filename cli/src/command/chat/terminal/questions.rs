@@ -145,7 +145,7 @@ impl ChatTerminal {
     pub(super) fn ask_cache(&mut self, input: UserInput, text: String, delivery: Delivery, warning: CacheWarning) {
         self.note(&warning.text);
         let without = warning.name_without();
-        let without = if without.is_empty() { without } else { format!("w: once without {without}, ") };
+        let without = if without.is_empty() { without } else { format!("w: send once without {without}, ") };
         let keys = format!("Send? s: send, {without}Esc: cancel ");
         self.question = Some(KeyQuestion::Cache(Box::new(GuardedMessage { input, text, delivery, warning, keys })));
     }

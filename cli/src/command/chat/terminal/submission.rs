@@ -55,7 +55,7 @@ fn branch_entries(data: &Value) -> Vec<Entry> {
     let threads: Vec<SessionThread> = serde_json::from_value(data.clone()).unwrap_or_default();
     let branch = |thread: &SessionThread| {
         let last = thread.prompts.last().map_or("", |prompt| prompt.text.as_str());
-        Entry { text: format!("/fork {} ", thread.thread_id), note: format!("back to the end of the branch: {last}") }
+        Entry { text: format!("/fork {} ", thread.thread_id), note: format!("return to the end of the branch: {last}") }
     };
     let mut entries: Vec<Entry> = other_branches(&threads).into_iter().map(branch).collect();
     let current = current_prompts(&threads).into_iter().rev();

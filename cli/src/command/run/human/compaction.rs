@@ -69,7 +69,7 @@ impl HumanRenderer {
         if let Some((usage, amount)) = self.compactions.cost.take() {
             let read = format_count(usage.whole_input(), "token");
             let cost = format_spend(amount, self.unpriced);
-            self.thread_line(thread, DIM, &format!("  {read} read, {} written, {cost}", usage.output));
+            self.thread_line(thread, DIM, &format!("  {read} in, {} out, {cost}", usage.output));
         }
     }
 }

@@ -22,7 +22,7 @@ impl HumanRenderer {
             return self.human(&RunResult { result: None, ..result.clone() }, reached_limit);
         }
         if !self.quiet {
-            let again = format!("open it again with `rye chat --resume {}`", result.thread_id);
+            let again = format!("open the session again with `rye chat --resume {}`", result.thread_id);
             let cost = self.cost(session_cost.unwrap_or(&result.cost));
             writeln!(io_err(), "session closed  {cost}\n{DIM}{again}{DIM:#}").ok();
         }

@@ -80,15 +80,15 @@ fn change_of_a_tool_has_the_line_of_its_key() {
 #[test]
 fn changed_action_of_a_hook_is_described() {
     for (edit, says) in [
-        (("value: 12", "value: 13"), "widened more: it raises the limit `turns` to 13, previously to 12"),
-        (("value: 12", "value: 11"), "narrowed more: it raises the limit `turns` to 11, previously to 12"),
+        (("value: 12", "value: 13"), "widened more: the hook raises the limit `turns` to 13, previously to 12"),
+        (("value: 12", "value: 11"), "narrowed more: the hook raises the limit `turns` to 11, previously to 12"),
         (
             ("status: error", "status: cancelled"),
-            "neutral stop: its action is `terminate` with the status `cancelled`, previously `terminate` with the status `error`",
+            "neutral stop: the action of the hook is `terminate` with the status `cancelled`, previously `terminate` with the status `error`",
         ),
         (
             ("{ raise: { limit: turns, value: 12 } }", "{ primary: execute, item_type: tool, item_id: t/probe }"),
-            "widened more: it executes tool `t/probe`; previously it does `raise`",
+            "widened more: it executes tool `t/probe`; previously the hook does `raise`",
         ),
     ] {
         let lines = shown(&compare(("", ""), edit));

@@ -34,7 +34,7 @@ pub fn render(out: &mut String, compilation: &Compilation, system: &MessageView,
     }
     let unbounded = plan.unbounded_parts(system, first);
     if !unbounded.is_empty() {
-        push(out, &format!("  not counted, because only a run knows their size: {}", unbounded.join(", ")));
+        push(out, &format!("  not counted, because their size is known only at run time: {}", unbounded.join(", ")));
     }
     let forecast = plan.forecast(&weight);
     write_heading(out, "Forecast", &format!("tokens counted {}", plan.model.describe_counting()));

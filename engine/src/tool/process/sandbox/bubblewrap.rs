@@ -35,7 +35,8 @@ pub fn arguments(sandbox: &Sandbox) -> io::Result<Vec<OsString>> {
     let mut places = files::writable_paths(sandbox)?;
     places.extend(sandbox.scratch.clone());
     if places.len() > MAX_MOUNTS {
-        let text = format!("the grants need {} mounts, and bubblewrap gets at most {MAX_MOUNTS}", places.len());
+        let text =
+            format!("the grants need {} mounts in bubblewrap, but at most {MAX_MOUNTS} are possible", places.len());
         return Err(io::Error::other(text));
     }
     let mut arguments: Vec<OsString> = ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
