@@ -33,7 +33,7 @@ fn violation_prints_the_spawn_chain() {
         "error: `no_shell_below` does not hold: what lead starts has no shell",
         "  run lead",
         "  → worker, started by body  .ai/directives/lead.md:",
-        "it reaches `rye.execute.tool.rye.bash.*`: `rye.execute.tool.rye.bash.bash`",
+        "the thread reaches `rye.execute.tool.rye.bash.*`: `rye.execute.tool.rye.bash.bash`",
     ] {
         assert!(done.stdout.contains(part), "{part}\n{}", done.stdout);
     }

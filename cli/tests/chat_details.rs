@@ -290,7 +290,7 @@ fn summary_of_a_compaction_is_printed_as_a_receipt() {
         (code, &rows[receipt + 1..receipt + 4]),
         (0, &["  | The summary.", "  |", "  | Its end."].map(String::from)[..])
     );
-    assert!(rows[receipt + 4].contains(" tokens read, ") && rows[receipt + 4].contains(" written, $"), "{rows:#?}");
+    assert!(rows[receipt + 4].contains(" tokens in, ") && rows[receipt + 4].contains(" out, $"), "{rows:#?}");
     let mut command = place.command(&ARGS);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"hi\n/compact\n").unwrap();
@@ -315,8 +315,8 @@ fn compaction_states_what_leaves_and_its_price_before_it_runs() {
     terminal.press("/compact the plan\r");
     terminal.wait_for("Compact? c: compact, Esc: cancel");
     let rows = terminal.rows();
-    assert!(rows[position(&rows, "leaves: ")].starts_with("leaves: 3 messages (6,60"), "{rows:#?}");
-    assert!(rows[position(&rows, "stays as it is")].contains("system prompt with context files"), "{rows:#?}");
+    assert!(rows[position(&rows, "replaced by a summary: ")].starts_with("replaced by a summary: 3 messages (6,60"), "{rows:#?}");
+    assert!(rows[position(&rows, "kept: ")].contains("system prompt with context files"), "{rows:#?}");
     assert!(rows[position(&rows, "price of the summary: about $0.0")].contains(", at most $"), "{rows:#?}");
     terminal.press("\x1b");
     terminal.wait_until("the editor", |rows| rows.iter().any(|row| row == ">"));

@@ -42,7 +42,7 @@ fn violation_is_reported_with_trace_and_reason() {
     assert_eq!(names(&found), [("apart", 1), ("apart", 1)], "parent alone, child alone");
     let child = &found.violations[0];
     assert!(
-        child.because[0].contains("it reaches `rye.execute.tool.rye.web.*`: `rye.execute.tool.rye.web."),
+        child.because[0].contains("the thread reaches `rye.execute.tool.rye.web.*`: `rye.execute.tool.rye.web."),
         "{child:?}"
     );
 }

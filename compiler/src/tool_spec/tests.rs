@@ -94,7 +94,7 @@ fn all_errors_are_reported_at_once() {
 fn keys_of_other_kinds_and_unknown_kinds_are_rejected() {
     assert_eq!(
         faults(&json!({"description": "x", "kind": "builtin", "builtin": "read", "command": ["ls"]})),
-        [(ToolSpecErrorKind::BadValue, "a tool of kind `builtin` has no `command`".to_owned())]
+        [(ToolSpecErrorKind::BadValue, "a tool of kind `builtin` has no key `command`".to_owned())]
     );
     assert_eq!(
         faults(&json!({"description": "x", "kind": "comand"})),
@@ -152,7 +152,7 @@ fn http_tool_needs_literal_host_and_declared_variables() {
         ("headers", json!({"Host": "x"}), "the header `Host` cannot be set by a tool"),
         ("headers", json!({"X A": "x"}), "`X A` is not a valid header"),
         ("body", json!({"a": ["{nope}"]}), "`{nope}` is not a parameter of this tool"),
-        ("command", json!(["ls"]), "a tool of kind `http` has no `command`"),
+        ("command", json!(["ls"]), "a tool of kind `http` has no key `command`"),
     ] {
         let mut bad = good.clone();
         bad[key] = value;

@@ -294,7 +294,7 @@ const EDITS: &[Edit] = &[
         HOOKS,
         "",
         "  - { id: cut, event: tool_result, action: { modify: { content: more } } }\n",
-        "newly reachable: it changes results of tools in a thread with grants that an untrusted project may not use: the file of the hook has to be trusted",
+        "newly reachable: the hook changes results of tools in a thread with grants that an untrusted project may not use: the file of the hook has to be trusted",
         Back::Unknown,
     ),
     ("a guard made soft", HOOKS, "action: terminate", "action: continue", "widened after_step enough", Back::Clean),
