@@ -95,7 +95,7 @@ mod tests {
         for (line, unexpected, tip) in [
             ("run d a.txt", "a.txt", Some("an input is passed as `--input NAME=a.txt`")),
             ("run d --f a.txt", "--f", Some("an input is passed as `--input f=a.txt`")),
-            ("plan d --limit turns 3", "3", Some("write one word: `--limit turns=3`")),
+            ("plan d --limit turns 3", "3", Some("write one argument without spaces: `--limit turns=3`")),
             ("plan d -m fast", "-m", Some("write `--model PROVIDER/ID`")),
             ("check --json", "--json", Some("write `--format json`")),
             ("plan d --graph svg", "svg", Some("write the language of the graph after a `=`: `--graph=svg`")),

@@ -55,7 +55,7 @@ fn modes_are_listed_and_bound_the_next_prompts() {
     // A mode that allows more is the user's decision.
     client.permission = Some("decline");
     let error = client.fail("session/set_mode", set_mode(&session, "auto"));
-    assert!(error["data"].as_str().unwrap().contains("the user did not accept it"), "{error}");
+    assert!(error["data"].as_str().unwrap().contains("the user did not accept the change"), "{error}");
     client.permission = Some("accept");
     let widened = client.call("session/set_mode", set_mode(&session, "auto"));
     assert_eq!(asked(&widened), ["the mode `auto` allows more than the current one"]);

@@ -63,7 +63,7 @@ fn session_that_is_opened_again_shows_its_last_prompt_and_reply() {
     let mut terminal = PtyTerminal::start(&place, (80, 24), &["chat", "-c", "--script", "script.yaml"], &[]);
     terminal.wait_for("Enter sends");
     let rows = terminal.all_rows();
-    assert!(position(&rows, "1 prompt before this one") < position(&rows, "> second"), "{rows:#?}");
+    assert!(position(&rows, "1 prompt before this prompt") < position(&rows, "> second"), "{rows:#?}");
     assert!(position(&rows, "> second") < position(&rows, "The second reply."), "{rows:#?}");
     assert!(
         rows.iter().any(|row| row.contains("continues with the same permissions as before (2 grants)")),

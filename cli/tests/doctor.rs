@@ -38,7 +38,7 @@ fn valid_project_has_no_problems_and_lists_sandboxes() {
     assert!(texts.len() < sandboxes.len() && texts.iter().all(|text| report.matches(text).count() == 1), "{report}");
     std::fs::remove_dir_all(place.user().join(".ai/keys")).unwrap();
     let report = place.run_ok(&["doctor"]);
-    assert!(report.contains("fix: create one with `rye keys generate`"), "{report}");
+    assert!(report.contains("fix: create a key with `rye keys generate`"), "{report}");
 }
 
 #[test]

@@ -272,7 +272,7 @@ fn links_to_protected_files_reach_no_chat() {
         symlink(target, place.project().join(context)).unwrap();
         let refused = chat();
         assert_ne!(refused.code, Some(0), "{context}: {}", refused.stderr);
-        assert!(refused.stderr.contains("it links to"), "{context}: {}", refused.stderr);
+        assert!(refused.stderr.contains("the file links to"), "{context}: {}", refused.stderr);
         std::fs::remove_file(place.project().join(context)).unwrap();
     }
     assert_eq!(place.json(&["threads", "list"]).1["threads"].as_array().unwrap().len(), 1);

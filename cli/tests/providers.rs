@@ -123,7 +123,7 @@ fn providers_test_ends_without_a_complete_reply() {
     let silent = place(&format!("http://{}", listener.local_addr().unwrap()));
     let done = silent.rye(&["providers", "test", "--timeout", "1"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
-    assert!(done.stdout.contains("no complete reply within 1 s: see `base_url`"), "{}", done.stdout);
+    assert!(done.stdout.contains("no complete reply within 1 s: check `base_url`"), "{}", done.stdout);
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn newer_transcript_format_is_rejected() {
     for args in [&["threads", "show", &id][..], &["threads", "transcript", &id], &resume] {
         let done = place.rye(args);
         assert_eq!(done.code, Some(1), "{args:?}");
-        let words = "format version 2, but this `rye` reads formats up to 1; install a newer `rye`";
+        let words = "format version 2, but this `rye` reads up to 1; install a newer `rye`";
         assert!(done.stderr.contains(words), "{args:?}: {}", done.stderr);
     }
     let done = place.rye(&["threads", "verify", &id]);

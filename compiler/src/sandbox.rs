@@ -294,8 +294,8 @@ mod tests {
             [
                 "asks: the engine sends the requests of the tool, only to a.test",
                 "mcp_s_a: a process; reads the project, writes notes/ in it; no network",
-                "mcp_t_b: NO SANDBOX: a server's program with all of your rights",
-                "mine: a process; reads the project, writes existing files and everything in folders in it; no network",
+                "mcp_t_b: NO SANDBOX: a server's program with all of your permissions",
+                "mine: a process; reads the project, writes existing files, and new files in existing folders, in it; no network",
                 "rye_bash_bash: a process; reads the project, writes out/, src in it; the WHOLE network, because example.test is granted",
                 "rye_execute: the engine itself",
                 "rye_file_system_read: project files only",

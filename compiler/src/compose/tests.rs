@@ -172,7 +172,7 @@ fn first_matching_hook_overrides_the_declared_parent() {
     assert_eq!(*verdict(&composed, "yes"), PlanVerdict::Fires);
     assert_eq!(
         *verdict(&composed, "late"),
-        PlanVerdict::Removed { because: "`yes` is evaluated first and sets the extends parent".into() }
+        PlanVerdict::Removed { because: "the hook `yes` is evaluated first and sets the extends parent".into() }
     );
 }
 

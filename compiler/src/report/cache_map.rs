@@ -318,7 +318,7 @@ mod tests {
                 "turn all",
                 "continuation system its own messages",
                 "thread all",
-                "fallback nothing the start: main/small has its own cache",
+                "fallback nothing the start, because main/small has its own cache",
             ]
         );
     }

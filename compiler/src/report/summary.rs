@@ -251,7 +251,7 @@ impl PlanAccess {
     fn line(&self) -> String {
         let lists: Vec<_> = self.lists().into_iter().filter(|(_, _, names)| !names.is_empty()).collect();
         if lists.is_empty() {
-            return "nothing to write, run, reach or start".to_owned();
+            return "write, run, reach and start nothing".to_owned();
         }
         let mut parts: Vec<String> =
             lists.iter().map(|(verb, _, names)| format!("{verb} {}", names.join(", "))).collect();

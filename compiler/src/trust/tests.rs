@@ -216,7 +216,7 @@ fn a_long_command_says_how_long_it_is() {
     let world = world("").project(".ai/tools/t.yaml", tool);
     let plan = compile_without_inputs(&world, "a");
     let tool = plan.trust_requirements.iter().find(|one| one.kind == TrustRequirementKind::Tool).unwrap();
-    assert!(tool.what.ends_with("bytes in all)"), "{}", tool.what);
+    assert!(tool.what.ends_with("bytes in total)"), "{}", tool.what);
 }
 
 #[test]

@@ -412,7 +412,7 @@ fn diff_trees_widens_for_a_steering_hook_only_where_it_needs_trust() {
     let shown = text("guarded", &compare(&base(), &guarded));
     assert!(
         shown.contains("narrowed tool_call too: not there → depends, newly reachable: it stops a call or thread")
-            && shown.contains("its file has to be trusted"),
+            && shown.contains("the file of the hook has to be trusted"),
         "{shown}"
     );
 }

@@ -88,7 +88,7 @@ fn changed_action_of_a_hook_is_described() {
         ),
         (
             ("{ raise: { limit: turns, value: 12 } }", "{ primary: execute, item_type: tool, item_id: t/probe }"),
-            "widened more: it executes tool `t/probe`; previously the hook does `raise`",
+            "widened more: the hook executes tool `t/probe`; previously the hook does `raise`",
         ),
     ] {
         let lines = shown(&compare(("", ""), edit));
