@@ -410,7 +410,8 @@ fn notices_and_compactions_are_sent_only_to_clients_that_show_them() {
         let note = "The model now reads a summary in place of the earlier conversation.\n";
         // The summary is made after the response to `/compact`, so its text may follow with the next prompt.
         let texts = [&first, &compacted, &second].map(|one| text(one, "agent_message_chunk")).concat();
-        let (before, rest) = texts.split_once("replaced by a summary: ").unwrap_or_else(|| panic!("no preview: {texts}"));
+        let (before, rest) =
+            texts.split_once("replaced by a summary: ").unwrap_or_else(|| panic!("no preview: {texts}"));
         let (preview, after) = rest.split_once("price of the summary: about $").unwrap();
         assert!(before == "One." && preview.contains("kept: "), "{texts}");
         let summary = if shows { "The summary.".to_owned() } else { format!("{note}The summary.") };

@@ -315,7 +315,10 @@ fn compaction_states_what_leaves_and_its_price_before_it_runs() {
     terminal.press("/compact the plan\r");
     terminal.wait_for("Compact? c: compact, Esc: cancel");
     let rows = terminal.rows();
-    assert!(rows[position(&rows, "replaced by a summary: ")].starts_with("replaced by a summary: 3 messages (6,60"), "{rows:#?}");
+    assert!(
+        rows[position(&rows, "replaced by a summary: ")].starts_with("replaced by a summary: 3 messages (6,60"),
+        "{rows:#?}"
+    );
     assert!(rows[position(&rows, "kept: ")].contains("system prompt with context files"), "{rows:#?}");
     assert!(rows[position(&rows, "price of the summary: about $0.0")].contains(", at most $"), "{rows:#?}");
     terminal.press("\x1b");

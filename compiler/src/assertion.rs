@@ -25,6 +25,7 @@ use crate::semantics::facts::Facts;
 use crate::semantics::glob::{Coverage, covers};
 use crate::world::{ItemKind, Space, World};
 use flow::{FlowPath, TextFlow};
+pub use threads::MAX_STARTS;
 use threads::{PossibleThread, ReachMemo, ReachableThreads, RepeatedThreads, ThreadSearch};
 use trifecta::TrifectaTools;
 
@@ -36,8 +37,8 @@ pub struct AssertReport {
     /// Number of possible threads on which the assertions were checked.
     pub threads: usize,
     pub violations: Vec<Violation>,
-    /// Assertions that may hold vacuously: in every thread, the result of the assertion is the same even if one of its
-    /// functions returns the opposite. Empty if only some directives or threads were checked.
+    /// Assertions that may hold vacuously: in no thread does the result change if a function of the condition (such as
+    /// `allows(…)`) returns the opposite. Empty if only some directives or threads were checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_witness: Vec<WithoutWitness>,
     /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.

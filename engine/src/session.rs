@@ -85,10 +85,10 @@ impl ThreadInit {
 /// The registry rows to write before a new thread's first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowsToWrite {
-    /// The registry row and the account of a root thread. If `durable` is true, the first lines of the transcript are
+    /// The registry row and the account of a root thread are written. If `durable` is true, the first lines of the transcript are
     /// synced before the thread runs.
     Root { durable: bool },
-    /// A registry row, an account, and the link from the thread that the new thread continues.
+    /// A registry row, an account, and the link from the thread that the new thread continues are written.
     Linked,
     /// No row is written: the registry row and the account of the thread exist already.
     Existing,

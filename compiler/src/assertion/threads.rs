@@ -22,6 +22,9 @@ const MAX_QUEUED_THREADS: usize = MAX_THREADS * 8;
 /// Maximum number of spawned threads that one report examines, over all directives. The root thread of each directive
 /// does not count, and is always examined.
 const MAX_SPAWNED_THREADS: usize = 500_000;
+/// Maximum number of starts that one report considers, over all directives. A start that leads to a repeated thread
+/// counts too.
+pub const MAX_STARTS: usize = 2_000_000;
 /// Maximum number of spawns from the first thread down to a thread that is examined.
 const MAX_SPAWN_DEPTH: usize = 5;
 /// Maximum number of combinations that [`PossibleThread::find_reached`] tries; a combination has one grant of each
@@ -64,6 +67,8 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     declared: BTreeSet<(ItemId, ItemId, String)>,
     /// Number of threads that the search may still spawn, initially [`MAX_SPAWNED_THREADS`].
     remaining: usize,
+    /// Number of starts that the search may still consider, initially [`MAX_STARTS`].
+    remaining_starts: usize,
 }
 
 /// The parts of a thread that decide which threads it can start: the directive, its permission sets, hooks and
@@ -189,6 +194,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
             starts: BTreeMap::new(),
             declared: BTreeSet::new(),
             remaining: MAX_SPAWNED_THREADS,
+            remaining_starts: MAX_STARTS,
         }
     }
 
@@ -218,6 +224,11 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
             }
             if thread.trace.len() <= MAX_SPAWN_DEPTH {
                 for start in self.starts_of(&thread, state).iter() {
+                    if self.remaining_starts == 0 {
+                        complete = false;
+                        break;
+                    }
+                    self.remaining_starts -= 1;
                     let routes = self.routes_of(&start.directive);
                     let Some(alone) = routes.get(start.route) else { continue };
                     let spending = SpendingOfThread::of_child(&thread, alone, start.route);

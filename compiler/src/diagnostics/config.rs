@@ -110,7 +110,7 @@ impl Problem for ConfigError {
             }
             Self::Invalid { expected, found, .. } => value_help(found, expected),
             Self::UnknownFile { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some("`rye explain config::unknown-file` lists the settings files; tool settings belong in a folder of their own".into())
+                Some("`rye explain config::unknown-file` lists the settings files; settings of a tool belong in a folder that the tool names in its `config`".into())
             }),
             Self::Refused { why, .. } => Some(why.clone()),
             Self::Implausible { help, .. } | Self::StaleServer { help, .. } => Some(help.clone()),

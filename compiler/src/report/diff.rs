@@ -90,8 +90,8 @@ pub struct CostChange {
 }
 
 impl PlanDiff {
-    /// Returns true if the two plans, and all plans that they can start, are equal byte for byte, and no change of other
-    /// plans or of tools is listed.
+    /// Returns true if the two plans are equal byte for byte, and neither a change nor a difference of a plan that they
+    /// can start is listed.
     pub fn is_empty(&self) -> bool {
         self.before == self.after && self.starts.is_empty() && self.changes.is_empty()
     }
@@ -192,8 +192,8 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
     Ok(found)
 }
 
-/// Returns the reason why a directive has too many plans to compare; `None` if the reason for missing plans is another
-/// one.
+/// Returns the message that a directive has too many plans to compare; `None` if its plans exist, or are missing for
+/// another reason.
 fn exceeded_bound(plans: &Plans) -> Option<String> {
     match plans {
         Err(NoPlan::Matrix(error @ MatrixError::TooMany(_))) => Some(error.to_string()),

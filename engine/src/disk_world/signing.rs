@@ -16,7 +16,7 @@ const AGENT_SETTINGS: &str = ".ai/config/agent/agent.yaml";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SignaturePolicy {
     None,
-    /// Files of the project and of the user may be unsigned, as under `None`. The default if the user sets no policy.
+    /// The default if the user sets no policy. Files of the project and of the user may be unsigned.
     Shared,
     /// Every file of the project and of the user must be signed by a trusted key.
     All,

@@ -179,8 +179,8 @@ struct KeyReads<'a> {
 
 impl<'a> KeyReads<'a> {
     /// Returns the keys that the caller must set, each with the place where the function reads it. Leaves out keys that
-    /// the function itself tests or sets. Empty if the function assigns another value to the variable `object`, because
-    /// a read may then be from the other value.
+    /// the function itself tests or sets. Empty if the function assigns another value to the variable with the keys
+    /// (named in `object`), because a read may then be from the other value.
     fn certain(self) -> Vec<(&'a str, TextRange)> {
         let Self { reads, handled, is_reassigned, .. } = self;
         reads.into_iter().filter(|(key, _)| !is_reassigned && !handled.contains(key)).collect()

@@ -535,7 +535,10 @@ mod tests {
     #[test]
     fn wrong_value_is_reported_with_its_field_and_the_accepted_form() {
         for (line, error) in [
-            (r#"{"type":"fork","prompt":-1}"#, "`prompt`: invalid value: integer `-1`, expected a whole number of at least 0"),
+            (
+                r#"{"type":"fork","prompt":-1}"#,
+                "`prompt`: invalid value: integer `-1`, expected a whole number of at least 0",
+            ),
             (
                 r#"{"type":"fork","prompt":1.5}"#,
                 "`prompt`: invalid type: floating point `1.5`, expected a whole number",

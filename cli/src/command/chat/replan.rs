@@ -52,8 +52,7 @@ pub enum PlanRequest {
     Budget(Nanos),
     /// The parts that the user leaves out of the requests.
     Omit(Vec<String>),
-    /// No change of the plan: the directive is compiled again with the model and the limits of the session, for a new
-    /// session, for example.
+    /// The same model and limits as before. A new session (`/new`) is compiled in this way.
     Same,
 }
 

@@ -302,8 +302,8 @@ pub(super) fn has_requirement(compilation: &Compilation, hook: &PlannedHook) -> 
 }
 
 /// Returns the direction and the reason of the change if `hook`, a hook of the new plan, may act in more cases than
-/// before; else `None`. `answer` is the result of a proof. `Implication::Holds` means that in all of these cases a hook
-/// of the old plan had the same effect. `needs_new_trust` is true if only the new plan requires trust in `hook`
+/// before; else `None`. `answer` is the result of a proof that a hook of the old plan had the same effect in each case
+/// in which `hook` acts. `needs_new_trust` is true if only the new plan requires trust in `hook`
 /// (decision 0105).
 fn describe_gain(hook: &PlannedHook, answer: &Implication, needs_new_trust: bool) -> Option<(Direction, String)> {
     let unproved = match answer {

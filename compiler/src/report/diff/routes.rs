@@ -170,7 +170,10 @@ mod tests {
     fn calls_that_move_to_another_route_are_unknown() {
         let before = world(XY, SHELL, READ);
         let moved = compare(&before, &world(("inputs.m in [\"x\", \"z\"]", XY.1), SHELL, READ));
-        let unknown = moved.iter().flat_map(|(_, diff)| &diff.changes).find(|c| c.what.starts_with("this route now applies in other cases"));
+        let unknown = moved
+            .iter()
+            .flat_map(|(_, diff)| &diff.changes)
+            .find(|c| c.what.starts_with("this route now applies in other cases"));
         let unknown = unknown.unwrap_or_else(|| panic!("{moved:#?}"));
         assert_eq!(unknown.direction, Direction::Unknown);
         assert_eq!(

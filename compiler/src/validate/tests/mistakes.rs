@@ -129,7 +129,11 @@ fn openings_of_a_grant_that_no_granted_tool_uses_are_reported() {
         ("<tool write=\"out/\">mcp.o.open</tool>", "the server `o` runs without a sandbox", "remove `write=\"out/\"`"),
         ("<tool write=\"out/\">rye.file-system.read</tool>", "the tool only reads files", "remove"),
         ("<tool net=\"a.com\">rye.file-system.*</tool>", "the tool uses only files of the project", "remove"),
-        ("<tool write=\"out/\">rye.git.*</tool>", "the git tools only read, so no grant extends their sandbox", "remove"),
+        (
+            "<tool write=\"out/\">rye.git.*</tool>",
+            "the git tools only read, so no grant extends their sandbox",
+            "remove",
+        ),
         ("<tool net=\"*\" write=\"out/\">rye.web.fetch</tool>", "writes no files", "remove `write"),
     ] {
         let all = found(grant);

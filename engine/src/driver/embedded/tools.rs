@@ -163,7 +163,9 @@ impl EmbeddedDriver {
             }
             GatedCall::Fetch(request) => self.fetch(request.clone(), hook).await,
             GatedCall::Sign(request) => self.sign(request.clone()).await,
-            GatedCall::Directive(_) => Ok(ToolOutcome::error("a directive is started as a child, not as a call")),
+            GatedCall::Directive(_) => {
+                Ok(ToolOutcome::error("this call names a directive, which can only run as a child thread"))
+            }
         }
     }
 

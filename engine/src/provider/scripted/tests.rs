@@ -169,7 +169,10 @@ async fn first_missing_fragment_is_reported() {
         message(check("{ results: [Ada, Eve] }").await),
         differs("the tool results should contain `Eve`, but is `found Ada\nand Bob`")
     );
-    assert_eq!(message(check("{ tools: [read, ls] }").await), differs("the palette has no tool `ls`; its tools are `read`"));
+    assert_eq!(
+        message(check("{ tools: [read, ls] }").await),
+        differs("the palette has no tool `ls`; its tools are `read`")
+    );
 }
 
 #[test]

@@ -126,8 +126,8 @@ impl LedgerStep {
         Self { thread: thread.clone(), step: LedgerStepKey::Other(format!("suspend.{synced}")), operation }
     }
 
-    /// Creates the step that opens the account of a suspended thread again before the thread continues, so that the
-    /// account holds its whole amount. `synced` is the number of durable events of the thread's transcript; it makes
+    /// Creates the step that opens the account of a suspended thread again before the thread continues. The account
+    /// then holds the amount again that the suspension freed. `synced` is the number of durable events of the thread's transcript; it makes
     /// the key of this step different from the keys of later steps.
     pub fn reopen(thread: &ThreadId, synced: u64) -> Self {
         let operation = Operation::Reopen { thread: thread.to_string() };

@@ -187,9 +187,9 @@ impl ChatTerminal {
         }
     }
 
-    /// Opens a list from which the user picks a command: the closed sessions after `/resume`, or the prompts after
-    /// `/tree`. Opens no list if the editor contains text. Returns true if the list replaces the printed response. The
-    /// response of `/tree` is always printed, because the list does not show the threads of the prompts.
+    /// Opens a list of the closed sessions after `/resume`, or of the prompts after `/tree`. Opens no list if the editor
+    /// contains text. Returns true if the response need not be printed, because the list shows all of it: after
+    /// `/resume`. The list after `/tree` does not show the threads of the prompts.
     fn offer_list(&mut self, response: &ChatResponse) -> bool {
         let Some(data) = response.data.as_ref().filter(|_| self.editor.is_empty()) else { return false };
         let entries = match response.command {
