@@ -319,7 +319,7 @@ fn compiled_files(file: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join(COMPILED_FOLDER)).into_iter().flatten().flatten();
     let compiled = entries.map(|entry| entry.path()).filter(|path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        name.ends_with(".pyc") && name.split('.').next() == Some(stem)
+        path.extension().is_some_and(|ending| ending == "pyc") && name.split('.').next() == Some(stem)
     });
     compiled.collect()
 }

@@ -184,12 +184,11 @@ fn rename(folder: &OwnedFd, name: &OsStr) -> Option<OsString> {
     for _ in 0..RANDOM_NAMES {
         match rustix::fs::renameat_with(folder, name, folder, &new, RenameFlags::NOREPLACE) {
             Ok(()) => return Some(new.into()),
-            Err(Errno::EXIST) => {}
             // The file system does not support the flag, so an unused name is chosen without it.
             Err(Errno::INVAL) if rustix::fs::statat(folder, &new, AtFlags::SYMLINK_NOFOLLOW).is_err() => {
                 return rustix::fs::renameat(folder, name, folder, &new).ok().map(|()| new.into());
             }
-            Err(Errno::INVAL) => {}
+            Err(Errno::EXIST | Errno::INVAL) => {}
             Err(_) => return None,
         }
         let mut random = [0_u8; 8];
