@@ -25,6 +25,9 @@ const MAX_SPAWNED_THREADS: usize = 500_000;
 /// Maximum number of starts that one report considers, over all directives. A start that leads to a repeated thread
 /// counts too.
 pub const MAX_STARTS: usize = 2_000_000;
+/// Maximum number of starts that one report lists, over the states of all threads. A start counts once, however many
+/// threads have its state.
+const MAX_LISTED_STARTS: usize = 100_000;
 /// Maximum number of spawns from the first thread down to a thread that is examined.
 const MAX_SPAWN_DEPTH: usize = 5;
 /// Maximum number of combinations that [`PossibleThread::find_reached`] tries; a combination has one grant of each
@@ -69,6 +72,8 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     remaining: usize,
     /// Number of starts that the search may still consider, initially [`MAX_STARTS`].
     remaining_starts: usize,
+    /// Number of starts in `starts`.
+    listed_starts: usize,
 }
 
 /// The parts of a thread that decide which threads it can start: the directive, its permission sets, hooks and
@@ -195,6 +200,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
             declared: BTreeSet::new(),
             remaining: MAX_SPAWNED_THREADS,
             remaining_starts: MAX_STARTS,
+            listed_starts: 0,
         }
     }
 
@@ -223,7 +229,9 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
                 break;
             }
             if thread.trace.len() <= MAX_SPAWN_DEPTH {
-                for start in self.starts_of(&thread, state).iter() {
+                let starts = self.starts_of(&thread, state);
+                complete &= starts.is_some();
+                for start in starts.iter().flat_map(|starts| starts.iter()) {
                     if self.remaining_starts == 0 {
                         complete = false;
                         break;
@@ -261,10 +269,14 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
     }
 
     /// Returns the threads that a thread with this state can start: first those of the directives that its directive
-    /// names in its body, hooks and grants, then those of the other directives that its permission sets allow.
-    fn starts_of(&mut self, thread: &PossibleThread, state: usize) -> Rc<[Start]> {
+    /// names in its body, hooks and grants, then those of the other directives that its permission sets allow. `None` if
+    /// too many starts are listed already.
+    fn starts_of(&mut self, thread: &PossibleThread, state: usize) -> Option<Rc<[Start]>> {
         if let Some(known) = self.starts.get(&state) {
-            return known.clone();
+            return Some(known.clone());
+        }
+        if self.listed_starts >= MAX_LISTED_STARTS {
+            return None;
         }
         let own = self.routes_of(&thread.directive);
         let mut named: BTreeMap<&ItemId, BTreeSet<&str>> = BTreeMap::new();
@@ -281,8 +293,9 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
             }
         }
         let starts: Rc<[Start]> = starts.into();
+        self.listed_starts += starts.len();
         self.starts.insert(state, starts.clone());
-        starts
+        Some(starts)
     }
 
     /// Adds a start for each route of the child `id`. `how` holds the values for the fields `by`, `span`, `of_hook` and

@@ -400,9 +400,7 @@ impl Problem for ItemError {
             Self::FrontMatter { because, span, .. } => vec![new_label(*span, *because)],
             Self::Dangling { what, span, .. } => vec![new_label(*span, format!("no {what} has this id"))],
             Self::NearConstant { span, .. } => vec![new_label(*span, "no effect")],
-            Self::UnknownBuiltin { span, .. } => {
-                vec![new_label(*span, "the engine has no built-in tool with this name")]
-            }
+            Self::UnknownBuiltin { span, .. } => vec![new_label(*span, "no built-in tool has this name")],
             Self::Shadows { span, .. } => vec![new_label(*span, "shadows the standard library's")],
             Self::ShadowsFile { path, span, .. } => vec![new_label(*span, format!("read instead of `{path}`"))],
             Self::InvalidFrontMatter { span, .. } => vec![new_label(*span, "invalid")],
@@ -421,9 +419,7 @@ impl Problem for ItemError {
             Self::ScriptParameter { span, why, .. } => vec![new_label(*span, why.clone())],
             Self::ShellSyntax { span, .. } => vec![new_label(*span, "not expanded")],
             Self::RequestVariable { span, .. } => vec![new_label(*span, "not filled in")],
-            Self::UnusedVariable { span, .. } => {
-                vec![new_label(*span, "no part of the request contains this variable")]
-            }
+            Self::UnusedVariable { span, .. } => vec![new_label(*span, "the request does not contain it")],
             Self::CodeParameter { span, .. } => vec![new_label(*span, "the model chooses a part of this code")],
             Self::ForeignTool { span, .. } | Self::Unexported { span, .. } => {
                 vec![new_label(*span, "no part of rye reads this file")]

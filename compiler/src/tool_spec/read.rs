@@ -463,12 +463,7 @@ impl ToolSpecReader {
         for (host, span) in &net {
             if let Some(meant) = needs::suggest_host(host) {
                 let help = format!("write {}", needs::host_help(host, &meant));
-                self.report_bad_value(
-                    *span,
-                    format!("`{host}` names no host"),
-                    "no call can reach this host",
-                    Some(help),
-                );
+                self.report_bad_value(*span, format!("`{host}` names no host"), "no call can reach it", Some(help));
             }
         }
         ToolNeeds { net: net.into_iter().map(|s| s.0).collect(), write: write.into_iter().map(|s| s.0).collect() }

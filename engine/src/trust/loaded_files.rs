@@ -42,7 +42,7 @@ static QUOTED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#""([^"\n]{1,1024})"|'([^'\n]{1,1024})'|`([^`\n]{1,1024})`"#).ok());
 static IDENTIFIERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\p{L}_][\p{L}\p{N}_]*").ok());
 
-/// How the names in the text of a program become files.
+/// The language of a program, which decides what names in its text load files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Language {
     Python,

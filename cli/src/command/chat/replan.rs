@@ -52,7 +52,7 @@ pub enum PlanRequest {
     Budget(Nanos),
     /// The parts that the user leaves out of the requests.
     Omit(Vec<String>),
-    /// The same model and limits as before. A new session (`/new`) is compiled in this way.
+    /// Model and limits stay as they were. A new session (`/new`) is compiled in this way.
     Same,
 }
 

@@ -217,7 +217,7 @@ mod tests {
         };
         assert_eq!(
             difference(&|request| request.system = "Be brief.\nBe kind.".into()),
-            "the system prompt differs in line 2: the recording has nothing, now it is `Be kind.`"
+            "the system prompt differs in line 2: the recording has nothing, this run has `Be kind.`"
         );
         assert_eq!(
             difference(&|request| request.turns = vec![user(vec![text("Hallo")])]),

@@ -273,7 +273,7 @@ async fn tool_that_requires_a_task_is_refused_before_any_call() {
     let items = listing::server_items(&server, &listed).unwrap();
     assert_eq!(items.warnings.len(), 1, "{:?}", items.warnings);
     assert!(
-        items.warnings[0].contains("`slow` cannot be used: its server runs it only as a task"),
+        items.warnings[0].contains("`slow` cannot be used: the server runs the tool only as a task"),
         "{:?}",
         items.warnings
     );
@@ -370,7 +370,11 @@ fn servers_of_both_files_are_merged() {
             "a mapping with `read`, `write` and `net`",
         ),
         (None, Some("servers: { a: { command: [x], needs: { read: [b] } } }"), "paths that start with"),
-        (Some(r#"{"mcpServers": {"a": {"url": "https://known.example@b.example/mcp"}}}"#), None, "before its host"),
+        (
+            Some(r#"{"mcpServers": {"a": {"url": "https://known.example@b.example/mcp"}}}"#),
+            None,
+            "contains a user name or password",
+        ),
         (
             Some(r#"{"mcpServers": {"a": {"command": "x", "env": {"LD_PRELOAD": "./a.so"}}}}"#),
             None,

@@ -411,7 +411,7 @@ fn diff_trees_widens_for_a_steering_hook_only_where_it_needs_trust() {
         edited(&base(), HOOKS, "", "  - { id: too, event: tool_call, condition: turn > 6, action: { block: late } }\n");
     let shown = text("guarded", &compare(&base(), &guarded));
     assert!(
-        shown.contains("narrowed tool_call too: not there → depends, newly reachable: it stops a call or thread")
+        shown.contains("narrowed tool_call too: not there → depends, newly reachable: the hook stops a call or thread")
             && shown.contains("the file of the hook has to be trusted"),
         "{shown}"
     );
