@@ -16,7 +16,7 @@ const WITHOUT_CASE: [(&str, &str); 11] = [
     ("is the id of a model, name its provider", "the model of the command line"),
     ("add its window and prices", "the model of the command line"),
     ("to use the tool, grant", "an id of the command line"),
-    ("to use it, write", "an id of the command line"),
+    ("to use the knowledge, write", "an id of the command line"),
     ("type `/skill:", "an id of the command line"),
     ("name a directive", "an id of the command line"),
     ("shorten a value, or insert it in fewer places", "a value of many megabytes"),

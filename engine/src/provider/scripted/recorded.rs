@@ -221,7 +221,7 @@ mod tests {
         );
         assert_eq!(
             difference(&|request| request.turns = vec![user(vec![text("Hallo")])]),
-            "user message 1 differs in line 1: the recording has `Hello`, now it is `Hallo`"
+            "user message 1 differs in line 1: the recording has `Hello`, this run has `Hallo`"
         );
         assert_eq!(
             difference(&|request| request.turns.push(result("i", "r", false))),
