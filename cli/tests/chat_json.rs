@@ -227,6 +227,34 @@ fn interruption_in_the_line_after_a_prompt_reaches_it() {
 }
 
 #[test]
+fn change_of_the_model_directly_after_a_lower_budget_does_not_undo_the_budget() {
+    let place = TestProject::own();
+    let model = |id: &str| {
+        format!("{{ id: {id}, context_window: 200000, max_output: 64000, prices: {{ input: 1, output: 5 }} }}")
+    };
+    let models = [model("scripted"), model("other")].join(", ");
+    place.write(
+        ".ai/config/agent/providers/scripted.yaml",
+        &format!("id: scripted\nwire: scripted\nscript: script.yaml\ndefault_tier: fast\ntiers: {{ fast: scripted, high: other }}\nmodels: [{models}]\n"),
+    );
+    let mut client = start(&place, "steps: [{ delay_ms: 60000, text: One. }]");
+    client.ask(json!({"type": "prompt", "message": "go"}));
+    client.event("attempt_intended");
+    // The session applies both changes after the prompt.
+    let budget = client.ask(json!({"type": "budget", "spend": 0.1}));
+    assert_eq!(budget["success"], true, "{budget}");
+    let model = client.ask(json!({"type": "model", "model": "other", "confirm": true}));
+    assert_eq!(model["success"], true, "{model}");
+    client.ask(json!({"type": "interrupt"}));
+    client.event("prompt_ended");
+    let is_changed = |_| client.ask(json!({"type": "state"}))["data"]["model"] == "other";
+    assert!((0..10_000).any(is_changed));
+    let why = client.ask(json!({"type": "why", "part": "limit.spend"}));
+    assert!(why.to_string().contains("limit.spend: $0.1, set with `/budget`"), "{why}");
+    client.end();
+}
+
+#[test]
 fn every_line_is_answered() {
     let place = TestProject::own();
     let mut client = start(&place, "steps: [{ text: One. }]");

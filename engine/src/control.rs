@@ -221,6 +221,16 @@ impl ControlSender {
         self.received_and(id, LiveState::is_settled).await;
     }
 
+    /// Returns true if the session has received a message and waits for the user.
+    pub fn has_settled(&self, id: &str) -> bool {
+        let last = self.last();
+        last.state.read().is_some_and(|live| last.has_received(&live, id) && live.is_settled())
+    }
+
+    fn has_received(&self, live: &LiveState, id: &str) -> bool {
+        live.state.mailbox.received.contains(id) || self.was_received_before(id)
+    }
+
     /// Waits until the session has received a message and a prompt runs, or until the session has handled the message.
     pub async fn started(&self, id: &str) {
         self.received_and(id, |live| !live.state.is_idle() || live.is_settled()).await;
@@ -231,10 +241,8 @@ impl ControlSender {
         loop {
             let last = self.last();
             let mut states = last.state.subscribe();
-            let is_fulfilled = states.borrow_and_update().as_ref().is_some_and(|live| {
-                let is_received = live.state.mailbox.received.contains(id) || last.was_received_before(id);
-                is_received && condition(live)
-            });
+            let is_fulfilled =
+                states.borrow_and_update().as_ref().is_some_and(|live| last.has_received(live, id) && condition(live));
             if is_fulfilled || states.changed().await.is_err() {
                 return;
             }

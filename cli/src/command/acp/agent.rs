@@ -35,6 +35,7 @@ use super::session_task::{SessionCommand, SessionTask};
 use super::stored::{conversation_events, delete_session, list_sessions};
 use crate::CommandError;
 use crate::command::chat::DEFAULT_DIRECTIVE;
+use crate::command::chat::replan::SentPlan;
 use crate::command::chat::requests::RequestHandler;
 use crate::command::providers::usable::require_usable_model;
 use crate::command::run::watch::{StopSignal, StopSignals};
@@ -327,6 +328,7 @@ impl RyeAgent {
             next: None,
             background: None,
             answered: Mutex::default(),
+            sent_plan: SentPlan::default(),
         });
         let is_disconnected = Arc::clone(&self.is_disconnected);
         let open = OpenSession::new(id, sender, requests, (connection, is_disconnected), &client);

@@ -8,13 +8,12 @@ use rye_compiler::plan::prompt::render_layer;
 use rye_compiler::plan::{Layer, Plan, RuntimePlaceholder};
 use rye_compiler::report::render::table::group_thousands;
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::event::ControlMessage;
 use rye_engine::preview::{PlanComparison, compare_plans, context_parts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::replan::{PlanChanges, PlanRequest, compare_with_session, recompile};
-use super::requests::{ENDED, RequestHandler};
+use super::requests::RequestHandler;
 use crate::present::format_count;
 
 /// Maximum number of references that are listed for a part of the context. A reference is a hook or a layer that names
@@ -41,18 +40,20 @@ impl RequestHandler {
     /// Returns the effect of leaving out a part of the context or, if the part is left out now, of adding it again.
     /// With `confirm`, also applies the change, and returns the id of the message that requests it.
     pub(super) async fn change_context(&self, part: String, confirm: bool) -> Result<Option<Value>, String> {
+        let mut sent = self.sent_plan.lock().await;
         let live = self.control.started_state().await;
-        let mut omitted = live.plan.omitted.clone();
+        let (plan, _) = self.plan_to_change(sent.as_ref(), &live);
+        let mut omitted = plan.omitted.clone();
         let omits = !omitted.contains(&part);
         if omits {
             omitted.push(part.clone());
         } else {
             omitted.retain(|one| *one != part);
         }
-        let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Omit(omitted))?;
+        let compilation = recompile(&self.spaces, &plan, &PlanRequest::Omit(omitted))?;
         let after = Arc::new(compilation.plan.clone());
         // Both plans are compiled from the current files, so they differ only if leaving out the part has an effect.
-        let before = recompile(&self.spaces, &live.plan, &PlanRequest::Same)?.plan;
+        let before = recompile(&self.spaces, &plan, &PlanRequest::Same)?.plan;
         if omits && (Plan { omitted: before.omitted.clone(), ..compilation.plan.clone() }) == before {
             let parts = context_parts(&live);
             let near = closest(&part, parts.iter().map(|one| one.id.as_str()));
@@ -74,8 +75,7 @@ impl RequestHandler {
         change.references.truncate(MAX_REFERENCES);
         let mut data = serde_json::to_value(&change).map_err(|error| error.to_string())?;
         if confirm {
-            let plan = self.store(&compilation).await?;
-            let id = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
+            let id = self.send_plan(&compilation, &mut sent).await?;
             if let Value::Object(fields) = &mut data {
                 fields.insert("message".to_owned(), json!(id));
             }

@@ -1,6 +1,8 @@
 //! New plans for a running session: the directive is compiled again, perhaps with another model, and compared with the
 //! plan of the session.
 
+use std::sync::Arc;
+
 use rye_compiler::approvals::ApprovalRequired;
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
@@ -11,13 +13,13 @@ use rye_compiler::report::render::diff::lines;
 use rye_compiler::semantics::limits::{LimitName, Limits};
 use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::{MapWorld, World};
-use rye_engine::event::ChatMode;
+use rye_engine::event::{ChatMode, ControlMessage};
 use rye_engine::live_state::LiveState;
 use rye_engine::machine::prompt_bounds::read_only_grants;
 use rye_engine::store::Disk;
 use rye_engine::store::sources::read_copies;
 
-use super::requests::RequestHandler;
+use super::requests::{ENDED, RequestHandler};
 use crate::command::providers::usable::require_usable_model;
 use crate::workspace::Spaces;
 
@@ -92,7 +94,41 @@ impl PlanRequest {
     }
 }
 
+/// A plan that was sent to the session with a change.
+pub struct PlanOfChange {
+    /// The id of the message that changes the plan.
+    message: String,
+    plan: Arc<Plan>,
+    plan_id: String,
+}
+
+/// The plan of the last change that this process sent; `None` before the first change. Each change holds the lock, so
+/// that a change also contains the changes that were sent before it.
+pub type SentPlan = tokio::sync::Mutex<Option<PlanOfChange>>;
+
 impl RequestHandler {
+    /// Returns the plan from which the next change starts, and its id: the plan of the last change if the session has not
+    /// applied that change yet, else the plan in `live`.
+    pub(super) fn plan_to_change(&self, sent: Option<&PlanOfChange>, live: &LiveState) -> (Arc<Plan>, String) {
+        sent.filter(|sent| !self.control.has_settled(&sent.message)).map_or_else(
+            || (Arc::clone(&live.plan), live.state.plan_id.clone()),
+            |sent| (Arc::clone(&sent.plan), sent.plan_id.clone()),
+        )
+    }
+
+    /// Stores a plan and sends it to the session. Returns the id of the message.
+    pub(super) async fn send_plan(
+        &self,
+        compilation: &Compilation,
+        sent: &mut Option<PlanOfChange>,
+    ) -> Result<String, String> {
+        let plan = self.store(compilation).await?;
+        let message = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
+        let (plan, plan_id) = (Arc::new(compilation.plan.clone()), compilation.plan_id.clone());
+        *sent = Some(PlanOfChange { message: message.clone(), plan, plan_id });
+        Ok(message)
+    }
+
     /// Checks that the provider of the model of a plan has its key. A script needs no key.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ use super::help::{help, unloaded_commands};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::leaving::{BackgroundChoice, CHILDREN_HINT, LeftChildren, children_question};
 use super::next_session::{NextSession, NextStart};
-use super::replan::{PlanRequest, chosen_model, compare_modes, compare_with_session, recompile};
+use super::replan::{PlanRequest, SentPlan, chosen_model, compare_modes, compare_with_session, recompile};
 use crate::command::run::images::read_images;
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
@@ -53,6 +53,7 @@ pub struct RequestHandler {
     pub background: Option<BackgroundChoice>,
     /// The approval requests that the client has answered: the thread and the number of each request.
     pub answered: Mutex<BTreeSet<(ThreadId, u64)>>,
+    pub sent_plan: SentPlan,
 }
 
 impl RequestHandler {
@@ -424,9 +425,11 @@ impl RequestHandler {
     /// plan, and returns the data of the response. Without `confirm`, refuses a plan that allows more than the current
     /// one; the error lists the changes.
     async fn replan(&self, request: &PlanRequest, confirm: bool) -> Result<Option<Value>, String> {
+        let mut sent = self.sent_plan.lock().await;
         let live = self.control.started_state().await;
-        let compilation = recompile(&self.spaces, &live.plan, request)?;
-        if compilation.plan_id == live.state.plan_id {
+        let (plan, plan_id) = self.plan_to_change(sent.as_ref(), &live);
+        let compilation = recompile(&self.spaces, &plan, request)?;
+        if compilation.plan_id == plan_id {
             return Ok(Some(json!({"model": live.plan.model.id, "changes": ["the plan is the same"]})));
         }
         let changes = compare_with_session(&self.spaces, &**self.engine.disk(), &live, &compilation);
@@ -438,8 +441,7 @@ impl RequestHandler {
             PlanRequest::Model(_) => self.require_key(&live, &compilation.plan).map(|()| None)?,
             PlanRequest::Reload(_) | PlanRequest::Omit(_) | PlanRequest::Same => None,
         };
-        let plan = self.store(&compilation).await?;
-        let id = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
+        let id = self.send_plan(&compilation, &mut sent).await?;
         let effect = request.describe_effect(&compilation.plan);
         let model = &compilation.plan.model.id;
         Ok(Some(json!({

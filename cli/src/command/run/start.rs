@@ -32,6 +32,7 @@ use crate::command::chat::client_approver::ClientApprover;
 use crate::command::chat::leaving::BackgroundChoice;
 use crate::command::chat::raw_mode::restore_terminal;
 use crate::command::chat::recap::Recap;
+use crate::command::chat::replan::SentPlan;
 use crate::command::chat::requests::RequestHandler;
 use crate::command::chat::session::{ChatInput, SessionInput};
 use crate::command::chat::status::SessionStatus;
@@ -297,7 +298,15 @@ fn request_handler(control: &ControlSender, engine: &Engine, spaces: &Spaces, ho
     let next = how.chat.map(|face| face.next.clone());
     let background = how.chat.filter(|face| face.has_terminal()).map(|face| face.background.clone());
     let (control, engine, spaces) = (control.clone(), engine.clone(), spaces.clone());
-    RequestHandler { control, engine, spaces, next, background, answered: Mutex::default() }
+    RequestHandler {
+        control,
+        engine,
+        spaces,
+        next,
+        background,
+        answered: Mutex::default(),
+        sent_plan: SentPlan::default(),
+    }
 }
 
 /// The parts of a session's transcript that the chat shows when the session is opened again.
