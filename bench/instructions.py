@@ -10,7 +10,6 @@ requests for the vDSO fail, and the program then opens each folder of a path. Th
 every run."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from reading_project import DIRECTIVE, PROVIDER
+from reading_project import write_project
 
 # The code of the request PR_GET_AUXV, and a code that no kernel knows.
 AUXV, UNKNOWN = bytes.fromhex("56585541"), bytes.fromhex("57585541")
@@ -73,13 +72,7 @@ def main():
     rye.chmod(0o755)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    for path in (".ai/directives", ".ai/config/agent/providers", "user/.ai"):
-        (folder / path).mkdir(parents=True)
-    (folder / "note.txt").write_text("a note\n")
-    (folder / ".ai/directives/loop.md").write_text(DIRECTIVE.format(name="loop", turns=100))
-    (folder / ".ai/config/agent/providers/local.yaml").write_text(PROVIDER.format(port=server.server_port))
-    env = {**os.environ, "RYE_USER_SPACE": str(folder / "user"), "NO_COLOR": "1"}
-    subprocess.run([rye, "trust", "--project", folder], env=env, check=True, capture_output=True)
+    env = write_project(folder, rye, server.server_port)
 
     def run(tool_turns):
         Server.tool_turns, Server.requests = tool_turns, 0

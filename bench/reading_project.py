@@ -1,4 +1,7 @@
-"""The project of `turns.py` and `rig.py`: a directive that reads a note many times, and a provider on loopback."""
+"""The project of `turns.py`, `rig.py` and `instructions.py`: a directive that reads a note many times, and a provider on loopback."""
+
+import os
+import subprocess
 
 DIRECTIVE = """# Read
 
@@ -25,3 +28,16 @@ tiers: {{ general: model }}
 models:
   - {{ id: model, context_window: 100000000, max_output: 4096, prices: none }}
 """
+
+
+def write_project(folder, rye, port):
+    """Writes a project with the directive `loop` into an empty folder and trusts it. The provider listens on a port of this machine.
+    Returns the environment for `rye`."""
+    for path in (".ai/directives", ".ai/config/agent/providers", "user/.ai"):
+        (folder / path).mkdir(parents=True)
+    (folder / "note.txt").write_text("a note\n")
+    (folder / ".ai/directives/loop.md").write_text(DIRECTIVE.format(name="loop", turns=100))
+    (folder / ".ai/config/agent/providers/local.yaml").write_text(PROVIDER.format(port=port))
+    env = {**os.environ, "RYE_USER_SPACE": str(folder / "user"), "NO_COLOR": "1"}
+    subprocess.run([rye, "trust", "--project", folder], env=env, check=True, capture_output=True)
+    return env

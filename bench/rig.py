@@ -18,7 +18,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from reading_project import DIRECTIVE, PROVIDER
+from reading_project import write_project
 
 RYE = str(Path(sys.argv[1]).resolve())
 RUNS = int(sys.argv[2]) if len(sys.argv) > 2 else 15
@@ -83,13 +83,7 @@ def main():
         subprocess.run(build, check=True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    for path in (".ai/directives", ".ai/config/agent/providers", "user/.ai"):
-        (folder / path).mkdir(parents=True)
-    (folder / "note.txt").write_text("a note\n")
-    (folder / ".ai/directives/loop.md").write_text(DIRECTIVE.format(name="loop", turns=100))
-    (folder / ".ai/config/agent/providers/local.yaml").write_text(PROVIDER.format(port=server.server_port))
-    env = {**os.environ, "RYE_USER_SPACE": str(folder / "user"), "NO_COLOR": "1"}
-    subprocess.run([RYE, "trust", "--project", folder], env=env, check=True, capture_output=True)
+    env = write_project(folder, RYE, server.server_port)
     programs = {
         "rye": lambda _: [RYE, "run", "loop", "--project", folder],
         "rig": lambda turns: [target / "release/rig-agent", f"http://127.0.0.1:{server.server_port}/v1", folder, str(turns)],
