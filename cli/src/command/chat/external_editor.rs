@@ -1,11 +1,12 @@
 //! The text of the editor of a chat, edited with the program of `$VISUAL` or `$EDITOR`.
 
 use std::ffi::OsStr;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use tempfile::NamedTempFile;
 
 /// Maximum size of an edited text, in bytes.
 const MAX_TEXT_BYTES: u64 = 16 << 20;
@@ -23,62 +24,36 @@ pub fn edit_externally(text: &str) -> Result<String, String> {
 }
 
 fn edit_with(program: &OsStr, text: &str) -> Result<String, String> {
-    let file = TemporaryFile::create(text).map_err(|error| format!("the text cannot be edited: {error}"))?;
+    // The name is random and only the user can read the file. It is removed at the end.
+    let file = temporary_file(text).map_err(|error| format!("the text cannot be edited: {error}"))?;
     // As in git, `$EDITOR` is a shell command and may contain arguments.
     let mut line = program.to_owned();
     line.push(" \"$1\"");
-    let ended = Command::new("sh").arg("-c").arg(line).arg("rye").arg(&file.path).status();
+    let ended = Command::new("sh").arg("-c").arg(line).arg("rye").arg(file.path()).status();
     let name = program.to_string_lossy();
     match ended {
-        Ok(status) if status.success() => file.read(),
+        Ok(status) if status.success() => read_text(file.path()),
         Ok(status) => Err(format!("`{name}` ended with {status}: the text is unchanged")),
         Err(error) => Err(format!("`{name}` cannot be started: {error}")),
     }
 }
 
-/// A file that only the user can read. It is removed when the value is dropped.
-struct TemporaryFile {
-    path: PathBuf,
+fn temporary_file(text: &str) -> std::io::Result<NamedTempFile> {
+    let mut file = tempfile::Builder::new().prefix("rye-prompt-").suffix(".md").tempfile()?;
+    file.write_all(text.as_bytes())?;
+    Ok(file)
 }
 
-impl TemporaryFile {
-    fn create(text: &str) -> std::io::Result<Self> {
-        let create = |path: &Path| -> std::io::Result<File> {
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-        };
-        let process = std::process::id();
-        let mut number = 0;
-        let (path, mut file) = loop {
-            let path = std::env::temp_dir().join(format!("rye-prompt-{process}-{number}.md"));
-            match create(&path) {
-                Ok(file) => break (path, file),
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && number < 100 => number += 1,
-                Err(error) => return Err(error),
-            }
-        };
-        let made = Self { path };
-        file.write_all(text.as_bytes())?;
-        Ok(made)
+fn read_text(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let file = File::open(path).map_err(|error| format!("the edited text cannot be read: {error}"))?;
+    let read = file.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text);
+    read.map_err(|error| format!("the edited text cannot be read: {error}"))?;
+    if text.len() as u64 > MAX_TEXT_BYTES {
+        return Err(format!("the edited text has more than {MAX_TEXT_BYTES} bytes"));
     }
-
-    fn read(&self) -> Result<String, String> {
-        let mut text = String::new();
-        let file = File::open(&self.path).map_err(|error| format!("the edited text cannot be read: {error}"))?;
-        let read = file.take(MAX_TEXT_BYTES + 1).read_to_string(&mut text);
-        read.map_err(|error| format!("the edited text cannot be read: {error}"))?;
-        if text.len() as u64 > MAX_TEXT_BYTES {
-            return Err(format!("the edited text has more than {MAX_TEXT_BYTES} bytes"));
-        }
-        // Editors end the last line with a line feed that is not part of the text.
-        Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        // The program may have removed the file.
-        std::fs::remove_file(&self.path).ok();
-    }
+    // Editors end the last line with a line feed that is not part of the text.
+    Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
 
 #[cfg(test)]
@@ -111,11 +86,21 @@ mod tests {
 
     #[test]
     fn file_is_private_and_removed() {
-        let file = TemporaryFile::create("secret").unwrap();
-        let path = file.path.clone();
+        let file = temporary_file("secret").unwrap();
+        let path = file.path().to_owned();
         let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
-        assert_eq!((mode & 0o777, file.read().unwrap().as_str()), (0o600, "secret"));
+        assert_eq!((mode & 0o777, read_text(&path).unwrap().as_str()), (0o600, "secret"));
         drop(file);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn each_edited_text_has_its_own_file_after_another_was_removed() {
+        let removed = temporary_file("one").unwrap();
+        std::fs::remove_file(removed.path()).unwrap();
+        let other = temporary_file("two").unwrap();
+        assert_ne!(removed.path(), other.path());
+        drop(removed);
+        assert_eq!(read_text(other.path()).unwrap(), "two");
     }
 }
