@@ -78,6 +78,19 @@ fn wait_before_a_retry_is_shown() {
 }
 
 #[test]
+fn attempts_are_numbered_in_each_prompt_and_a_failed_prompt_names_retry() {
+    let refused = "{ fault: { status: 401, error: { type: authentication_error, message: Unknown key. } } }";
+    let busy = "{ fault: { status: 503, headers: { retry-after-ms: \"5\" } }, times: 2 }";
+    let place = project(&format!("{refused}, {busy}, {{ text: Done. }}"));
+    let done = chat(&place, "first\nsecond\n");
+    let shown = &done.stderr;
+    let (first, second) = shown.split_once("help: `/retry`").unwrap_or_else(|| panic!("{shown}"));
+    assert!(first.contains("prompt 1 error"), "{shown}");
+    assert!(second.contains("attempt 1 failed") && second.contains("attempt 2 failed"), "{shown}");
+    assert!(!second.contains("attempt 3") && !second.contains("/retry"), "{shown}");
+}
+
+#[test]
 fn parts_of_the_next_request_have_a_header_and_a_sum_and_are_listed_once_after_a_fork() {
     let place = project("{ text: One. }, { text: Two. }");
     place.write("AGENTS.md", "Use tabs.\n");

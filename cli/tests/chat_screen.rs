@@ -12,7 +12,7 @@ mod rye;
 
 use std::time::Duration;
 
-use chat_terminal::{project_with_tools, start, wait_idle};
+use chat_terminal::{ARGS, project_with_tools, start, wait_idle};
 use pty::PtyTerminal;
 use rye::TestProject;
 
@@ -69,6 +69,19 @@ fn session_that_is_opened_again_shows_its_last_prompt_and_reply() {
         rows.iter().any(|row| row.contains("continues with the same permissions as before (2 grants)")),
         "{rows:#?}"
     );
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn enter_pressed_before_the_editor_is_shown_sends_the_text() {
+    let place = project("{ text: One. }, { text: Two. }");
+    let mut terminal = PtyTerminal::start(&place, (80, 24), &ARGS, &[]);
+    terminal.press("early\r/help\r");
+    terminal.wait_for("prompt 1 done");
+    let rows = terminal.all_rows();
+    assert!(position(&rows, "> early") < position(&rows, "One."), "{rows:#?}");
+    assert!(rows.iter().any(|row| row.contains("`/help NAME` explains a command")), "{rows:#?}");
     terminal.press("\x04");
     assert_eq!(terminal.end().0, 0);
 }

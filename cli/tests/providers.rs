@@ -123,7 +123,19 @@ fn providers_test_ends_without_a_complete_reply() {
     let silent = place(&format!("http://{}", listener.local_addr().unwrap()));
     let done = silent.rye(&["providers", "test", "--timeout", "1"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
-    assert!(done.stdout.contains("no complete reply within 1 s: check `base_url`"), "{}", done.stdout);
+    let hint = "no complete reply within 1 s: check `base_url` in `.ai/config/agent/providers/local.yaml`";
+    assert!(done.stdout.contains(hint), "{}", done.stdout);
+}
+
+#[test]
+fn providers_test_names_the_file_of_the_user_space() {
+    let place = place("http://127.0.0.1:9");
+    let file = ".ai/config/agent/providers/local.yaml";
+    let of_user = place.user().join(file);
+    std::fs::create_dir_all(of_user.parent().unwrap()).unwrap();
+    std::fs::rename(place.project().join(file), of_user).unwrap();
+    let done = place.rye(&["providers", "test", "local"]);
+    assert!(done.stdout.contains(&format!("check `base_url` in `user:{file}`")), "{}", done.stdout);
 }
 
 #[test]

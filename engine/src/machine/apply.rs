@@ -224,6 +224,7 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
     state.attempt = None;
     state.attempts = 0;
     state.failures = 0;
+    state.failures_of_earlier_prompts = 0;
     state.failures_before_fallback = 0;
     state.hook_retries = 0;
     state.failed = None;

@@ -59,7 +59,7 @@ pub(crate) fn thread_position(plan: &Plan, state: &ThreadState) -> ThreadPositio
     ThreadPosition {
         directive: plan.directive.to_string(),
         turn: Some(u32::try_from(state.cost.turns).unwrap_or(u32::MAX)),
-        attempt: state.failures,
+        attempt: state.failures_of_earlier_prompts.saturating_add(state.failures),
         thread: launch.map(|launch| launch.thread_id.clone()).unwrap_or_default(),
         spawn: parent.map(|parent| parent.spawn),
         duration_seconds: parent.map(|_| facts::stated_duration_seconds(plan, state)),

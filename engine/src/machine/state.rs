@@ -51,8 +51,10 @@ pub struct ThreadState {
     pub attempt: Option<Attempt>,
     /// Attempts of this turn so far, with any outcome; also the number of the next attempt.
     pub attempts: u32,
-    /// Attempts of this turn that failed and may be retried.
+    /// Attempts of this turn that failed in the current prompt.
     pub failures: u32,
+    /// Failed attempts of this turn in earlier prompts of a chat.
+    pub failures_of_earlier_prompts: u32,
     /// True once the plan's fallback model has taken over.
     pub on_fallback: bool,
     /// Part of `failures` that occurred before the fallback model took over. These failures do not count towards the
@@ -356,6 +358,7 @@ impl ThreadState {
             attempt: None,
             attempts: 0,
             failures: 0,
+            failures_of_earlier_prompts: 0,
             on_fallback: false,
             failures_before_fallback: 0,
             failed: None,

@@ -4,10 +4,11 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use crossterm::event::{
-    DisableBracketedPaste, EnableBracketedPaste, Event, KeyboardEnhancementFlags, PopKeyboardEnhancementFlags,
-    PushKeyboardEnhancementFlags,
+    DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyEvent, KeyModifiers, KeyboardEnhancementFlags,
+    PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -118,7 +119,8 @@ fn read_keys() -> KeyChannel {
     let (sender, receiver) = unbounded_channel();
     let (resume, resumed) = channel();
     std::thread::spawn(move || {
-        while let Ok(event) = crossterm::event::read() {
+        let mut is_typed_before = true;
+        while let Ok(event) = next_event(&mut is_typed_before) {
             let opens_editor = matches!(event, Event::Key(key) if action_of(key) == KeyAction::ExternalEditor);
             if sender.send(event).is_err() || (opens_editor && resumed.recv().is_err()) {
                 return;
@@ -126,6 +128,26 @@ fn read_keys() -> KeyChannel {
         }
     });
     KeyChannel { events: Mutex::new(receiver), resume }
+}
+
+/// Waits for the next event. `is_typed_before` is true while the events that the terminal held at the start are read.
+///
+/// Enter pressed before raw mode is held as a line feed. In raw mode a line feed is Ctrl+J, which starts a new line.
+fn next_event(is_typed_before: &mut bool) -> io::Result<Event> {
+    // Without a wait, `poll` would not read the terminal.
+    *is_typed_before = *is_typed_before && crossterm::event::poll(Duration::from_millis(1))?;
+    let event = crossterm::event::read()?;
+    Ok(if *is_typed_before { enter_of_line_feed(event) } else { event })
+}
+
+/// Returns Enter for Ctrl+J, and every other event unchanged.
+fn enter_of_line_feed(event: Event) -> Event {
+    match event {
+        Event::Key(KeyEvent { code: KeyCode::Char('j'), modifiers: KeyModifiers::CONTROL, .. }) => {
+            Event::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE))
+        }
+        other => other,
+    }
 }
 
 #[cfg(test)]

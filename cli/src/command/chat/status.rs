@@ -144,9 +144,17 @@ impl SessionStatus {
         self.next = next;
     }
 
-    /// Renders the status line. If not all fields fit into `columns`, the less important ones are left out.
+    /// Renders the status line. If not all fields fit into `columns`, the less important ones are left out, and if the
+    /// cost of the session does not fit with its limit, the limits are left out first.
     pub fn row(&self, columns: usize) -> Row {
-        let fields = self.fields();
+        let has_cost = |line: &str| line.contains("session $") || self.unpriced;
+        let with_limits = self.line(columns, true);
+        let line = if has_cost(&with_limits) { with_limits } else { self.line(columns, false) };
+        Row::new(if line.is_empty() { line } else { format!("{DIM}{line}{DIM:#}") })
+    }
+
+    fn line(&self, columns: usize, has_limits: bool) -> String {
+        let fields = self.fields(has_limits);
         let mut by_importance: Vec<usize> = (0..fields.len()).collect();
         by_importance.sort_by_key(|at| fields.get(*at).map(|(importance, _)| *importance));
         let line_of = |shown: &[usize]| {
@@ -161,19 +169,18 @@ impl SessionStatus {
             }
         }
         // Without its model, a line would state facts of an unknown subject.
-        let line = if shown.contains(&0) { line_of(&shown) } else { String::new() };
-        Row::new(if line.is_empty() { line } else { format!("{DIM}{line}{DIM:#}") })
+        if shown.contains(&0) { line_of(&shown) } else { String::new() }
     }
 
     /// Returns the fields from left to right, each with its importance; the most important field has the lowest number.
-    fn fields(&self) -> Vec<(u8, String)> {
+    fn fields(&self, has_limits: bool) -> Vec<(u8, String)> {
         let percent = |part: u64, whole: u64| part.saturating_mul(100) / whole.max(1);
         let context = (self.context_window > 0).then(|| {
             let (used, all) = (format_tokens(self.context), format_tokens(self.context_window));
             format!("{used}/{all} {}%", percent(self.context, self.context_window))
         });
         let money = |name: &str, cost: u64, limit: u64| {
-            let limit = if limit > 0 { format!(" of ${}", trim_dollars(limit)) } else { String::new() };
+            let limit = if limit > 0 && has_limits { format!(" of ${}", trim_dollars(limit)) } else { String::new() };
             format!("{name} ${}{limit}", trim_dollars(cost))
         };
         let (input, cached) = self.input;
@@ -256,6 +263,7 @@ mod tests {
             "sonnet · 18.2k/200k 9% · prompt $0.0413 of $0.5 · session $0.31 of $5 · cache 96%"
         );
         assert_eq!(plain(&status, 30), "sonnet · session $0.31 of $5");
+        assert_eq!(plain(&status, 25), "sonnet · session $0.31");
         assert_eq!(plain(&status, 10), "sonnet");
         assert_eq!(plain(&status, 3), "");
         let scripted = status.scripted(true);
@@ -266,7 +274,7 @@ mod tests {
         assert_eq!(plain(&typing, 100), shown);
         let scripted = SessionStatus { next: None, ..typing };
         let read_only = SessionStatus { mode: ChatMode::ReadOnly, is_scripted: false, ..scripted };
-        assert_eq!(plain(&read_only, 40), "sonnet · read-only · 18.2k/200k 9%");
+        assert_eq!(plain(&read_only, 40), "sonnet · read-only · session $0.31");
         let unpriced = SessionStatus { unpriced: true, session_cost: 0, next: Some((1, 2)), ..read_only };
         assert_eq!(plain(&unpriced, 80), "sonnet · read-only · 18.2k/200k 9% · cost unknown · cache 96%");
         let mixed = SessionStatus { session_cost: 310_000_000, ..unpriced };

@@ -9,6 +9,7 @@ use rye_compiler::lower::cache::LowerContext;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{PlannedModel, Sampling};
 use rye_compiler::semantics::money::Nanos;
+use rye_compiler::world::ItemKind;
 use rye_engine::engine::ApprovalPolicy;
 use rye_engine::exchange::cost;
 use rye_engine::exchange::{CallError, FailedStage, Reply, Request, ThreadPosition};
@@ -17,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{default_provider, print_diagnostics, provider_ids, unknown_provider};
+use super::{PROVIDER_FOLDER, default_provider, print_diagnostics, provider_ids, unknown_provider};
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::Format;
@@ -74,6 +75,7 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, C
         (shared.catalog().resolve(None, &wanted), shared.diagnostics())
     };
     let failed = wrong.has_errors();
+    let file = found.as_ref().map(|model| provider_file(&items, &model.provider)).unwrap_or_default();
     print_diagnostics(&wrong, items, report);
     let model = match found {
         Ok(model) => model,
@@ -99,7 +101,7 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, C
         })
     });
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let output = test_output(&model, reply, milliseconds);
+    let output = test_output(&model, &file, reply, milliseconds);
     let exit = if output.ok { Exit::Success } else { Exit::Failed };
     match report.format() {
         Format::Json => report.json(&output)?,
@@ -122,10 +124,15 @@ fn test_request(model: &PlannedModel) -> Request {
     }
 }
 
-fn test_output(model: &PlannedModel, reply: Result<Reply, CallError>, milliseconds: u64) -> ProviderTestOutput {
+fn test_output(
+    model: &PlannedModel,
+    file: &str,
+    reply: Result<Reply, CallError>,
+    milliseconds: u64,
+) -> ProviderTestOutput {
     let (usage, answered_by, text, error) = match reply {
         Ok(reply) => (reply.usage, reply.model, Some(reply_text(&reply.content).into_string()), None),
-        Err(error) => (error.usage.unwrap_or_default(), None, None, Some(describe_error(model, &error))),
+        Err(error) => (error.usage.unwrap_or_default(), None, None, Some(describe_error(model, file, &error))),
     };
     ProviderTestOutput {
         ok: error.is_none(),
@@ -141,9 +148,18 @@ fn test_output(model: &PlannedModel, reply: Result<Reply, CallError>, millisecon
     }
 }
 
-/// Formats the error, with a hint at its cause.
-fn describe_error(model: &PlannedModel, error: &CallError) -> String {
-    let file = format!(".ai/config/agent/providers/{}.yaml", model.provider);
+/// Returns the path of the provider file as diagnostics print it. Of several files, the path of the one with the highest
+/// precedence is returned.
+fn provider_file(items: &Items<'_>, provider: &str) -> String {
+    let id = format!("{PROVIDER_FOLDER}{provider}");
+    let listed = items.list(ItemKind::Config);
+    let files = listed.iter().filter(|entry| entry.id.as_str() == id);
+    let first = files.min_by_key(|entry| entry.space);
+    first.map_or(id, |entry| entry.space.display(&entry.path))
+}
+
+/// Formats the error, with a hint at its cause. `file` is the path of the provider file.
+fn describe_error(model: &PlannedModel, file: &str, error: &CallError) -> String {
     let hint = match (error.stage, error.status) {
         (FailedStage::Setup, _) => String::new(),
         (_, Some(401 | 403)) => match model.connection.get("key_env").and_then(Value::as_str) {

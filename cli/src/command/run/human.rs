@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use rye_engine::event::{
-    AttemptFailed, CognitionOut, ControlMessage, Event, EventBody, Opened, PromptEnded, ResultKind, Settled,
-    ThreadOrigin, ToolCallResult,
+    AttemptFailed, CognitionOut, ControlMessage, Event, EventBody, Opened, PromptEnded, PromptStatus, ResultKind,
+    Settled, ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
@@ -53,6 +53,9 @@ pub struct HumanRenderer {
     events: bool,
     /// Thread whose text is printed: the first thread, then its continuation; `None` until the first thread starts.
     main: Option<ThreadId>,
+    /// The number of the first attempt of a turn, if the turn had attempts in an earlier prompt. Attempts count on over
+    /// prompts, until one succeeds.
+    first_attempts: BTreeMap<ThreadId, u32>,
     /// The printed part of the reply that the current attempt streams.
     streamed: PrintedText,
     /// Text of the last reply, if the reply has been printed; otherwise `None`.
@@ -110,6 +113,8 @@ const BUDGET_HELP: &str = "  help: `/budget DOLLARS confirm` sets a higher limit
 /// Help for a prompt that reached its own `spend` limit, which the user typed before the text (`$0.20 TEXT`).
 const CAP_HELP: &str =
     "  help: type a higher amount before the text; `/preview TEXT` shows the highest price of a request";
+/// Help for a prompt of a chat that ended in an error.
+const RETRY_HELP: &str = "  help: `/retry` sends the prompt again";
 
 /// A tool call without a result yet.
 struct PendingCall {
@@ -126,6 +131,7 @@ impl HumanRenderer {
             quiet: report.is_quiet(),
             events,
             main: None,
+            first_attempts: BTreeMap::new(),
             streamed: PrintedText::default(),
             printed_result: None,
             out: Stdout::default(),
@@ -222,12 +228,17 @@ impl HumanRenderer {
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
             EventBody::AttemptIntended(attempt) => {
                 self.unpriced |= attempt.unpriced;
+                let first = self.first_attempts.entry(thread.clone()).or_insert(attempt.attempt);
+                *first = attempt.attempt.min(*first);
                 if self.main.as_ref() == Some(thread) {
                     // If the last attempt was interrupted, `streamed` still holds its text.
                     self.streamed = PrintedText::default();
                 }
             }
-            EventBody::PromptStarted(started) => self.is_capped = started.capped,
+            EventBody::PromptStarted(started) => {
+                self.is_capped = started.capped;
+                self.first_attempts.remove(thread);
+            }
             EventBody::UserInput(input) => self.user_input(thread, input),
             EventBody::Reserved(reserved) => {
                 self.reserved.insert(thread.clone(), reserved.amount);
@@ -330,6 +341,9 @@ impl HumanRenderer {
             if ended.code.as_deref() == Some("spend_exceeded") && !error.ends_with("of the session") {
                 self.thread_line(thread, Style::new(), if self.is_capped { CAP_HELP } else { BUDGET_HELP });
             }
+            if ended.status == PromptStatus::Error {
+                self.thread_line(thread, Style::new(), RETRY_HELP);
+            }
         }
     }
 
@@ -381,7 +395,9 @@ impl HumanRenderer {
         }
         let reason =
             format!("{}: {}", failed.classification.name, truncate_line(&failed.error.message, MAX_DETAIL_CHARS));
-        let again = format!("attempt {} failed, {reason}; {then}", failed.attempt + 1);
+        let first = self.first_attempts.get(thread).copied().unwrap_or_default();
+        let number = failed.attempt.saturating_sub(first).saturating_add(1);
+        let again = format!("attempt {number} failed, {reason}; {then}");
         self.thread_line(thread, color_style(AnsiColor::Yellow), &again);
     }
 

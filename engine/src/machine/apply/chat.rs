@@ -143,6 +143,7 @@ pub(super) fn on_prompt_ended(state: &mut ThreadState, ended: &PromptEnded) {
     state.stop = None;
     state.question = None;
     state.wait_until = None;
+    state.failures_of_earlier_prompts = state.failures_of_earlier_prompts.saturating_add(state.failures);
     state.failures = 0;
     state.failures_before_fallback = 0;
     state.conversation.open_prompt = None;
@@ -195,6 +196,7 @@ pub(super) fn end_compaction(state: &mut ThreadState) -> bool {
     chat.compaction = None;
     chat.is_interrupted = false;
     state.failed = None;
+    state.failures_of_earlier_prompts = state.failures_of_earlier_prompts.saturating_add(state.failures);
     state.failures = 0;
     state.failures_before_fallback = 0;
     // The attempt number is not reset: the ledger identifies an attempt by its turn and its number.
