@@ -142,12 +142,8 @@ fn next_event(is_typed_before: &mut bool) -> io::Result<Event> {
 
 /// Returns Enter for Ctrl+J, and every other event unchanged.
 fn enter_of_line_feed(event: Event) -> Event {
-    match event {
-        Event::Key(KeyEvent { code: KeyCode::Char('j'), modifiers: KeyModifiers::CONTROL, .. }) => {
-            Event::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE))
-        }
-        other => other,
-    }
+    let line_feed = KeyEvent::new(KeyCode::Char('j'), KeyModifiers::CONTROL);
+    if event == Event::Key(line_feed) { Event::Key(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)) } else { event }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use rye_engine::event::{
-    AttemptFailed, CognitionOut, ControlMessage, Event, EventBody, Opened, PromptEnded, PromptStatus, ResultKind,
-    Settled, ThreadOrigin, ToolCallResult,
+    AttemptFailed, AttemptIntended, CognitionOut, ControlMessage, Event, EventBody, Opened, PromptEnded, PromptStatus,
+    ResultKind, Settled, ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
@@ -226,15 +226,7 @@ impl HumanRenderer {
                 self.record_reply(thread, reply);
             }
             EventBody::AttemptFailed(failed) => self.failed(thread, failed),
-            EventBody::AttemptIntended(attempt) => {
-                self.unpriced |= attempt.unpriced;
-                let first = self.first_attempts.entry(thread.clone()).or_insert(attempt.attempt);
-                *first = attempt.attempt.min(*first);
-                if self.main.as_ref() == Some(thread) {
-                    // If the last attempt was interrupted, `streamed` still holds its text.
-                    self.streamed = PrintedText::default();
-                }
-            }
+            EventBody::AttemptIntended(attempt) => self.attempt_intended(thread, attempt),
             EventBody::PromptStarted(started) => {
                 self.is_capped = started.capped;
                 self.first_attempts.remove(thread);
@@ -344,6 +336,16 @@ impl HumanRenderer {
             if ended.status == PromptStatus::Error {
                 self.thread_line(thread, Style::new(), RETRY_HELP);
             }
+        }
+    }
+
+    fn attempt_intended(&mut self, thread: &ThreadId, attempt: &AttemptIntended) {
+        self.unpriced |= attempt.unpriced;
+        let first = self.first_attempts.entry(thread.clone()).or_insert(attempt.attempt);
+        *first = attempt.attempt.min(*first);
+        if self.main.as_ref() == Some(thread) {
+            // If the last attempt was interrupted, `streamed` still holds its text.
+            self.streamed = PrintedText::default();
         }
     }
 
