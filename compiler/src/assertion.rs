@@ -26,7 +26,7 @@ use crate::semantics::glob::{Coverage, covers};
 use crate::world::{ItemKind, Space, World};
 use flow::{FlowPath, TextFlow};
 pub use threads::MAX_STARTS;
-use threads::{PossibleThread, ReachMemo, ReachableThreads, RepeatedThreads, ThreadSearch};
+use threads::{PossibleThread, ReachMemo, ReachableThreads, ThreadSearch};
 use trifecta::TrifectaTools;
 
 /// The result of checking the assertions.
@@ -137,14 +137,15 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
         let mut cycles: BTreeMap<Vec<String>, StartCycle> = BTreeMap::new();
         let mut recorded = BTreeSet::new();
         let mut witnessed = BTreeMap::new();
-        for id in root_directives(&items, only) {
+        let roots = root_directives(&items, only);
+        let flow = text_flow(&mut search, &assertions, &mut memo, &roots);
+        for id in roots {
             report.directives += 1;
-            let ReachableThreads { threads, left_out, complete } =
-                find_threads(&mut search, &assertions, &mut memo, &id);
+            let ReachableThreads { threads, left_out, complete } = search.find_threads(&id, &flow);
             report.threads += threads.len() + left_out;
             report.incomplete |= !complete;
-            check_assertions(&items, &assertions, &threads, &mut memo, &mut tools, &mut report);
-            record_witnesses(&assertions, &threads, &mut memo, &mut witnessed);
+            check_assertions(&items, (&assertions, &flow), &threads, &mut memo, &mut tools, &mut report);
+            record_witnesses((&assertions, &flow), &threads, &mut memo, &mut witnessed);
             record_spawns(&items, &threads, &mut recorded, &mut report.spawns);
             for cycle in threads.iter().filter_map(|thread| find_cycle(&items, thread)) {
                 cycles.entry(cycle.directives.clone()).or_insert(cycle);
@@ -164,22 +165,27 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
     AssertOutcome { report, diagnostics, sources }
 }
 
-/// Finds the threads that a directive can lead to. The result contains all repeated threads only if text can flow as an
-/// assertion of the directive forbids or requires: a thread reads from the source, and a thread reads from the target.
-fn find_threads(
+/// Returns the flow of the texts that the assertions for these directives name with `flows`.
+fn text_flow(
     search: &mut ThreadSearch<'_, '_, '_>,
     assertions: &Assertions,
     memo: &mut ReachMemo,
-    id: &ItemId,
-) -> ReachableThreads {
-    let found = search.find_threads(id, RepeatedThreads::Needed);
-    let applied = assertions.list.iter().filter(|assertion| assertion.applies_to(id));
-    let may_flow = applied.flat_map(|assertion| &assertion.functions).any(|function| {
-        let AssertionFunction::Flows(from, to) = function else { return false };
-        let mut reads = |pattern: &str| found.threads.iter().any(|thread| thread.reads_from(pattern, memo).is_some());
-        reads(from) && reads(to)
+    roots: &[ItemId],
+) -> TextFlow {
+    let applied = assertions.list.iter().filter(|assertion| roots.iter().any(|id| assertion.applies_to(id)));
+    let sources = applied.flat_map(|assertion| &assertion.functions).filter_map(|function| match function {
+        AssertionFunction::Flows(from, _) => Some(from.as_str()),
+        AssertionFunction::Reaches(_)
+        | AssertionFunction::Passes(_)
+        | AssertionFunction::SpendsAtMost(_)
+        | AssertionFunction::Survives(_) => None,
     });
-    if may_flow { search.find_threads(id, RepeatedThreads::All) } else { found }
+    let sources: BTreeSet<&str> = sources.collect();
+    if sources.is_empty() {
+        return TextFlow::default();
+    }
+    let declassifying = assertions.declassifying.iter().map(|id| id.node.as_str()).collect();
+    search.text_flow(roots, &sources, &declassifying, memo)
 }
 
 fn root_directives(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
@@ -196,22 +202,20 @@ fn root_directives(items: &Items<'_>, only: &[ItemId]) -> Vec<ItemId> {
 /// all its possible descendants. Reports only the first thread that violates an assertion.
 fn check_assertions(
     items: &Items<'_>,
-    assertions: &Assertions,
+    (assertions, flow): (&Assertions, &TextFlow),
     threads: &[PossibleThread],
     memo: &mut ReachMemo,
     tools: &mut TrifectaTools,
     report: &mut AssertReport,
 ) {
     let Some(root) = threads.first() else { return };
-    let declassifying = assertions.declassifying.iter().map(|id| id.node.as_str()).collect();
-    let flow = TextFlow::new(threads, &declassifying);
     for assertion in &assertions.list {
         if !assertion.applies_to(&root.directive) {
             continue;
         }
         let broken = threads
             .iter()
-            .find_map(|thread| violation_reasons(assertion, thread, &flow, memo).map(|because| (thread, because)));
+            .find_map(|thread| violation_reasons(assertion, thread, flow, memo).map(|because| (thread, because)));
         if let Some((thread, because)) = broken {
             report.violations.push(Violation {
                 assertion: assertion.id.clone(),
@@ -244,7 +248,7 @@ fn check_assertions(
 fn violation_reasons(
     assertion: &Assertion,
     thread: &PossibleThread,
-    flow: &TextFlow<'_>,
+    flow: &TextFlow,
     memo: &mut ReachMemo,
 ) -> Option<Vec<String>> {
     let mut facts = Facts::new();
@@ -263,7 +267,7 @@ fn violation_reasons(
 fn evaluate_function(
     function: &AssertionFunction,
     thread: &PossibleThread,
-    flow: &TextFlow<'_>,
+    flow: &TextFlow,
     memo: &mut ReachMemo,
 ) -> (bool, String) {
     match function {
@@ -306,23 +310,21 @@ fn evaluate_function(
 /// ([`is_witness`]). The first of `threads` runs a directive; the others are its possible descendants. Assertions that
 /// do not apply to the directive are skipped.
 fn record_witnesses(
-    assertions: &Assertions,
+    (assertions, flow): (&Assertions, &TextFlow),
     threads: &[PossibleThread],
     memo: &mut ReachMemo,
     witnessed: &mut BTreeMap<usize, bool>,
 ) {
     let Some(root) = threads.first() else { return };
-    let declassifying = assertions.declassifying.iter().map(|id| id.node.as_str()).collect();
-    let flow = TextFlow::new(threads, &declassifying);
     for (i, assertion) in assertions.list.iter().enumerate().filter(|(_, one)| one.applies_to(&root.directive)) {
         let found = witnessed.entry(i).or_default();
-        *found = *found || threads.iter().any(|thread| is_witness(assertion, thread, &flow, memo));
+        *found = *found || threads.iter().any(|thread| is_witness(assertion, thread, flow, memo));
     }
 }
 
 /// Returns true if a thread is a witness for an assertion: for at least one of the assertion's functions, the opposite
 /// result would change the result of the assertion for this thread.
-fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow<'_>, memo: &mut ReachMemo) -> bool {
+fn is_witness(assertion: &Assertion, thread: &PossibleThread, flow: &TextFlow, memo: &mut ReachMemo) -> bool {
     let answers = assertion.functions.iter().map(|function| evaluate_function(function, thread, flow, memo).0);
     let answers: Vec<bool> = answers.collect();
     let holds = |answers: &[bool]| assertion.condition_holds(&thread.directive, answers);

@@ -1,15 +1,39 @@
 //! The flow of text between threads. A thread reads the results of its calls and hooks, the message of its parent, and
-//! the outputs of its children; any text that it reads can become part of any text that it writes.
+//! the outputs of its children; any text that it reads can become part of any text that it writes. So a text that a
+//! thread reads can rise to each spawn parent whose child does not declassify its outputs, and then reach every thread
+//! below that parent. Threads with equal states have equal descendants, so the search follows the starts of states
+//! ([`super::threads`]), not those of single threads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use rye_grammar::ItemId;
 
 use super::threads::{PossibleThread, ReachMemo};
 
-/// A search for flows of text among `threads`: the thread of one directive and all descendants that the thread can
-/// have. `declassifying` are the directives whose outputs contain no untrusted text.
-pub struct TextFlow<'t> {
-    threads: &'t [PossibleThread],
-    declassifying: &'t BTreeSet<&'t str>,
+/// A state of threads, for the flow of text.
+pub struct FlowState {
+    pub directive: ItemId,
+    /// True if the outputs of the directive contain no untrusted text.
+    pub declassifies: bool,
+    /// The numbers of the states that a thread with this state can start.
+    pub children: BTreeSet<usize>,
+}
+
+/// The flow of texts through the states of threads. The default has no texts, so nothing flows.
+#[derive(Default)]
+pub struct TextFlow {
+    states: BTreeMap<usize, FlowState>,
+    sources: Vec<TextSource>,
+}
+
+/// The texts that a use of the capability `pattern` returns.
+struct TextSource {
+    pattern: String,
+    /// The states that read such a text themselves, with the capability that each uses.
+    capabilities: BTreeMap<usize, String>,
+    /// The number of starts from a state down to the nearest state that reads such a text, without starts of
+    /// declassifying directives. A state without an entry gets no such text from below.
+    distances: BTreeMap<usize, usize>,
 }
 
 /// A path that a text can take: the capability where the path starts, the directives that the path passes, and the
@@ -20,53 +44,69 @@ pub struct FlowPath {
     pub to: String,
 }
 
-impl<'t> TextFlow<'t> {
-    pub fn new(threads: &'t [PossibleThread], declassifying: &'t BTreeSet<&'t str>) -> Self {
-        Self { threads, declassifying }
+impl TextFlow {
+    /// Creates the flow of texts through `states`. A source is a pattern with the states that read its text.
+    pub fn new(states: BTreeMap<usize, FlowState>, sources: Vec<(String, BTreeMap<usize, String>)>) -> Self {
+        let mut parents: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (parent, state) in &states {
+            let is_open = |child: &&usize| states.get(child).is_some_and(|child| !child.declassifies);
+            for child in state.children.iter().filter(is_open) {
+                parents.entry(*child).or_default().push(*parent);
+            }
+        }
+        let sources = sources.into_iter().map(|(pattern, capabilities)| {
+            let mut distances: BTreeMap<usize, usize> = capabilities.keys().map(|state| (*state, 0)).collect();
+            let mut queue: VecDeque<(usize, usize)> = distances.keys().map(|state| (*state, 0)).collect();
+            while let Some((state, distance)) = queue.pop_front() {
+                for parent in parents.get(&state).into_iter().flatten() {
+                    if !distances.contains_key(parent) {
+                        distances.insert(*parent, distance + 1);
+                        queue.push_back((*parent, distance + 1));
+                    }
+                }
+            }
+            TextSource { pattern, capabilities, distances }
+        });
+        let sources = sources.collect();
+        Self { states, sources }
     }
 
-    /// Returns a path on which text can flow from a use of the capability `from` in any thread to a use of the
+    /// Returns, for each source, true if its text reaches a thread with this state. `above` is the result for the
+    /// parent of the thread, empty for a thread without a parent.
+    pub fn texts_at(&self, above: &[bool], state: usize) -> Vec<bool> {
+        let reaches = |(at, source): (usize, &TextSource)| {
+            above.get(at).is_some_and(|is_above| *is_above) || source.distances.contains_key(&state)
+        };
+        self.sources.iter().enumerate().map(reaches).collect()
+    }
+
+    /// Returns a shortest path on which text can flow from a use of the capability `from` in any thread to a use of the
     /// capability `to` in `thread`; `None` if there is none.
     pub fn find(&self, thread: &PossibleThread, from: &str, to: &str, memo: &mut ReachMemo) -> Option<FlowPath> {
+        let source = self.sources.iter().find(|source| source.pattern == from)?;
+        // The text rises to a thread of the spawn chain, and follows the chain down to the thread.
+        let chain = thread.states();
+        let lengths = chain.iter().enumerate().filter_map(|(at, state)| {
+            let distance = source.distances.get(state)?;
+            Some((distance + chain.len() - at, at, *state))
+        });
+        let (_, at, top) = lengths.min()?;
         let to = thread.reads_from(to, memo)?;
-        // Breadth first, from the reader back to the sources of its text.
-        let mut queue: Vec<(&PossibleThread, usize)> = vec![(thread, usize::MAX)];
-        let mut seen: BTreeSet<Vec<&str>> = BTreeSet::from([path_of(thread)]);
-        let mut at = 0;
-        while let Some((reader, _)) = queue.get(at).copied() {
-            if let Some(from) = reader.reads_from(from, memo) {
-                let mut through = Vec::new();
-                let mut next = at;
-                while let Some((step, before)) = queue.get(next) {
-                    through.push(step.directive.to_string());
-                    next = *before;
-                }
-                return Some(FlowPath { from, through, to });
-            }
-            for source in self.threads.iter().filter(|other| self.sends_text_to(other, reader)) {
-                if seen.insert(path_of(source)) {
-                    queue.push((source, at));
-                }
-            }
-            at += 1;
+        let mut rising = vec![top];
+        while let Some(next) = rising.last().and_then(|state| self.next_below(source, *state)) {
+            rising.push(next);
         }
-        None
+        let from = source.capabilities.get(rising.last()?)?.clone();
+        let path = rising.iter().rev().chain(chain.iter().skip(at + 1));
+        let through = path.filter_map(|state| self.states.get(state)).map(|state| state.directive.to_string());
+        Some(FlowPath { from, through: through.collect(), to })
     }
 
-    /// Returns true if text of `source` reaches `reader` directly. A parent sends a message to its child. A child
-    /// returns its outputs to its parent; these do not count if the child's directive declassifies its outputs.
-    fn sends_text_to(&self, source: &PossibleThread, reader: &PossibleThread) -> bool {
-        is_parent(source, reader)
-            || (is_parent(reader, source) && !self.declassifying.contains(source.directive.as_str()))
+    /// Returns the next state on a shortest way from a state down to the source; `None` if the state is the source.
+    fn next_below(&self, source: &TextSource, state: usize) -> Option<usize> {
+        let distance = source.distances.get(&state)?.checked_sub(1)?;
+        let children = self.states.get(&state)?.children.iter().copied();
+        let is_open = |child: &usize| self.states.get(child).is_some_and(|child| !child.declassifies);
+        children.filter(is_open).find(|child| source.distances.get(child) == Some(&distance))
     }
-}
-
-/// Returns the ids of the directives of a thread's spawn chain, from the first thread to the thread itself.
-fn path_of(thread: &PossibleThread) -> Vec<&str> {
-    thread.trace.iter().map(|step| step.directive.as_str()).collect()
-}
-
-fn is_parent(parent: &PossibleThread, child: &PossibleThread) -> bool {
-    let (above, below) = (path_of(parent), path_of(child));
-    above.len() + 1 == below.len() && below.starts_with(&above)
 }

@@ -232,6 +232,31 @@ fn outputs_of_a_declassifying_directive_end_a_flow() {
 }
 
 #[test]
+fn flow_is_found_where_an_earlier_thread_with_the_same_state_gets_no_text() {
+    let meta = |inside: &str| format!("<metadata><permissions>{inside}</permissions></metadata>");
+    let root = meta("<execute><directive>mid</directive><directive>outer</directive><tool>rye.bash.*</tool></execute>");
+    let reader = meta(WEB);
+    // `root` starts `mid` itself, before `outer` gets text of the web from `reader` and starts `mid` too. The outputs of
+    // `outer` are declassified, so no text of the web reaches `root`.
+    let hooks = r#"hooks: [{id: start, event: after_step, condition: 'directive == "outer"', grants: [rye.execute.tool.rye.web.*], action: {primary: execute, item_type: directive, item_id: reader}}]"#;
+    let rule = "lethal_trifecta: off\ndeclassifying: [outer]\nassertions:\n  - id: apart\n    for: 'directive == \"root\"'\n    never: 'directive == \"mid\" && flows(\"rye.execute.tool.rye.web.*\", \"rye.execute.tool.rye.bash.*\")'\n";
+    let world = with_directives(
+        minimal_world(),
+        &[
+            ("root", "", &root, "Call `rye_execute(item_type=\"directive\", item_id=\"mid\")`."),
+            ("outer", "", "", "Call `rye_execute(item_type=\"directive\", item_id=\"mid\")`."),
+            ("mid", "", "", "Do it."),
+            ("reader", "", &reader, "Read."),
+        ],
+    );
+    let world = world.project(".ai/config/agent/hooks.yaml", hooks).project(".ai/config/agent/assertions.yaml", rule);
+    let found = report(&world);
+    let trace: Vec<&str> = found.violations[0].trace.iter().map(|step| step.directive.as_str()).collect();
+    assert_eq!((found.violations.len(), trace), (1, vec!["root", "outer", "mid"]), "{:?}", found.violations);
+    assert!(found.violations[0].because[0].ends_with("through `reader` → `outer` → `mid`"), "{:?}", found.violations);
+}
+
+#[test]
 fn hook_that_raises_spend_leaves_no_bound() {
     let yaml = "lethal_trifecta: off\nassertions:\n  - { id: cheap, always: 'spends_at_most(100)' }\n";
     let with = |limit: &str, code: &str| {
@@ -300,9 +325,10 @@ fn threads_of_directives_that_start_each_other_are_examined_in_steps_linear_in_t
         let assertions = assertion_file::read(&items, &mut Diagnostics::new());
         assert_eq!(assertions.list.len(), 1);
         let mut search = ThreadSearch::new(&shared, &assertions);
-        for name in &names {
-            let id = ItemId::parse(name).unwrap();
-            let found = find_threads(&mut search, &assertions, &mut ReachMemo::new(), &id);
+        let ids: Vec<ItemId> = names.iter().map(|name| ItemId::parse(name).unwrap()).collect();
+        let flow = text_flow(&mut search, &assertions, &mut ReachMemo::new(), &ids);
+        for id in ids {
+            let found = search.find_threads(&id, &flow);
             assert!(found.complete, "{count}");
             // Each directive can start itself and each other one.
             assert_eq!(found.threads.len() + found.left_out, 1 + count * count, "{count}");
@@ -311,8 +337,9 @@ fn threads_of_directives_that_start_each_other_are_examined_in_steps_linear_in_t
     };
     for count in [8, 16, 32] {
         let starts = count * count;
-        assert!(steps(count, false) <= 4 * starts, "{count}: {} steps for {starts} starts", steps(count, false));
+        for touches in [false, true] {
+            let steps = steps(count, touches);
+            assert!(steps <= 4 * starts, "{count}: {steps} steps for {starts} starts, text can flow: {touches}");
+        }
     }
-    // Text can flow through each thread, so all of them are examined.
-    assert!(steps(8, true) >= 8 * 8 * 8);
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use rye_grammar::{ItemId, Span};
 
+use super::flow::{FlowState, TextFlow};
 use super::route_summary::{NetGrant, RouteSummary, route_summaries};
 use crate::assertion_file::Assertions;
 use crate::lower::cache::LowerContext;
@@ -33,15 +34,6 @@ const MAX_SPAWN_DEPTH: usize = 5;
 /// Maximum number of combinations that [`PossibleThread::find_reached`] tries; a combination has one grant of each
 /// permission set.
 const MAX_CHOICES: usize = 2_000;
-
-/// The repeated threads that a search returns.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum RepeatedThreads {
-    /// Repeated threads that close a cycle, that a source line declares, or that may spend another amount.
-    Needed,
-    /// Each repeated thread, because text can flow through it.
-    All,
-}
 
 pub struct ReachableThreads {
     pub threads: Vec<PossibleThread>,
@@ -76,9 +68,17 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     listed_starts: usize,
 }
 
-/// The parts of a thread that decide which threads it can start: the directive, its permission sets, hooks and
-/// approvals, and the knowledge of its continuations.
-type StateKey = (ItemId, PermissionSets, BTreeSet<String>, bool, Rc<BTreeSet<ItemId>>);
+/// The parts of a thread that decide which threads it can start and which texts it reads. The fields are those of
+/// [`PossibleThread`].
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct StateKey {
+    directive: ItemId,
+    sets: PermissionSets,
+    hooks: BTreeSet<String>,
+    needs_approval: bool,
+    hook_calls: Vec<String>,
+    survivors: Rc<BTreeSet<ItemId>>,
+}
 
 /// A way in which a thread can start another one.
 struct Start {
@@ -122,9 +122,10 @@ impl SpendingOfThread {
     }
 }
 
-/// The states and the spending of the threads of one directive.
+/// The states of the threads of one directive, each with the texts that reach it ([`TextFlow::texts_at`]), and the
+/// spending of the threads.
 #[derive(Default)]
-struct SeenThreads(BTreeMap<usize, BTreeSet<SpendingOfThread>>);
+struct SeenThreads(BTreeMap<(usize, Vec<bool>), BTreeSet<SpendingOfThread>>);
 
 /// The parts of a thread that no earlier thread has.
 struct Novelty {
@@ -133,7 +134,8 @@ struct Novelty {
 }
 
 impl SeenThreads {
-    fn add(&mut self, state: usize, spending: SpendingOfThread) -> Novelty {
+    fn add(&mut self, state: usize, texts: Vec<bool>, spending: SpendingOfThread) -> Novelty {
+        let state = (state, texts);
         let is_new_state = !self.0.contains_key(&state);
         let is_new_spending = self.0.entry(state).or_default().insert(spending);
         Novelty { is_new_state, is_new_spending }
@@ -148,6 +150,8 @@ type PermissionSets = Vec<Rc<[String]>>;
 pub struct PossibleThread {
     pub directive: ItemId,
     pub trace: Vec<SpawnStep>,
+    /// The number of the state of each thread in `trace`.
+    states: Vec<usize>,
     /// The thread's own permission set first, then those of its spawn parents. An action is allowed only if every set
     /// allows it.
     sets: PermissionSets,
@@ -204,16 +208,16 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         }
     }
 
-    /// Finds the threads that a directive can lead to, breadth first. A thread whose state an earlier thread has starts
-    /// the same threads as the earlier one, so it is not examined further. `repeated` decides which of these repeated
-    /// threads the result contains.
-    pub fn find_threads(&mut self, root: &ItemId, repeated: RepeatedThreads) -> ReachableThreads {
+    /// Finds the threads that a directive can lead to, breadth first. A thread is repeated if an earlier thread has its
+    /// state, and the same texts of `flow` reach both. It starts the same threads as the earlier one, so it is not
+    /// examined further. Repeated threads are left out unless the report needs them.
+    pub fn find_threads(&mut self, root: &ItemId, flow: &TextFlow) -> ReachableThreads {
         let mut seen = SeenThreads::default();
         let mut queue: VecDeque<(PossibleThread, usize, bool)> = VecDeque::new();
-        for (route, alone) in self.routes_of(root).iter().enumerate() {
-            let thread = root_thread(root, alone);
-            let state = self.state_of(&thread);
-            if seen.add(state, SpendingOfThread::new(&thread, route)).is_new_state {
+        for (route, thread) in self.root_threads(root).into_iter().enumerate() {
+            let Some(state) = thread.states.last().copied() else { continue };
+            let texts = flow.texts_at(&[], state);
+            if seen.add(state, texts, SpendingOfThread::new(&thread, route)).is_new_state {
                 queue.push_back((thread, state, false));
             }
         }
@@ -230,6 +234,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
             }
             if thread.trace.len() <= MAX_SPAWN_DEPTH {
                 let starts = self.starts_of(&thread, state);
+                let texts = thread.states.iter().fold(Vec::new(), |above, state| flow.texts_at(&above, *state));
                 complete &= starts.is_some();
                 for start in starts.iter().flat_map(|starts| starts.iter()) {
                     if self.remaining_starts == 0 {
@@ -240,8 +245,8 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
                     let routes = self.routes_of(&start.directive);
                     let Some(alone) = routes.get(start.route) else { continue };
                     let spending = SpendingOfThread::of_child(&thread, alone, start.route);
-                    let found = seen.add(start.state, spending);
-                    let is_new = found.is_new_state || found.is_new_spending || repeated == RepeatedThreads::All;
+                    let found = seen.add(start.state, flow.texts_at(&texts, start.state), spending);
+                    let is_new = found.is_new_state || found.is_new_spending;
                     if !is_new && !self.is_needed(&thread, start) {
                         left_out += 1;
                         continue;
@@ -257,6 +262,45 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
             threads.push(thread);
         }
         ReachableThreads { threads, left_out, complete }
+    }
+
+    /// Returns the flow of the texts of `sources`, which are patterns of capabilities, through the threads that these
+    /// directives can lead to. Each state of these threads is examined once. `declassifying` are the directives whose
+    /// outputs contain no untrusted text.
+    pub fn text_flow(
+        &mut self,
+        roots: &[ItemId],
+        sources: &BTreeSet<&str>,
+        declassifying: &BTreeSet<&str>,
+        memo: &mut ReachMemo,
+    ) -> TextFlow {
+        let mut queue: VecDeque<PossibleThread> = roots.iter().flat_map(|root| self.root_threads(root)).collect();
+        let mut states: BTreeMap<usize, FlowState> = BTreeMap::new();
+        let mut readers: Vec<(String, BTreeMap<usize, String>)> =
+            sources.iter().map(|pattern| ((*pattern).to_owned(), BTreeMap::new())).collect();
+        while let Some(thread) = queue.pop_front() {
+            let Some(state) = thread.states.last().copied().filter(|state| !states.contains_key(state)) else {
+                continue;
+            };
+            self.remaining = self.remaining.saturating_sub(1);
+            for (pattern, capabilities) in &mut readers {
+                capabilities.extend(thread.reads_from(pattern, memo).map(|capability| (state, capability)));
+            }
+            let is_deep = thread.trace.len() > MAX_SPAWN_DEPTH;
+            let starts = if is_deep { None } else { self.starts_of(&thread, state) };
+            let starts = starts.unwrap_or_default();
+            let declassifies = declassifying.contains(thread.directive.as_str());
+            let children: BTreeSet<usize> = starts.iter().map(|start| start.state).collect();
+            states.insert(state, FlowState { directive: thread.directive.clone(), declassifies, children });
+            let mut queued = BTreeSet::new();
+            for start in starts.iter().filter(|start| !states.contains_key(&start.state)) {
+                let routes = self.routes_of(&start.directive);
+                if let Some(alone) = routes.get(start.route).filter(|_| queued.insert(start.state)) {
+                    queue.push_back(child_thread(&thread, alone, start));
+                }
+            }
+        }
+        TextFlow::new(states, readers)
     }
 
     /// Returns true if the report needs a repeated thread: its trace closes a cycle, or a source line declares its start
@@ -318,10 +362,25 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
     /// Returns the number of a thread's state. Threads with equal numbers start the same threads, and the functions of
     /// assertions have equal results for them, apart from `spends_at_most` and `flows`.
     fn state_of(&mut self, thread: &PossibleThread) -> usize {
-        let (sets, hooks) = (thread.sets.clone(), thread.hooks.clone());
-        let key = (thread.directive.clone(), sets, hooks, thread.needs_approval, thread.survivors.clone());
+        let state = StateKey {
+            directive: thread.directive.clone(),
+            sets: thread.sets.clone(),
+            hooks: thread.hooks.clone(),
+            needs_approval: thread.needs_approval,
+            hook_calls: thread.hook_calls.clone(),
+            survivors: thread.survivors.clone(),
+        };
         let next = self.states.len();
-        *self.states.entry(key).or_insert(next)
+        *self.states.entry(state).or_insert(next)
+    }
+
+    /// Returns the threads that run a directive without a parent, one for each route.
+    fn root_threads(&mut self, id: &ItemId) -> Vec<PossibleThread> {
+        let mut threads: Vec<PossibleThread> = self.routes_of(id).iter().map(|alone| root_thread(id, alone)).collect();
+        for thread in &mut threads {
+            thread.states.push(self.state_of(thread));
+        }
+        threads
     }
 
     /// Returns the number of spawned threads that the search has examined so far.
@@ -370,6 +429,7 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
     PossibleThread {
         directive: id.clone(),
         trace: vec![step],
+        states: Vec::new(),
         sets: vec![own.into()],
         hooks: alone.hooks.clone(),
         needs_approval: alone.needs_approval,
@@ -411,10 +471,12 @@ fn child_thread(parent: &PossibleThread, alone: &RouteSummary, start: &Start) ->
         granted: alone.granted,
         of_hook: start.of_hook.clone(),
     });
+    let states = parent.states.iter().copied().chain([start.state]).collect();
     let SpendingOfThread { spend, raised_by, net, route: _ } = SpendingOfThread::of_child(parent, alone, start.route);
     PossibleThread {
         directive: start.directive.clone(),
         trace,
+        states,
         sets,
         hooks: parent.hooks.union(&alone.hooks).cloned().collect(),
         needs_approval: parent.needs_approval || alone.needs_approval,
@@ -434,6 +496,11 @@ impl PossibleThread {
     /// Returns the permission sets that must all allow an action.
     pub fn sets(&self) -> &[Rc<[String]>] {
         &self.sets
+    }
+
+    /// Returns the numbers of the states of the spawn chain, from the first thread to this one.
+    pub fn states(&self) -> &[usize] {
+        &self.states
     }
 
     /// Returns a capability that matches the pattern and that every permission set of the thread allows; `None` if
