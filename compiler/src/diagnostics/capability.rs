@@ -66,6 +66,9 @@ pub enum CapabilityError {
     /// A grant whose risk tier `tier` is blocked by the risk table. `table` is the place of the project's or the user's
     /// list of classifications, if that list replaces the standard list and has no entry for the capability.
     Blocked { pattern: String, tier: String, span: Span, table: Option<Span> },
+    /// A grant, or an acknowledgement, that a `<permissions>` contains twice; `what` names it.
+    #[error("{what} occurs twice")]
+    Repeated { what: String, first: Span, second: Span },
     /// The body tells the model to use a capability that the directive does not have.
     #[error("the body uses `{capability}`, which the directive is not granted{}", describe_route(route.as_ref()))]
     UngrantedCall { capability: String, span: Span, granted: Span, route: Option<RouteOfGrants> },
@@ -127,6 +130,7 @@ impl Problem for CapabilityError {
             Self::Unacknowledged { .. } => "capability::unacknowledged",
             Self::AcknowledgesNothing { .. } => "capability::acknowledges-nothing",
             Self::Blocked { .. } => "capability::blocked",
+            Self::Repeated { .. } => "capability::repeated",
             Self::UngrantedCall { .. } => "capability::ungranted-call",
             Self::OpensNothing { .. } | Self::UnusedOpening { .. } => "capability::opens-nothing",
             Self::DeadGrant { .. } | Self::BlockedGrant { .. } | Self::UnusedHookGrant { .. } => {
@@ -147,6 +151,7 @@ impl Problem for CapabilityError {
             | Self::TooComplex { .. }
             | Self::Unacknowledged { .. }
             | Self::AcknowledgesNothing { .. }
+            | Self::Repeated { .. }
             | Self::UngrantedCall { .. }
             | Self::DeadGrant { .. }
             | Self::BlockedGrant { .. }
@@ -180,6 +185,9 @@ impl Problem for CapabilityError {
             }
             Self::AcknowledgesNothing { .. } => {
                 Some("remove the acknowledgement: it would silently cover grants that are added later".into())
+            }
+            Self::Repeated { .. } => {
+                Some("keep one of the two, or write the grant that the second one was meant to be".into())
             }
             Self::OpensNothing { .. } => {
                 Some("name folders relative to the project: `write=\"src/,target/\"`; paths outside the project cannot be granted".into())
@@ -240,6 +248,9 @@ impl Problem for CapabilityError {
             }
             Self::UngrantedCall { span, granted, .. } => {
                 vec![new_label(*span, "will be denied"), new_label(*granted, "these are the grants")]
+            }
+            Self::Repeated { first, second, .. } => {
+                vec![new_label(*second, "second occurrence"), new_label(*first, "first occurrence")]
             }
             Self::AcknowledgesNothing { span, .. } => vec![new_label(*span, "no effect")],
             Self::OpensNothing { span, .. } | Self::UnusedOpening { span, .. } => {

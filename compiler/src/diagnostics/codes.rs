@@ -24,7 +24,7 @@ macro_rules! codes {
 
 codes! {
     "compiler" "capability": "acknowledges-nothing" "blocked" "dead-grant" "exceeds-base" "matches-nothing" "only-what-is-there"
-        "opens-nothing" "outside-grant" "too-complex" "unacknowledged" "ungranted-call" "whole-network";
+        "opens-nothing" "outside-grant" "repeated" "too-complex" "unacknowledged" "ungranted-call" "whole-network";
     "compiler" "config": "asserts-nothing" "changes-nothing" "implausible" "invalid" "never-matches" "stale-server" "unknown-file";
     "compiler" "context": "continuation-grants" "duplicate" "file-too-long" "not-restored" "repeated-paragraph"
         "resume-ceiling" "suppressed-and-declared" "suppresses-nothing" "unfilled-placeholder" "unknown-item" "unreached" "volatile-prefix";

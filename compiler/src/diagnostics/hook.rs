@@ -111,6 +111,12 @@ pub enum HookError {
     /// A hook whose action has no effect; `why` is the reason, as a clause.
     #[error("the hook `{id}` has no effect: {why}")]
     NoEffect { id: String, why: String, span: Span },
+    /// A hook that ends a call or the thread with an empty text; `text` is the name of the field.
+    #[error("the `{text}` of the hook `{id}` is empty")]
+    EmptyText { id: String, text: &'static str, span: Span },
+    /// A hook with a delay in milliseconds that is too short to be noticed.
+    #[error("the hook `{id}` waits {delay_ms} milliseconds before it repeats the call, which is hardly a wait")]
+    ShortDelay { id: String, delay_ms: u64, span: Span },
     /// An unconditional hook that makes the model continue after each final answer.
     #[error("the hook `{id}` fires after every final answer, so only a limit ends the thread")]
     Endless { id: String, span: Span },
@@ -142,6 +148,20 @@ pub enum HookError {
     },
 }
 
+fn help_for_empty_text(field: &str) -> &'static str {
+    match field {
+        "reason" => "write why the call or the answer is refused: the model reads this text",
+        _ => "write why the thread ends: the error of the thread is this text",
+    }
+}
+
+fn help_for_short_delay(delay_ms: u64) -> String {
+    let seconds = delay_ms * 1000;
+    format!(
+        "write milliseconds: `delay_ms: {seconds}` waits {delay_ms} seconds; to repeat the call at once, remove `delay_ms`"
+    )
+}
+
 impl Problem for HookError {
     fn code(&self) -> &'static str {
         match self {
@@ -163,7 +183,7 @@ impl Problem for HookError {
             Self::RaisesNothing { .. } => "hook::raises-nothing",
             Self::Always { .. } => "hook::always",
             Self::Shadowed { .. } => "hook::shadowed",
-            Self::NoEffect { .. } => "hook::no-effect",
+            Self::NoEffect { .. } | Self::EmptyText { .. } | Self::ShortDelay { .. } => "hook::no-effect",
             Self::Endless { .. } => "hook::endless",
             Self::TextList { .. } => "hook::text-list",
             Self::DuplicateId { .. } => "hook::duplicate-id",
@@ -184,6 +204,8 @@ impl Problem for HookError {
             | Self::NeverPart { .. }
             | Self::PastLimit { .. }
             | Self::NoEffect { .. }
+            | Self::EmptyText { .. }
+            | Self::ShortDelay { .. }
             | Self::Endless { .. }
             | Self::TextList { .. }
             | Self::UnknownCall { .. }
@@ -274,14 +296,14 @@ impl Problem for HookError {
             Self::OnlyLibrary { directive, .. } => Some(format!(
                 "keep the hook if it guards `{directive}`; otherwise correct the condition, or remove the hook"
             )),
-            Self::RaisesNothing { limit, .. } => {
-                Some(format!("write the new value of `{limit}`, not the increase"))
-            }
+            Self::RaisesNothing { limit, .. } => Some(format!("write the new value of `{limit}`, not the increase")),
             Self::Always { .. } => Some("remove the condition if this is intended".into()),
             Self::Shadowed { by, .. } => {
                 Some(format!("give this hook a lower `layer`, or narrow the condition of `{by}`"))
             }
             Self::NoEffect { .. } => Some("correct the action or its condition, or remove the hook".into()),
+            Self::EmptyText { text, .. } => Some(help_for_empty_text(text).into()),
+            Self::ShortDelay { delay_ms, .. } => Some(help_for_short_delay(*delay_ms)),
             Self::Endless { .. } => Some(
                 "add a condition that ends the loop, such as `turn < 5` or a test of `result` or `outputs`".into(),
             ),
@@ -337,6 +359,8 @@ impl Problem for HookError {
             Self::Shadowed { by, span, by_span, when, .. } => {
                 vec![new_label(*span, "never reached"), new_label(*by_span, format!("`{by}` fires {when}"))]
             }
+            Self::EmptyText { span, .. } => vec![new_label(*span, "empty")],
+            Self::ShortDelay { span, .. } => vec![new_label(*span, "in milliseconds")],
             Self::NoEffect { span, .. } => vec![new_label(*span, "changes nothing")],
             Self::Endless { span, .. } => vec![new_label(*span, "no condition")],
             Self::TextList { span, .. } => vec![new_label(*span, "a string, not a list")],

@@ -239,8 +239,11 @@ fn explain_declared(world: &dyn World, compilation: &Compilation, thing: &str, f
             let by = declaring(&|directive| directive.nudge.as_ref().map(|word| word.span));
             let policy = serde_json::to_value(plan.nudge).unwrap_or_default();
             let policy = policy.as_str().unwrap_or_default().to_owned();
-            let cause = by.as_ref().map_or("the built-in default".to_owned(), |(id, _)| format!("declared by `{id}`"));
-            add(thing, format!("{policy}, {cause}"), by.and_then(|(_, place)| place));
+            let default = "the built-in default: no directive of the chain declares `<nudge>`";
+            let cause = by.as_ref().map_or(default.to_owned(), |(id, _)| format!("declared by `{id}`"));
+            // Without a declaration, the place is the directive whose `<metadata>` can declare it.
+            let leaf = || compilation.origins.get(&format!("link.{}", plan.directive))?.place.clone();
+            add(thing, format!("{policy}, {cause}"), by.and_then(|(_, place)| place).or_else(leaf));
         }
         "description" | "category" => {
             let text = if thing == "category" { plan.category.clone() } else { plan.description.clone() };

@@ -40,3 +40,19 @@ pub(super) fn wrong_type(key: &str, wanted: &str, node: &Node) -> Option<String>
         (_, Kind::Null | Kind::List(_) | Kind::String(_) | Kind::Map(_)) => None,
     }
 }
+
+/// Returns the name of a variable that `text` contains: `TOKEN` for ` TOKEN`, `$TOKEN`, `${TOKEN}` and `TOKEN=1`. `None`
+/// if there is no such name.
+pub fn meant_variable(text: &str) -> Option<&str> {
+    let name = text.split('=').next()?.trim().trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
+    let is_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    (is_start && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')).then_some(name)
+}
+
+/// Returns the help for a text in `environment` that is no name of a variable. `meant` is the name inside the text.
+pub fn variable_name(meant: Option<&str>) -> String {
+    match meant {
+        Some(name) => format!("write `{name}`: a tool declares the name of a variable alone"),
+        None => "write the name of a variable: letters, digits and `_`, such as `API_TOKEN`".to_owned(),
+    }
+}

@@ -379,18 +379,17 @@ impl ToolSpecReader {
     fn environment(&mut self, node: &Node) -> Vec<String> {
         let mut out = Vec::new();
         for (name, span) in self.strings(node, "environment") {
-            let mut bytes = name.bytes();
-            let is_name = bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_')
-                && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            let meant = help::meant_variable(&name);
             let prefixed = ["LD_", "DYLD_", "RYE_", "BASH_FUNC"].iter().any(|p| name.starts_with(p));
-            if !is_name {
-                self.report_bad_value(span, format!("`{name}` names no variable"), "not a name", None);
+            if meant != Some(name.as_str()) {
+                let help = help::variable_name(meant);
+                self.report_bad_value(span, format!("`{name}` names no variable"), "not a name", Some(help));
             } else if prefixed || RESERVED_VARIABLES.contains(&name.as_str()) {
                 let help = "every program gets PATH, HOME and LANG; declare a variable of your own".to_owned();
                 self.report_bad_value(span, format!("a tool cannot request `{name}`"), "not for tools", Some(help));
-            } else if !out.contains(&name) {
-                out.push(name);
             }
+            // A reported name counts as declared, so that its uses are not reported too.
+            out.extend(meant.map(str::to_owned).filter(|name| !out.contains(name)));
         }
         out
     }

@@ -199,6 +199,8 @@ fn config_and_environment_are_validated() {
     for (key, value, message) in [
         ("environment", json!(["TOKEN", "LD_PRELOAD"]), "a tool cannot request `LD_PRELOAD`"),
         ("environment", json!(["TOKEN", "A=B"]), "`A=B` names no variable"),
+        ("environment", json!(["TOKEN "]), "`TOKEN ` names no variable"),
+        ("environment", json!(["$TOKEN"]), "`$TOKEN` names no variable"),
         ("environment", json!([]), "`${TOKEN}` is not a variable that this tool declares"),
         ("config", json!({"path": "../x"}), "`../x` names no settings: "),
         ("config", json!({"path": "a", "mode": "merge"}), "`merge` is not a `mode` of `config`"),

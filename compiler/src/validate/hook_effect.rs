@@ -1,6 +1,8 @@
-//! Reports three mistakes in a hook:
+//! Reports these mistakes in a hook:
 //!
 //! - an action that changes nothing,
+//! - an empty reason of a refusal or of the end of the thread,
+//! - a delay in milliseconds that was probably meant in seconds,
 //! - an unconditional action that lets a thread continue each time it is about to end,
 //! - a comparison with a text where the author probably meant a list.
 
@@ -25,9 +27,51 @@ pub fn check(hook: &HookDecl, found: &mut Diagnostics) {
     if let Some((why, span)) = no_effect_reason(hook, &action.node) {
         found.push(HookError::NoEffect { id: id(), why, span: span.unwrap_or(action.span) });
     }
+    found.extend(odd_field(hook.id.node.clone(), &action.node, action.span));
     let continues = matches!(action.node, HookAction::FollowUp { .. } | HookAction::Block { .. });
     if hook.event == HookPoint::AgentEnd && continues && hook.condition.is_none() {
         found.push(HookError::Endless { id: id(), span: hook.span });
+    }
+}
+
+/// The shortest plausible delay of a retry. A smaller number is probably meant in seconds.
+const MIN_DELAY_MS: u64 = 50;
+
+/// Returns the error for an empty reason, or for a delay that is hardly a wait; `None` for any other action. `id` is the
+/// hook, and `span` its action.
+fn odd_field(id: String, action: &HookAction, span: Span) -> Option<HookError> {
+    match action {
+        HookAction::Block { reason } if reason.trim().is_empty() => {
+            Some(HookError::EmptyText { id, text: "reason", span })
+        }
+        HookAction::Terminate { error: Some(error), .. } if error.trim().is_empty() => {
+            Some(HookError::EmptyText { id, text: "error", span })
+        }
+        HookAction::Retry { delay_ms: Some(delay_ms @ 1..MIN_DELAY_MS) } => {
+            Some(HookError::ShortDelay { id, delay_ms: *delay_ms, span })
+        }
+        HookAction::Block { .. }
+        | HookAction::Terminate { .. }
+        | HookAction::Retry { .. }
+        | HookAction::Inject { .. }
+        | HookAction::Message { .. }
+        | HookAction::FollowUp { .. }
+        | HookAction::SystemPrompt { .. }
+        | HookAction::Modify { .. }
+        | HookAction::Fetch { .. }
+        | HookAction::SetExtends { .. }
+        | HookAction::Execute { .. }
+        | HookAction::Sign { .. }
+        | HookAction::Transform { .. }
+        | HookAction::Handled
+        | HookAction::Drop { .. }
+        | HookAction::KeepLast { .. }
+        | HookAction::Replace { .. }
+        | HookAction::Continue
+        | HookAction::Escalate
+        | HookAction::Raise { .. }
+        | HookAction::Handoff
+        | HookAction::Compact => None,
     }
 }
 

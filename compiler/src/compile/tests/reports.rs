@@ -289,6 +289,7 @@ fn names_that_a_plan_prints_have_a_place() {
         ("plain", "model", "house/big, the default", ".ai/config/agent/models.yaml", 1),
         ("chosen", "model", "house/big, declared by `chosen`", directive, 6),
         ("chosen", "fallback", "house/small, declared by `chosen`", directive, 7),
+        ("plain", "nudge", "auto, the built-in default", ".ai/directives/plain.md", 4),
         ("chosen", "nudge", "always, declared by `chosen`", directive, 8),
         ("chosen", "house/small", "the fallback of this plan", provider, 7),
         ("chosen", "big", "the model of this plan", provider, 6),

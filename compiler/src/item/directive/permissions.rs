@@ -1,11 +1,13 @@
 //! `<permissions>`: grants as full patterns, and acknowledgments (`language.md` 2 and 9).
 
+use std::collections::HashMap;
+
 use rye_grammar::capability::{self, Pattern};
 use rye_grammar::xml::Element;
 use rye_grammar::{Span, Spanned};
 
 use super::{Acknowledgment, GrantDecl, Permissions};
-use crate::diagnostics::{Diagnostics, ItemError, help_for_tool};
+use crate::diagnostics::{CapabilityError, Diagnostics, ItemError, help_for_tool};
 use crate::item::xml::{check_attributes, check_children, quote_tag, reject_text, shorten};
 use crate::semantics::needs;
 use crate::semantics::risk::Tier;
@@ -51,7 +53,32 @@ pub fn read(element: &Element, found: &mut Diagnostics) -> Permissions {
         permissions.grants.truncate(MAX_GRANTS);
     }
     permissions.has_errors = found.len() > before;
+    report_repeated(&mut permissions, found);
     permissions
+}
+
+/// Reports and removes grants and acknowledgements that equal an earlier one. A grant with other folders or hosts, and
+/// an acknowledgement with another reason, are not equal.
+fn report_repeated(permissions: &mut Permissions, found: &mut Diagnostics) {
+    let mut firsts = HashMap::new();
+    permissions.grants.retain(|grant| {
+        let first =
+            *firsts.entry((grant.pattern.0.clone(), grant.net.clone(), grant.write.clone())).or_insert(grant.span);
+        if first != grant.span {
+            let what = format!("the grant `{}`", grant.pattern.0);
+            found.push(CapabilityError::Repeated { what, first, second: grant.span });
+        }
+        first == grant.span
+    });
+    let mut firsts = HashMap::new();
+    permissions.acknowledged.retain(|one| {
+        let first = *firsts.entry((one.risk.node.clone(), one.why.clone())).or_insert(one.risk.span);
+        if first != one.risk.span && !one.why.is_empty() {
+            let what = format!("the acknowledgement of the risk `{}`", one.risk.node);
+            found.push(CapabilityError::Repeated { what, first, second: one.risk.span });
+        }
+        first == one.risk.span
+    });
 }
 
 /// Reads the attribute `seal`. Reports a value other than `true` and `false`.
