@@ -1,9 +1,9 @@
-//! Parses YAML to [`crate::data::Node`] with byte spans, with the first of three readers that reads the document. Only
-//! this module uses the library serde-saphyr and its parser of events, granit-parser. The options of the library bound the nesting, the values and the aliases of a document.
+//! Parses YAML to [`crate::data::Node`] with byte spans. Only this module uses the library serde-saphyr and its parser
+//! of events, granit-parser. The options of the library bound the nesting, the values and the aliases of a document.
 
-mod block;
 mod error;
 mod events;
+mod flat;
 mod node;
 
 use serde_saphyr::{Options, Spanned};
@@ -34,7 +34,7 @@ pub fn parse(source: SourceId, text: &str) -> Parsed<Node> {
 /// Parses a YAML document at offset `base` of its source; spans are offsets into the source.
 pub fn parse_at(source: SourceId, text: &str, base: usize) -> Parsed<Node> {
     let spans = SpanConverter { source, text, base };
-    match block::read_block_document(&spans).or_else(|| events::read_document(&spans)) {
+    match flat::parse_flat_mapping(&spans).or_else(|| events::read_document(&spans)) {
         Some(tree) => Parsed { tree, errors: Vec::new() },
         None => parse_with_library(&spans),
     }

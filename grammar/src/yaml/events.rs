@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use granit_parser::{Event, Parser, ScalarStyle, StrInput};
 use serde_json::Number;
 
+use super::flat::is_resolved_word;
 use super::node::SpanConverter;
 use crate::data::{Entry, Kind, Node};
 use crate::span::Spanned;
@@ -15,9 +16,6 @@ use crate::span::Spanned;
 const MAX_DEPTH: usize = 24;
 /// Maximum number of events. Larger documents are left to the library, which limits their values.
 const MAX_EVENTS: usize = 20_000;
-/// Words in lower case that YAML, or one of its older versions, reads as a value other than text.
-const RESOLVED_WORDS: [&str; 13] =
-    ["null", "true", "false", "yes", "no", "on", "off", "y", "n", "inf", "infinity", "nan", "undefined"];
 /// Maximum number of digits of a number. Larger numbers are left to the library, which reports those out of range.
 const MAX_DIGITS: usize = 15;
 
@@ -97,25 +95,20 @@ impl<'t> YamlEventReader<'t, '_> {
 fn key_text(event: Event<'_>) -> Option<String> {
     let Event::Scalar(text, style, 0, None) = event else { return None };
     let is_text = match style {
-        ScalarStyle::Plain => is_key_text(&text),
+        ScalarStyle::Plain => is_plain_text(&text) || is_whole_number(&text),
         ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => text != "<<",
         ScalarStyle::Literal | ScalarStyle::Folded => false,
     };
     is_text.then(|| text.into_owned())
 }
 
-/// Returns true for an unquoted key that is certainly a text, also for a whole number.
-pub(super) fn is_key_text(text: &str) -> bool {
-    is_plain_text(text) || is_whole_number(text)
-}
-
-pub(super) fn has_unique_keys(entries: &[Entry]) -> bool {
+fn has_unique_keys(entries: &[Entry]) -> bool {
     let mut seen = BTreeSet::new();
     entries.iter().all(|entry| seen.insert(entry.key.node.as_str()))
 }
 
 /// Returns the value of a plain scalar; `None` if the versions of YAML differ about its type.
-pub(super) fn plain_value(text: &str) -> Option<Kind> {
+fn plain_value(text: &str) -> Option<Kind> {
     match text {
         "true" => Some(Kind::Bool(true)),
         "false" => Some(Kind::Bool(false)),
@@ -132,10 +125,6 @@ fn is_plain_text(text: &str) -> bool {
     let starts_number_or_operator =
         |byte: u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'~' | b'<' | b'=');
     text.bytes().next().is_some_and(|first| !starts_number_or_operator(first)) && !is_resolved_word(text)
-}
-
-fn is_resolved_word(text: &str) -> bool {
-    RESOLVED_WORDS.iter().any(|word| word.eq_ignore_ascii_case(text))
 }
 
 fn is_whole_number(text: &str) -> bool {
