@@ -44,7 +44,7 @@ fn git(words: &[&str]) -> Option<String> {
 /// Returns the optional features of this build.
 fn features() -> String {
     let on = |name: &&str| env::var_os(format!("CARGO_FEATURE_{}", name.to_uppercase())).is_some();
-    let all: Vec<&str> = ["mcp", "tokenizers"].into_iter().filter(on).collect();
+    let all: Vec<&str> = ["acp", "mcp", "tokenizers"].into_iter().filter(on).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 

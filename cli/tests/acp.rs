@@ -147,7 +147,31 @@ fn cancel_ends_the_prompt_also_while_a_permission_request_is_open() {
     std::thread::sleep(Duration::from_millis(500));
     client.notify("session/cancel", json!({"sessionId": session}));
     assert_eq!(client.wait(id).response["result"]["stopReason"], "cancelled");
+
+    let place = project(&format!("{CALL}, {{ text: After. }}"));
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    let id = client.send("session/prompt", prompt(&session, "ask"));
+    let request = loop {
+        let message = client.read();
+        if message["method"] == "session/request_permission" {
+            break message;
+        }
+    };
+    client.notify("session/cancel", json!({"sessionId": session}));
+    let ended = client.wait(id);
+    assert_eq!(ended.response["result"]["stopReason"], "cancelled", "{}", ended.response);
+    // The client answers the open request as the protocol requires. The call does not run, and the session goes on.
+    client.answer(&request, json!({"outcome": {"outcome": "cancelled"}}));
+    let next = client.prompt(&session, "next");
+    assert_eq!((text(&next, "agent_message_chunk").as_str(), asked(&next).len()), ("After.", 0), "{:?}", next.updates);
+    assert_eq!(place.read("out/log"), "");
     client.end();
+    let (_, listed) = place.json(&["threads", "list"]);
+    let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+    let statuses: Vec<&Value> =
+        events.iter().filter(|event| event["type"] == "prompt_ended").map(|event| &event["status"]).collect();
+    assert_eq!(statuses, ["interrupted", "done"]);
 }
 
 #[test]
@@ -321,4 +345,88 @@ fn lines_that_are_no_text_or_too_long_are_answered_and_the_connection_goes_on() 
     }
     assert_eq!(client.prompt(&session, "hello").response["result"]["stopReason"], "end_turn");
     client.end();
+}
+
+#[test]
+fn resumed_session_continues_without_a_replay() {
+    let place = project("{ text: One. }, { text: Two. }");
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    client.prompt(&session, "first");
+    client.end();
+    let mut client = AcpClient::start(&place);
+    let params = json!({"sessionId": session, "cwd": client.cwd, "mcpServers": []});
+    let resumed = client.call("session/resume", params);
+    assert_eq!(resumed.response["result"]["modes"]["currentModeId"], "ask", "{}", resumed.response);
+    let next = client.prompt(&session, "second");
+    assert_eq!(text(&next, "agent_message_chunk"), "Two.");
+    for answered in [&resumed, &next] {
+        assert_eq!(updates(answered, "user_message_chunk"), Vec::<&Value>::new());
+        assert!(!text(answered, "agent_message_chunk").contains("One."), "{:?}", answered.updates);
+    }
+    client.end();
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert_eq!(listed["threads"].as_array().unwrap().len(), 1, "{listed}");
+}
+
+#[test]
+fn updates_state_locations_the_context_window_and_the_cost() {
+    let read = "{ tool_calls: [{ name: rye_file_system_read, input: { path: out/log } }] }";
+    let place = acp_project("<tool>rye.file-system.read</tool>", &format!("{read}, {{ text: Done. }}"));
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    let done = client.prompt(&session, "go");
+    let call = updates(&done, "tool_call")[0];
+    let path = place.project().join("out/log").display().to_string();
+    assert_eq!((&call["kind"], &call["locations"]), (&json!("read"), &json!([{"path": path}])), "{call}");
+    let usage = updates(&done, "usage_update");
+    let (first, last) = (usage[0], usage.last().unwrap());
+    assert_eq!((&last["size"], &last["cost"]["currency"]), (&json!(200_000), &json!("USD")), "{last}");
+    let amount = |usage: &Value| usage["cost"]["amount"].as_f64().unwrap();
+    assert!(0.0 < amount(first) && amount(first) < amount(last), "{first} {last}");
+    client.end();
+}
+
+#[test]
+fn reload_lists_the_commands_of_new_files() {
+    let place = project("{ text: One. }, { text: Two. }");
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    client.prompt(&session, "first");
+    place.write(".ai/prompts/review.md", "---\ndescription: Review a file.\n---\nReview $1.\n");
+    let reloaded = client.prompt(&session, "/reload");
+    let next = client.prompt(&session, "second");
+    let listed: Vec<&Value> =
+        [&reloaded, &next].into_iter().flat_map(|answered| updates(answered, "available_commands_update")).collect();
+    let has_review = |listed: &&Value| {
+        listed["availableCommands"].as_array().unwrap().iter().any(|command| command["name"] == "review")
+    };
+    assert!(listed.last().is_some_and(has_review), "{listed:?}");
+    client.end();
+}
+
+#[test]
+fn limit_that_a_hook_escalates_is_raised_or_ends_the_prompt() {
+    for (option, reason, reply) in [("once", "end_turn", "Done."), ("no", "max_turn_requests", "")] {
+        let place = project(&format!("{CALL}, {{ text: Done. }}"));
+        place.write(".ai/directives/talk.md", &talk_directive(1, TOOL));
+        place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
+        place.run_ok(&["trust"]);
+        let mut client = AcpClient::start_with(&place, &["acp", "talk", "--script", "script.yaml"], json!({}));
+        let session = client.new_session();
+        let set = json!({"sessionId": session, "modeId": "auto"});
+        client.permission = Some("accept");
+        client.ok("session/set_mode", set);
+        client.permission = Some(option);
+        let done = client.prompt(&session, "go");
+        let request = done.updates.iter().find(|message| message["method"] == "session/request_permission").unwrap();
+        let offered: Vec<&Value> =
+            request["params"]["options"].as_array().unwrap().iter().map(|offer| &offer["name"]).collect();
+        assert_eq!(offered, ["Continue with a higher limit", "Stop"], "{request}");
+        assert_eq!(asked(&done).len(), 1, "{:?}", asked(&done));
+        assert!(asked(&done)[0].contains("turns_exceeded"), "{:?}", asked(&done));
+        assert_eq!(done.response["result"]["stopReason"], reason, "{}", done.response);
+        assert_eq!(text(&done, "agent_message_chunk"), reply);
+        client.end();
+    }
 }

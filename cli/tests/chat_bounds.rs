@@ -167,3 +167,49 @@ fn ceiling_of_a_prompt_holds_with_twenty_children() {
     // Twenty children cost $0.17 in total.
     assert!(spent[3] > 170_000_000, "{spent:?}\n{}", done.stderr);
 }
+
+#[test]
+fn asynchronous_child_costs_a_later_prompt_nothing_and_delays_it_not() {
+    let place = TestProject::own();
+    let kid = talk_directive(2, "").replace("name=\"talk\"", "name=\"kid\"").replace("0.50", "0.40");
+    place.write(".ai/directives/talk.md", &talk_directive(4, "<directive>kid</directive>"));
+    place.write(".ai/directives/kid.md", &kid);
+    let start = "{ name: rye_execute, input: { item_type: directive, item_id: kid, async: true } }";
+    let reply = |text: &str| format!("{{ text: {text}, usage: {{ input: 100, output: 10 }} }}");
+    place.write(
+        "script.yaml",
+        &format!(
+            "steps: [{{ tool_calls: [{start}] }}, {}, {}, {}]\nthreads:\n  \
+             kid: [{{ text: Kid., delay_ms: 4000, usage: {{ input: 20000, output: 2000 }} }}]\n",
+            reply("One."),
+            reply("Two."),
+            reply("Three.")
+        ),
+    );
+    // The reservation of the child, $0.40, is far above the ceilings of the later prompts.
+    let done = chat(&place, &["talk"], b"first\n$0.05 second\n$0.05 third\n/cost\n");
+    for text in [
+        "prompt 1 done: turns 2, ",
+        "prompt 3 done: turns 1, ",
+        "child kid-",
+        " of prompt 1 running: $0, $0.4 reserved",
+    ] {
+        assert!(done.stderr.contains(text), "{text}: {}", done.stderr);
+    }
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\nThree.\n"), "{}", done.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let threads = listed["threads"].as_array().unwrap();
+    let root = threads.iter().find(|thread| thread["directive"] == "talk").unwrap();
+    let events = place.transcript(root["thread_id"].as_str().unwrap());
+    let ended: Vec<&Value> = events.iter().filter(|event| event["type"] == "prompt_ended").collect();
+    assert_eq!(ended[0]["cost"]["outstanding"], 400_000_000, "{}", ended[0]);
+    // Each later prompt pays for its own call only, whenever the child ends.
+    for prompt in &ended[1..] {
+        assert_eq!((&prompt["status"], &prompt["cost"]["turns"]), (&"done".into(), &1.into()), "{prompt}");
+        let settled = events.iter().filter(|event| event["type"] == "settled").last().unwrap();
+        assert_eq!(prompt["cost"]["spend"], settled["amount"], "{prompt}");
+    }
+    let at = |name: &str| events.iter().rposition(|event| event["type"] == name).unwrap();
+    assert!(at("prompt_ended") < at("child_ended"), "the prompts do not wait for the child");
+    place.run_ok(&["threads", "verify", "--last"]);
+}

@@ -14,15 +14,21 @@ use serde_json::Value;
 /// Runs a session with these lines in a project with a context file, and returns its output.
 fn chat(lines: &str) -> (TestProject, String) {
     let place = TestProject::own();
-    place.write(".ai/directives/talk.md", &rye::talk_directive(8, "<tool>rye.file-system.read</tool>"));
+    let directive = rye::talk_directive(8, "<tool>rye.file-system.read</tool>");
+    place.write(".ai/directives/talk.md", &directive.replace("Answer briefly.", "Answer as AGENTS.md says."));
     place.write("script.yaml", &format!("steps: [{}]", "{ text: One. }, ".repeat(7)));
     place.write("AGENTS.md", &"Use tabs in every file.\n".repeat(40));
+    let shown = run(&place, lines);
+    (place, shown)
+}
+
+/// Runs a session of the directive `talk` with these lines, and returns its output.
+fn run(place: &TestProject, lines: &str) -> String {
     let mut command = place.command(&["chat", "talk", "--script", "script.yaml"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
     let done = child.wait_with_output().unwrap();
-    let shown = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
-    (place, shown)
+    String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr)
 }
 
 /// Returns the system prompts of the session's threads, oldest first.
@@ -51,6 +57,17 @@ fn part_is_left_out_and_added_again_and_its_price_is_shown_first() {
         "first\n/context {part}\n/context {part} confirm\nsecond\n/context\n/context {part} confirm\nthird\n"
     ));
     assert!(shown.contains(&format!("without `{part}`: ")) && shown.contains(" tokens less"), "{shown}");
+    // The price, the loss of the cache, the rest of the session and the other references precede the change.
+    let (first, _) = shown.split_once("nothing is changed yet").unwrap();
+    for text in [
+        "\nnext request: $",
+        " tokens must be cached again\n",
+        "\neach later request: $",
+        " less; a prompt of 1 turn: $",
+        "\nalso named by the layer `talk`\n",
+    ] {
+        assert!(first.contains(text), "{text}: {first}");
+    }
     assert!(shown.contains(&format!("nothing is changed yet: `/context {part} confirm` applies")), "{shown}");
     assert!(shown.contains("applied: the session continues with the new plan"), "{shown}");
     assert!(shown.contains(&format!("with `{part}`: ")) && shown.contains(" tokens more"), "{shown}");
@@ -84,6 +101,20 @@ fn tool_that_is_left_out_stays_out_with_another_model_and_unknown_parts_are_refu
     assert_eq!(kinds.iter().filter(|kind| **kind == "tool").count(), 1, "{rows:?}");
     assert_eq!(kinds.iter().filter(|kind| **kind == "omitted").count(), 2, "{rows:?}");
     assert_eq!(system_prompts(&place).len(), 3);
+}
+
+#[test]
+fn message_that_a_hook_hides_has_no_text_in_the_context() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &rye::talk_directive(8, "<tool>rye.file-system.read</tool>"));
+    place.write("script.yaml", "steps: [{ text: One. }]");
+    let notes = "content: \"A shown note.\" } } }\n  - { id: secret, event: before_agent_start, \
+                 action: { message: { content: \"A hidden note.\", display: false } } }\n";
+    let hooks = format!("hooks:\n  - {{ id: note, event: before_agent_start, action: {{ message: {{ {notes}");
+    place.write(".ai/config/agent/hooks.yaml", &hooks);
+    let shown = run(&place, "first\n/context\n");
+    assert!(shown.contains("A shown note.") && shown.contains("(hidden by a hook)"), "{shown}");
+    assert!(!shown.contains("A hidden note."), "{shown}");
 }
 
 #[test]

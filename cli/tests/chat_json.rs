@@ -210,6 +210,17 @@ fn preview_is_the_request_that_is_sent_and_costs_nothing() {
     client.event("prompt_ended");
     let cost = client.ask(json!({"type": "cost"}));
     assert_eq!(cost["data"]["session"]["turns"], 1, "{cost}");
+    let prompt = &cost["data"]["prompts"][0];
+    assert_eq!(
+        (&prompt["prompt"], &prompt["status"], &prompt["turns"]),
+        (&json!(1), &json!("done"), &json!(1)),
+        "{cost}"
+    );
+    assert_eq!(
+        (&prompt["spend"], &cost["data"]["children"]),
+        (&cost["data"]["session"]["spend"], &json!([])),
+        "{cost}"
+    );
     let messages = client.ask(json!({"type": "messages"}));
     assert_eq!(messages["data"].as_array().unwrap().len(), 2);
     client.end();
@@ -419,4 +430,33 @@ fn plan_and_reasons_are_those_of_the_shell_commands() {
     let unknown = client.ask(json!({"type": "why", "part": "nothing"}));
     assert!(unknown["error"].as_str().unwrap().contains("no part of the plan"), "{unknown}");
     client.end();
+}
+
+#[test]
+fn closed_stdout_ends_no_prompt_and_parks_the_session() {
+    let place = TestProject::own();
+    let client = start(&place, "steps: [{ text: Done., delay_ms: 1500 }]");
+    let ChatClient { mut child, mut stdin, .. } = {
+        let mut client = client;
+        client.ask(json!({"type": "prompt", "message": "go"}));
+        client.event("prompt_started");
+        client
+    };
+    // Nothing reads the output any more, while the input stays open.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let code = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status.code();
+        }
+        assert!(std::time::Instant::now() < until, "the session does not end");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    assert!(code.is_some());
+    // The process has ended, so a write fails.
+    writeln!(stdin, "{{}}").ok();
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert_eq!(listed["threads"][0]["status"], "idle", "{listed}");
+    let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+    let ended = events.iter().find(|event| event["type"] == "prompt_ended").unwrap();
+    assert_eq!((&ended["status"], &ended["cost"]["turns"]), (&json!("done"), &json!(1)), "{ended}");
 }

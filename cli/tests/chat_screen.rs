@@ -10,7 +10,7 @@ mod pty;
 #[path = "support/rye.rs"]
 mod rye;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chat_terminal::{ARGS, project_with_tools, start, wait_idle};
 use pty::PtyTerminal;
@@ -265,6 +265,118 @@ fn long_message_is_printed_short_and_a_missing_file_is_reported() {
     let rows = terminal.all_rows();
     assert!(rows.iter().any(|row| row.contains("`@gone.rs` names no file of the project")), "{rows:#?}");
     assert!(!rows.iter().any(|row| row.contains("`@script.yaml`")), "{rows:#?}");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+/// Waits until the cursor is in this column.
+fn wait_for_column(terminal: &PtyTerminal, column: u16, text: &str) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while terminal.cursor().1 != column {
+        assert!(Instant::now() < until, "{text}: {:?} in place of column {column}", terminal.cursor());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn cursor_follows_typed_emoji_and_right_to_left_text() {
+    let place = project("{ text: One. }");
+    let mut terminal = start(&place, (40, 12));
+    for (text, column) in [("😀", 4), ("a😀b", 6), ("שלום", 6), ("ab שלום 日😀", 14)] {
+        terminal.press(text);
+        terminal.wait_until(text, |rows| rows.iter().any(|row| *row == format!("> {text}")));
+        wait_for_column(&terminal, column, text);
+        terminal.press("\x03");
+        terminal.wait_until("cleared", |rows| rows.iter().any(|row| row == ">"));
+    }
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn terminal_below_twenty_columns_is_plain() {
+    let place = project("{ text: One. }");
+    let mut terminal = PtyTerminal::start(&place, (19, 12), &ARGS, &[]);
+    terminal.wait_until("the thread", |_| terminal_shows(&terminal, "thread talk-"));
+    terminal.press("hi\n");
+    terminal.wait_until("the end", |_| terminal_shows(&terminal, "prompt 1 done"));
+    terminal.press("/exit\n");
+    let (code, rows, bytes) = terminal.end();
+    assert_eq!(code, 0, "{rows:?}");
+    let written = String::from_utf8_lossy(&bytes).replace("\r\n", "\n");
+    assert!(!written.contains('\r') && !written.contains("\x1b[?2026h"), "{written:?}");
+}
+
+#[test]
+fn editor_keys_search_the_history_undo_and_insert_deleted_text() {
+    let place = project("{ text: One. }, { text: Two. }, { text: Never., delay_ms: 60000 }");
+    place.write(".gitignore", "hidden/\n");
+    place.write("hidden/needle.rs", "");
+    place.write("src/needle.rs", "");
+    let mut terminal = start(&place, (80, 30));
+    prompt(&mut terminal, 1, "alpha beta");
+    prompt(&mut terminal, 2, "gamma");
+    let shows = |terminal: &PtyTerminal, text: &str| {
+        terminal.wait_until(text, |rows| rows.iter().any(|row| row == text.trim_end()));
+    };
+    // Ctrl+R lists the prompts that contain the typed text.
+    terminal.press("alp");
+    shows(&terminal, "> alp");
+    terminal.press("\x12");
+    terminal.wait_for("› alpha beta");
+    terminal.press("\r");
+    shows(&terminal, "> alpha beta");
+    // Ctrl+A and Ctrl+K delete the line, and Ctrl+Y inserts it again.
+    terminal.press("\x01\x0b");
+    shows(&terminal, ">");
+    terminal.press("\x19");
+    terminal.wait_until("the line", |rows| rows.iter().rev().any(|row| row == "> alpha beta"));
+    terminal.press(" x");
+    shows(&terminal, "> alpha beta x");
+    // Ctrl+_ undoes the last edit, and Alt+_ repeats it.
+    terminal.press("\x1f");
+    terminal.wait_until("the text before", |rows| !rows.iter().any(|row| row == "> alpha beta x"));
+    terminal.press("\x1b_");
+    shows(&terminal, "> alpha beta x");
+    // Ctrl+L redraws the screen.
+    let before = terminal.bytes().len();
+    terminal.press("\x0c");
+    let redrawn = || String::from_utf8_lossy(&terminal.bytes()[before..]).contains("\x1b[H\x1b[J");
+    terminal.wait_until("the redrawn screen", |rows| redrawn() && rows.iter().any(|row| row == "> alpha beta x"));
+    // F1 lists the keys.
+    terminal.press("\x1bOP");
+    terminal.wait_for("search the history for the typed text");
+    terminal.press("\x03");
+    shows(&terminal, ">");
+    // The completion of files leaves out those that git ignores.
+    terminal.press("@needle\t");
+    shows(&terminal, "> @src/needle.rs");
+    terminal.press("\x03");
+    shows(&terminal, ">");
+    // Alt+Up takes the unsent message back.
+    terminal.press("wait\r");
+    terminal.wait_for("Esc to interrupt");
+    terminal.press("queued words\r");
+    terminal.wait_for("queued: queued words");
+    terminal.press("\x1b[1;3A");
+    shows(&terminal, "> queued words");
+    assert!(!terminal.rows().iter().any(|row| row.contains("queued: queued words")));
+}
+
+#[test]
+fn fast_reply_is_painted_at_most_sixty_times_a_second() {
+    let words = (0..3_000).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");
+    let place = project(&format!("{{ text: {words} the end., pace_ms: 1 }}"));
+    let mut terminal = start(&place, (80, 24));
+    let frames = |bytes: &[u8]| String::from_utf8_lossy(bytes).matches("\x1b[?2026h").count();
+    let before = frames(&terminal.bytes());
+    let started = Instant::now();
+    terminal.press("go\r");
+    terminal.wait_for("prompt 1 done");
+    let painted = frames(&terminal.bytes()) - before;
+    // A frame takes at least 16 ms; the first frame after a key is painted at once.
+    let most = started.elapsed().as_millis() / 16 + 3;
+    assert!(painted > 3 && (painted as u128) <= most, "{painted} frames, at most {most}");
     terminal.press("\x04");
     assert_eq!(terminal.end().0, 0);
 }

@@ -47,6 +47,17 @@ fn version_names_commit_and_features() {
         if *first == version && commit.starts_with("commit: ") && features.starts_with("features: ")),
         "{long}"
     );
+    let features = [("acp", cfg!(feature = "acp")), ("mcp", cfg!(feature = "mcp"))];
+    let named: Vec<&str> = features.into_iter().filter(|(_, is_on)| *is_on).map(|(name, _)| name).collect();
+    let listed: Vec<&str> = lines[2].trim_start_matches("features: ").split(", ").collect();
+    assert_eq!(listed.iter().filter(|name| named.contains(*name)).count(), named.len(), "{long}");
+    // A release build names its commit with the date: `0123abc (2026-02-14)`.
+    let commit = lines[1].trim_start_matches("commit: ");
+    let is_dated = commit.split_once(" (").is_some_and(|(hash, date)| {
+        hash.chars().all(|digit| digit.is_ascii_hexdigit()) && date.len() == 11 && date.ends_with(')')
+    });
+    let is_release = !commit.starts_with("none (not a release build)");
+    assert_eq!((is_release, is_dated || commit == "unknown"), (is_release, is_release), "{long}");
     assert_eq!(place.run_ok(&["-V"]).trim(), version);
 }
 

@@ -534,11 +534,15 @@ fn list_arranges_trees_and_filters_them() {
     assert_eq!(list(&["--directive", "below", "--limit", "3"]), ["below"; 3]);
     assert_eq!(list(&["--status", "completed"]).len(), 6);
     assert!(list(&["--status", "error", "--status", "running"]).is_empty());
-    assert_eq!(list(&["--since", "1h"]).len(), 6);
-    assert_eq!(list(&["--since", "2020-01-31"]).len(), 6);
+    assert!(list(&["--status", "idle"]).is_empty());
+    place.run_ok(&["chat", "below"]);
+    assert_eq!(list(&["--status", "idle"]), ["below"]);
+    assert_eq!(list(&["--status", "completed"]).len(), 6);
+    assert_eq!(list(&["--since", "1h"]).len(), 7);
+    assert_eq!(list(&["--since", "2020-01-31"]).len(), 7);
     assert!(list(&["--since", "2999-01-31"]).is_empty());
     assert_eq!(place.rye(&["threads", "list", "--since", "soon"]).code, Some(2));
-    let shown = place.run_ok(&["threads", "list", "--limit", "1"]);
+    let shown = place.run_ok(&["threads", "list", "--limit", "1", "--directive", "above"]);
     let lines: Vec<&str> = shown.lines().collect();
     assert!(
         lines[1].starts_with("above-") && lines[2].starts_with("├ below-") && lines[3].starts_with("└ below-"),

@@ -326,6 +326,9 @@ pub fn context_parts(live: &LiveState) -> Vec<ContextPart> {
 /// Maximum characters of the excerpt of a message.
 const MAX_EXCERPT_CHARS: usize = 48;
 
+/// The excerpt of a message that a hook hides from the user of a chat.
+const HIDDEN_EXCERPT: &str = "(hidden by a hook)";
+
 /// Returns the start of the text of a message. If layers of the plan precede the text of the user, returns the start of
 /// the last line, with a note about the layers.
 fn excerpt(message: &Message) -> String {
@@ -350,7 +353,8 @@ fn excerpt(message: &Message) -> String {
         }
         Message::Assistant { content } => of_blocks(content),
         Message::ToolResult { name, content, .. } => format!("{name}: {}", cut(content)),
-        Message::Custom { content, .. } => cut(content),
+        Message::Custom { content, display: true, .. } => cut(content),
+        Message::Custom { display: false, .. } => HIDDEN_EXCERPT.to_owned(),
         Message::Bash { command, .. } => format!("!{}", cut(command)),
         Message::CompactionSummary { text } | Message::BranchSummary { text } => cut(text),
     }

@@ -71,7 +71,8 @@ pub struct Cost {
     /// Spend in nano-dollars.
     pub spend: u64,
     /// Nano-dollars reserved for descendants that were alive when their parent ended; not part of `spend`. A prompt of
-    /// a chat counts this amount against its spend limit.
+    /// a chat counts this amount against its spend limit. At the end of a prompt, the amount includes the reservations
+    /// of the asynchronous children of the prompt that are still alive.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outstanding: u64,
     /// Milliseconds that the thread, or a child that it awaited, waited for an approval; known at the end.

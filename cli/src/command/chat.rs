@@ -55,6 +55,7 @@ pub mod requests;
 pub mod rewind;
 pub mod screen;
 pub mod session;
+mod session_cost;
 pub mod status;
 pub mod terminal;
 pub mod word_wrap;

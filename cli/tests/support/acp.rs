@@ -169,6 +169,12 @@ impl AcpClient {
         }
     }
 
+    /// Answers a request of the agent.
+    pub fn answer(&mut self, request: &Value, result: Value) {
+        let response = json!({"jsonrpc": "2.0", "id": request["id"], "result": result});
+        self.write(&response, request["method"].as_str());
+    }
+
     pub fn call(&mut self, method: &str, params: Value) -> Answered {
         let id = self.send(method, params);
         self.wait(id)

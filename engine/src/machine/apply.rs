@@ -63,20 +63,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         EventBody::ToolCallResult(result) => apply_tool_result(state, result),
         EventBody::ChildIntended(child) => {
             begin(state, child.index, child.group_end, CallPhase::Spawning(child.spawn), event.ts);
-            state.children.insert(
-                child.spawn,
-                ChildState {
-                    index: child.index,
-                    directive: child.directive.clone(),
-                    thread_id: None,
-                    last_thread_id: None,
-                    spend: 0,
-                    detached: child.detached,
-                    tool: child.tool,
-                    refused: false,
-                    ended: None,
-                },
-            );
+            state.children.insert(child.spawn, ChildState::new(child, state.prompt_number()));
         }
         EventBody::ChildSpawned(spawned) => {
             if let Some(child) = state.children.get_mut(&spawned.spawn) {
@@ -373,7 +360,11 @@ fn child_ended(state: &mut ThreadState, ended: &ChildEnded) {
         state.hook_children.insert(ended.spawn);
         state.clock.exclude(approval_wait_ms);
     }
-    // The tokens of a child count only for the child. Its spend also counts for this thread.
+    // The tokens of a child count only for the child. Its spend also counts for this thread, and for the prompt that
+    // started it.
+    if state.children.get(&ended.spawn).is_some_and(|child| !state.is_of_prompt(child)) {
+        state.charge_earlier_prompt(&ended.cost);
+    }
     state.cost.spend = state.cost.spend.saturating_add(ended.cost.spend);
     state.cost.outstanding = state.cost.outstanding.saturating_add(ended.cost.outstanding);
 }

@@ -271,6 +271,8 @@ pub(crate) struct SimulatedThread {
     pub replies: VecDeque<Result<Reply, CallError>>,
     /// The cost that every awaited child reports at its end.
     pub child_cost: Cost,
+    /// Nano-dollars that are reserved for each child.
+    pub child_spend: u64,
     /// Answers of hooks by point, in order; `None` once the list is empty.
     pub hooks: BTreeMap<HookPoint, VecDeque<HookOutcome>>,
     pub requests: Vec<Request>,
@@ -296,6 +298,7 @@ impl SimulatedThread {
             now: 1_000_000,
             replies: replies.into(),
             child_cost: Cost { spend: 500, ..Cost::default() },
+            child_spend: 1000,
             hooks: BTreeMap::new(),
             requests: Vec::new(),
             dispatched: Vec::new(),
@@ -403,8 +406,8 @@ impl SimulatedThread {
                 self.signal(Fact::HooksRan { point, subject, considered, children, answer, kept, expansions })
             }
             Effect::Spawn(children) => {
-                let made =
-                    |spawn| SpawnResult::Made { spawn, thread_id: format!("child-{spawn}"), spend: 1000, pid: 1 };
+                let spend = self.child_spend;
+                let made = |spawn| SpawnResult::Made { spawn, thread_id: format!("child-{spawn}"), spend, pid: 1 };
                 self.signal(Fact::Spawned(children.iter().map(|child| made(child.child.spawn)).collect()))
             }
             Effect::Await(children) => {

@@ -3,6 +3,7 @@
 mod attempt;
 mod chat;
 mod inherited;
+mod money;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -13,8 +14,8 @@ use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, Plan, PlanLimits, Planne
 use serde_json::{Map, Value};
 
 use crate::event::{
-    Approval, AttemptFailed, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened, QueuedMessage,
-    Settled, ThreadOrigin,
+    Approval, AttemptFailed, ChildIntended, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened,
+    QueuedMessage, Settled, ThreadOrigin,
 };
 use crate::exchange::StopReason;
 use crate::image::ImageRef;
@@ -281,6 +282,8 @@ pub struct ChildState {
     pub last_thread_id: Option<String>,
     /// Nano-dollars that are reserved for the child.
     pub spend: u64,
+    /// The number of the prompt that started the child; `None` in a run.
+    pub prompt: Option<u64>,
     /// True if the call that started the child did not wait for it.
     pub detached: bool,
     /// True if the child runs a tool.
@@ -288,6 +291,24 @@ pub struct ChildState {
     /// True if the spawn was refused, so that no child thread exists.
     pub refused: bool,
     pub ended: Option<Status>,
+}
+
+impl ChildState {
+    /// Returns the state of a child that is being created. `prompt` is the number of the current prompt.
+    pub(in crate::machine) fn new(intended: &ChildIntended, prompt: Option<u64>) -> Self {
+        Self {
+            index: intended.index,
+            directive: intended.directive.clone(),
+            thread_id: None,
+            last_thread_id: None,
+            spend: 0,
+            prompt,
+            detached: intended.detached,
+            tool: intended.tool,
+            refused: false,
+            ended: None,
+        }
+    }
 }
 
 /// Control messages received by the thread.
@@ -414,56 +435,11 @@ impl ThreadState {
         u64::try_from(made + self.hook_children.len()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the nano-dollars of the `spend` limit that are neither spent nor reserved for a living child. In a chat,
-    /// the reservations of descendants that outlived their parent during the current prompt (`Cost::outstanding`) are
-    /// subtracted too, because the thread does not see the end of these descendants.
-    pub fn available_spend(&self) -> u64 {
-        self.remaining_spend(self.limits.spend)
-    }
-
-    fn remaining_spend(&self, limit: u64) -> u64 {
-        let current = self.chat.as_ref().and_then(|chat| chat.current);
-        let outstanding = current.map_or(0, |current| self.cost.since(&current.cost_before).outstanding);
-        limit.saturating_sub(self.cost.spend).saturating_sub(self.held_by_children()).saturating_sub(outstanding)
-    }
-
-    /// Returns the nano-dollars that are reserved for living children.
-    fn held_by_children(&self) -> u64 {
-        self.living_children().map(|(_, child)| child.spend).sum()
-    }
-
-    /// Returns the cost of the thread if it ends now. Money reserved for living children is added to `outstanding`.
-    pub fn final_cost(&self) -> Cost {
-        Cost {
-            outstanding: self.cost.outstanding.saturating_add(self.held_by_children()),
-            approval_wait_ms: u64::try_from(self.clock.approval_wait_ms).unwrap_or(0),
-            ..self.cost
-        }
-    }
-
     /// Returns the milliseconds until the limit `duration_seconds` is reached, at the time `now`. `None` while the
     /// clock is paused: during a wait for an approval, and in an idle chat.
     pub fn remaining_ms_at(&self, now: i64) -> Option<u64> {
         let limit = self.limits.duration_seconds.saturating_mul(1000);
         self.clock.paused.is_none().then(|| limit.saturating_sub(self.clock.elapsed_at(now)))
-    }
-
-    /// Returns the limits of a continuation: the rest of this thread's limits, without money held for living children.
-    pub fn remaining_limits(&self) -> PlanLimits {
-        self.remaining_of(&self.thread_limits)
-    }
-
-    /// Returns the remaining part of these limits, which are totals since the start of the thread.
-    pub fn remaining_of(&self, limits: &PlanLimits) -> PlanLimits {
-        let cost = &self.cost;
-        PlanLimits {
-            turns: limits.turns.saturating_sub(cost.turns),
-            tokens: limits.tokens.saturating_sub(cost.input_tokens + cost.output_tokens),
-            spend: self.remaining_spend(limits.spend),
-            spawns: limits.spawns.saturating_sub(self.spawned()),
-            duration_seconds: limits.duration_seconds.saturating_sub(self.clock.elapsed_ms() / 1000),
-            ..*limits
-        }
     }
 
     /// Returns the children that have not ended as far as the thread knows, with their spawn numbers.

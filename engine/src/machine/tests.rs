@@ -113,6 +113,7 @@ mod input;
 mod limits;
 mod money;
 mod prompt_bounds;
+mod prompt_children;
 mod replies;
 mod screening;
 mod window;

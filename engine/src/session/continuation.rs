@@ -127,7 +127,7 @@ impl EngineContext {
         let current = state.chat.as_ref().and_then(|chat| chat.current);
         let prompt = current.map(|current| ContinuedPrompt {
             number: current.number,
-            limits: state.remaining_of(&state.limits),
+            limits: state.remaining_prompt_limits(),
             capped: current.is_capped,
         });
         let narrowed = state.chat.as_ref().and_then(|chat| chat.narrowed.as_ref()?.first().cloned());

@@ -177,6 +177,19 @@ fn firsts_table_has_every_point_and_names_existing_tests() {
     assert_eq!(numbers, (1..=9).collect::<Vec<_>>());
 }
 
+/// Number of stages of the prompt pipeline.
+const PIPELINE_STAGES: usize = 10;
+
+#[test]
+fn pipeline_table_has_every_stage_and_names_existing_tests() {
+    let page = "snapshots/promises/pipeline.md";
+    let missing = missing(page, "# Stages", PIPELINE_STAGES - 1);
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+    let text = fs::read_to_string(root().join(page)).unwrap();
+    let numbers: Vec<usize> = rows(&text, "# Stages").into_iter().filter_map(acceptance_row).map(|row| row.0).collect();
+    assert_eq!(numbers, (1..=PIPELINE_STAGES).collect::<Vec<_>>());
+}
+
 #[test]
 fn acceptance_table_has_every_line_and_names_existing_tests() {
     let page = "snapshots/promises/interactive.md";

@@ -30,6 +30,9 @@ const PLAN_KEY: &str = "plan";
 /// Code of a prompt whose model refused to answer.
 const REFUSED_CODE: &str = "refused";
 
+/// Code of a prompt whose last reply was cut at its output limit.
+const TRUNCATED_CODE: &str = "output_truncated";
+
 /// The text for a client that does not show compactions.
 const COMPACTED_NOTE: &str = "The model now reads a summary in place of the earlier conversation.\n";
 
@@ -295,10 +298,8 @@ pub fn stop_reason(ended: &PromptEnded) -> Result<StopReason, String> {
     match ended.status {
         PromptStatus::Done => Ok(StopReason::EndTurn),
         PromptStatus::Interrupted => Ok(StopReason::Cancelled),
-        PromptStatus::Limit if ended.code.as_deref().is_some_and(|code| code.starts_with("output")) => {
-            Ok(StopReason::MaxTokens)
-        }
         PromptStatus::Limit => Ok(StopReason::MaxTurnRequests),
+        PromptStatus::Error if ended.code.as_deref() == Some(TRUNCATED_CODE) => Ok(StopReason::MaxTokens),
         PromptStatus::Error if ended.code.as_deref() == Some(REFUSED_CODE) => Ok(StopReason::Refusal),
         PromptStatus::Error => {
             let code = ended.code.as_deref().unwrap_or("error");
@@ -331,6 +332,32 @@ mod tests {
         }));
         let updates = serde_json::to_value(mapper.event(&reply, false)).unwrap();
         assert_eq!(updates[0]["content"]["text"], "lo", "{updates}");
+    }
+
+    #[test]
+    fn stop_reason_follows_the_status_and_the_code_of_a_prompt() {
+        let ended = |status, code: Option<&str>| PromptEnded {
+            prompt: 1,
+            status,
+            code: code.map(str::to_owned),
+            message: code.map(|code| format!("about {code}")),
+            cost: rye_engine::thread::Cost::default(),
+            unsent: Vec::new(),
+            partial_reply: String::new(),
+        };
+        for (status, code, expected) in [
+            (PromptStatus::Done, None, Ok(super::StopReason::EndTurn)),
+            (PromptStatus::Interrupted, None, Ok(super::StopReason::Cancelled)),
+            (PromptStatus::Limit, Some("turns_exceeded"), Ok(super::StopReason::MaxTurnRequests)),
+            (PromptStatus::Limit, Some("spend_exceeded"), Ok(super::StopReason::MaxTurnRequests)),
+            (PromptStatus::Limit, Some("duration_exceeded"), Ok(super::StopReason::MaxTurnRequests)),
+            (PromptStatus::Error, Some("output_truncated"), Ok(super::StopReason::MaxTokens)),
+            (PromptStatus::Error, Some("refused"), Ok(super::StopReason::Refusal)),
+            (PromptStatus::Error, Some("rate_limited"), Err("rate_limited: about rate_limited".to_owned())),
+            (PromptStatus::Error, None, Err("error: the prompt failed".to_owned())),
+        ] {
+            assert_eq!(stop_reason(&ended(status, code)), expected, "{status:?} {code:?}");
+        }
     }
 
     #[test]

@@ -77,6 +77,20 @@ impl WaitingQuestions {
     }
 }
 
+/// Sends the commands, prompt templates and skills that a prompt can call.
+fn list_commands_of(open: &OpenSession) {
+    let Ok(world) = open.requests.spaces.open() else { return };
+    let mut listed = list_commands(&world);
+    // Editors open and close sessions themselves, so the commands for this are omitted.
+    listed.retain(|command| !["exit", "quit", "new", "resume"].contains(&command.name.as_str()));
+    let commands = listed.into_iter().map(|command| {
+        let hint = Some(command.arguments).filter(|hint| !hint.is_empty());
+        let input = hint.map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
+        AvailableCommand::new(command.name, command.description).input(input)
+    });
+    open.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands.collect())));
+}
+
 /// Maximum time to record the last answers of a client that has disconnected.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -112,7 +126,7 @@ impl SessionTask {
                             pending.add(input, responder);
                         }
                     }
-                    Some(SessionCommand::ListCommands) => self.list_commands(),
+                    Some(SessionCommand::ListCommands) => list_commands_of(&self.open),
                     Some(SessionCommand::Cancel) => self.session.interrupt(),
                     Some(SessionCommand::Close) | None => {
                         is_open = false;
@@ -132,7 +146,7 @@ impl SessionTask {
                             && thread != main
                         {
                             earlier.push(std::mem::replace(&mut main, thread.clone()));
-                            self.list_commands();
+                            list_commands_of(&self.open);
                             // The new thread may have another plan.
                             let (open, earlier) = (self.open.clone(), earlier.clone());
                             tokio::spawn(async move { open.send_options_after(&earlier).await });
@@ -256,30 +270,21 @@ impl SessionTask {
         };
         let open = self.open.clone();
         tokio::spawn(async move {
+            let is_reload = matches!(verb, Ok(ChatVerb::Reload { .. }));
             let note = match verb {
                 Ok(verb) => response_note(&open.requests.answer(ChatRequest { id: Value::Null, verb }).await),
                 Err(note) => Some(note),
             };
+            if is_reload {
+                // Templates and skills can change without another plan.
+                list_commands_of(&open);
+            }
             if let Some(note) = note {
                 open.update(agent_text(&note));
             }
             responder.respond(PromptResponse::new(StopReason::EndTurn)).ok();
         });
         None
-    }
-
-    /// Sends the commands, prompt templates and skills that a prompt can call.
-    fn list_commands(&self) {
-        let Ok(world) = self.open.requests.spaces.open() else { return };
-        let mut listed = list_commands(&world);
-        // Editors open and close sessions themselves, so the commands for this are omitted.
-        listed.retain(|command| !["exit", "quit", "new", "resume"].contains(&command.name.as_str()));
-        let commands = listed.into_iter().map(|command| {
-            let hint = Some(command.arguments).filter(|hint| !hint.is_empty());
-            let input = hint.map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
-            AvailableCommand::new(command.name, command.description).input(input)
-        });
-        self.open.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands.collect())));
     }
 
     /// Responds to the prompts that an event ends. If the event is the result of a hook point, also sends the client

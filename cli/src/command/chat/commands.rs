@@ -19,6 +19,7 @@ use super::json::{ChatResponse, ChatVerb};
 use super::leaving::LeftChildren;
 use super::replan::CONFIRM_HINT;
 use super::rewind::RewindFiles;
+use super::session_cost::format_cost;
 use crate::present::{format_date, truncate_line};
 
 /// Maximum characters of a message, prompt or call in a list that a command prints.
@@ -289,18 +290,7 @@ fn format_answer(command: &str, data: &Value) -> String {
             text(data, "expected"),
             text(data, "worst_case"),
         )],
-        "cost" => {
-            let session = data.get("session").cloned().unwrap_or_default();
-            vec![format!(
-                "turns {}, tokens in {}, tokens out {}, ${} of ${}{}",
-                text(&session, "turns"),
-                text(&session, "input_tokens"),
-                text(&session, "output_tokens"),
-                text(&session, "spend"),
-                text(data, "session_limit"),
-                if session.get("unpriced") == Some(&Value::Bool(true)) { " and unknown costs" } else { "" },
-            )]
-        }
+        "cost" => return format_cost(data),
         "name" => vec!["the session has a new title".to_owned()],
         "state" if list(data.get("queue").unwrap_or(&Value::Null)).is_empty() => {
             vec!["no message is queued".to_owned()]

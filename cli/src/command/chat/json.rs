@@ -125,7 +125,7 @@ pub enum ChatVerb {
         #[serde(default)]
         part: Option<String>,
     },
-    /// The cost of the session and of its current prompt.
+    /// The cost of the session, of its current prompt, of each prompt, and of each child with the prompt that started it.
     Cost {},
     /// Lists the commands, prompt templates and skills that a message can call.
     Commands {},

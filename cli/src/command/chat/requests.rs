@@ -17,9 +17,8 @@ use rye_engine::image::{ValidatedImage, check_accepted};
 use rye_engine::live_state::LiveState;
 use rye_engine::machine::raised_limit;
 use rye_engine::preview::{context_parts, preview, preview_request};
-use rye_engine::session_tree::session_rows;
 use rye_engine::store::StoreError;
-use rye_engine::thread::{Cost, Status};
+use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::pending_approval;
 use serde_json::{Value, json};
@@ -487,15 +486,6 @@ impl RequestHandler {
         self.engine.store_plan(compilation).await.map_err(|error| error.to_string())
     }
 
-    /// Returns the cost of the session over all of its threads.
-    async fn cost(&self) -> Result<Value, String> {
-        let live = self.control.started_state().await;
-        let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
-        let rows = session_rows(&self.engine.threads(), &thread).map_err(|error| error.to_string())?;
-        let before = rows.iter().filter(|row| row.id != thread).map(|row| &row.cost).sum();
-        Ok(cost(&live, before))
-    }
-
     /// Returns the help of a topic, or an overview without a topic. If the project cannot be read, returns the reason.
     pub fn help(&self, topic: Option<&str>) -> String {
         self.spaces.open().map_or_else(
@@ -549,28 +539,5 @@ fn state(live: &LiveState) -> Value {
         "question": question,
         "turns": state.cost.turns,
         "context_window": state.model(&live.plan).context_window,
-    })
-}
-
-/// Returns the cost of a session; `before` is the cost of its earlier threads.
-fn cost(live: &LiveState, before: Cost) -> Value {
-    let state = &live.state;
-    let mut session = before;
-    session.add(&state.cost);
-    let of = |cost: &Cost| {
-        json!({
-            "turns": cost.turns,
-            "input_tokens": cost.input_tokens,
-            "output_tokens": cost.output_tokens,
-            "cached_tokens": cost.cached_tokens,
-            "spend": dollars(cost.spend),
-            "unpriced": cost.unpriced,
-        })
-    };
-    let current = state.chat.as_ref().and_then(|chat| chat.current);
-    json!({
-        "session": of(&session),
-        "prompt": current.map(|current| of(&state.cost.since(&current.cost_before))),
-        "session_limit": dollars(before.spend.saturating_add(state.thread_limits.spend)),
     })
 }

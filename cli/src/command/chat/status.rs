@@ -1,5 +1,7 @@
 //! The status line of the terminal of a chat: model, use of the context window, costs.
 
+use std::collections::BTreeSet;
+
 use rye_compiler::model::SCRIPTED_WIRE;
 use rye_compiler::plan::Plan;
 use rye_engine::event::{ChatMode, ControlMessage, Event, EventBody, ThreadOrigin};
@@ -32,8 +34,12 @@ pub struct SessionStatus {
     session_cost: u64,
     prompt_limit: u64,
     session_limit: u64,
-    /// The cost of the session's earlier threads, in nano-dollars.
-    cost_before_thread: u64,
+    /// The cost of the session's current thread, in nano-dollars, with the cost of its ended children.
+    thread_cost: u64,
+    /// The threads that the current prompt has started, and those that earlier prompts have started. The cost of the
+    /// latter is not a part of `prompt_cost`.
+    children: BTreeSet<String>,
+    earlier_children: BTreeSet<String>,
     /// The expected and the highest price, in nano-dollars, of the request that the text in the editor would cause;
     /// `None` if the text would cause no request.
     next: Option<(u64, u64)>,
@@ -55,7 +61,11 @@ impl SessionStatus {
             ..Self::default()
         };
         for event in recorded {
-            status.follow(true, &event.body);
+            status.follow(None, &event.body);
+            // The events of the children are not recorded here.
+            if let EventBody::ChildEnded(child) = &event.body {
+                status.session_cost = status.session_cost.saturating_add(child.cost.spend);
+            }
         }
         status.prompt_cost = 0;
         status
@@ -67,10 +77,17 @@ impl SessionStatus {
         Self { is_scripted, ..self }
     }
 
-    /// Updates the status from an event. `is_main` is true for an event of the session's own thread.
-    pub fn follow(&mut self, is_main: bool, event: &EventBody) {
+    /// Updates the status from an event of the thread `child`; `None` stands for the session's own thread.
+    pub fn follow(&mut self, child: Option<&str>, event: &EventBody) {
+        let is_main = child.is_none();
+        let is_earlier = child.is_some_and(|child| self.earlier_children.contains(child));
         if let EventBody::Settled(settled) = event {
-            self.prompt_cost = self.prompt_cost.saturating_add(settled.amount);
+            if !is_earlier {
+                self.prompt_cost = self.prompt_cost.saturating_add(settled.amount);
+            }
+            if is_main {
+                self.thread_cost = self.thread_cost.saturating_add(settled.amount);
+            }
             self.session_cost = self.session_cost.saturating_add(settled.amount);
             // A failed attempt may have no usage.
             let has_usage = settled.usage != Usage::default();
@@ -80,12 +97,19 @@ impl SessionStatus {
                 self.input = (settled.usage.whole_input(), settled.usage.cache_read);
             }
         }
+        if let EventBody::ChildSpawned(spawned) = event {
+            let children = if is_earlier { &mut self.earlier_children } else { &mut self.children };
+            children.insert(spawned.thread_id.clone());
+        }
         if !is_main {
             return;
         }
+        if let EventBody::ChildEnded(ended) = event {
+            self.thread_cost = self.thread_cost.saturating_add(ended.cost.spend);
+        }
         if let EventBody::Opened(opened) = event {
             // A thread that continues the session has the rest of the session's budget as its limit.
-            self.cost_before_thread = self.session_cost;
+            self.thread_cost = 0;
             self.session_limit = self.session_cost.saturating_add(opened.limits.spend);
             // The new thread may have another conversation (after `/fork`, for example).
             (self.context, self.input) = (0, (0, 0));
@@ -96,9 +120,9 @@ impl SessionStatus {
         }
         if let EventBody::PromptStarted(started) = event {
             self.prompt_cost = 0;
+            self.earlier_children.append(&mut self.children);
             // The limits of a prompt count from the start of its thread.
-            let cost_of_thread = self.session_cost.saturating_sub(self.cost_before_thread);
-            self.prompt_limit = started.limits.spend.saturating_sub(cost_of_thread);
+            self.prompt_limit = started.limits.spend.saturating_sub(self.thread_cost);
         }
         if let EventBody::Mail(mail) = event
             && let ControlMessage::Mode { mode } = &mail.message
@@ -250,10 +274,9 @@ mod tests {
             session_cost: 310_000_000,
             prompt_limit: 500_000_000,
             session_limit: 5_000_000_000,
-            cost_before_thread: 0,
             next: None,
             mode: ChatMode::Ask,
-            unpriced: false,
+            ..SessionStatus::default()
         };
         let plain = |status: &SessionStatus, columns| {
             status.row(columns).text().replace("\u{1b}[2m", "").replace("\u{1b}[0m", "")
@@ -279,6 +302,38 @@ mod tests {
         assert_eq!(plain(&unpriced, 80), "sonnet · read-only · 18.2k/200k 9% · cost unknown · cache 96%");
         let mixed = SessionStatus { session_cost: 310_000_000, ..unpriced };
         assert!(plain(&mixed, 100).contains("session $0.31 of $5 · unknown costs"), "{}", plain(&mixed, 100));
+    }
+
+    #[test]
+    fn cost_of_a_child_counts_towards_the_prompt_that_started_it() {
+        let body = |value: serde_json::Value| serde_json::from_value::<EventBody>(value).unwrap();
+        let limits = |spend: u64| {
+            serde_json::json!({"turns": 9, "tokens": 9, "spend": spend, "spawns": 9, "depth": 9,
+                "duration_seconds": 9, "output": 9})
+        };
+        let settled = |amount: u64| {
+            body(serde_json::json!({"type": "settled", "turn": 1, "attempt": 0, "amount": amount, "usage": {},
+                "unknown_outcome": false, "overspent": 0}))
+        };
+        let started = |prompt: u64, spend: u64| {
+            body(serde_json::json!({"type": "prompt_started", "prompt": prompt, "limits": limits(spend)}))
+        };
+        let spawned = |thread: &str| {
+            body(serde_json::json!({"type": "child_spawned", "spawn": 1, "thread_id": thread, "directive": "kid",
+                "spend": 400}))
+        };
+        let mut status = SessionStatus::default();
+        status.follow(None, &started(1, 500));
+        status.follow(None, &settled(10));
+        status.follow(None, &spawned("kid-1"));
+        status.follow(Some("kid-1"), &settled(30));
+        assert_eq!((status.prompt_cost, status.session_cost, status.prompt_limit), (40, 40, 500));
+        status.follow(None, &started(2, 510));
+        status.follow(Some("kid-1"), &spawned("kid-2"));
+        status.follow(Some("kid-1"), &settled(50));
+        status.follow(Some("kid-2"), &settled(5));
+        status.follow(None, &settled(7));
+        assert_eq!((status.prompt_cost, status.session_cost, status.prompt_limit), (7, 102, 500));
     }
 
     #[test]

@@ -349,7 +349,7 @@ impl ChatTerminal {
 
     fn event(&mut self, thread: &ThreadId, event: &Event) {
         let is_main = self.human.main_thread().is_none_or(|main| main == thread);
-        self.session.status.follow(is_main, &event.body);
+        self.session.status.follow((!is_main).then_some(thread.as_str()), &event.body);
         self.activity.event(thread, event);
         self.send_refusal_message(&event.body);
         if !is_main {

@@ -59,6 +59,8 @@ enum StatusFilter {
     Killed,
     Continued,
     Suspended,
+    /// A closed session of a chat, which can be reopened
+    Idle,
     /// Not ended, and no live process runs it
     Orphaned,
 }
@@ -74,6 +76,7 @@ impl StatusFilter {
             Self::Killed => "killed",
             Self::Continued => "continued",
             Self::Suspended => "suspended",
+            Self::Idle => "idle",
             Self::Orphaned => "orphaned",
         };
         entry.status_name() == name

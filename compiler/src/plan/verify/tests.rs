@@ -23,12 +23,14 @@ const POINTS: [HookPoint; 12] = [
     HookPoint::ContextLimitReached,
     HookPoint::AgentEnd,
 ];
-const PARTS: [GraphPart; 4] = [GraphPart::Tools, GraphPart::Return, GraphPart::Nudge, GraphPart::Ask];
+const PARTS: [GraphPart; 5] = [GraphPart::Tools, GraphPart::Return, GraphPart::Nudge, GraphPart::Ask, GraphPart::Chat];
+/// The parts of the graph of a run. The tests that break a graph break this one.
+const RUN_PARTS: [GraphPart; 4] = [GraphPart::Tools, GraphPart::Return, GraphPart::Nudge, GraphPart::Ask];
 
 fn full() -> Graph {
     let mut points: BTreeSet<HookPoint> = POINTS.into_iter().collect();
     points.insert(HookPoint::DirectiveReturn);
-    build_graph(&GraphNeeds { points, parts: PARTS.into_iter().collect() })
+    build_graph(&GraphNeeds { points, parts: RUN_PARTS.into_iter().collect() })
 }
 
 fn rewire(graph: &mut Graph, node: Node, outcome: Outcome, to: Node) {
@@ -58,6 +60,22 @@ fn built_graphs_satisfy_every_invariant() {
         }
     }
     assert_eq!(verify_graph(&full()), Vec::new());
+    let points = POINTS.into_iter().chain([HookPoint::DirectiveReturn]).collect();
+    let chat = build_graph(&GraphNeeds { points, parts: PARTS.into_iter().collect() });
+    assert!(chat.has(Node::Idle), "{chat:?}");
+    assert_eq!(verify_graph(&chat), Vec::new());
+}
+
+#[test]
+fn broken_graph_of_a_chat_violates_an_invariant() {
+    let chat = || build_graph(&GraphNeeds { parts: PARTS.into_iter().collect(), ..GraphNeeds::default() });
+    let mut graph = chat();
+    graph.0.get_mut(&Node::Idle).unwrap().remove(&Outcome::Closed);
+    assert!(codes(&graph).contains(&"plan::not-total".to_owned()), "{:?}", codes(&graph));
+    // The end of the session is out of reach.
+    let mut graph = chat();
+    rewire(&mut graph, Node::Idle, Outcome::Closed, Node::Idle);
+    assert!(!codes(&graph).is_empty());
 }
 
 #[test]

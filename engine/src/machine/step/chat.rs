@@ -131,9 +131,7 @@ fn ended_prompt(
     code: Option<String>,
     message: Option<String>,
 ) -> PromptEnded {
-    let current = state.chat.as_ref().and_then(|chat| chat.current);
-    let (prompt, before) = current.map_or((0, Cost::default()), |current| (current.number, current.cost_before));
-    let mut cost = state.cost.since(&before);
+    let (prompt, mut cost) = (state.prompt_number().unwrap_or(0), state.prompt_cost());
     for event in closing {
         if let EventBody::Settled(settled) = event {
             cost.spend = cost.spend.saturating_add(settled.amount);

@@ -34,16 +34,25 @@ pub(super) fn model(walk: &WalkContext<'_>) -> StepResult {
     }
     let intended = intend(walk, false);
     if matches!(intended, EventBody::Limit(_)) {
-        // The end of a living child returns the rest of its reservation, so waiting can make the call affordable.
-        let living = walk.state.living_children().filter(|(_, child)| child.spend > 0);
-        let waited: Vec<AwaitedChild> = living
-            .filter_map(|(spawn, child)| child.thread_id.clone().map(|thread_id| AwaitedChild { spawn, thread_id }))
-            .collect();
+        let waited = children_with_money(walk);
         if !waited.is_empty() {
             return StepResult::Do(Effect::Await(waited));
         }
     }
     StepResult::Write(vec![intended])
+}
+
+/// Returns the children whose end can make the next call affordable, because it returns the rest of their reservation.
+/// A child of an earlier prompt holds no money of the current prompt. Its end helps only if the prompt's own limit pays
+/// for the call, so that the limit of the session forbids the call.
+fn children_with_money(walk: &WalkContext<'_>) -> Vec<AwaitedChild> {
+    let state = walk.state;
+    let is_session_short = affordable_call(walk, false, state.prompt_headroom()).is_some();
+    let living = state.living_children().filter(|(_, child)| child.spend > 0);
+    living
+        .filter(|(_, child)| is_session_short || state.is_of_prompt(child))
+        .filter_map(|(spawn, child)| child.thread_id.clone().map(|thread_id| AwaitedChild { spawn, thread_id }))
+        .collect()
 }
 
 /// Replaces most of the conversation with a summary. If a summary cannot help, hands the thread off.
@@ -92,14 +101,8 @@ fn attempt(walk: &WalkContext<'_>) -> Option<StepResult> {
 /// the attempt, returns the event of the limit. `compacts` is true for an attempt that requests a summary.
 fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
     let (plan, state) = (walk.plan, walk.state);
-    let input = request::bound_input_tokens(plan, state, compacts);
-    let wanted = state.model(plan).requested_output(state.limits.output).max(1);
     let left = state.available_spend();
-    // A model writes the summaries in the session of a client, too.
-    let is_free = state.serves_client && !compacts;
-    let affordable =
-        if is_free { Some((wanted, 0)) } else { affordable_output(state.model(plan), input, wanted, left) };
-    let Some((max_output, worst_case)) = affordable else {
+    let Some(AffordableCall { input, max_output, worst_case, is_free }) = affordable_call(walk, compacts, left) else {
         let (before, _) = state.before_prompt();
         let most = state.limits.spend.saturating_sub(before.spend);
         let spent = Nanos::from_u64(most.saturating_sub(left));
@@ -123,6 +126,29 @@ fn intend(walk: &WalkContext<'_>, compacts: bool) -> EventBody {
         compacts,
         unpriced: !is_free && state.model(plan).prices.is_none() && state.model(plan).wire != SCRIPTED_WIRE,
     })
+}
+
+/// A model call that the remaining money pays for.
+struct AffordableCall {
+    /// Upper bound on the input tokens.
+    input: u64,
+    max_output: u64,
+    /// Worst-case cost, in nano-dollars.
+    worst_case: u64,
+    /// True if a client makes the call in place of a model.
+    is_free: bool,
+}
+
+/// Returns the next call if `left` nano-dollars pay for it. `compacts` is true for a call that requests a summary.
+fn affordable_call(walk: &WalkContext<'_>, compacts: bool, left: u64) -> Option<AffordableCall> {
+    let (plan, state) = (walk.plan, walk.state);
+    let input = request::bound_input_tokens(plan, state, compacts);
+    let wanted = state.model(plan).requested_output(state.limits.output).max(1);
+    // A model writes the summaries in the session of a client, too.
+    let is_free = state.serves_client && !compacts;
+    let (max_output, worst_case) =
+        if is_free { (wanted, 0) } else { affordable_output(state.model(plan), input, wanted, left)? };
+    Some(AffordableCall { input, max_output, worst_case, is_free })
 }
 
 /// Returns the worst-case cost of one more turn, in nano-dollars.

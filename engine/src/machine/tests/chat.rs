@@ -429,6 +429,37 @@ fn steering_at_idle_is_a_prompt_and_during_a_prompt_a_message() {
 }
 
 #[test]
+fn agent_end_hooks_run_once_per_prompt_after_both_queues_are_empty() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::AgentEnd, HookAction::Continue);
+    for step in 2..24 {
+        let replies = ["one", "two", "three", "four", "five"].into_iter().map(text);
+        let replies = [calls(&[call("a_read", json!({}))])].into_iter().chain(replies).collect();
+        let mut play = chat_of(plan.clone(), replies, &["a", "b"]);
+        let (steer, follow_up) = ("hurry".to_owned(), "and then".to_owned());
+        play.messages =
+            vec![(step, ControlMessage::FollowUp { text: follow_up }), (step, ControlMessage::Steer { text: steer })];
+        play.run();
+        // Of each prompt: the number of `agent_end` hook points, and true if no message followed them.
+        let mut prompts: Vec<(usize, bool)> = Vec::new();
+        for event in &play.events {
+            match (&event.body, prompts.last_mut()) {
+                (EventBody::PromptStarted(_), _) => prompts.push((0, false)),
+                (EventBody::HookPoint(run), Some(prompt)) if run.point == HookPoint::AgentEnd => {
+                    *prompt = (prompt.0 + 1, true);
+                }
+                (EventBody::CognitionIn(_), Some(prompt)) => prompt.1 = false,
+                _ => {}
+            }
+        }
+        assert!(prompts.len() >= 2 && prompts.iter().all(|prompt| *prompt == (1, true)), "at step {step}: {prompts:?}");
+        assert_eq!(prompts.len(), statuses(&play).len(), "at step {step}");
+        let sent: usize = (0..play.requests.len()).map(|n| user_texts(&play, n).len()).max().unwrap();
+        assert_eq!(sent, 4, "each message is sent once, at step {step}");
+    }
+}
+
+#[test]
 fn idle_chat_waits_for_its_children_although_the_duration_of_the_session_is_over() {
     let mut play = chat(vec![text("one")], &["first"]);
     play.start();
@@ -441,6 +472,7 @@ fn idle_chat_waits_for_its_children_although_the_duration_of_the_session_is_over
         thread_id: Some("child-1".into()),
         last_thread_id: None,
         spend: 0,
+        prompt: None,
         detached: false,
         tool: false,
         refused: false,

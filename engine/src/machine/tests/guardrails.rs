@@ -4,7 +4,8 @@ use rye_compiler::hook::{HookAction, HookPoint};
 use serde_json::json;
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, text, with_hook};
-use crate::event::{ControlMessage, HookOutcome};
+use super::chat::{chat_of, statuses, user_texts};
+use crate::event::{ControlMessage, HookOutcome, PromptStatus};
 use crate::machine::Fact;
 use crate::message::{Message, text_of};
 use crate::thread::Status;
@@ -45,6 +46,22 @@ fn answers_that_are_always_refused_end_at_a_limit_without_a_result() {
         assert_eq!((ended.status, ended.cost.turns, &ended.result), (Status::Error, 3, &None));
         assert_eq!(ended.error.as_ref().unwrap().code, "turns_exceeded");
     }
+}
+
+#[test]
+fn refused_answers_of_a_prompt_end_at_its_limit_and_the_session_continues() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::AgentEnd, HookAction::Continue);
+    plan.limits.turns = 2;
+    let mut play = chat_of(plan, vec![text("7"), text("7!"), text("8"), text("no key")], &["a", "b"]);
+    let answers = vec![refused("no"), refused("no"), refused("not this"), HookOutcome::None];
+    play.hooks.insert(HookPoint::AgentEnd, answers.into());
+    play.run();
+    // Each refusal leads through the limits to the next turn of the same prompt.
+    assert_eq!(statuses(&play), [(PromptStatus::Limit, Some("turns_exceeded")), (PromptStatus::Done, None)]);
+    let last = |request: usize| user_texts(&play, request).pop().unwrap();
+    assert_eq!([last(1), last(3)], ["The answer was not accepted: no", "The answer was not accepted: not this"]);
+    assert_eq!((play.requests.len(), play.ended().status), (4, Status::Idle));
 }
 
 #[test]

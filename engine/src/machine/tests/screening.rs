@@ -145,3 +145,40 @@ fn tool_result_hooks_run_only_for_calls_that_ran() {
     assert_eq!(results.iter().filter(|text| **text == "changed").count(), 1, "{results:?}");
     assert!(results.contains(&"Skipped due to queued user message"), "{results:?}");
 }
+
+#[test]
+fn hooks_of_a_call_run_in_their_order() {
+    let mut plan = plan();
+    let points =
+        [HookPoint::ToolResult, HookPoint::ToolExecutionEnd, HookPoint::ToolExecutionStart, HookPoint::ToolCall];
+    for point in points {
+        with_hook(&mut plan, point, HookAction::Continue);
+    }
+    let list = [call("a_write", json!({})), call("a_write", json!({"n": 2}))];
+    let mut play = SimulatedThread::new(plan, vec![calls(&list), text("done")]);
+    let answers = [HookOutcome::None, HookOutcome::Block { reason: "no".into() }];
+    play.hooks.insert(HookPoint::ToolCall, answers.into());
+    play.run();
+    let ran: Vec<HookPoint> = play
+        .events
+        .iter()
+        .filter_map(|event| if let EventBody::HookPoint(run) = &event.body { Some(run.point) } else { None })
+        .filter(|point| points.contains(point))
+        .collect();
+    // The hooks of the first call, then those of the second, which does not run.
+    assert_eq!(
+        ran,
+        [
+            HookPoint::ToolCall,
+            HookPoint::ToolExecutionStart,
+            HookPoint::ToolExecutionEnd,
+            HookPoint::ToolResult,
+            HookPoint::ToolCall
+        ]
+    );
+    let names = play.names();
+    assert!(
+        names.iter().position(|name| *name == "tool_started")
+            < names.iter().position(|name| *name == "tool_call_result")
+    );
+}
