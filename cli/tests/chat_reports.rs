@@ -424,3 +424,43 @@ fn command_before_the_start_of_the_thread_takes_effect_before_the_next_line() {
     assert!(done.stderr.contains("each further prompt may cost at most $0.0001"), "{}", done.stderr);
     assert!(done.stderr.contains("help: `/budget DOLLARS confirm` sets a higher limit"), "{}", done.stderr);
 }
+
+#[test]
+fn prompts_that_end_with_a_null_byte_have_several_lines() {
+    let place = project("{ text: One. }, { text: Two. }");
+    let mut command = place.command(&[&ARGS[..], &["-0"]].concat());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"first\nsecond line\n\0/cost\0last").unwrap();
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("prompt 1 done: turns 1, "), "{}", done.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+    let texts: Vec<&str> = events
+        .iter()
+        .filter(|event| event["type"] == "user_input")
+        .map(|event| event["text"].as_str().unwrap())
+        .collect();
+    assert_eq!(texts, ["first\nsecond line", "last"]);
+}
+
+#[test]
+fn broken_bytes_of_a_prompt_are_replaced_and_reported_in_the_locale_c() {
+    let place = project("{ text: One. }");
+    let mut command = place.command(&ARGS);
+    command.env("LC_ALL", "C").env("LANG", "C");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all("größe ".as_bytes().iter().chain(b"a\0b \xff\n").copied().collect::<Vec<u8>>().as_slice())
+        .unwrap();
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("replaced"), "{}", done.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+    let input = events.iter().find(|event| event["type"] == "user_input").unwrap();
+    assert_eq!(input["text"], "größe a\u{fffd}b \u{fffd}", "{input}");
+}

@@ -195,6 +195,31 @@ fn paste_of_five_megabytes_is_shown_short_and_the_editor_stays_usable() {
 }
 
 #[test]
+fn paste_of_ten_megabytes_in_the_locale_c_is_not_sent_and_stays_in_the_editor() {
+    let place = project("{ text: One. }");
+    let mut terminal = PtyTerminal::start(&place, (80, 24), &ARGS, &[("LC_ALL", "C"), ("LANG", "C")]);
+    terminal.wait_for("Enter sends");
+    let line = "größe 日本".repeat(10);
+    let lines = 10 * 1024 * 1024 / (line.len() + 1);
+    let text = vec![line.as_str(); lines].join("\r");
+    terminal.press(&format!("\x1b[200~{text}\x1b[201~"));
+    terminal.wait_for(&format!("[pasted {lines} lines]"));
+    terminal.press("\r");
+    terminal.wait_until("the refused text", |rows| {
+        rows.iter().any(|row| row.contains("context window")) && rows.iter().any(|row| row.starts_with("> [pasted "))
+    });
+    let (_, listed) = place.json(&["threads", "list"]);
+    let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+    assert!(!events.iter().any(|event| event["type"] == "user_input"), "{listed}");
+    terminal.press("\x03");
+    terminal.wait_until("the empty editor", |rows| rows.iter().any(|row| row == ">"));
+    terminal.press("日本\r");
+    wait_idle(&terminal, 1);
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
 fn closed_terminal_parks_the_session_with_its_draft() {
     let place = project("{ text: One. }");
     let mut terminal = start(&place, (80, 24));
@@ -377,6 +402,40 @@ fn fast_reply_is_painted_at_most_sixty_times_a_second() {
     // A frame takes at least 16 ms; the first frame after a key is painted at once.
     let most = started.elapsed().as_millis() / 16 + 3;
     assert!(painted > 3 && (painted as u128) <= most, "{painted} frames, at most {most}");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn prompts_to_rewind_to_are_listed_by_a_command_and_by_escape() {
+    let place = project("{ text: One. }, { text: Two. }");
+    let mut terminal = start(&place, (90, 30));
+    prompt(&mut terminal, 1, "first");
+    prompt(&mut terminal, 2, "second");
+    // The list selects the last prompt.
+    terminal.press("/rewind\r");
+    terminal.wait_for("› /rewind 2");
+    terminal.wait_for("/rewind 1");
+    terminal.press("\x1b");
+    terminal.wait_until("no list", |rows| !rows.iter().any(|row| row.contains("› /rewind")));
+    terminal.press("\x1b");
+    terminal.wait_for("Esc again lists the prompts to rewind to");
+    terminal.press("\x1b");
+    terminal.wait_for("› /rewind 2");
+    terminal.press("\x1b[A\r");
+    terminal.wait_until("the command", |rows| rows.iter().any(|row| row == "> /rewind 1"));
+    terminal.press("conversation\r");
+    terminal.wait_until("the text of the prompt", |rows| rows.iter().any(|row| row == "> first"));
+    terminal.press("\x03");
+    terminal.wait_until("cleared", |rows| rows.iter().any(|row| row == ">"));
+    // Esc with a text in the editor lists nothing.
+    terminal.press("text");
+    terminal.wait_for("> text");
+    terminal.press("\x1b");
+    std::thread::sleep(Duration::from_millis(300));
+    terminal.press("\x03");
+    terminal.wait_until("cleared again", |rows| rows.iter().any(|row| row == ">"));
+    assert!(!terminal.rows().iter().any(|row| row.contains("Esc again")));
     terminal.press("\x04");
     assert_eq!(terminal.end().0, 0);
 }

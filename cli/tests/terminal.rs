@@ -81,6 +81,7 @@ fn two_calls_are_asked_one_at_a_time_on_their_own_lines() {
     assert_eq!(lines[first + 1], "  capability: rye.execute.tool.rye.bash.bash");
     assert_eq!(lines[first + 2], "  command: echo one >> out/log");
     assert_eq!(lines[first + 3], "  sandbox: a process; reads the project, writes out/ in it; no network");
+    assert_eq!(lines[first + 4], "  risk elevated, granted by `rye.execute.tool.rye.bash.bash` of `shell`");
     let second = at("approval 2 of 2: thread shell-");
     assert_eq!(lines[second + 2], "  command: echo two >> out/log");
     // The result of the first call is printed between the questions, the result of the second call after both.

@@ -185,6 +185,10 @@ fn escalated_limit_waits_for_an_answer() {
     let (code, result) = place.json(&["run", "work"]);
     assert_eq!((code, &result["status"]), (Some(4), &json!("suspended")), "{result}");
     let id = result["thread_id"].as_str().unwrap();
+    // The list shows the step of a thread that has not ended, and of no other thread.
+    assert_eq!(place.json(&["threads", "list"]).1["threads"][0]["step"], "waiting for your answer");
+    let shown = place.run_ok(&["threads", "list"]);
+    assert!(shown.contains("STEP") && shown.contains("waiting for your answer"), "{shown}");
     let bare = place.rye(&["threads", "approve", id]);
     assert_eq!(bare.code, Some(2));
     assert!(bare.stderr.contains("--raise turns=N"), "{}", bare.stderr);
@@ -209,6 +213,7 @@ fn escalated_limit_waits_for_an_answer() {
         "{result}"
     );
     assert_eq!(result["thread_id"], id, "it is the same thread that goes on");
+    assert_eq!(place.json(&["threads", "list"]).1["threads"][0]["step"], Value::Null);
 
     let stderr = place.rye(&["run", "work"]).stderr.replace('\n', " ");
     assert!(stderr.contains("--raise turns=N`, deny with"), "{stderr}");

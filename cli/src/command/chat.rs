@@ -62,7 +62,7 @@ pub mod word_wrap;
 
 use history::{ChatFolder, Draft};
 use leaving::BackgroundChoice;
-use lines::PromptLines;
+use lines::{ItemEnd, PromptLines};
 use next_session::{NextSession, NextStart};
 use raw_mode::KeyReader;
 
@@ -150,6 +150,9 @@ pub struct ChatArgs {
     /// Read lines and print lines, without an editor and without repainting
     #[arg(long)]
     plain: bool,
+    /// End each prompt on stdin with a NUL byte instead of a line end, so that it can have several lines
+    #[arg(short = '0', long)]
+    null: bool,
 }
 
 pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
@@ -176,10 +179,11 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
             Err(exit) => return Ok(exit),
         }
     };
-    let input = if !args.plain && raw_mode::can_use_screen(report) {
+    let end_of_item = if args.null { ItemEnd::Null } else { ItemEnd::Line };
+    let input = if !args.plain && !args.null && raw_mode::can_use_screen(report) {
         FaceInput::Terminal(Arc::default())
     } else {
-        FaceInput::Lines(Arc::new(PromptLines::read_stdin()))
+        FaceInput::Lines(Arc::new(PromptLines::read_stdin(end_of_item)))
     };
     let face = ChatFace { input, next: NextSession::default(), background: BackgroundChoice::default() };
     let how = RunOptions {

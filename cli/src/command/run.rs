@@ -6,6 +6,7 @@ mod command_shape;
 pub mod detach;
 mod effective_settings;
 pub mod ending;
+mod grant_line;
 pub mod human;
 pub mod images;
 mod json;

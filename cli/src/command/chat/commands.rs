@@ -197,6 +197,10 @@ fn parse_fork(rest: &str) -> Result<ChatVerb, String> {
 /// Parses the arguments of `/rewind`: the number of a prompt, and optionally `conversation`, `files` or `both`. With
 /// the number alone, the request only lists the files. The error is a message for the user.
 fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
+    if rest.is_empty() {
+        // The tree lists the prompts with their numbers.
+        return Ok(ChatVerb::Tree {});
+    }
     let (number, part) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     let invalid =
         "/rewind needs the number of a prompt, and optionally `conversation`, `files` or `both`: `/rewind 2 both`";
@@ -422,6 +426,7 @@ mod tests {
             ("/fork 2", "fork"),
             ("/fork rye/agent/chat-17", "fork"),
             ("/fork 2 rye/agent/chat-17", "fork"),
+            ("/rewind", "tree"),
             ("/rewind 1", "rewind"),
             ("/rewind 1 both", "rewind"),
             ("/rewind 1 conversation", "fork"),

@@ -13,6 +13,8 @@ use crate::report::printable;
 const MAX_PASTED_LINES: usize = 20;
 /// Maximum bytes of a paste that is shown as it is. A longer paste is shown as a label.
 const MAX_PASTED_BYTES: usize = 2 << 10;
+/// Maximum bytes of a text that returns to the editor in full. Wrapping a longer text would delay each key.
+const MAX_RESTORED_BYTES: usize = 64 << 10;
 /// Width of the prompt sign before the text, in columns.
 const SIGN_COLUMNS: usize = 2;
 
@@ -55,6 +57,16 @@ impl Editor {
         self.area.insert_str(text);
         self.area.move_cursor(CursorMove::Bottom);
         self.area.move_cursor(CursorMove::End);
+    }
+
+    /// Replaces the text with a text that returns to the editor; a very long text is shown as a label.
+    pub fn restore(&mut self, text: &str) {
+        if text.len() > MAX_RESTORED_BYTES {
+            *self = Self::new();
+            self.paste(text);
+        } else {
+            self.set_text(text);
+        }
     }
 
     /// Returns the text and clears the editor.
@@ -271,6 +283,17 @@ mod tests {
         let mut small = Editor::new();
         small.paste("a\r\nb\rc");
         assert_eq!(small.text(), "a\nb\nc");
+    }
+
+    #[test]
+    fn very_long_text_returns_to_the_editor_as_a_label() {
+        let mut editor = editor("typed");
+        editor.restore("short\ntext");
+        assert_eq!((editor.text().as_str(), editor.has_pastes()), ("short\ntext", false));
+        let long = "a line\n".repeat(20_000);
+        editor.restore(&long);
+        assert_eq!(plain(&editor.view(40, 5)), ["> [pasted 20000 lines]"]);
+        assert_eq!(editor.text(), long);
     }
 
     #[test]

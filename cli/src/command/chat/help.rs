@@ -45,8 +45,8 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             ),
             command(
                 "rewind",
-                "N [conversation|files|both]",
-                "list the files changed since prompt N, or go back to the state before it",
+                "[N [conversation|files|both]]",
+                "list the prompts, or the files changed since prompt N, or go back to the state before it",
                 "/rewind 2",
             ),
             command("retry", "", "discard the last reply and send its prompt again", "/retry"),

@@ -48,7 +48,7 @@ pub const KEY_HELP: [(&str, &str); 21] = [
     ("Alt+Enter", "send as a follow-up, delivered when the model would otherwise end the prompt"),
     ("Shift+Enter, Ctrl+J, \\ Enter", "new line"),
     ("Alt+Up", "take unsent messages back"),
-    ("Esc", "interrupt the prompt"),
+    ("Esc", "interrupt the prompt; pressed twice while no prompt runs: list the prompts to rewind to"),
     ("Ctrl+C", "clear the text; if there is none, interrupt the prompt; pressed twice: leave"),
     ("Ctrl+D", "leave, if the editor is empty"),
     ("Ctrl+Z", "suspend rye; `fg` continues"),

@@ -20,6 +20,24 @@ pub struct PromptLines {
     ended: watch::Sender<bool>,
 }
 
+/// The end of an item of stdin: of a prompt, an answer or a JSON request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemEnd {
+    /// A line end.
+    Line,
+    /// A NUL byte. The item can have several lines.
+    Null,
+}
+
+impl ItemEnd {
+    fn byte(self) -> u8 {
+        match self {
+            Self::Line => b'\n',
+            Self::Null => 0,
+        }
+    }
+}
+
 /// Maximum bytes of a line, more than any context window can hold.
 pub const MAX_LINE_BYTES: usize = 16 << 20;
 
@@ -48,7 +66,7 @@ struct AnswerLines {
 impl PromptLines {
     /// Starts to read stdin. The reading thread lives until the process ends, because a read of a terminal cannot be
     /// cancelled.
-    pub fn read_stdin() -> Self {
+    pub fn read_stdin(end_of_item: ItemEnd) -> Self {
         let (prompts, receiver) = unbounded_channel();
         let (answer, answers) = mpsc::channel();
         let answers = Arc::new(AnswerLines {
@@ -58,7 +76,7 @@ impl PromptLines {
         let shared = Arc::clone(&answers);
         let (end, read_to_end) = watch::channel(false);
         std::thread::spawn(move || {
-            read_lines(&mut std::io::stdin().lock(), &prompts, &answer, &shared);
+            read_lines(&mut std::io::stdin().lock(), end_of_item, &prompts, &answer, &shared);
             // The send fails if `PromptLines` was dropped.
             end.send(true).ok();
         });
@@ -113,12 +131,13 @@ impl PromptLines {
 
 fn read_lines(
     input: &mut dyn BufRead,
+    end: ItemEnd,
     prompts: &UnboundedSender<Line>,
     answers: &mpsc::Sender<String>,
     shared: &AnswerLines,
 ) {
     // A read error counts as the end of stdin.
-    while let Ok(Some(line)) = read_line(input) {
+    while let Ok(Some(line)) = read_item(input, end) {
         let is_received = if shared.is_answer_expected.load(Ordering::SeqCst) {
             answers.send(line.text).is_ok()
         } else {
@@ -132,14 +151,19 @@ fn read_lines(
 
 /// Reads the next line; `None` at the end of the input. The rest of a line that is too long is skipped.
 pub fn read_line(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
+    read_item(input, ItemEnd::Line)
+}
+
+/// Reads the next item; `None` at the end of the input. The rest of an item that is too long is skipped.
+fn read_item(input: &mut dyn BufRead, end_of_item: ItemEnd) -> io::Result<Option<Line>> {
     let (mut bytes, mut is_too_long) = (Vec::new(), false);
     loop {
         let read = input.fill_buf()?;
         if read.is_empty() {
             let is_end = bytes.is_empty() && !is_too_long;
-            return Ok((!is_end).then(|| finish_line(&bytes, is_too_long)));
+            return Ok((!is_end).then(|| finish_line(&bytes, end_of_item, is_too_long)));
         }
-        let end = read.iter().position(|byte| *byte == b'\n');
+        let end = read.iter().position(|byte| *byte == end_of_item.byte());
         let (part, used) =
             (read.get(..end.unwrap_or(read.len())).unwrap_or_default(), end.map_or(read.len(), |at| at + 1));
         if bytes.len() + part.len() > MAX_LINE_BYTES {
@@ -151,22 +175,28 @@ pub fn read_line(input: &mut dyn BufRead) -> io::Result<Option<Line>> {
         }
         input.consume(used);
         if end.is_some() {
-            return Ok(Some(finish_line(&bytes, is_too_long)));
+            return Ok(Some(finish_line(&bytes, end_of_item, is_too_long)));
         }
     }
 }
 
-fn finish_line(bytes: &[u8], is_too_long: bool) -> Line {
-    if is_too_long { Line { text: String::new(), fault: Some(LineFault::TooLong) } } else { repair(bytes) }
+fn finish_line(bytes: &[u8], end: ItemEnd, is_too_long: bool) -> Line {
+    if is_too_long { Line { text: String::new(), fault: Some(LineFault::TooLong) } } else { repair(bytes, end) }
 }
 
-/// Converts a line to text. Invalid bytes, and control characters other than tabs, become U+FFFD.
-fn repair(bytes: &[u8]) -> Line {
-    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+/// Converts an item to text without the line ends behind it. Invalid bytes, and control characters other than tabs and
+/// the line ends of an item that ends with a NUL byte, become U+FFFD.
+fn repair(bytes: &[u8], end: ItemEnd) -> Line {
+    let bytes = match end {
+        ItemEnd::Line => bytes.strip_suffix(b"\r").unwrap_or(bytes).to_vec(),
+        ItemEnd::Null => without_carriage_returns(bytes),
+    };
+    let bytes = bytes.as_slice();
     let mut was_repaired = std::str::from_utf8(bytes).is_err();
     let mut text = String::with_capacity(bytes.len());
     for character in String::from_utf8_lossy(bytes).chars() {
-        if character.is_control() && character != '\t' {
+        let is_line_end = character == '\n' && end == ItemEnd::Null;
+        if character.is_control() && character != '\t' && !is_line_end {
             was_repaired = true;
             text.push(char::REPLACEMENT_CHARACTER);
         } else {
@@ -174,6 +204,16 @@ fn repair(bytes: &[u8]) -> Line {
         }
     }
     Line { text, fault: was_repaired.then_some(LineFault::Repaired) }
+}
+
+/// Replaces the line ends CR LF by LF, and removes the line ends at the end.
+fn without_carriage_returns(bytes: &[u8]) -> Vec<u8> {
+    let mut lines: Vec<&[u8]> =
+        bytes.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)).collect();
+    while lines.len() > 1 && lines.last().is_some_and(|last| last.is_empty()) {
+        lines.pop();
+    }
+    lines.join(&b'\n')
 }
 
 #[cfg(test)]
@@ -209,12 +249,24 @@ mod tests {
     #[test]
     fn broken_characters_of_a_line_are_replaced_and_reported() {
         let line = |bytes: &[u8]| {
-            let line = repair(bytes);
+            let line = repair(bytes, ItemEnd::Line);
             (line.text, line.fault)
         };
         assert_eq!(line(b"hello\tyou\r"), ("hello\tyou".to_owned(), None));
         assert_eq!(line("größe".as_bytes()), ("größe".to_owned(), None));
         assert_eq!(line(b"a\0b\xff"), ("a\u{fffd}b\u{fffd}".to_owned(), Some(LineFault::Repaired)));
+    }
+
+    #[test]
+    fn items_that_end_with_a_null_byte_keep_their_lines() {
+        let mut input = &b"one\r\ntwo\n\n\0/tree\0\xff\0\n"[..];
+        let mut items = Vec::new();
+        while let Some(item) = read_item(&mut input, ItemEnd::Null).unwrap() {
+            items.push((item.text, item.fault));
+        }
+        let whole = |text: &str| (text.to_owned(), None);
+        let repaired = ("\u{fffd}".to_owned(), Some(LineFault::Repaired));
+        assert_eq!(items, [whole("one\ntwo"), whole("/tree"), repaired, whole("")]);
     }
 
     #[test]
@@ -236,9 +288,9 @@ mod tests {
         let (answer, answers) = mpsc::channel();
         let shared =
             AnswerLines { is_answer_expected: AtomicBool::new(false), receiver: std::sync::Mutex::new(answers) };
-        read_lines(&mut &b"first\n"[..], &prompts, &answer, &shared);
+        read_lines(&mut &b"first\n"[..], ItemEnd::Line, &prompts, &answer, &shared);
         shared.is_answer_expected.store(true, Ordering::SeqCst);
-        read_lines(&mut &b"y\n"[..], &prompts, &answer, &shared);
+        read_lines(&mut &b"y\n"[..], ItemEnd::Line, &prompts, &answer, &shared);
         assert_eq!(receiver.try_recv().unwrap().text, "first");
         assert_eq!(shared.receiver.lock().unwrap().try_recv().unwrap(), "y");
         assert!(receiver.try_recv().is_err());

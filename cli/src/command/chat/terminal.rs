@@ -126,6 +126,10 @@ pub struct ChatTerminal {
     question: Option<KeyQuestion>,
     /// True if the last key requested a mode that allows more than the current one. The same key confirms the change.
     may_widen: bool,
+    /// True if the last key was Esc in an empty editor while no prompt runs.
+    may_rewind: bool,
+    /// True if the list of prompts that was requested last is for a rewind.
+    offers_rewinds: bool,
     hint: Option<&'static str>,
     is_dirty: bool,
     draft_due: Option<Instant>,
@@ -206,6 +210,8 @@ impl ChatTerminal {
             may_leave: false,
             question: None,
             may_widen: false,
+            may_rewind: false,
+            offers_rewinds: false,
             hint: Some("Enter sends, /help lists commands and keys, Tab completes /… and @…"),
             is_dirty: true,
             draft_due: None,
@@ -484,7 +490,7 @@ impl ChatTerminal {
     /// Puts unsent messages before the text in the editor.
     fn return_to_editor(&mut self, text: &str) {
         let written = self.editor.text();
-        self.editor.set_text(&if written.is_empty() { text.to_owned() } else { format!("{text}\n{written}") });
+        self.editor.restore(&if written.is_empty() { text.to_owned() } else { format!("{text}\n{written}") });
         self.edited();
     }
 

@@ -22,6 +22,7 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::command_shape::CommandShape;
+use super::grant_line::grant_line;
 use super::renderer::RendererSender;
 use super::request_counter::{CountedRequest, RequestCounter};
 use super::typed_answer::TypedAnswer;
@@ -328,6 +329,7 @@ impl TerminalApprover {
                 | SandboxKind::None => format!("  sandbox: {}", printable(&sandbox.to_string())),
             });
         }
+        lines.push(grant_line(&request, &call.capability));
         let shape = shape.map(|shape| {
             format!(", c: `{}` commands in this thread, C: in this project", printable(&shape.to_string()))
         });

@@ -35,6 +35,8 @@ const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 /// The progress of a run: the steps of the running threads, and the lines that are painted for them.
 pub struct Progress {
     threads: BTreeMap<ThreadId, Activity>,
+    /// The parent of each child.
+    parents: BTreeMap<ThreadId, ThreadId>,
     /// Threads of chats that wait for the next prompt.
     idle: BTreeSet<ThreadId>,
     started: Instant,
@@ -86,6 +88,7 @@ impl Progress {
         let (threads, idle) = (BTreeMap::new(), BTreeSet::new());
         Self {
             threads,
+            parents: BTreeMap::new(),
             idle,
             started,
             stops: 0,
@@ -107,6 +110,11 @@ impl Progress {
         if matches!(event.body, EventBody::Ended(_)) {
             self.threads.remove(thread);
             return;
+        }
+        if let EventBody::ChildSpawned(spawned) = &event.body
+            && let Ok(child) = ThreadId::parse(&spawned.thread_id)
+        {
+            self.parents.insert(child, thread.clone());
         }
         if let EventBody::Opened(opened) = &event.body
             && opened.origin == ThreadOrigin::Chat
@@ -193,7 +201,8 @@ impl Progress {
     }
 
     /// Returns the progress lines, each at most `columns` wide: the line of the thread `main`, then a line for each of
-    /// at most `MAX_CHILDREN` other threads. If there are more threads, the last line states how many.
+    /// at most `MAX_CHILDREN` other threads, as a tree: each thread below its parent. If there are more threads, the
+    /// last line states how many.
     fn lines(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let stop = match self.stops {
             0 => self.stop_hint,
@@ -206,10 +215,15 @@ impl Progress {
         fields.push(stop.to_owned());
         let mut lines = vec![fit_fields(&fields, columns)];
         let children: Vec<_> = self.threads.iter().filter(|(thread, _)| Some(*thread) != main).collect();
-        for (thread, activity) in children.iter().take(MAX_CHILDREN) {
+        let mut children: Vec<(Vec<&ThreadId>, &Activity)> =
+            children.into_iter().map(|(thread, activity)| (self.path(thread, main), activity)).collect();
+        children.sort_by(|(one, _), (other, _)| one.cmp(other));
+        for (path, activity) in children.iter().take(MAX_CHILDREN) {
+            let Some((thread, above)) = path.split_last() else { continue };
+            let indent = "  ".repeat(above.iter().filter(|parent| self.threads.contains_key(**parent)).count());
             let mut fields = activity.fields();
             if let Some(first) = fields.first_mut() {
-                *first = format!("{thread}: {first}");
+                *first = format!("{indent}{thread}: {first}");
             }
             lines.push(fit_fields(&fields, columns));
         }
@@ -217,6 +231,21 @@ impl Progress {
             lines.push(fit_fields(&[format!("and {} more", format_count(more as u64, "thread"))], columns));
         }
         lines
+    }
+}
+
+impl Progress {
+    /// Returns the threads from the child of `main` down to `thread`.
+    fn path<'a>(&'a self, thread: &'a ThreadId, main: Option<&ThreadId>) -> Vec<&'a ThreadId> {
+        let mut path = vec![thread];
+        let mut next = self.parents.get(thread);
+        // The path is no longer than the list, also if damaged events form a circle.
+        while let Some(parent) = next.filter(|parent| Some(*parent) != main && path.len() <= self.parents.len()) {
+            path.push(parent);
+            next = self.parents.get(parent);
+        }
+        path.reverse();
+        path
     }
 }
 
@@ -322,6 +351,44 @@ mod tests {
         progress.stop();
         let stopping = "between calls · 0 s · waiting for the call to end; Ctrl+C again to stop now";
         assert_eq!(progress.lines(Some(&main), 80), [stopping]);
+    }
+
+    #[test]
+    fn lines_show_children_below_their_parents() {
+        let thread = |id: &str| ThreadId::parse(id).unwrap();
+        let spawned =
+            |id: &str| event(EventBody::ChildSpawned(ChildSpawned { spawn: 0, thread_id: id.into(), spend: 0 }));
+        let mut progress = Progress::new(true);
+        for (parent, child) in [("main-1", "b-2"), ("main-1", "c-1"), ("b-2", "a-9")] {
+            progress.event(&thread(parent), &spawned(child));
+        }
+        progress.event(&thread("a-9"), &attempt(1));
+        progress.event(&thread("c-1"), &attempt(3));
+        let shown = [
+            "waiting for 2 children · 0 s · Ctrl+C to cancel",
+            "b-2: waiting for a child · 0 s",
+            "  a-9: turn 1 · 0 s · sonnet",
+            "c-1: turn 3 · 0 s · sonnet",
+        ];
+        assert_eq!(progress.lines(Some(&thread("main-1")), 80), shown);
+        // A grandchild whose parent has ended is not indented below another thread.
+        progress.threads.remove(&thread("b-2"));
+        assert_eq!(progress.lines(Some(&thread("main-1")), 80)[1..], ["a-9: turn 1 · 0 s · sonnet", shown[3]]);
+    }
+
+    #[test]
+    fn plain_terminal_gets_a_line_every_thirty_seconds() {
+        let main = ThreadId::parse("a-1").unwrap();
+        let mut progress = Progress::new(false);
+        progress.event(&main, &attempt(2));
+        let before = |seconds: u64| Instant::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+        progress.threads.get_mut(&main).unwrap().since = before(40);
+        progress.last_line = before(29);
+        assert_eq!(progress.tick(Some(&main)), None);
+        progress.last_line = before(30);
+        let line = progress.tick(Some(&main)).unwrap();
+        assert!(line.starts_with("turn 2 · 4") && line.ends_with(" s · sonnet · Ctrl+C to cancel"), "{line}");
+        assert_eq!(progress.tick(Some(&main)), None);
     }
 
     #[test]

@@ -483,3 +483,20 @@ fn idle_chat_waits_for_its_children_although_the_duration_of_the_session_is_over
     play.state.thread_limits.duration_seconds = 0;
     assert!(matches!(next(&play.plan, &play.state), Effect::Await(children) if children.len() == 1));
 }
+
+#[test]
+fn clock_that_is_set_back_ends_no_prompt_and_lengthens_none() {
+    let read = || calls(&[call("a_read", json!({}))]);
+    let mut play = chat(vec![read(), text("one"), read(), text("two")], &["a", "b"]);
+    play.start();
+    let mut step = 0;
+    while play.step() {
+        step += 1;
+        // The clock goes back by an hour during each of the prompts.
+        if step == 6 || step == 16 {
+            play.now -= 3_600_000;
+        }
+    }
+    assert_eq!(statuses(&play), [(PromptStatus::Done, None), (PromptStatus::Done, None)]);
+    assert!(play.state.clock.elapsed_ms() < 60_000, "{}", play.state.clock.elapsed_ms());
+}

@@ -241,19 +241,32 @@ fn lab_with_handoff(elsewhere: Option<PathBuf>) -> Lab {
 
 #[test]
 fn crash_at_any_operation_loses_no_prompt_and_calls_no_model() {
-    crash_at_each_operation(lab, 2..=2);
+    crash_at_each_operation(lab, 2..=2, false);
+}
+
+#[test]
+fn crash_at_any_operation_of_a_fork_loses_no_prompt_and_calls_no_model() {
+    crash_at_each_operation(lab, 2..=2, true);
 }
 
 #[test]
 fn crash_at_any_operation_of_a_handoff_loses_no_prompt_and_calls_no_model() {
     // The next prompt needs one model call or two: the model calls the tool only if no earlier thread of the session
     // has been handed off.
-    crash_at_each_operation(lab_with_handoff, 1..=2);
+    crash_at_each_operation(lab_with_handoff, 1..=2, false);
+}
+
+/// Waits until a thread has ended this number of prompts.
+async fn wait_for_prompts(engine: &Engine, thread: &ThreadId, count: usize) {
+    while prompts(&events(engine, thread)).len() < count {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// Plays a chat of two prompts, and recovers the session from the state that a crash before each operation leaves. The
-/// next prompt then needs `requests` model calls.
-fn crash_at_each_operation(lab: fn(Option<PathBuf>) -> Lab, requests: RangeInclusive<usize>) {
+/// next prompt then needs `requests` model calls. If `forks` is true, the session then continues before the second
+/// prompt with a third one.
+fn crash_at_each_operation(lab: fn(Option<PathBuf>) -> Lab, requests: RangeInclusive<usize>, forks: bool) {
     let first = lab(None);
     let left: Arc<Mutex<Vec<(u64, SimulatedDisk)>>> = Arc::default();
     let simulated = Arc::new(SimulatedDisk::new());
@@ -268,8 +281,14 @@ fn crash_at_each_operation(lab: fn(Option<PathBuf>) -> Lab, requests: RangeInclu
         let handle = engine.start(&plan(&first), StartOptions::default()).await.unwrap();
         handle.send(submit("first prompt"));
         handle.send(submit("second prompt"));
+        if forks {
+            wait_for_prompts(&engine, &handle.thread_id, 2).await;
+            handle.send(ControlMessage::Fork { prompt: 2, thread: None });
+            handle.send(submit("third prompt"));
+        }
         handle.send(ControlMessage::Close);
         assert_eq!(handle.join().await.status, Status::Idle);
+        assert_eq!(session_threads(&engine).len() > 1 && forks, forks, "the fork is a thread of its own");
     });
     let left = std::mem::take(&mut *left.lock().unwrap());
     assert!(left.len() > 100, "{} operations", left.len());

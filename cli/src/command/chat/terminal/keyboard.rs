@@ -49,6 +49,7 @@ impl ChatTerminal {
         }
         let may_leave = std::mem::take(&mut self.may_leave);
         let may_widen = std::mem::take(&mut self.may_widen);
+        let may_rewind = std::mem::take(&mut self.may_rewind);
         self.hint = self.hint.filter(|_| action == KeyAction::None);
         match action {
             KeyAction::Send if self.editor.break_at_backslash() => self.edited(),
@@ -65,6 +66,11 @@ impl ChatTerminal {
                 self.session.requests.control.send(ControlMessage::Retract { input: None });
             }
             KeyAction::Interrupt if self.is_running || self.user_commands.is_running() => self.interrupt(),
+            KeyAction::Interrupt if may_rewind && self.editor.is_empty() => self.list_rewinds(),
+            KeyAction::Interrupt if self.editor.is_empty() => {
+                self.may_rewind = true;
+                self.hint = Some("Esc again lists the prompts to rewind to");
+            }
             KeyAction::Clear if !self.editor.is_empty() => {
                 self.editor.take();
                 self.edited();

@@ -11,7 +11,7 @@ use super::{ChatTerminal, QueuedMessage};
 use crate::command::chat::clipboard_image::{image_words, missing_files, paste_image};
 use crate::command::chat::commands::{TypedText, response_note};
 use crate::command::chat::compaction::previewed_compaction;
-use crate::command::chat::json::ChatResponse;
+use crate::command::chat::json::{ChatResponse, ChatVerb};
 use crate::command::chat::overlay::{Entry, Overlay, Replaced};
 use crate::present::format_date;
 
@@ -65,7 +65,22 @@ fn branch_entries(data: &Value) -> Vec<Entry> {
     entries
 }
 
+/// Returns the list entries for `/rewind`: `/rewind NUMBER` for each prompt of the current conversation, oldest first.
+fn rewind_entries(data: &Value) -> Vec<Entry> {
+    let threads: Vec<SessionThread> = serde_json::from_value(data.clone()).unwrap_or_default();
+    let prompts = current_prompts(&threads).into_iter().rev();
+    prompts
+        .map(|(_, prompt)| Entry { text: format!("/rewind {} ", prompt.number), note: prompt.text.clone() })
+        .collect()
+}
+
 impl ChatTerminal {
+    /// Requests the list of the prompts to rewind to.
+    pub(super) fn list_rewinds(&mut self) {
+        self.offers_rewinds = true;
+        self.commands.perform(ChatVerb::Tree {});
+    }
+
     pub(super) fn send(&mut self, is_follow_up: bool) {
         if self.editor.text().trim().is_empty() {
             return;
@@ -78,6 +93,7 @@ impl ChatTerminal {
         if !matches!(typed, TypedText::Message(_) | TypedText::Delivered(..) | TypedText::Leave(_)) {
             self.echo(&text);
         }
+        self.offers_rewinds = text.trim() == "/rewind";
         match typed {
             TypedText::Help(topic) => self.help(topic.as_deref()),
             TypedText::Leave(None) => self.leave(),
@@ -187,12 +203,14 @@ impl ChatTerminal {
         }
     }
 
-    /// Opens a list of the closed sessions after `/resume`, or of the prompts after `/tree`. Opens no list if the editor
-    /// contains text. Returns true if the response need not be printed, because the list shows all of it: after
-    /// `/resume`. The list after `/tree` does not show the threads of the prompts.
+    /// Opens a list of the closed sessions after `/resume`, or of the prompts after `/tree` and `/rewind`. Opens no list
+    /// if the editor contains text. Returns true if the response need not be printed, because the list shows all of it:
+    /// after `/resume` and `/rewind`. The list after `/tree` does not show the threads of the prompts.
     fn offer_list(&mut self, response: &ChatResponse) -> bool {
         let Some(data) = response.data.as_ref().filter(|_| self.editor.is_empty()) else { return false };
+        let rewinds = response.command == Some("tree") && std::mem::take(&mut self.offers_rewinds);
         let entries = match response.command {
+            Some("tree") if rewinds => rewind_entries(data),
             Some("resume") => session_entries(data),
             Some("tree") => branch_entries(data),
             Some(_) | None => return false,
@@ -201,7 +219,7 @@ impl ChatTerminal {
         if let (Some(overlay), Some("tree")) = (&mut self.overlay, response.command) {
             overlay.select_last();
         }
-        self.overlay.is_some() && response.command == Some("resume")
+        self.overlay.is_some() && (rewinds || response.command == Some("resume"))
     }
 
     /// Prints the response to a typed command.
