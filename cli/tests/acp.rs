@@ -422,7 +422,7 @@ fn limit_that_a_hook_escalates_is_raised_or_ends_the_prompt() {
         let request = done.updates.iter().find(|message| message["method"] == "session/request_permission").unwrap();
         let offered: Vec<&Value> =
             request["params"]["options"].as_array().unwrap().iter().map(|offer| &offer["name"]).collect();
-        assert_eq!(offered, ["Continue with a higher limit", "Stop"], "{request}");
+        assert_eq!(offered, ["Raise `turns` to 2", "Stop"], "{request}");
         assert_eq!(asked(&done).len(), 1, "{:?}", asked(&done));
         assert!(asked(&done)[0].contains("turns_exceeded"), "{:?}", asked(&done));
         assert_eq!(done.response["result"]["stopReason"], reason, "{}", done.response);

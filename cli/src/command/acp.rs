@@ -16,6 +16,7 @@ mod closing;
 mod connection;
 mod extension;
 mod inputs;
+mod limit_raise;
 mod lines;
 mod map;
 mod open_session;

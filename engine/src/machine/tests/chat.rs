@@ -432,7 +432,7 @@ fn steering_at_idle_is_a_prompt_and_during_a_prompt_a_message() {
 fn agent_end_hooks_run_once_per_prompt_after_both_queues_are_empty() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::AgentEnd, HookAction::Continue);
-    for step in 2..24 {
+    for step in 2..22 {
         let replies = ["one", "two", "three", "four", "five"].into_iter().map(text);
         let replies = [calls(&[call("a_read", json!({}))])].into_iter().chain(replies).collect();
         let mut play = chat_of(plan.clone(), replies, &["a", "b"]);
