@@ -442,18 +442,18 @@ fn closed_stdout_ends_no_prompt_and_parks_the_session() {
         client.event("prompt_started");
         client
     };
-    // Nothing reads the output any more, while the input stays open.
+    // Nothing reads the output any more, while the input stays open. The next response cannot be written.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let code = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status.code();
         }
         assert!(std::time::Instant::now() < until, "the session does not end");
+        // The write fails once the process has ended.
+        writeln!(stdin, "{}", json!({"type": "state"})).ok();
         std::thread::sleep(std::time::Duration::from_millis(50));
     };
     assert!(code.is_some());
-    // The process has ended, so a write fails.
-    writeln!(stdin, "{{}}").ok();
     let (_, listed) = place.json(&["threads", "list"]);
     assert_eq!(listed["threads"][0]["status"], "idle", "{listed}");
     let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());

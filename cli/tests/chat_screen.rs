@@ -390,7 +390,7 @@ fn editor_keys_search_the_history_undo_and_insert_deleted_text() {
 
 #[test]
 fn fast_reply_is_painted_at_most_sixty_times_a_second() {
-    let words = (0..3_000).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");
+    let words = (0..300).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");
     let place = project(&format!("{{ text: {words} the end., pace_ms: 1 }}"));
     let mut terminal = start(&place, (80, 24));
     let frames = |bytes: &[u8]| String::from_utf8_lossy(bytes).matches("\x1b[?2026h").count();
@@ -425,7 +425,7 @@ fn prompts_to_rewind_to_are_listed_by_a_command_and_by_escape() {
     terminal.press("\x1b[A\r");
     terminal.wait_until("the command", |rows| rows.iter().any(|row| row == "> /rewind 1"));
     terminal.press("conversation\r");
-    terminal.wait_until("the text of the prompt", |rows| rows.iter().any(|row| row == "> first"));
+    terminal.wait_until("the text of the prompt", |rows| rows.iter().filter(|row| *row == "> first").count() == 2);
     terminal.press("\x03");
     terminal.wait_until("cleared", |rows| rows.iter().any(|row| row == ">"));
     // Esc with a text in the editor lists nothing.

@@ -26,13 +26,10 @@ impl LimitRaise {
         Some(Self { limit: limit.to_owned(), value })
     }
 
-    /// Raises the limit, and waits until the session has received the raise: the answer to the question must follow it.
+    /// Raises the limit, and waits until the raise is recorded: the answer to the question must follow it.
     pub async fn apply(self, open: &OpenSession) {
         let Self { limit, value } = self;
-        let control = &open.requests.control;
-        if let Some(id) = control.send_with_id(ControlMessage::Raise { limit, value }) {
-            control.started(&id).await;
-        }
+        open.requests.control.send_recorded(ControlMessage::Raise { limit, value }).await;
     }
 }
 
