@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use rye_engine::event::EventBody;
+use rye_engine::event::{Approval, EventBody};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Step {
@@ -31,6 +31,8 @@ impl Step {
                 Self::Model { turn: attempt.turn, model: attempt.model.clone() }
             }
             (EventBody::AttemptFailed(failed), _) => failed.retry_delay_ms.map_or(Self::Between, Self::Retry),
+            // A suspended thread still waits for the answer.
+            (EventBody::ApprovalGiven(given), _) if given.answer == Approval::Suspended => Self::Approval,
             (EventBody::CognitionOut(_) | EventBody::ApprovalGiven(_), _) => Self::Between,
             (EventBody::ApprovalAsked(_), _) => Self::Approval,
             (EventBody::ToolStarted(started), Self::Tools(running)) => {

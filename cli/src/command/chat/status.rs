@@ -258,6 +258,7 @@ fn format_tokens(tokens: u64) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
@@ -311,8 +312,9 @@ mod tests {
             serde_json::json!({"turns": 9, "tokens": 9, "spend": spend, "spawns": 9, "depth": 9,
                 "duration_seconds": 9, "output": 9})
         };
+        let usage = serde_json::to_value(Usage::default()).unwrap();
         let settled = |amount: u64| {
-            body(serde_json::json!({"type": "settled", "turn": 1, "attempt": 0, "amount": amount, "usage": {},
+            body(serde_json::json!({"type": "settled", "turn": 1, "attempt": 0, "amount": amount, "usage": usage,
                 "unknown_outcome": false, "overspent": 0}))
         };
         let started = |prompt: u64, spend: u64| {
