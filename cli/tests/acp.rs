@@ -161,7 +161,7 @@ fn cancel_ends_the_prompt_also_while_a_permission_request_is_open() {
     client.notify("session/cancel", json!({"sessionId": session}));
     let ended = client.wait(id);
     assert_eq!(ended.response["result"]["stopReason"], "cancelled", "{}", ended.response);
-    // The client answers the open request as the protocol requires. The call does not run, and the session goes on.
+    // The client answers the open request as the protocol requires. The call does not run, and the session stays open.
     client.answer(&request, json!({"outcome": {"outcome": "cancelled"}}));
     let next = client.prompt(&session, "next");
     assert_eq!((text(&next, "agent_message_chunk").as_str(), asked(&next).len()), ("After.", 0), "{:?}", next.updates);

@@ -18,7 +18,7 @@ const MAX_LISTED: usize = 10;
 /// A child of a session as its thread has recorded it: the number of the prompt that started it, and the nano-dollars
 /// that were reserved for it.
 #[derive(Debug, Clone, Copy)]
-struct StartedChild {
+struct ChildOfPrompt {
     prompt: Option<u64>,
     reserved: u64,
 }
@@ -78,7 +78,7 @@ fn ended_prompts(thread: &ThreadId, events: &[Event]) -> Vec<Value> {
 }
 
 /// Returns the children that a thread has started, by thread id.
-fn started_children(events: &[Event]) -> BTreeMap<String, StartedChild> {
+fn started_children(events: &[Event]) -> BTreeMap<String, ChildOfPrompt> {
     let (mut found, mut prompt) = (BTreeMap::new(), None);
     for event in events {
         if let EventBody::PromptStarted(started) = &event.body {
@@ -86,7 +86,7 @@ fn started_children(events: &[Event]) -> BTreeMap<String, StartedChild> {
         } else if let EventBody::PromptEnded(_) = &event.body {
             prompt = None;
         } else if let EventBody::ChildSpawned(child) = &event.body {
-            found.insert(child.thread_id.clone(), StartedChild { prompt, reserved: child.spend });
+            found.insert(child.thread_id.clone(), ChildOfPrompt { prompt, reserved: child.spend });
         }
     }
     found
