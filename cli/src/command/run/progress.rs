@@ -214,9 +214,9 @@ impl Progress {
         let mut fields = own.map_or_else(|| vec!["running".to_owned()], Activity::fields);
         fields.push(stop.to_owned());
         let mut lines = vec![fit_fields(&fields, columns)];
-        let children: Vec<_> = self.threads.iter().filter(|(thread, _)| Some(*thread) != main).collect();
+        let others = self.threads.iter().filter(|(thread, _)| Some(*thread) != main);
         let mut children: Vec<(Vec<&ThreadId>, &Activity)> =
-            children.into_iter().map(|(thread, activity)| (self.path(thread, main), activity)).collect();
+            others.map(|(thread, activity)| (self.path(thread, main), activity)).collect();
         children.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (path, activity) in children.iter().take(MAX_CHILDREN) {
             let Some((thread, above)) = path.split_last() else { continue };
