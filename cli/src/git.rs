@@ -22,9 +22,9 @@ pub struct Revision {
     /// The id of the commit.
     pub commit: String,
     files: Vec<(String, Vec<u8>)>,
-    /// Path and contents of each context file (`AGENTS.md` or `CLAUDE.md`). Each folder from the root of the repository
-    /// to the project has at most one context file. The outermost folder is first.
-    context: Vec<(String, Vec<u8>)>,
+    /// The context files (`AGENTS.md` or `CLAUDE.md`). Each folder from the root of the repository to the project has at
+    /// most one context file. The outermost folder is first.
+    context: Vec<ContextFile>,
 }
 
 impl Revision {
@@ -64,7 +64,13 @@ impl Revision {
         let wanted: Vec<(String, String)> =
             listed.split(|b| *b == 0).filter_map(|line| parse_tree_line(line, prefix)).collect();
         let files = read_objects(project, &wanted)?;
-        let context = read_objects(project, &context_objects(project, &commit, prefix)?)?;
+        let (wanted, ignored): (Vec<_>, Vec<_>) = context_objects(project, &commit, prefix)?.into_iter().unzip();
+        let context = read_objects(project, &wanted)?.into_iter().map(|(path, content)| {
+            let ignored = wanted.iter().zip(&ignored).find(|((known, _), _)| *known == path);
+            let ignored = ignored.map(|(_, ignored)| ignored.clone()).unwrap_or_default();
+            ContextFile { space: Space::Project, path: path.into(), bytes: content.into(), ignored }
+        });
+        let context = context.collect();
         Ok(Self { commit, files, context })
     }
 
@@ -77,21 +83,23 @@ impl Revision {
         // If the user's context files cannot be read, the world `spaces` reports the error.
         if let Ok(mut context) = spaces.context_files() {
             context.retain(|file| file.space != Space::Project);
-            let own = self.context.iter().map(|(path, content)| ContextFile {
-                space: Space::Project,
-                path: path.as_str().into(),
-                bytes: content.as_slice().into(),
-            });
-            world.set_context_files(context.into_iter().chain(own).collect());
+            world.set_context_files(context.into_iter().chain(self.context.iter().cloned()).collect());
         }
         world
     }
 }
 
-/// Lists the context files of a commit, outermost first. The result has the path of each file, relative to the project,
-/// and the id of its git object. `prefix` is the path of the project in the repository. If it is not empty, it ends
+/// A file of a commit: its path, relative to the project, and the id of its git object.
+type CommitFile = (String, String);
+
+/// Lists the context files of a commit, outermost first. The result has each file with the paths of the other context
+/// files of its folder whose text differs. `prefix` is the path of the project in the repository. If it is not empty, it ends
 /// with a slash.
-fn context_objects(project: &Path, commit: &str, prefix: &str) -> Result<Vec<(String, String)>, CommandError> {
+fn context_objects(
+    project: &Path,
+    commit: &str,
+    prefix: &str,
+) -> Result<Vec<(CommitFile, Vec<Arc<str>>)>, CommandError> {
     let ends = prefix.match_indices('/').map(|(at, _)| at + 1);
     let folders: Vec<&str> = std::iter::once(0).chain(ends).filter_map(|end| prefix.get(..end)).collect();
     let all = |folder: &&str| CONTEXT_FILE_NAMES.map(|name| format!("{folder}{name}"));
@@ -102,11 +110,14 @@ fn context_objects(project: &Path, commit: &str, prefix: &str) -> Result<Vec<(St
     let files: Vec<(&str, &str)> = listed.split(|b| *b == 0).filter_map(parse_file_line).collect();
     let highest = |(index, folder): (usize, &&str)| {
         let up = "../".repeat(folders.len() - 1 - index);
-        CONTEXT_FILE_NAMES.iter().find_map(|name| {
+        let mut found = CONTEXT_FILE_NAMES.iter().filter_map(|name| {
             let path = format!("{folder}{name}");
             let (_, object) = files.iter().find(|(known, _)| *known == path)?;
             Some((format!("{up}{name}"), (*object).to_owned()))
-        })
+        });
+        let used = found.next()?;
+        let ignored = found.filter(|(_, object)| *object != used.1).map(|(path, _)| path.into()).collect();
+        Some((used, ignored))
     };
     Ok(folders.iter().enumerate().filter_map(highest).collect())
 }

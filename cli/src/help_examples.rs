@@ -8,7 +8,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("assert", &["rye assert"]),
     ("fmt", &["rye fmt", "rye fmt --check"]),
     ("plan", &["rye plan hello", "rye plan hello --prompt", "rye plan hello --diff HEAD~1"]),
-    ("why", &["rye why limit.turns --of hello", "rye why rye/bash/bash --of hello"]),
+    (
+        "why",
+        &["rye why limit.turns --of hello", "rye why rye/bash/bash --of hello", "rye why context/AGENTS.md --chat"],
+    ),
     ("graph", &["rye graph", "rye graph hello"]),
     ("lock", &["rye lock", "rye lock --check"]),
     ("init", &["rye init", "rye init my-project --example hello"]),

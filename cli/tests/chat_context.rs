@@ -125,3 +125,111 @@ fn another_model_lists_no_file_that_changes_only_the_id_of_the_plan() {
     assert!(shown.contains("/exit accepts `wait`, `detach`, `cancel` or no argument"), "{shown}");
     assert!(shown.contains("`!` needs a command"), "{shown}");
 }
+
+// shows: interactive 6.3: the price of the next and of the later requests, the lost cache and the other references
+#[test]
+fn price_of_a_part_names_the_later_requests_the_cache_and_the_other_references() {
+    let place = TestProject::own();
+    let directive = rye::talk_directive(8, "<tool>rye.file-system.read</tool>");
+    place.write(".ai/directives/talk.md", &directive.replace("Answer briefly.", "Follow the rules of AGENTS.md."));
+    place.write("script.yaml", "steps: [{ text: One., usage: { input: 100, cache_read: 1900, output: 10 } }]");
+    place.write("AGENTS.md", &"Use tabs in every file.\n".repeat(40));
+    let mut command = place.command(&["chat", "talk", "--script", "script.yaml"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"first\n/context context/AGENTS.md\n").unwrap();
+    let shown = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    let row = |start: &str| shown.lines().find(|line| line.starts_with(start)).expect(&shown).to_owned();
+    let next = row("next request: $");
+    assert!(next.contains(" tokens must be cached again"), "{next}");
+    let later = row("each later request: $");
+    assert!(later.contains(" less; a prompt of 1 turn: $") && later.ends_with(" less"), "{later}");
+    assert_eq!(row("also named by "), "also named by the layer `talk`");
+}
+
+/// Returns a project with a command, an `input` hook, two skills, a prompt template and context files.
+fn project_with_intake() -> TestProject {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &rye::talk_directive(8, "<tool>rye.file-system.read</tool>"));
+    place.write("script.yaml", "steps: [{ text: One. }]");
+    place.write("AGENTS.md", "Use tabs.\n");
+    place.write(
+        ".ai/config/agent/chat.yaml",
+        "commands:\n  - { id: look, execute: { item_type: tool, item_id: rye/file-system/read, params: { path: \"${args}\" } } }\n",
+    );
+    place.write(
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - { id: notes, event: input, condition: 'text matches \"^note:\"', action: handled }\n",
+    );
+    let skill =
+        |name: &str, more: &str| format!("---\nname: {name}\ndescription: Does it.\n{more}---\n\nDo it well.\n");
+    place.write(".ai/skills/tidy/SKILL.md", &skill("tidy", ""));
+    place.write(
+        ".ai/skills/own/SKILL.md",
+        &skill("own", "disable-model-invocation: true\nallowed-tools: Bash(ls:*) Read\n"),
+    );
+    place.write(".ai/prompts/review.md", "---\nargument-hint: FILE\n---\n\nReview $1.\n");
+    place
+}
+
+// shows: interactive 2.1: plan prints the intake as its own lane, with each skill and prompt template
+#[test]
+fn plan_of_a_chat_lists_the_stages_of_its_intake_with_tokens_and_lines() {
+    let place = project_with_intake();
+    let shown = place.rye(&["plan", "talk", "--chat"]).stdout;
+    let start = shown.find("\nIntake  ·  command → input → skill → template → queue\n").expect(&shown);
+    let section: Vec<String> = shown[start + 1..]
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let expected = [
+        "command /look runs `rye/file-system/read` .ai/config/agent/chat.yaml:2:11",
+        "input notes depends .ai/config/agent/hooks.yaml:2:11",
+        "skill /skill:own 30 tokens if called, not in the list of skills, asks for Bash(ls:*): not granted .ai/skills/own/SKILL.md:1:1",
+        "skill /skill:tidy 31 tokens if called, 19 tokens in the list of skills .ai/skills/tidy/SKILL.md:1:1",
+        "template /review 3 tokens if called, FILE .ai/prompts/review.md:1:1",
+        "queue a prompt if the chat is idle, else a steering message or a follow-up",
+    ];
+    assert_eq!(section, expected, "{shown}");
+    let (_, plan) = place.json(&["plan", "talk", "--chat"]);
+    let entries = plan["summary"]["intake"].as_array().unwrap();
+    let stages: Vec<&str> = entries.iter().map(|entry| entry["stage"].as_str().unwrap()).collect();
+    assert_eq!(stages, ["command", "input", "skill", "skill", "template"]);
+    let template = &entries[4];
+    assert_eq!((&template["name"], &template["tokens"]), (&"/review".into(), &3.into()), "{template}");
+    assert_eq!(template["source"]["file"], ".ai/prompts/review.md");
+    // A run has no intake.
+    let (_, run) = place.json(&["plan", "talk"]);
+    assert_eq!(run["summary"].get("intake"), None);
+    assert!(!place.rye(&["plan", "talk"]).stdout.contains("\nIntake"));
+}
+
+// shows: interactive 3: context files and skills have their provenance in why, with and without a session
+#[test]
+fn why_names_the_files_of_context_files_and_skills() {
+    let place = project_with_intake();
+    let why = |thing: &str| place.rye(&["why", thing, "--of", "talk", "--chat"]);
+    let context = why("context/AGENTS.md");
+    assert!(context.stdout.contains("a context file of chats"), "{}{}", context.stdout, context.stderr);
+    assert!(context.stdout.contains("AGENTS.md:1:1"), "{}", context.stdout);
+    let list = why("skills").stdout;
+    assert!(list.contains("the list of 1 skill"), "{list}");
+    for name in ["skill/tidy", "/skill:tidy"] {
+        let skill = why(name).stdout;
+        assert!(skill.contains("skill.tidy: 31 tokens if called, 19 tokens in the list of skills"), "{skill}");
+        assert!(skill.contains(".ai/skills/tidy/SKILL.md:1:1"), "{skill}");
+    }
+    let run = place.rye(&["why", "context/AGENTS.md", "--of", "talk"]);
+    assert_eq!(run.code, Some(1), "a run has no context files: {}", run.stdout);
+    let mut command = place.command(&["chat", "talk", "--script", "script.yaml"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = b"/why context/AGENTS.md\n/why skills\n/why skill/tidy\n";
+    child.stdin.take().unwrap().write_all(lines).unwrap();
+    let done = child.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    for expected in ["AGENTS.md:1:1", "the list of 1 skill", ".ai/skills/tidy/SKILL.md:1:1"] {
+        assert!(shown.contains(expected), "{expected}: {shown}");
+    }
+    assert!(!shown.contains("bytes, \n"), "{shown}");
+}

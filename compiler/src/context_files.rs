@@ -17,6 +17,9 @@ const DEFAULT_MAX_TOKENS: u64 = 8000;
 /// The tag that encloses a context file.
 const TAG: &str = "project_instructions";
 
+/// Prefix of the ids of the layers of context files, before the path of the file.
+pub const CONTEXT_PREFIX: &str = "context/";
+
 /// The settings file of chats.
 pub(crate) const SETTINGS: &str = "agent/chat";
 
@@ -32,6 +35,11 @@ pub fn context_layers(
     let (mut layers, mut used) = (Vec::new(), 0_u64);
     for file in items.context_files(found).into_iter().filter(|file| spaces.contains(&file.space)) {
         let path = file.space.display(&file.path);
+        found.extend(
+            file.ignored
+                .iter()
+                .map(|other| ContextError::IgnoredFile { path: file.space.display(other), used: path.clone() }),
+        );
         let layer = layer(&path, &file);
         let tokens = layer.segments.iter().map(|segment| text_tokens(segment, tokenizer)).sum();
         if used.saturating_add(tokens) > budget {
@@ -72,7 +80,7 @@ fn layer(path: &str, file: &ContextFile) -> Layer {
     let (text, escaped) = escape_closing_tags(TAG, text.trim());
     let attribute = path.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
     let text = if text.is_empty() { String::new() } else { format!("<{TAG} path=\"{attribute}\">\n{text}\n</{TAG}>") };
-    let layer = Layer::new(format!("context/{path}"), LayerKind::ContextFile, vec![Segment::Text { text }]);
+    let layer = Layer::new(format!("{CONTEXT_PREFIX}{path}"), LayerKind::ContextFile, vec![Segment::Text { text }]);
     Layer { tag: Some(TAG.to_owned()), escaped, ..layer }
 }
 

@@ -32,7 +32,7 @@ pub use codes::CODES;
 pub use config::ConfigError;
 pub use context::ContextError;
 pub use extends::ExtendsError;
-pub(crate) use foreign_words::{help_for_tool, help_for_tool_word};
+pub(crate) use foreign_words::{help_for_tool, help_for_tool_word, known_tool};
 pub use hook::HookError;
 pub use interface::InterfaceError;
 pub use item::ItemError;

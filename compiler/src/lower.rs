@@ -125,7 +125,8 @@ pub fn lower(
     let guidance = guidance_layer(shared.items, &built.tools, model.counted_by, &mut origins);
     let mut session: Vec<Layer> = guidance.into_iter().collect();
     if request.mode == PlanMode::Chat {
-        session.extend(prompt::chat_layers(composed, shared.items, model.counted_by, &access, diagnostics));
+        let layers = prompt::chat_layers(composed, shared.items, model.counted_by, &access, &mut origins, diagnostics);
+        session.extend(layers);
     }
     let mut prompt = prompt::lower(&frame, body, alone, &mut budget, &mut repeats, session);
     if budget.is_exceeded {

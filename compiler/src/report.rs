@@ -8,6 +8,7 @@ pub mod closure;
 pub mod continuation;
 pub mod diff;
 pub mod forecast;
+pub mod intake;
 mod limit_lattice;
 pub mod lock;
 pub mod matrix;

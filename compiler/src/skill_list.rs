@@ -1,7 +1,7 @@
 //! The list of skills in the system prompt, within a token budget. A skill is listed whole or not at all, because a
 //! truncated description could omit when to use the skill.
 
-use crate::diagnostics::{Diagnostics, SkillError};
+use crate::diagnostics::{Diagnostics, SkillError, known_tool};
 use crate::item::skill::SKILL_TAG;
 use crate::item::{Items, Skill};
 use crate::plan::prompt::escape_closing_tags;
@@ -137,8 +137,20 @@ impl SkillList {
     }
 }
 
+/// Returns the entries of a skill's `allowed-tools` that name tools which no pattern of `granted` allows. A skill grants
+/// nothing itself.
+pub fn ungranted_tools(skill: &Skill, granted: &CapabilitySet) -> Vec<String> {
+    let is_granted = |entry: &str| {
+        let name = entry.split_once('(').map_or(entry, |(name, _)| name);
+        let id = known_tool(name).map_or_else(|| name.replace('/', "."), str::to_owned);
+        granted.first_match(&format!("rye.execute.tool.{id}")).is_some()
+    };
+    let wanted = skill.wanted_tools.iter().flat_map(|wanted| &wanted.node);
+    wanted.filter(|entry| !is_granted(entry)).cloned().collect()
+}
+
 /// Returns the entry of a skill, with a line break at the end.
-fn list_entry(skill: &Skill) -> String {
+pub fn list_entry(skill: &Skill) -> String {
     let (description, _) = escape_closing_tags(SKILL_TAG, skill.description.trim());
     let (description, _) = escape_closing_tags(LIST_TAG, &description);
     format!("{}\n{description}\n</{SKILL_TAG}>\n", skill.opening_tag())

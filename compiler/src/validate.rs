@@ -9,6 +9,7 @@ mod body_calls;
 mod call_arguments;
 mod calls_by_name;
 mod capability;
+mod chat_hooks;
 mod context;
 mod continuation;
 mod directive;
@@ -36,6 +37,7 @@ mod sealed_openings;
 mod selection;
 pub mod settings;
 mod shadowing;
+mod skill_tools;
 mod spawn;
 mod unreachable_limits;
 mod unrecognized_files;
@@ -492,6 +494,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         shadowing::check(items, &mut found);
         // The skills of a user differ between machines, and their tokens are no defect of the project.
         SkillList::read(items, &[Space::Project], Tokenizer::Characters, &|_| false).report_dropped(&mut found);
+        skill_tools::check(items, &mut found);
         // Context files of the user and above the project differ between machines.
         context_layers(items, &[Space::Project], Tokenizer::Characters, &mut found);
         let appended = appended_layers(items, &mut found);

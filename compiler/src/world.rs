@@ -83,6 +83,8 @@ pub struct ContextFile {
     /// Path of the file, relative to the space's root: `AGENTS.md`, `../AGENTS.md`.
     pub path: Arc<str>,
     pub bytes: Arc<[u8]>,
+    /// Paths of the other context files of the folder whose text differs. They are not used.
+    pub ignored: Vec<Arc<str>>,
 }
 
 /// The file in the project's root that configures MCP servers, in the format of other clients.

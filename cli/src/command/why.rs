@@ -6,7 +6,7 @@ use clap::Args;
 use indexmap::IndexMap;
 use rye_compiler::compile::{Compilation, CompileRequest};
 use rye_compiler::diagnostics::closest;
-use rye_compiler::plan::SourcePlace;
+use rye_compiler::plan::{PlanMode, SourcePlace};
 use rye_compiler::report::alternatives::{RoutedPlan, compile_routes_with_default_inputs, describe_when};
 use rye_compiler::report::provenance::StepKind;
 use rye_compiler::report::why::{Explanation, NotInPlan, explain, explain_with_missing_grants};
@@ -16,6 +16,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
+use crate::command::chat::DEFAULT_DIRECTIVE;
 use crate::command::plan::print_no_plan;
 use crate::exit::Exit;
 use crate::options::{Format, Global};
@@ -31,6 +32,9 @@ pub struct WhyArgs {
     /// Only in the plan of this directive (default: in every plan of the project)
     #[arg(long, value_name = "ID")]
     of: Option<String>,
+    /// Explain the plan of a chat instead of the plan of a run; without `--of`, the plan of `rye/agent/chat`
+    #[arg(long)]
+    chat: bool,
 }
 
 /// Output of `rye why THING --format json`.
@@ -88,10 +92,12 @@ impl From<SourcePlace> for SourceOutput {
 pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
     let world = Spaces::find_and_print(global.project.as_deref(), report)?.open()?;
     let items = item_files(&args.thing, &world)?;
-    let (answers, suggestion) = match &args.of {
+    let of = args.of.as_deref().or(args.chat.then_some(DEFAULT_DIRECTIVE));
+    let (answers, suggestion) = match of {
         Some(of) => {
             let mut sources = Sources::default();
-            let request = CompileRequest::new(parse_directive_id(of)?);
+            let mut request = CompileRequest::new(parse_directive_id(of)?);
+            request.mode = if args.chat { PlanMode::Chat } else { PlanMode::Run };
             let compiled = compile_routes_with_default_inputs(&world, request, &mut sources);
             let Some(plans) = compiled.value else {
                 print_no_plan(of, &compiled.diagnostics, &sources, report)?;
@@ -103,10 +109,10 @@ pub fn run(args: &WhyArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         None => answers_of_all_directives(&args.thing, &world)?,
     };
     if items.is_empty() && answers.is_empty() {
-        let place = args.of.as_ref().map_or_else(|| "this project".to_owned(), |of| format!("the plan of `{of}`"));
+        let place = of.map_or_else(|| "this project".to_owned(), |of| format!("the plan of `{of}`"));
         let failure = CommandError::failed(format!("no part of {place} is named `{}`", args.thing));
         return Err(match nearest_name(&args.thing, suggestion, &world) {
-            None if args.of.is_none() && args.thing.starts_with("rye.") => failure.with_help(
+            None if of.is_none() && args.thing.starts_with("rye.") => failure.with_help(
                 "no directive grants this capability; `rye why CAPABILITY --of ID` shows the grant that a \
                  directive lacks",
             ),

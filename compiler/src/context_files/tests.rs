@@ -36,9 +36,23 @@ fn first_name_of_a_folder_is_used_and_the_user_file_precedes_the_project() {
             "<project_instructions path=\"AGENTS.md\">\nAgents.\n</project_instructions>",
         ]
     );
-    assert_eq!(problems, Vec::<String>::new());
+    assert_eq!(problems.len(), 1, "{problems:?}");
     let world = MapWorld::new().project("CLAUDE.md", "Claude.").project("AGENTS.override.md", "Override.");
     assert!(layers(&world).0[0].contains("Override."));
+}
+
+// shows: interactive 3.4: if two context files of a folder exist and differ, the first is used and this is reported
+#[test]
+fn other_context_file_of_a_folder_is_reported_only_if_its_text_differs() {
+    let same = MapWorld::new().project("CLAUDE.md", "Same.").project("AGENTS.md", "Same.");
+    assert_eq!(layers(&same).1, Vec::<String>::new());
+    let differing = same.project("AGENTS.override.md", "Other.");
+    let (found, problems) = layers(&differing);
+    assert!(found.len() == 1 && found[0].contains("Other."), "{found:?}");
+    let reported = |path: &str| {
+        format!("the context file `{path}` is not used: `AGENTS.override.md` takes precedence and has another text")
+    };
+    assert_eq!(problems, [reported("AGENTS.md"), reported("CLAUDE.md")]);
 }
 
 #[test]

@@ -26,10 +26,11 @@ codes! {
     "compiler" "capability": "acknowledges-nothing" "blocked" "dead-grant" "exceeds-base" "matches-nothing" "only-what-is-there"
         "opens-nothing" "outside-grant" "repeated" "too-complex" "unacknowledged" "ungranted-call" "whole-network";
     "compiler" "config": "asserts-nothing" "changes-nothing" "implausible" "invalid" "never-matches" "stale-server" "unknown-file";
-    "compiler" "context": "continuation-grants" "duplicate" "file-too-long" "not-restored" "repeated-paragraph"
+    "compiler" "context": "continuation-grants" "duplicate" "file-too-long" "ignored-file" "not-restored" "repeated-paragraph"
         "resume-ceiling" "suppressed-and-declared" "suppresses-nothing" "unfilled-placeholder" "unknown-item" "unreached" "volatile-prefix";
     "compiler" "extends": "cycle" "too-deep" "unknown";
-    "compiler" "hook": "always" "duplicate-id" "endless" "never" "no-effect" "raises-nothing" "removes-nothing" "shadowed" "text-list" "ungranted" "unknown-call"
+    "compiler" "hook": "always" "duplicate-id" "endless" "never" "never-in-run" "no-effect" "raises-nothing"
+        "removes-nothing" "shadowed" "swallows-everything" "text-list" "ungranted" "unknown-call"
         "unknown-event" "unknown-fact" "unknown-parameter" "unknown-value" "untrusted-parameter" "wrong-action";
     "compiler" "interface": "choices" "missing-input" "required-default" "retyped" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "script-parameter" "server-schema"
@@ -38,7 +39,7 @@ codes! {
     "compiler" "model": "other-provider" "same-fallback" "two-models" "unfit-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";
-    "compiler" "skill": "description" "dropped" "name" "no-description";
+    "compiler" "skill": "description" "dropped" "name" "no-description" "wants-more";
     "compiler" "spawn": "clipped-limit" "cycle" "exceeds-parent" "no-budget" "no-children" "over-budget" "unknown-output";
     "grammar" "syntax": "capability" "condition" "constant" "fence" "reference" "script" "template" "xml" "yaml";
     "compiler" "template": "arguments" "hidden" "ignored-arguments" "import" "placeholder" "shell";

@@ -14,6 +14,10 @@ pub enum ContextError {
     /// budget.
     #[error("the context file `{path}` has {tokens} tokens, but only {left} tokens of the budget are left")]
     FileTooLong { path: String, tokens: u64, left: u64, budget: u64 },
+    /// A context file that is not used, because the folder has a context file of a higher rank with another text. `used`
+    /// is the path of the other file.
+    #[error("the context file `{path}` is not used: `{used}` takes precedence and has another text")]
+    IgnoredFile { path: String, used: String },
     /// An item that is declared twice in one chain; the first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]
     Duplicate { id: String, kept: &'static str, dropped: &'static str, first: Span, second: Span },
@@ -62,6 +66,7 @@ impl Problem for ContextError {
         match self {
             Self::UnknownItem { .. } => "context::unknown-item",
             Self::FileTooLong { .. } => "context::file-too-long",
+            Self::IgnoredFile { .. } => "context::ignored-file",
             Self::Duplicate { .. } => "context::duplicate",
             Self::SuppressesNothing { .. } => "context::suppresses-nothing",
             Self::SuppressedAndDeclared { .. } => "context::suppressed-and-declared",
@@ -78,7 +83,8 @@ impl Problem for ContextError {
     fn severity(&self) -> Severity {
         match self {
             Self::UnknownItem { .. } | Self::FileTooLong { .. } => Severity::Error,
-            Self::Duplicate { .. }
+            Self::IgnoredFile { .. }
+            | Self::Duplicate { .. }
             | Self::SuppressesNothing { .. }
             | Self::SuppressedAndDeclared { .. }
             | Self::Unreached { .. }
@@ -98,6 +104,9 @@ impl Problem for ContextError {
             }),
             Self::FileTooLong { budget, .. } => Some(format!(
                 "context files may have {budget} tokens in total: shorten the file, move parts of it to skills, or raise `context_files.max_tokens` in `agent/chat`"
+            )),
+            Self::IgnoredFile { path, used } => Some(format!(
+                "merge both texts into `{used}` and remove `{path}`, or replace `{path}` by a link to `{used}`"
             )),
             Self::Duplicate { kept, .. } => {
                 Some(format!("the knowledge is sent once, in `<{kept}>`: remove the other line"))
@@ -141,7 +150,7 @@ impl Problem for ContextError {
                 );
                 vec![new_label(*span, text)]
             }
-            Self::FileTooLong { .. } => Vec::new(),
+            Self::FileTooLong { .. } | Self::IgnoredFile { .. } => Vec::new(),
             Self::Duplicate { kept, first, second, .. } => {
                 vec![new_label(*second, "declared again here"), new_label(*first, format!("used here, in `<{kept}>`"))]
             }

@@ -120,6 +120,12 @@ pub enum HookError {
     /// An unconditional hook that makes the model continue after each final answer.
     #[error("the hook `{id}` fires after every final answer, so only a limit ends the thread")]
     Endless { id: String, span: Span },
+    /// A hook at `input` that answers every message with `handled`, so that no message reaches the model.
+    #[error("the hook `{id}` handles every message, so the model gets none of them")]
+    SwallowsEverything { id: String, span: Span },
+    /// A hook of a directive that fires only in a chat. `because` is the reason.
+    #[error("the hook `{id}` never fires in a run: {because}")]
+    NeverInRun { id: String, because: &'static str, span: Span },
     /// A text with commas on the right side of `in`, where the author probably meant a list.
     #[error("the hook `{id}` tests whether `{text}` contains the fact, not whether the fact is one of several values")]
     TextList { id: String, text: String, span: Span },
@@ -185,6 +191,8 @@ impl Problem for HookError {
             Self::Shadowed { .. } => "hook::shadowed",
             Self::NoEffect { .. } | Self::EmptyText { .. } | Self::ShortDelay { .. } => "hook::no-effect",
             Self::Endless { .. } => "hook::endless",
+            Self::SwallowsEverything { .. } => "hook::swallows-everything",
+            Self::NeverInRun { .. } => "hook::never-in-run",
             Self::TextList { .. } => "hook::text-list",
             Self::DuplicateId { .. } => "hook::duplicate-id",
             Self::UntrustedParameter { .. } => "hook::untrusted-parameter",
@@ -207,6 +215,7 @@ impl Problem for HookError {
             | Self::EmptyText { .. }
             | Self::ShortDelay { .. }
             | Self::Endless { .. }
+            | Self::SwallowsEverything { .. }
             | Self::TextList { .. }
             | Self::UnknownCall { .. }
             | Self::Wildcard { .. }
@@ -221,7 +230,7 @@ impl Problem for HookError {
             | Self::Ungranted { .. }
             | Self::Beyond { .. }
             | Self::StartsMore { .. } => Severity::Warning,
-            Self::Always { .. } | Self::OnlyLibrary { .. } => Severity::Advice,
+            Self::Always { .. } | Self::OnlyLibrary { .. } | Self::NeverInRun { .. } => Severity::Advice,
         }
     }
 
@@ -307,6 +316,10 @@ impl Problem for HookError {
             Self::Endless { .. } => Some(
                 "add a condition that ends the loop, such as `turn < 5` or a test of `result` or `outputs`".into(),
             ),
+            Self::SwallowsEverything { .. } => Some("add a condition that names the messages, such as `text matches \"^note:\"`".into()),
+            Self::NeverInRun { .. } => Some(
+                "extend `rye/agent/chat` if the directive is for chats, move the hook to a hook file, or correct the hook".into(),
+            ),
             Self::TextList { text, .. } => {
                 let parts: Vec<String> = text.split(',').map(|part| format!("\"{}\"", part.trim())).collect();
                 Some(format!("write a list: `in [{}]`", parts.join(", ")))
@@ -362,7 +375,10 @@ impl Problem for HookError {
             Self::EmptyText { span, .. } => vec![new_label(*span, "empty")],
             Self::ShortDelay { span, .. } => vec![new_label(*span, "in milliseconds")],
             Self::NoEffect { span, .. } => vec![new_label(*span, "changes nothing")],
-            Self::Endless { span, .. } => vec![new_label(*span, "no condition")],
+            Self::Endless { span, .. } | Self::SwallowsEverything { span, .. } => {
+                vec![new_label(*span, "no condition")]
+            }
+            Self::NeverInRun { span, .. } => vec![new_label(*span, "only in a chat")],
             Self::TextList { span, .. } => vec![new_label(*span, "a string, not a list")],
             Self::DuplicateId { first, second, .. } => {
                 vec![new_label(*second, "the second one"), new_label(*first, "the first one")]

@@ -4,7 +4,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
-use super::{Label, Problem, Severity, new_label};
+use super::{Label, Problem, Severity, new_label, quote_list};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SkillError {
@@ -21,6 +21,9 @@ pub enum SkillError {
     /// size of the entry of this skill, and `listed` the size of all entries in the list. All sizes are in tokens.
     #[error("the skill `{id}` is not listed: its {tokens} tokens exceed the budget of the list")]
     Dropped { id: String, tokens: u64, listed: u64, budget: u64, span: Span },
+    /// A skill whose `allowed-tools` lists tools that no directive grants. `tools` are these entries.
+    #[error("the skill `{id}` asks for {}, which {} not granted", quote_list(tools), if tools.len() == 1 { "is" } else { "are" })]
+    WantsMore { id: String, tools: Vec<String>, span: Span },
 }
 
 impl Problem for SkillError {
@@ -30,6 +33,7 @@ impl Problem for SkillError {
             Self::Description { .. } => "skill::description",
             Self::NoDescription { .. } => "skill::no-description",
             Self::Dropped { .. } => "skill::dropped",
+            Self::WantsMore { .. } => "skill::wants-more",
         }
     }
 
@@ -43,6 +47,7 @@ impl Problem for SkillError {
                 }
             }
             Self::Dropped { .. } => Severity::Warning,
+            Self::WantsMore { .. } => Severity::Advice,
         }
     }
 
@@ -57,6 +62,9 @@ impl Problem for SkillError {
             }
             Self::NoDescription { .. } => {
                 "add `description: …` between two lines of `---`: when to use the skill, and for what".into()
+            }
+            Self::WantsMore { .. } => {
+                "`allowed-tools` grants nothing: grant the tools in the `<permissions>` of the directive".into()
             }
             Self::Dropped { listed, budget, .. } => format!(
                 "the other skills take {listed} of {budget} tokens: raise `skills.max_tokens` in `agent/chat.yaml`, shorten descriptions, or set `disable-model-invocation: true` in skills that only you call"
@@ -74,6 +82,7 @@ impl Problem for SkillError {
             Self::Description { span, .. } => vec![new_label(*span, "too long")],
             Self::NoDescription { span, .. } => vec![new_label(*span, "no description")],
             Self::Dropped { span, .. } => vec![new_label(*span, "left out of the system prompt")],
+            Self::WantsMore { span, .. } => vec![new_label(*span, "grants nothing")],
         }
     }
 }

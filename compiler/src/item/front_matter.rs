@@ -80,6 +80,14 @@ impl<'t> FrontMatter<'t> {
         }
     }
 
+    /// Returns the value of a key as written, of any type; `None` if the key is missing.
+    pub fn written(&self, key: &str) -> Option<Spanned<String>> {
+        match self.node(key) {
+            Some(node) => Some(Spanned::new(self.raw(node), node.span)),
+            None => self.lines.get(key).cloned(),
+        }
+    }
+
     fn node(&self, key: &str) -> Option<&Node> {
         self.metadata.as_ref()?.get(key).filter(|node| !matches!(node.kind, Kind::Null))
     }

@@ -8,7 +8,8 @@ use super::front_matter::{self, FrontMatter};
 use crate::diagnostics::{Diagnostics, SkillError};
 use crate::plan::prompt::escape_closing_tags;
 
-/// Keys that the front matter of a skill can have. `allowed-tools` is accepted and grants nothing.
+/// Keys that the front matter of a skill can have. `allowed-tools` grants nothing; the check reports its tools that no
+/// directive grants.
 const KEYS: [&str; 7] =
     ["name", "description", "license", "compatibility", "metadata", "allowed-tools", "disable-model-invocation"];
 
@@ -30,6 +31,8 @@ pub struct Skill {
     pub description: String,
     /// True if the model is not allowed to call the skill; the skill is then not listed.
     pub is_hidden: bool,
+    /// The entries of `allowed-tools`, such as `Bash(git:*)`; `None` if the key is missing.
+    pub wanted_tools: Option<Spanned<Vec<String>>>,
     /// The text without front matter.
     pub body: Spanned<String>,
 }
@@ -68,6 +71,8 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     let name = front.string("name", found);
     let is_hidden = front.flag("disable-model-invocation", found);
     let description = front.string("description", found);
+    let wanted = front.written("allowed-tools");
+    let wanted_tools = wanted.map(|written| Spanned::new(split_tools(&written.node), written.span));
     let has_errors = front.has_errors;
     let body = front.body;
     let start = Span::new(file.source, 0, 0);
@@ -92,7 +97,23 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
             span: description.span,
         });
     }
-    Some(Skill { file, sha256, description: description.node, is_hidden, body })
+    Some(Skill { file, sha256, description: description.node, is_hidden, wanted_tools, body })
+}
+
+/// Splits the value of `allowed-tools` at spaces, commas and the brackets of a list. A text in parentheses belongs to
+/// the tool before it.
+fn split_tools(written: &str) -> Vec<String> {
+    let mut depth = 0_usize;
+    let is_separator = |c: char| {
+        match c {
+            '(' => depth = depth.saturating_add(1),
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0 && (c.is_whitespace() || matches!(c, ',' | '[' | ']' | '"' | '\''))
+    };
+    let entries = written.split(is_separator).filter(|entry| !matches!(*entry, "" | "-"));
+    entries.map(str::to_owned).collect()
 }
 
 /// Checks that the name is valid and equal to the name of the folder. A fault is an error if `is_own` is true (a skill

@@ -7,11 +7,13 @@ mod fill;
 use std::collections::BTreeSet;
 
 use crate::compose::{Composed, ComposedHook, ContextItem};
-use crate::context_files::{appended_layers, context_layers};
+use crate::context_files::{CONTEXT_PREFIX, appended_layers, context_layers};
 use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookCall, HookPoint, PlanVerdict, Position};
 use crate::item::{Items, Knowledge, Skill};
-use crate::plan::{Layer, LayerKind, Prompt, RuntimePlaceholder, Segment, Tokenizer};
+use crate::plan::{
+    Layer, LayerKind, Origin, OriginCause, Origins, Prompt, RuntimePlaceholder, Segment, SourcePlace, Tokenizer,
+};
 use crate::skill_list::{SkillAccess, SkillList};
 use crate::world::{ItemKind, Space};
 
@@ -64,20 +66,33 @@ pub fn lower(
 }
 
 /// Returns the layers of a chat's system prompt that follow the layer `tools`: appended system prompts, context files
-/// and the list of skills.
+/// and the list of skills. Records in `origins` where the context files and the list come from.
 pub fn chat_layers(
     composed: &Composed,
     items: &Items<'_>,
     tokenizer: Tokenizer,
     access: &SkillAccess,
+    origins: &mut Origins,
     found: &mut Diagnostics,
 ) -> Vec<Layer> {
     let mut layers = appended_layers(items, found);
-    layers.extend(context_layers(items, &Space::ALL, tokenizer, found));
+    let is_suppressed = |layer: &Layer| composed.suppressions.iter().any(|one| one.id == layer.id);
+    let files = context_layers(items, &Space::ALL, tokenizer, found);
+    for layer in files.iter().filter(|layer| !is_suppressed(layer)) {
+        let file = layer.id.trim_start_matches(CONTEXT_PREFIX).to_owned();
+        let place = Some(SourcePlace { file, line: 1, column: 1 });
+        origins.insert(format!("layer.{}", layer.id), Origin { place, cause: OriginCause::ContextFile });
+    }
+    layers.extend(files);
     let suppressed = |id: &str| composed.suppressions.iter().any(|one| one.id.strip_prefix("skill/") == Some(id));
     let omits = |skill: &Skill| suppressed(skill.file.id.as_str()) || !access.allows(skill);
     let skills = SkillList::read(items, &Space::ALL, tokenizer, &omits);
-    layers.extend(skills_layer(&skills, matches!(access, SkillAccess::Fetch(_))));
+    let list = skills_layer(&skills, matches!(access, SkillAccess::Fetch(_)));
+    if let Some(layer) = list.as_ref().filter(|layer| !is_suppressed(layer)) {
+        let cause = OriginCause::SkillList { count: skills.listed.len() };
+        origins.insert(format!("layer.{}", layer.id), Origin { place: None, cause });
+    }
+    layers.extend(list);
     layers
 }
 

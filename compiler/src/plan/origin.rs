@@ -50,6 +50,10 @@ pub enum OriginCause {
     TextToolCalls { model: String },
     /// The text that a tool adds to the system prompt: its one-line snippet and its guidelines.
     ToolGuidance { tool: ItemId, tokens: u64 },
+    /// A context file (`AGENTS.md` or `CLAUDE.md`).
+    ContextFile,
+    /// The list of the skills that a chat can read.
+    SkillList { count: usize },
     /// The text of the directive itself.
     Body,
     /// A directive of the extends chain: its position in the chain, counted from 1, the length of the chain (`count`),
@@ -88,6 +92,9 @@ impl fmt::Display for OriginCause {
             Self::ToolGuidance { tool, tokens } => {
                 write!(f, "the snippet and guidelines of `{tool}`, {tokens} tokens")
             }
+            Self::ContextFile => f.write_str("a context file of chats"),
+            Self::SkillList { count: 1 } => f.write_str("the list of 1 skill"),
+            Self::SkillList { count } => write!(f, "the list of {count} skills"),
             Self::Body => f.write_str("the directive's own body"),
             Self::ChainLink { position, count, space } => {
                 write!(f, "directive {position} of {count} of the extends chain, from the {} space", space.as_str())

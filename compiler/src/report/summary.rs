@@ -9,6 +9,7 @@ use crate::compile::Compilation;
 use crate::plan::{InterfaceField, Plan};
 use crate::report::access::{PlanAccess, collect_access};
 use crate::report::forecast::{Forecast, RunEstimate};
+use crate::report::intake::{IntakeEntry, collect_intake};
 use crate::report::lock::{Drift, Lock, LockMismatch, check_plan};
 use crate::report::omissions::OmittedTokens;
 use crate::report::render::table::group_thousands;
@@ -42,6 +43,9 @@ pub struct PlanSummary {
     /// Names of required inputs without a value; without them, the directive cannot run.
     #[serde(default)]
     pub missing_inputs: Vec<String>,
+    /// The intake of the messages of a chat, in the order of its stages; empty for a run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intake: Vec<IntakeEntry>,
     /// The state of each trust requirement of the plan, true if it is trusted; null if the states are unknown.
     #[serde(skip)]
     pub trusted: Option<Vec<bool>>,
@@ -133,6 +137,7 @@ impl PlanSummary {
             access: collect_access(world, plan)?,
             lock: LockComparison::new(world, lock, compilation),
             missing_inputs: missing_inputs(plan),
+            intake: collect_intake(world, compilation),
             trusted: None,
             omitted_tokens: OmittedTokens::estimate(world, compilation),
         })

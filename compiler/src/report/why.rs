@@ -11,6 +11,7 @@ use crate::item::{Directive, Items};
 use crate::lower::cache::PROVIDER_PREFIX;
 use crate::lower::origin;
 use crate::plan::{Origin, SourcePlace};
+use crate::report::intake::find_skill;
 use crate::report::limit_lattice::limit_lattice;
 use crate::report::missing_grant::explain_missing_grants;
 use crate::report::provenance::{DerivationStep, derive, derive_layer};
@@ -78,6 +79,7 @@ pub fn explain(world: &dyn World, compilation: &Compilation, thing: &str) -> Res
         }
     }
     explain_declared(world, compilation, thing, &mut found);
+    explain_skill(world, compilation, thing, &mut found);
     let name = thing.split_once('.').filter(|(kind, _)| ORIGIN_KINDS.contains(kind)).map_or(thing, |(_, name)| name);
     explain_hooks(compilation, name, &mut found);
     explain_tools(compilation, name, &mut found);
@@ -167,7 +169,7 @@ fn explain_layers(compilation: &Compilation, thing: &str, found: &mut Vec<Explan
         for shown in view.layers.iter().filter(|shown| shown.layer.id == name) {
             let mut steps = derive_layer(compilation, &shown.layer);
             let first = if steps.is_empty() { None } else { Some(steps.remove(0)) };
-            let (text, place) = first.map_or((String::new(), None), |step| (step.text, step.place));
+            let (text, place) = first.map_or((shown.via.clone(), None), |step| (step.text, step.place));
             let mut reason = format!("in the {message}, {} tokens, {} bytes, {text}", shown.tokens, shown.bytes);
             if let Some(item) = items.iter().find(|item| item.id == name).filter(|_| message == "first message") {
                 reason = format!("{reason}; {item}");
@@ -180,6 +182,20 @@ fn explain_layers(compilation: &Compilation, thing: &str, found: &mut Vec<Explan
             });
         }
     }
+}
+
+/// Explains a skill of a chat by its id with a prefix (`skill/tidy`), or by the text that calls it (`/skill:tidy`).
+fn explain_skill(world: &dyn World, compilation: &Compilation, thing: &str, found: &mut Vec<Explanation>) {
+    let prefixes = ["skill/", "/skill:", "skill."];
+    let Some(name) = prefixes.into_iter().find_map(|prefix| thing.strip_prefix(prefix)) else { return };
+    let Some(entry) = find_skill(world, compilation, name) else { return };
+    let place = entry.source.as_ref().map(|source| SourcePlace {
+        file: source.file.clone(),
+        line: source.line,
+        column: source.column,
+    });
+    let (subject, reason) = (format!("skill.{name}"), entry.describe());
+    found.push(Explanation { subject, reason, place, steps: Vec::new() });
 }
 
 /// The first segments of the keys in `Origins`, such as `limit` in `limit.spend`.

@@ -59,6 +59,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
     }
     super::hook_value::check(items, hook, found);
     super::hook_effect::check(hook, found);
+    super::chat_hooks::check(hook, own, found);
     check_untrusted_parameters(items, hook, found);
     if let Some(action) = &hook.action {
         check_names(items, hook, &action.node, found);

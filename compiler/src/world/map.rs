@@ -178,10 +178,16 @@ impl World for MapWorld<'_> {
         let behind = self.fallback.map_or_else(|| Ok(Vec::new()), World::context_files)?;
         let file = |space: Space, name: &str| {
             let bytes = self.context.get(&(space, Arc::from(name)))?.clone();
-            Some(ContextFile { space, path: name.into(), bytes })
+            Some(ContextFile { space, path: name.into(), bytes, ignored: Vec::new() })
+        };
+        let of_project = || {
+            let mut files = CONTEXT_FILE_NAMES.iter().filter_map(|name| file(Space::Project, name));
+            let mut used = files.next()?;
+            used.ignored = files.filter(|other| other.bytes != used.bytes).map(|other| other.path).collect();
+            Some(used)
         };
         let own = |space: Space| match space {
-            Space::Project => CONTEXT_FILE_NAMES.iter().find_map(|name| file(space, name)),
+            Space::Project => of_project(),
             Space::User => file(space, USER_CONTEXT_FILE),
             Space::System => None,
         };

@@ -24,20 +24,19 @@ impl DiskWorld {
             if *space == Space::User
                 && let Some((bytes, _)) = read_file(*space, dir, USER_CONTEXT_FILE)?
             {
-                found.push(ContextFile { space: *space, path: USER_CONTEXT_FILE.into(), bytes: bytes.into() });
+                found.push(context_file(*space, USER_CONTEXT_FILE.into(), bytes));
             }
         }
         let project = self.spaces.iter().zip(&self.roots).find(|((space, _), _)| *space == Space::Project);
         let Some(((_, dir), root)) = project else { return Ok(found) };
         found.extend(self.files_above(root)?);
-        for name in CONTEXT_FILE_NAMES {
+        let read = |name: &str| {
             refuse_protected_target(dir, name, name)?;
-            if let Some((bytes, metadata)) = read_file(Space::Project, dir, name)? {
-                self.refuse_secret(Space::Project, name, &metadata)?;
-                found.push(ContextFile { space: Space::Project, path: name.into(), bytes: bytes.into() });
-                break;
-            }
-        }
+            let Some((bytes, metadata)) = read_file(Space::Project, dir, name)? else { return Ok(None) };
+            self.refuse_secret(Space::Project, name, &metadata)?;
+            Ok(Some(context_file(Space::Project, name.into(), bytes)))
+        };
+        found.extend(first_of_folder(&read)?);
         Ok(found)
     }
 
@@ -59,16 +58,15 @@ impl DiskWorld {
             Dir::open_ambient_dir(top, ambient_authority()).map_err(|error| unreadable(error.to_string()))?;
         let mut found = Vec::new();
         for (up, folder) in folders.iter().enumerate().take(depth + 1).skip(1).rev() {
-            for name in CONTEXT_FILE_NAMES {
-                let Some(path) = folder.strip_prefix(top).ok().and_then(|folder| folder.to_str().map(Path::new)) else {
-                    continue;
-                };
+            let Some(path) = folder.strip_prefix(top).ok().and_then(|folder| folder.to_str().map(Path::new)) else {
+                continue;
+            };
+            let read = |name: &str| {
                 let shown = format!("{}{name}", "../".repeat(up));
-                if let Some(bytes) = self.read_above(&repository, &path.join(name), &shown)? {
-                    found.push(ContextFile { space: Space::Project, path: shown.into(), bytes: bytes.into() });
-                    break;
-                }
-            }
+                let bytes = self.read_above(&repository, &path.join(name), &shown)?;
+                Ok(bytes.map(|bytes| context_file(Space::Project, shown, bytes)))
+            };
+            found.extend(first_of_folder(&read)?);
         }
         Ok(found)
     }
@@ -96,4 +94,23 @@ impl DiskWorld {
         }
         Ok(Some(bytes))
     }
+}
+
+fn context_file(space: Space, path: String, bytes: Vec<u8>) -> ContextFile {
+    ContextFile { space, path: path.into(), bytes: bytes.into(), ignored: Vec::new() }
+}
+
+/// Returns the context file of the highest rank in a folder; `None` if the folder has no context file. `read` reads the
+/// file with a name. The other files of the folder are only compared, so a file that cannot be read is no error.
+fn first_of_folder(
+    read: &dyn Fn(&str) -> Result<Option<ContextFile>, WorldError>,
+) -> Result<Option<ContextFile>, WorldError> {
+    let mut names = CONTEXT_FILE_NAMES.into_iter();
+    while let Some(name) = names.next() {
+        let Some(mut used) = read(name)? else { continue };
+        let others = names.filter_map(|name| read(name).ok().flatten());
+        used.ignored = others.filter(|other| other.bytes != used.bytes).map(|other| other.path).collect();
+        return Ok(Some(used));
+    }
+    Ok(None)
 }

@@ -364,6 +364,26 @@ fn context_files_come_from_the_root_of_the_git_repository_to_the_project() {
 }
 
 #[test]
+fn other_context_files_of_a_folder_are_listed_unless_they_are_links_to_the_used_file() {
+    let repository = tempfile::tempdir().unwrap();
+    write(repository.path(), ".git/HEAD", "");
+    write(repository.path(), "AGENTS.md", "root");
+    write(repository.path(), "CLAUDE.md", "another");
+    let project = repository.path().join("project");
+    write(&project, "AGENTS.md", "own");
+    std::os::unix::fs::symlink("AGENTS.md", project.join("CLAUDE.md")).unwrap();
+    let ignored = || -> Vec<Vec<String>> {
+        let files = world(&project, None).context_files().unwrap();
+        files.iter().map(|file| file.ignored.iter().map(ToString::to_string).collect()).collect()
+    };
+    assert_eq!(ignored(), [vec!["../CLAUDE.md".to_owned()], Vec::new()]);
+    // A file that cannot be read is not used, so it is no error.
+    fs::remove_file(project.join("CLAUDE.md")).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", project.join("CLAUDE.md")).unwrap();
+    assert_eq!(ignored().last(), Some(&Vec::new()));
+}
+
+#[test]
 fn context_file_far_above_a_project_is_found() {
     let repository = tempfile::tempdir().unwrap();
     write(repository.path(), ".git/HEAD", "");

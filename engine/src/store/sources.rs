@@ -121,7 +121,12 @@ pub fn read_copies(disk: &dyn Disk, plan: &Plan) -> SourceCopies {
     }
     copies.context.extend(plan.context_files.iter().filter_map(|read| {
         let bytes = unaltered(disk, &context_path(&read.sha256), &read.sha256)?;
-        Some(ContextFile { space: read.space, path: read.path.as_str().into(), bytes: bytes.into() })
+        Some(ContextFile {
+            space: read.space,
+            path: read.path.as_str().into(),
+            bytes: bytes.into(),
+            ignored: Vec::new(),
+        })
     }));
     copies
 }

@@ -10,8 +10,9 @@ use crate::diagnostics::sanitize;
 use crate::hook::PlanVerdict;
 use crate::plan::note::OmissionReason;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
-use crate::plan::{Origins, Plan, PlannedModel, Prices, SourcePlace, Tokens, ToolUse};
+use crate::plan::{Origins, Plan, PlanMode, PlannedModel, Prices, SourcePlace, Tokens, ToolUse};
 use crate::report::continuation::{ContinuationFate, ContinuationItem};
+use crate::report::intake::STAGES;
 use crate::report::omissions::OmittedTokens;
 use crate::report::summary::PlanSummary;
 use crate::semantics::hook_point;
@@ -40,6 +41,7 @@ pub fn render(compilation: &Compilation, summary: &PlanSummary) -> String {
     write_message(&mut out, "On continuation", (&plan.model, origins), &continued);
     write_continuation(&mut out, plan);
     left_out(&mut out, compilation, &summary.omitted_tokens);
+    write_intake(&mut out, plan, summary);
     write_hooks(&mut out, compilation);
     write_trust(&mut out, compilation, summary.trusted.as_deref());
     write_palette(&mut out, compilation);
@@ -240,6 +242,25 @@ fn left_out(out: &mut String, compilation: &Compilation, omitted: &OmittedTokens
     };
     let rows: Vec<Vec<String>> = compilation.notes.iter().map(row).collect();
     push_table(out, &[Align::Right, Align::Left, Align::Left, Align::Left, Align::Left], &rows);
+}
+
+/// Renders the intake of a chat: its commands, `input` hooks, skills and prompt templates, and the queue. Writes nothing
+/// for a run.
+fn write_intake(out: &mut String, plan: &Plan, summary: &PlanSummary) {
+    match plan.mode {
+        PlanMode::Run => return,
+        PlanMode::Chat => {}
+    }
+    write_heading(out, "Intake", STAGES);
+    let queue = "a prompt if the chat is idle, else a steering message or a follow-up";
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for entry in &summary.intake {
+        let place = entry.source.as_ref().map(|source| format!("{}:{}:{}", source.file, source.line, source.column));
+        let stage = entry.stage.as_str().to_owned();
+        rows.push(vec![stage, entry.name.clone(), entry.describe(), place.unwrap_or_default()]);
+    }
+    rows.push(vec!["queue".to_owned(), String::new(), queue.to_owned()]);
+    push_table(out, &[Align::Left; 4], &rows);
 }
 
 fn write_hooks(out: &mut String, compilation: &Compilation) {
