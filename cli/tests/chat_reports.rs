@@ -291,6 +291,25 @@ fn template_without_its_argument_is_sent_and_the_sent_text_is_shown() {
     assert!(!done.stderr.contains("failed"), "{}", done.stderr);
 }
 
+// shows: interactive 6.4: `/why last` names each span with its hook, skill or template and its line
+#[test]
+fn last_message_is_explained_with_the_bytes_and_the_lines_of_its_hook_and_template() {
+    let place = project("{ text: One. }, { text: Two. }");
+    place.write(".ai/prompts/review.md", "Review $1 for errors.\n");
+    place.write(
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - { id: tested, event: input, condition: 'text matches \"^fix\"', action: { transform: { text: \"${text}, then test\" } } }\n",
+    );
+    let done = chat(&place, "fix it\n/why last\n/review a.rs\n/why last\n");
+    for line in [
+        "sent: fix it, then test",
+        "  bytes 6 to 17 come from the hook `tested` (.ai/config/agent/hooks.yaml:2)",
+        "  bytes 0 to 23 come from the prompt `review` (.ai/prompts/review.md:1, sha256 ",
+    ] {
+        assert!(done.stderr.lines().any(|shown| shown.starts_with(line)), "{line}: {}", done.stderr);
+    }
+}
+
 #[test]
 fn verdicts_of_hooks_are_grouped_and_a_failed_hook_states_that_the_text_was_sent() {
     let place = project("{ text: One. }");

@@ -223,6 +223,12 @@ fn escalated_limit_waits_for_an_answer() {
     let again = place.rye(&["run", "--resume", id]);
     assert_eq!(again.code, Some(4), "{}", again.stderr);
     assert!(again.stderr.contains(&format!("`rye threads approve {id} --raise turns=N`")), "{}", again.stderr);
+    // The row has the open request and the turn.
+    let (_, listed) = place.json(&["threads", "list"]);
+    let row = listed["threads"].as_array().unwrap().iter().find(|thread| thread["thread_id"] == id).unwrap();
+    let asked = place.transcript(id).into_iter().rfind(|event| event["type"] == "approval_asked").unwrap();
+    assert_eq!((&row["asks"], &row["turn"]), (&asked["seq"], &json!(3)), "{row}");
+    assert_eq!(row["step"], "waiting for your answer");
     let (_, waiting) = place.json(&["threads", "approvals"]);
     let commands: Vec<&Value> = waiting["approvals"].as_array().unwrap().iter().map(|one| &one["approve"]).collect();
     assert!(commands.contains(&&json!(format!("rye threads approve {id} --raise turns=N"))), "{waiting}");

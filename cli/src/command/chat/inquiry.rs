@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
+use rye_compiler::hook::HookPoint;
 use rye_compiler::item::Items;
 use rye_compiler::plan::RuntimePlaceholder;
 use rye_compiler::plan::prompt::render_layer;
+use rye_compiler::report::intake::{IntakeEntry, collect_intake};
 use rye_compiler::report::render;
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::semantics::money::Nanos;
@@ -128,7 +130,7 @@ impl RequestHandler {
     async fn inquire(&self, inquiry: Inquiry) -> Result<String, String> {
         match inquiry {
             Inquiry::Plan => self.describe_plan().await,
-            Inquiry::Why(None) => Ok(explain_last_message(&self.session_events().await?)),
+            Inquiry::Why(None) => self.why_last().await,
             Inquiry::Why(Some(thing)) => self.why(&thing).await,
             Inquiry::Hooks => Ok(list_hooks(&self.session_events().await?)),
             Inquiry::Skills => self.list_skills().await,
@@ -194,6 +196,21 @@ impl RequestHandler {
     pub(super) async fn explain(&self, part: Option<String>) -> Result<Value, String> {
         let part = part.filter(|part| part != "last");
         self.inquire(Inquiry::Why(part)).await.map(|text| json!({"text": text}))
+    }
+
+    /// Explains the last message, with the lines of its hooks, skill and template. If the files have changed since, the
+    /// lines are omitted.
+    async fn why_last(&self) -> Result<String, String> {
+        let events = self.session_events().await?;
+        let live = self.control.started_state().await;
+        let intake = match compile_current(&self.spaces, &live) {
+            Ok((compilation, true)) => {
+                let world = self.spaces.open().map_err(|error| error.to_string())?;
+                collect_intake(&world, &compilation)
+            }
+            Ok((_, false)) | Err(_) => Vec::new(),
+        };
+        Ok(explain_last_message(&events, &intake))
     }
 
     async fn why(&self, thing: &str) -> Result<String, String> {
@@ -327,7 +344,8 @@ pub(super) fn reply_text(body: &EventBody) -> Option<String> {
 }
 
 /// Compares the last message as it was typed with the text that the model got, and lists the causes of a difference.
-fn explain_last_message(events: &[Event]) -> String {
+/// `intake` contains the source lines of the causes.
+fn explain_last_message(events: &[Event], intake: &[IntakeEntry]) -> String {
     let found =
         events.iter().enumerate().rev().find_map(|(at, event)| {
             if let EventBody::UserInput(input) = &event.body { Some((at, input)) } else { None }
@@ -344,7 +362,16 @@ fn explain_last_message(events: &[Event]) -> String {
     for part in &input.expansions {
         let short: String = part.sha256.chars().take(12).collect();
         let (start, end) = (part.start, part.end);
-        lines.push(format!("  bytes {start} to {end} come from the {} `{}` (sha256 {short})", part.kind, part.item));
+        let name = if part.kind == ItemKind::Skill.as_str() {
+            format!("/skill:{}", part.item)
+        } else {
+            format!("/{}", part.item.replace('/', ":"))
+        };
+        let place = describe_place(intake, &name).map(|place| format!("{place}, ")).unwrap_or_default();
+        lines.push(format!(
+            "  bytes {start} to {end} come from the {} `{}` ({place}sha256 {short})",
+            part.kind, part.item
+        ));
     }
     // The hooks of a message run before the message is accepted, so their events precede `UserInput`.
     let before = events.get(..at).unwrap_or_default().iter().rev();
@@ -354,9 +381,50 @@ fn explain_last_message(events: &[Event]) -> String {
             && run.subject.as_deref() == Some(input.id.as_str())
         {
             lines.push(format!("  {}", format_verdicts(run)));
+            lines.extend(explain_fired(run, input, intake));
         }
     }
     lines.join("\n")
+}
+
+/// Returns the source line of an entry of the intake, as text; `None` if no line is known.
+fn describe_place(intake: &[IntakeEntry], name: &str) -> Option<String> {
+    let source = intake.iter().find(|entry| entry.name == name)?.source.as_ref()?;
+    Some(format!("{}:{}", source.file, source.line))
+}
+
+/// Returns a line about the `input` hooks that fired, with their source lines. If they alone changed the message, the line
+/// names the bytes of the sent text that differ from the typed text. `None` if no such hook fired.
+fn explain_fired(run: &HookPointRun, input: &AcceptedInput, intake: &[IntakeEntry]) -> Option<String> {
+    let fired = run.considered.iter().filter(|one| one.verdict == HookVerdict::Fired && one.hook != "expansion");
+    let named = fired.map(|one| {
+        let place = describe_place(intake, &one.hook).map(|place| format!(" ({place})")).unwrap_or_default();
+        format!("`{}`{place}", one.hook)
+    });
+    let named: Vec<String> = named.collect();
+    if named.is_empty() || run.point != HookPoint::Input {
+        return None;
+    }
+    let hooks = format!("the {} {}", if named.len() == 1 { "hook" } else { "hooks" }, named.join(", "));
+    Some(if input.handled {
+        format!("  handled by {hooks}")
+    } else if !input.expansions.is_empty() {
+        format!("  before the expansion: {hooks}")
+    } else if input.raw == input.text {
+        format!("  unchanged by {hooks}")
+    } else {
+        let (start, end) = changed_bytes(&input.raw, &input.text);
+        format!("  bytes {start} to {end} come from {hooks}")
+    })
+}
+
+/// Returns the range of bytes in `sent` outside of the start and the end that it has in common with `typed`.
+fn changed_bytes(typed: &str, sent: &str) -> (usize, usize) {
+    let same = |(one, other): &(char, char)| one == other;
+    let start: usize = typed.chars().zip(sent.chars()).take_while(same).map(|(one, _)| one.len_utf8()).sum();
+    let (typed, rest) = (typed.get(start..).unwrap_or_default(), sent.get(start..).unwrap_or_default());
+    let back = typed.chars().rev().zip(rest.chars().rev()).take_while(same).map(|(one, _)| one.len_utf8());
+    (start, sent.len() - back.sum::<usize>())
 }
 
 /// Returns true if a message was not sent, because the user withdrew it or its prompt ended before its delivery.

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use rye_engine::event::EventBody;
 use rye_engine::store::ThreadRow;
 use rye_engine::thread::{Cost, PrintedCost, Status};
 use rye_engine::thread_id::ThreadId;
@@ -136,6 +137,12 @@ pub struct ThreadOutput {
     /// Current step of a thread that has not ended: `turn N`, names of tools, `waiting for approval`, ….
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
+    /// Turn of the newest model call of a thread that has not ended; absent before its first call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
+    /// Sequence number of the `approval_asked` event that waits for an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks: Option<u64>,
     pub parent: Option<String>,
     /// Root thread of the tree; the thread itself if it has no parent.
     pub root: String,
@@ -180,6 +187,8 @@ impl ThreadOutput {
             status: row.status.as_str().to_owned(),
             orphaned: entry.is_orphaned(),
             step: None,
+            turn: None,
+            asks: None,
             parent: row.parent.as_ref().map(ToString::to_string),
             root: row.root.to_string(),
             plan_id: row.plan_id.clone(),
@@ -214,7 +223,11 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
         .collect();
     match report.format() {
         Format::Json => {
-            let output = |row: &ListRow| ThreadOutput { step: row.step.clone(), ..ThreadOutput::new(&row.entry) };
+            let output = |row: &ListRow| {
+                let of_row = ThreadOutput::new(&row.entry);
+                let Some(current) = &row.step else { return of_row };
+                ThreadOutput { step: Some(current.step.to_string()), turn: current.turn, asks: current.asks, ..of_row }
+            };
             report.json(&ListOutput { threads: rows.iter().map(output).collect() })?;
         }
         Format::Human if rows.is_empty() => report.note("no threads"),
@@ -234,7 +247,16 @@ struct ListRow {
     entry: ListedThread,
     /// Lines that connect the thread with its parent, for human output.
     branch: String,
-    step: Option<String>,
+    step: Option<CurrentStep>,
+}
+
+/// The current step of a thread, folded from its transcript.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct CurrentStep {
+    step: Step,
+    turn: Option<u64>,
+    /// Sequence number of the event of the open approval request.
+    asks: Option<u64>,
 }
 
 /// Arranges threads as trees, and returns the `limit` newest trees, the newest first. Children follow their parent in
@@ -268,17 +290,24 @@ fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThr
 
 /// Returns the current step of a thread that has not ended or is suspended. `None` for any other thread, and if the
 /// transcript cannot be read.
-fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<String> {
+fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<CurrentStep> {
     let status = entry.row.status;
     if status.has_ended() && status != Status::Suspended {
         return None;
     }
     let events = reader.load(entry.row.id.as_str()).ok()?.events;
-    let mut step = Step::default();
+    let mut current = CurrentStep::default();
     for event in &events {
-        step.follow(&event.body);
+        current.step.follow(&event.body);
+        if let EventBody::AttemptIntended(attempt) = &event.body {
+            current.turn = Some(attempt.turn);
+        } else if matches!(event.body, EventBody::ApprovalAsked(_)) {
+            current.asks = Some(event.seq);
+        } else if matches!(event.body, EventBody::ApprovalGiven(_)) {
+            current.asks = None;
+        }
     }
-    Some(step.to_string())
+    Some(current)
 }
 
 const DIRECTIVE_COLUMN: usize = 1;
@@ -305,7 +334,7 @@ fn build_table(rows: &[ListRow], format: Format) -> Table {
             started.into(),
         ];
         if has_steps {
-            cells.push(step.clone().unwrap_or_default().into());
+            cells.push(step.as_ref().map(|current| current.step.to_string()).unwrap_or_default().into());
         }
         table.row(cells);
     }
