@@ -37,7 +37,7 @@ fn guide_files() -> Vec<(String, String)> {
 fn project() -> TestProject {
     let place = TestProject::own();
     let files = guide_files();
-    assert!(files.len() >= 10, "the test must see the files: {}", files.len());
+    assert!(files.len() >= 13, "the test must see the files: {}", files.len());
     for (path, text) in &files {
         place.write(path, text);
     }
@@ -135,15 +135,48 @@ fn typescript_hook_of_the_guide_works() {
 }
 
 #[test]
+fn typescript_command_of_the_guide_works() {
+    if !has_typescript() {
+        return;
+    }
+    let place = project();
+    let events = session(&place, 1, &["/plan-week gardens"]);
+    assert_eq!(model_texts(&events), ["Plan my week. Topic: gardens"]);
+}
+
+/// Runs a session whose model calls a tool once, and returns the output.
+fn call_of_the_model(place: &TestProject, name: &str, input: &str) -> String {
+    let script = format!("steps:\n  - tool_calls: [{{ name: {name}, input: {input} }}]\n  - text: Done.\n");
+    place.write("script.yaml", &script);
+    let args = ["chat", "talk", "--format", "json", "--script", "script.yaml"];
+    let (code, stdout, stderr) = run_with_input(place, &args, "{\"type\":\"prompt\",\"message\":\"go\"}");
+    assert_eq!(code, Some(0), "{stderr}");
+    stdout
+}
+
+#[test]
+fn python_and_typescript_tools_of_the_guide_are_called_and_described_in_the_system_prompt() {
+    let place = project();
+    if has("python3") {
+        let shown = call_of_the_model(&place, "team_words", "{ text: one two three }");
+        assert!(shown.contains("\\\"words\\\":3") || shown.contains("\\\"words\\\": 3"), "{shown}");
+    }
+    if has_typescript() {
+        let shown = call_of_the_model(&place, "team_longest", "{ text: one three two }");
+        assert!(shown.contains("\\\"longest\\\":\\\"three\\\""), "{shown}");
+    }
+    let plan = place.run_ok(&["plan", "talk", "--chat", "--prompt"]);
+    for line in ["- team_words: Count the words of a text", "- team_longest: Find the longest word of a text"] {
+        assert!(plan.contains(line), "{plan}");
+    }
+}
+
+#[test]
 fn yaml_tool_of_the_guide_is_called_and_described_in_the_system_prompt() {
     let place = project();
     place.write("notes.txt", "one\ntwo\n");
-    let call = "steps:\n  - tool_calls: [{ name: team_lines, input: { files: [notes.txt] } }]\n  - text: Two.\n";
-    place.write("script.yaml", call);
-    let args = ["chat", "talk", "--format", "json", "--script", "script.yaml"];
-    let (code, stdout, stderr) = run_with_input(&place, &args, "{\"type\":\"prompt\",\"message\":\"go\"}");
-    assert_eq!(code, Some(0), "{stderr}");
-    assert!(stdout.contains("2 notes.txt"), "{stdout}");
+    let shown = call_of_the_model(&place, "team_lines", "{ files: [notes.txt] }");
+    assert!(shown.contains("2 notes.txt"), "{shown}");
     let plan = place.run_ok(&["plan", "talk", "--chat", "--prompt"]);
     assert!(plan.contains("- team_lines: Count the lines of files"), "{plan}");
     assert!(plan.contains("- Count the lines of a file before you read it as a whole."), "{plan}");
