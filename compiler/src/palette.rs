@@ -170,7 +170,7 @@ impl Palette {
     /// palette's token budget, which always counts characters / 4 (`language.md` 10).
     pub fn count_tokens(&mut self, model: &PlannedModel) {
         for tool in &mut self.tools {
-            tool.tokens = model.counted_by.count(&model.wire_tool(tool).text());
+            tool.tokens = model.definition_size(tool).tokens;
         }
     }
 

@@ -2,6 +2,8 @@
 //! machine reserves money according to it. For a text whose tokenizer is not built in, the bound is the length of the
 //! text in bytes (as a JSON string), because no tokenizer yields more tokens than bytes.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use super::{PaletteTool, PlannedModel, TextSize, Tokenizer, ToolUse};
 
 /// Tokens that frame a request: the provider's own system text and the fields outside of the messages.
@@ -12,6 +14,33 @@ pub const TOOLS_OVERHEAD_TOKENS: u64 = 768;
 pub const TOOL_OVERHEAD_TOKENS: u64 = 128;
 /// Upper bound on the tokens that a provider adds around one message, or around one content block of a message.
 pub const MESSAGE_OVERHEAD_TOKENS: u64 = 128;
+
+/// Maximum number of sizes of definitions that are kept. A plan and each of its model calls need the same ones, and the
+/// conversion of a definition takes more instructions than the rest of a bound.
+const MAX_KNOWN_DEFINITIONS: usize = 64;
+
+/// The sizes of the definitions that were computed last, the most recent one at the end.
+static KNOWN_DEFINITIONS: Mutex<Vec<KnownDefinition>> = Mutex::new(Vec::new());
+
+/// The size of a tool's definition in requests to models with one wire format, tool use and tokenizer.
+struct KnownDefinition {
+    tool: PaletteTool,
+    wire: String,
+    form: (ToolUse, Tokenizer),
+    size: TextSize,
+}
+
+impl KnownDefinition {
+    /// Returns true for the size of this tool in requests to this model. Only shared texts are compared: the kept tool
+    /// holds a reference to its texts, so they cannot change, and no other text can get their address.
+    fn is_of(&self, model: &PlannedModel, tool: &PaletteTool) -> bool {
+        Arc::ptr_eq(&self.tool.schema, &tool.schema)
+            && Arc::ptr_eq(&self.tool.description, &tool.description)
+            && Arc::ptr_eq(&self.tool.name, &tool.name)
+            && self.form == (model.tool_use, model.counted_by)
+            && self.wire == model.wire
+    }
+}
 
 impl Tokenizer {
     /// Returns an upper bound on the tokens of a text: the exact count if this build has the tokenizer, otherwise the
@@ -70,6 +99,26 @@ impl PlannedModel {
     /// Returns the size of the definition of a tool, as requests to this model contain it. The token count of the size
     /// leaves out the name of the tool; its upper bound includes the name.
     pub fn definition_size(&self, tool: &PaletteTool) -> TextSize {
+        self.known_size(tool, || self.computed_size(tool))
+    }
+
+    /// Returns the kept size of a definition. If no size is kept, keeps and returns the one that `compute` returns.
+    fn known_size(&self, tool: &PaletteTool, compute: impl FnOnce() -> TextSize) -> TextSize {
+        let known = || KNOWN_DEFINITIONS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known().iter().rev().find(|known| known.is_of(self, tool)) {
+            return known.size;
+        }
+        let size = compute();
+        let (wire, form) = (self.wire.clone(), (self.tool_use, self.counted_by));
+        let mut known = known();
+        if known.len() == MAX_KNOWN_DEFINITIONS {
+            known.remove(0);
+        }
+        known.push(KnownDefinition { tool: tool.clone(), wire, form, size });
+        size
+    }
+
+    fn computed_size(&self, tool: &PaletteTool) -> TextSize {
         let sent = self.wire_tool(tool);
         let schema = sent.parameters.as_deref().map(ToString::to_string).unwrap_or_default();
         let bounds = [&*tool.name, &*sent.description, &schema].map(|text| self.counted_by.bound(text));
@@ -95,8 +144,52 @@ impl super::Plan {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
+
+    fn model(wire: &str, tool_use: &str) -> PlannedModel {
+        serde_json::from_value(json!({
+            "provider": "p", "wire": wire, "id": "m", "requested": "m", "fallback": null, "context_window": 1000,
+            "max_output": 100, "prices": null, "tool_use": tool_use, "connection": {},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn definition_is_converted_once_for_each_wire_and_tool_use() {
+        let tool: PaletteTool = serde_json::from_value(json!({
+            "name": "t", "primary": "execute", "item_id": null, "description": "Does it.",
+            "schema": {"type": "object", "properties": {"a": {"type": "string"}}},
+            "parallel": false, "idempotent": false, "tokens": 0, "bytes": 0,
+        }))
+        .unwrap();
+        let renamed = PaletteTool { name: "other".into(), ..tool.clone() };
+        let copied = PaletteTool { schema: Arc::new((*tool.schema).clone()), ..tool.clone() };
+        let counted = PaletteTool { tokens: 7, ..tool.clone() };
+        let mut computed = Vec::new();
+        for (number, (wire, tool_use, tool)) in [
+            ("anthropic", "native", &tool),
+            ("anthropic", "native", &tool),
+            ("anthropic", "native", &counted),
+            ("gemini", "native", &tool),
+            ("anthropic", "text_parsed", &tool),
+            ("anthropic", "native", &renamed),
+            ("anthropic", "native", &copied),
+            ("anthropic", "native", &tool),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let model = model(wire, tool_use);
+            let size = model.known_size(tool, || {
+                computed.push(number);
+                model.computed_size(tool)
+            });
+            assert_eq!(size, model.computed_size(tool));
+        }
+        assert_eq!(computed, [0, 3, 4, 5, 6]);
+    }
 
     proptest! {
         #[test]
