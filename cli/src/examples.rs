@@ -14,6 +14,9 @@ use crate::input_schemas;
 
 static EXAMPLES: Dir<'static> = include_dir!("$OUT_DIR/examples");
 
+/// The names of the examples whose files are compiled into this program.
+const EXAMPLE_NAMES: [&str; 4] = ["hello", "review", "deploy", "classic-hooks"];
+
 /// Contents of files, by path relative to the project.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
@@ -65,18 +68,44 @@ pub fn annotated_files(name: &str) -> Files {
 /// Returns the files of the examples (unchanged, and as `rye init` writes them) and the files of a new project. All of
 /// them are compiled into this program, and are therefore trusted.
 pub fn example_subjects() -> BTreeSet<Subject> {
-    let mut found = BTreeSet::new();
-    let names = ["hello", "review", "deploy", "classic-hooks"];
-    let examples = names.map(example_files).into_iter().chain(names.map(annotated_files));
-    for files in examples.chain([starter_files()]) {
-        for (path, bytes) in files {
-            let sha256 = hex(&Sha256::digest(&bytes));
-            found.insert(match ItemKind::of_path(&path) {
-                Some((kind, id)) => Subject { kind, id: id.to_string(), sha256 },
-                None => shipped_file(&path, &sha256),
-            });
-        }
+    let mut found: BTreeSet<Subject> = BTreeSet::new();
+    let mut files: Vec<(String, Vec<u8>)> = starter_files().into_iter().collect();
+    for name in EXAMPLE_NAMES {
+        let unchanged = example_files(name);
+        // Most files have no comment that names a schema, so both forms are equal and are hashed once.
+        files.extend(annotated_files(name).into_iter().filter(|(path, bytes)| unchanged.get(path) != Some(bytes)));
+        files.extend(unchanged);
     }
+    found.extend(files.iter().map(|(path, bytes)| subject_of_file(path, bytes)));
     found.extend(script_requirement("script.yaml").subjects);
     found
+}
+
+fn subject_of_file(path: &str, bytes: &[u8]) -> Subject {
+    let sha256 = hex(&Sha256::digest(bytes));
+    match ItemKind::of_path(path) {
+        Some((kind, id)) => Subject { kind, id: id.to_string(), sha256 },
+        None => shipped_file(path, &sha256),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subjects_of_examples_contain_both_forms_of_each_file() {
+        let (subjects, mut annotated) = (example_subjects(), 0);
+        for name in EXAMPLE_NAMES {
+            let unchanged = example_files(name);
+            for (path, bytes) in annotated_files(name) {
+                annotated += usize::from(unchanged.get(&path) != Some(&bytes));
+                assert!(subjects.contains(&subject_of_file(&path, &bytes)), "{name}: {path}");
+            }
+            for (path, bytes) in unchanged {
+                assert!(subjects.contains(&subject_of_file(&path, &bytes)), "{name}: {path}");
+            }
+        }
+        assert!(annotated > 0);
+    }
 }

@@ -95,11 +95,10 @@ pub const SKILL_FILE: &str = "SKILL.md";
 
 /// Formats bytes as lowercase hex.
 pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut out, b| {
-        write!(out, "{b:02x}").ok();
-        out
-    })
+    let mut digits = String::with_capacity(bytes.len() * 2);
+    let halves = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits.extend(halves.filter_map(|half| char::from_digit(half.into(), 16)));
+    digits
 }
 
 impl Space {
@@ -429,5 +428,15 @@ impl<W: World + ?Sized> World for &W {
     }
     fn project_is_user_space(&self) -> bool {
         (**self).project_is_user_space()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hex;
+
+    #[test]
+    fn hex_writes_two_digits_for_each_byte() {
+        assert_eq!(hex(&[0, 0x0a, 0x9f, 0xff]), "000a9fff");
     }
 }
