@@ -1,6 +1,9 @@
 //! The command line, parsed by clap: a variant for each command, a struct for its arguments.
 
-use clap::{Parser, Subcommand};
+use std::ffi::{OsStr, OsString};
+
+use clap::builder::Resettable;
+use clap::{Arg, Args as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::command;
 use crate::options::{Global, OutputFormat};
@@ -78,6 +81,44 @@ pub enum Command {
     Schema(command::schema::SchemaArgs),
 }
 
+/// A function that adds the arguments of a command.
+type ArgumentBuilder = fn(clap::Command) -> clap::Command;
+
+/// The commands whose arguments are built alone. Building the arguments of all commands costs a tenth of a plan.
+const FREQUENT_COMMANDS: &[(&str, ArgumentBuilder)] = &[
+    ("check", command::check::CheckArgs::augment_args),
+    ("plan", command::plan::PlanArgs::augment_args),
+    ("chat", command::chat::ChatArgs::augment_args),
+    #[cfg(feature = "acp")]
+    ("acp", command::acp::AcpArgs::augment_args),
+    ("run", command::run::RunArgs::augment_args),
+];
+
+impl Args {
+    /// Parses a command line whose first word is a frequent command, without building the arguments of the other
+    /// commands. Returns `None` for any other command line, for an invalid one and for a request of help: for these,
+    /// the whole command line is built.
+    pub fn parse_frequent(words: &[OsString]) -> Option<Self> {
+        let name = words.get(1)?.to_str()?;
+        let (name, add_arguments) = FREQUENT_COMMANDS.iter().find(|(frequent, _)| *frequent == name)?;
+        let command = Global::augment_args(clap::Command::new("rye")).subcommand_required(true);
+        let command = command.subcommand(add_arguments(clap::Command::new(*name)));
+        let matches = ignore_empty_variables(command).try_get_matches_from(words).ok()?;
+        Self::from_arg_matches(&matches).ok()
+    }
+}
+
+/// Changes the options of a command so that an empty environment variable counts as unset.
+pub fn ignore_empty_variables(command: clap::Command) -> clap::Command {
+    if std::env::vars_os().any(|(_, value)| value.is_empty()) { without_empty_variables(command) } else { command }
+}
+
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let without = |arg: Arg| if arg.get_env().is_some_and(is_empty) { arg.env(Resettable::Reset) } else { arg };
+    command.mut_args(without).mut_subcommands(without_empty_variables)
+}
+
 impl Command {
     /// Returns true if the command can print this format.
     pub fn supports(&self, format: OutputFormat) -> bool {
@@ -85,6 +126,63 @@ impl Command {
             OutputFormat::Human | OutputFormat::Plain | OutputFormat::Json => true,
             OutputFormat::Sarif | OutputFormat::Github => matches!(self, Self::Check(_)),
             OutputFormat::Markdown | OutputFormat::Html => matches!(self, Self::Plan(_)),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn frequent_commands_have_the_arguments_of_the_whole_command_line() {
+        let whole = Args::command();
+        let describe = |command: &clap::Command| {
+            let arguments: Vec<String> = command.get_arguments().map(|argument| format!("{argument:?}")).collect();
+            let groups: Vec<String> = command.get_groups().map(|group| format!("{group:?}")).collect();
+            (arguments, groups)
+        };
+        for (name, add_arguments) in FREQUENT_COMMANDS {
+            let alone = add_arguments(clap::Command::new(*name));
+            let of_whole = whole.find_subcommand(name).unwrap();
+            assert_eq!(describe(&alone), describe(of_whole), "{name}");
+            assert!(!of_whole.has_subcommands(), "{name}");
+        }
+        // The whole command line also has a group without a rule, which lists its own arguments.
+        let (common, _) = describe(&Global::augment_args(clap::Command::new("rye")));
+        assert_eq!(common, describe(&whole).0);
+    }
+
+    #[test]
+    fn frequent_command_parses_as_the_whole_command_line_does() {
+        for line in [
+            "rye run hello --input a=b --input c=d --limit turns=3 --project /p -v",
+            "rye run --resume THREAD --message text --format json",
+            "rye run hello -q --color never --events",
+            "rye plan hello --prompt",
+            "rye plan",
+            "rye check --fix .ai/directives/a.md",
+            "rye check --quiet --verbose",
+            "rye check --format sarif",
+            "rye chat -c",
+            "rye chat hello --model fast",
+            "rye run",
+            "rye run --no-such-option",
+            "rye run --help",
+            "rye --quiet run hello",
+            "rye run -- hello",
+            "rye help run",
+            "rye",
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            let whole = Args::try_parse_from(&words).ok();
+            let frequent = Args::parse_frequent(&words);
+            let is_frequent = words.get(1).is_some_and(|word| FREQUENT_COMMANDS.iter().any(|(name, _)| word == name));
+            let expected = whole.filter(|_| is_frequent).map(|args| format!("{args:?}"));
+            assert_eq!(frequent.map(|args| format!("{args:?}")), expected, "{line}");
         }
     }
 }

@@ -27,16 +27,15 @@ mod thread_reader;
 mod usage_tips;
 mod workspace;
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
-use clap::builder::Resettable;
 use clap::error::ErrorKind;
 use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _};
 
-use args::Args;
+use args::{Args, ignore_empty_variables};
 use exit::Exit;
 use report::Printer;
 use rye_compiler::world::{ItemKind, Space, World as _, WorldError};
@@ -83,11 +82,12 @@ fn main() -> ExitCode {
 
 /// Parses the command line. If the environment variable of an option is empty, the variable counts as unset.
 fn parse_arguments() -> Result<Args, clap::Error> {
-    let mut command = help_examples::with_examples(Args::command());
-    if std::env::vars_os().any(|(_, value)| value.is_empty()) {
-        command = without_empty_variables(command);
+    let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(args) = Args::parse_frequent(&words) {
+        return Ok(args);
     }
-    let matches = command.try_get_matches_from_mut(std::env::args_os()).map_err(|error| with_tip(error, &command))?;
+    let mut command = ignore_empty_variables(help_examples::with_examples(Args::command()));
+    let matches = command.try_get_matches_from_mut(words).map_err(|error| with_tip(error, &command))?;
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
@@ -147,12 +147,6 @@ fn tip_of_directives(words: &[String]) -> Option<String> {
     ids.truncate(MAX_LISTED_DIRECTIVES);
     let more = if rest == 0 { String::new() } else { format!(" and {rest} more") };
     (!ids.is_empty()).then(|| format!("directives of this project: {}{more}", ids.join(", ")))
-}
-
-fn without_empty_variables(command: Command) -> Command {
-    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
-    let without = |arg: Arg| if arg.get_env().is_some_and(is_empty) { arg.env(Resettable::Reset) } else { arg };
-    command.mut_args(without).mut_subcommands(without_empty_variables)
 }
 
 /// Prints a usage error, or the help text if one was requested. With `--format json` an error is printed as JSON.
