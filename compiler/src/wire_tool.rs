@@ -1,7 +1,8 @@
 //! Tools in the form that a request contains: definitions converted for the wire format, or instructions in the system
 //! prompt of a model without native tool use. `rye plan` shows the tools in this form, and the engine sends them.
 //!
-//! The conversion never narrows a JSON Schema (2020-12). A constraint that the wire format cannot express becomes part
+//! The conversion never narrows a JSON Schema (2020-12). A constraint that the wire format cannot express, or that
+//! contains such a constraint and would accept less without it, becomes part
 //! of a description, and the engine validates each call against the original schema before the tool runs.
 //!
 //! Every wire format requires an object at the root, without `anyOf`, `oneOf`, `allOf`, `not`, `enum`, `if` and `$ref`
@@ -10,8 +11,10 @@
 mod complete;
 pub mod instructions;
 mod merge;
+mod references;
 mod root;
 mod subset;
+mod widened;
 
 use std::borrow::Cow;
 
@@ -102,11 +105,12 @@ fn convert_parameters(schema: &Value, dialect: SchemaDialect) -> (Value, Vec<Str
     if dialect == SchemaDialect::Complete {
         let mut whole = Value::Object(map.clone());
         let mut more = notes.clone();
+        references::keep_targets(&original, &mut whole);
         complete::complete_root(&mut whole, &mut more);
         if references_resolve(&whole, &whole, 0) {
             return (whole, more);
         }
-        // Flattening the root moved the target of a reference, so the schema is converted to the subset, which has no
+        // The conversion removed the target of a reference, so the schema is converted to the subset, which has no
         // references.
     }
     let subset = subset::convert_root(&original, map, &mut notes);

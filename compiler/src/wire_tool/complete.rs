@@ -2,23 +2,28 @@
 
 use serde_json::{Map, Value, json};
 
+use super::widened::WidenedSchemas;
 use super::{MAX_SCHEMA_DEPTH, add_notes, remove_unnameable_properties, types_of};
 
 /// Adds missing `properties` and `items` to the root and to everything below it. Removes the properties with names that
-/// a wire format refuses. The descriptions of the removed properties of the root are added to `notes`.
+/// a wire format refuses, and the keywords that would accept less without these properties. The descriptions of what is
+/// removed from the root are added to `notes`.
 pub(super) fn complete_root(root: &mut Value, notes: &mut Vec<String>) {
+    let widened = WidenedSchemas::new(root);
     if let Some(map) = root.as_object_mut() {
+        notes.extend(widened.remove_narrowed_keywords(map));
         notes.extend(remove_unnameable_properties(map));
-        complete_map(map, 0);
+        complete_map(map, &widened, 0);
     }
 }
 
-fn complete(schema: &mut Value, depth: usize) {
+fn complete(schema: &mut Value, widened: &WidenedSchemas, depth: usize) {
     match schema {
         Value::Object(map) if depth <= MAX_SCHEMA_DEPTH => {
-            let notes = remove_unnameable_properties(map);
+            let mut notes = widened.remove_narrowed_keywords(map);
+            notes.extend(remove_unnameable_properties(map));
             add_notes(map, &notes);
-            complete_map(map, depth);
+            complete_map(map, widened, depth);
         }
         Value::Bool(true) => *schema = json!({}),
         Value::Bool(false) => *schema = json!({"not": {}}),
@@ -26,7 +31,7 @@ fn complete(schema: &mut Value, depth: usize) {
     }
 }
 
-fn complete_map(map: &mut Map<String, Value>, depth: usize) {
+fn complete_map(map: &mut Map<String, Value>, widened: &WidenedSchemas, depth: usize) {
     let types = types_of(map);
     let (object, array) = (types.contains(&"object"), types.contains(&"array"));
     if object && !map.contains_key("properties") {
@@ -40,19 +45,19 @@ fn complete_map(map: &mut Map<String, Value>, depth: usize) {
         match (key.as_str(), value) {
             ("properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas", Value::Object(all)) => {
                 for schema in all.values_mut() {
-                    complete(schema, depth + 1);
+                    complete(schema, widened, depth + 1);
                 }
             }
             ("allOf" | "anyOf" | "oneOf" | "prefixItems", Value::Array(all)) => {
                 for schema in all {
-                    complete(schema, depth + 1);
+                    complete(schema, widened, depth + 1);
                 }
             }
             // Under keywords such as `additionalProperties`, only objects need completion, because every wire accepts
             // `false` there.
             ("items" | "contains" | "not" | "if" | "then" | "else" | "propertyNames" | "contentSchema", schema)
             | ("additionalProperties" | "unevaluatedProperties" | "unevaluatedItems", schema @ Value::Object(_)) => {
-                complete(schema, depth + 1);
+                complete(schema, widened, depth + 1);
             }
             _ => {}
         }
@@ -65,8 +70,9 @@ pub(super) fn bound_tuple(map: &mut Map<String, Value>) {
         return;
     }
     let most = map.get("prefixItems").and_then(Value::as_array).map_or(0, Vec::len);
-    let most = u64::try_from(most).unwrap_or(u64::MAX);
-    let declared = map.get("maxItems").and_then(Value::as_u64).unwrap_or(u64::MAX);
-    map.insert("maxItems".to_owned(), most.min(declared).into());
+    let most = Value::from(most);
+    let number = |value: &Value| value.as_f64().unwrap_or(f64::INFINITY);
+    let most = map.get("maxItems").filter(|declared| number(declared) < number(&most)).unwrap_or(&most).clone();
+    map.insert("maxItems".to_owned(), most);
     map.insert("items".to_owned(), json!({}));
 }

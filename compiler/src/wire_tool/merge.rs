@@ -6,9 +6,19 @@ use serde_json::{Map, Value, json};
 
 use super::types_of;
 
+/// The rule of a `oneOf` that is sent as `anyOf`.
+pub(super) const EXACTLY_ONE: &str = "oneOf: exactly one of the alternatives";
+
 /// Adds the constraints of `other` to `map`, so that a value has to match both. Annotations of `other` replace those of
 /// `map`. Constraints that cannot be combined are added to `conflicts`.
-pub(super) fn merge_all(map: &mut Map<String, Value>, other: Map<String, Value>, conflicts: &mut Vec<Value>) {
+pub(super) fn merge_all(map: &mut Map<String, Value>, mut other: Map<String, Value>, conflicts: &mut Vec<Value>) {
+    let differ = |key: &&str| map.get(*key).zip(other.get(*key)).is_some_and(|(one, other)| one != other);
+    if ["unevaluatedProperties", "unevaluatedItems"].iter().any(differ) {
+        // The keyword depends on all other keywords of its schema.
+        conflicts.push(Value::Object(other));
+        return;
+    }
+    conflicts.extend(split_groups(map, &mut other));
     for (key, value) in other {
         let Some(before) = map.get(&key).cloned() else {
             map.insert(key, value);
@@ -23,7 +33,7 @@ pub(super) fn merge_all(map: &mut Map<String, Value>, other: Map<String, Value>,
             "required" => Some(union(&before, &value)),
             "enum" => intersection(&before, &value),
             "type" => intersect_types(map, &value),
-            "items" | "additionalProperties" | "propertyNames" | "contains" => Some(merge_schemas(&before, &value)),
+            "items" | "additionalProperties" | "propertyNames" => Some(merge_schemas(&before, &value)),
             "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
                 Some(if number(&value) > number(&before) { value.clone() } else { before.clone() })
             }
@@ -67,6 +77,29 @@ pub(super) fn closing_rule(map: &Map<String, Value>, member: &Map<String, Value>
             json!(own)
         )
     })
+}
+
+/// Keywords that depend on each other.
+const KEYWORD_GROUPS: [&[&str]; 3] =
+    [&["if", "then", "else"], &["contains", "minContains", "maxContains"], &["prefixItems", "items"]];
+
+/// Removes from `other` each group of keywords of which `map` has a keyword too, and returns the groups. Their keywords
+/// would have another meaning beside those of `map`. A group that both have alike stays, and so do two schemas of
+/// `items` without `prefixItems`.
+fn split_groups(map: &Map<String, Value>, other: &mut Map<String, Value>) -> Vec<Value> {
+    let mut split = Vec::new();
+    for group in KEYWORD_GROUPS {
+        let has_any = |map: &Map<String, Value>| group.iter().any(|key| map.contains_key(*key));
+        let is_same = group.iter().all(|key| map.get(*key) == other.get(*key));
+        let is_list =
+            group.contains(&"items") && !map.contains_key("prefixItems") && !other.contains_key("prefixItems");
+        if is_same || is_list || !has_any(map) || !has_any(other) {
+            continue;
+        }
+        let keywords = group.iter().filter_map(|key| Some(((*key).to_owned(), other.shift_remove(*key)?)));
+        split.push(Value::Object(keywords.collect()));
+    }
+    split
 }
 
 fn number(value: &Value) -> f64 {
@@ -117,7 +150,9 @@ fn union(one: &Value, other: &Value) -> Value {
 /// Returns the elements that both arrays contain, as an array; `None` if there are none, or if a value is not an array.
 fn intersection(one: &Value, other: &Value) -> Option<Value> {
     let (one, other) = (one.as_array()?, other.as_array()?);
-    let common: Vec<Value> = one.iter().filter(|value| other.contains(value)).cloned().collect();
+    let is_equal = |one: &Value, other: &Value| one == other || (one.is_number() && one.as_f64() == other.as_f64());
+    let common: Vec<Value> =
+        one.iter().filter(|value| other.iter().any(|other| is_equal(value, other))).cloned().collect();
     (!common.is_empty()).then_some(Value::Array(common))
 }
 
@@ -172,7 +207,9 @@ pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
     if let Some(common) = common.filter(|common| !common.is_empty()) {
         merged.insert("required".to_owned(), json!(common));
     }
-    let closed = |branch: &Map<String, Value>| branch.get("additionalProperties") == Some(&Value::Bool(false));
+    let closed = |branch: &Map<String, Value>| {
+        branch.get("additionalProperties") == Some(&Value::Bool(false)) && !has_patterns(branch)
+    };
     if !branches.is_empty() && branches.iter().all(closed) {
         merged.insert("additionalProperties".to_owned(), Value::Bool(false));
     }
@@ -183,9 +220,12 @@ pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
 /// schema with `patternProperties` counts as one that may allow every value, because its patterns are not matched here.
 fn allows_any_value(branch: &Map<String, Value>, name: &str) -> bool {
     let is_declared = branch.get("properties").is_some_and(|properties| properties.get(name).is_some());
-    let has_patterns = branch.get("patternProperties").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
     let is_open = matches!(branch.get("additionalProperties"), None | Some(Value::Bool(true)));
-    !is_declared && (is_open || has_patterns)
+    !is_declared && (is_open || has_patterns(branch))
+}
+
+fn has_patterns(branch: &Map<String, Value>) -> bool {
+    branch.get("patternProperties").and_then(Value::as_object).is_some_and(|map| !map.is_empty())
 }
 
 /// Returns the schema that an object schema has for the property `name` in `additionalProperties`. `None` if the object
@@ -229,4 +269,40 @@ fn choices(schema: &Value) -> Option<Value> {
         return None;
     }
     map.get("const").map(|value| json!([value])).or_else(|| map.get("enum").cloned())
+}
+
+/// Returns true if no value matches two of the alternatives. Two alternatives exclude each other if they have no type
+/// in common, or if both require the same property with different constant values.
+pub(super) fn are_disjoint(alternatives: &[Value]) -> bool {
+    let pairwise = |differ: &dyn Fn(&Value, &Value) -> bool| {
+        alternatives
+            .iter()
+            .enumerate()
+            .all(|(index, one)| alternatives.iter().skip(index + 1).all(|other| differ(one, other)))
+    };
+    let types = |schema: &Value| -> Vec<String> {
+        let map = schema.as_object().cloned().unwrap_or_default();
+        types_of(&map).into_iter().map(|name| if name == "integer" { "number" } else { name }.to_owned()).collect()
+    };
+    let types_differ = |one: &Value, other: &Value| {
+        let (one, other) = (types(one), types(other));
+        !one.is_empty() && !other.is_empty() && one.iter().all(|name| !other.contains(name))
+    };
+    let required_const = |schema: &Value, name: &str| {
+        let is_required =
+            schema.get("required").and_then(Value::as_array).is_some_and(|names| names.contains(&json!(name)));
+        schema.get("properties")?.get(name)?.get("const").filter(|_| is_required).cloned()
+    };
+    let names = alternatives.first().and_then(|first| first.get("properties")).and_then(Value::as_object);
+    let has_discriminator = names.into_iter().flatten().any(|(name, _)| {
+        pairwise(&|one, other| match (required_const(one, name), required_const(other, name)) {
+            (Some(one), Some(other)) => one != other,
+            (_, _) => false,
+        })
+    });
+    let values_differ = |one: &Value, other: &Value| match (one.get("const"), other.get("const")) {
+        (Some(one), Some(other)) => one != other,
+        (_, _) => false,
+    };
+    has_discriminator || pairwise(&types_differ) || pairwise(&values_differ)
 }

@@ -5,6 +5,7 @@ use crate::tool_spec::resolve_pointer;
 use serde_json::{Map, Value, json};
 
 use super::merge::{closing_rule, merge_all, merge_any, without_constraints};
+use super::references::remove_document_keywords;
 
 /// Maximum nesting of references and combinations (`$ref`, `allOf`, `anyOf`, `oneOf`). Deeper schemas are ignored.
 const MAX_NESTING: usize = 16;
@@ -17,9 +18,7 @@ const OTHER_COMBINATIONS: [&str; 9] =
 pub(super) fn flatten_root(root: &Value) -> (Map<String, Value>, Vec<String>) {
     let mut notes = Vec::new();
     let mut map = flatten(root, root, 0, &mut notes);
-    for key in ["$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary"] {
-        map.shift_remove(key);
-    }
+    remove_document_keywords(&mut map);
     if let Some(definitions) = root.as_object() {
         for key in ["$defs", "definitions"] {
             if let Some(value) = definitions.get(key) {

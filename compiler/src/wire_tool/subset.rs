@@ -9,7 +9,7 @@ use crate::tool_spec::resolve_pointer;
 use serde_json::{Map, Value, json};
 
 use super::complete::bound_tuple;
-use super::merge::{closing_rule, merge_all};
+use super::merge::{EXACTLY_ONE, are_disjoint, closing_rule, merge_all};
 use super::{add_notes, remove_unnameable_properties, types_of};
 
 /// Limits for following references: the levels of a recursive definition, and the total depth. If the result is too
@@ -185,7 +185,7 @@ impl SubsetConverter<'_> {
             let base = map.clone();
             let (converted, mut rules) = self.convert_any(base, &any, depth);
             if key == "oneOf" && !are_disjoint(&any) {
-                rules.push("oneOf: exactly one of the alternatives".to_owned());
+                rules.push(EXACTLY_ONE.to_owned());
             }
             return (converted, rules);
         }
@@ -347,54 +347,21 @@ impl SubsetConverter<'_> {
         if !required.is_empty() {
             converted.insert("required".to_owned(), Value::Array(required));
         }
+        let has_patterns = map.contains_key("patternProperties");
         match map.get("additionalProperties").cloned() {
+            // Names that a pattern declares are no additional properties.
+            Some(rest) if has_patterns && rest != Value::Bool(true) => {
+                notes.push(format!("additionalProperties {rest}"));
+            }
             Some(rest @ Value::Object(_)) => {
                 converted.insert("additionalProperties".to_owned(), self.convert(&rest, depth + 1));
             }
-            // Names that a pattern declares are no additional properties.
-            Some(Value::Bool(rest)) if rest || !map.contains_key("patternProperties") => {
+            Some(Value::Bool(rest)) => {
                 converted.insert("additionalProperties".to_owned(), rest.into());
             }
-            Some(Value::Bool(false)) => notes.push("additionalProperties false".to_owned()),
             Some(_) | None => {}
         }
     }
-}
-
-/// Returns true if no value matches two of the alternatives. Two alternatives exclude each other if they have no type
-/// in common, or if both require the same property with different constant values.
-fn are_disjoint(alternatives: &[Value]) -> bool {
-    let pairwise = |differ: &dyn Fn(&Value, &Value) -> bool| {
-        alternatives
-            .iter()
-            .enumerate()
-            .all(|(index, one)| alternatives.iter().skip(index + 1).all(|other| differ(one, other)))
-    };
-    let types = |schema: &Value| -> Vec<String> {
-        let map = schema.as_object().cloned().unwrap_or_default();
-        types_of(&map).into_iter().map(|name| if name == "integer" { "number" } else { name }.to_owned()).collect()
-    };
-    let types_differ = |one: &Value, other: &Value| {
-        let (one, other) = (types(one), types(other));
-        !one.is_empty() && !other.is_empty() && one.iter().all(|name| !other.contains(name))
-    };
-    let required_const = |schema: &Value, name: &str| {
-        let is_required =
-            schema.get("required").and_then(Value::as_array).is_some_and(|names| names.contains(&json!(name)));
-        schema.get("properties")?.get(name)?.get("const").filter(|_| is_required).cloned()
-    };
-    let names = alternatives.first().and_then(|first| first.get("properties")).and_then(Value::as_object);
-    let has_discriminator = names.into_iter().flatten().any(|(name, _)| {
-        pairwise(&|one, other| match (required_const(one, name), required_const(other, name)) {
-            (Some(one), Some(other)) => one != other,
-            (_, _) => false,
-        })
-    });
-    let values_differ = |one: &Value, other: &Value| match (one.get("const"), other.get("const")) {
-        (Some(one), Some(other)) => one != other,
-        (_, _) => false,
-    };
-    has_discriminator || pairwise(&types_differ) || pairwise(&values_differ)
 }
 
 /// Returns the types that `type` names; without `type`, the type that the other keywords imply; empty if they imply
