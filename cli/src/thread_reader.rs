@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use rye_compiler::diagnostics::closest;
 use rye_engine::driver::LiveLine;
@@ -15,6 +17,12 @@ use rye_engine::threads::{ListedThread, LoadedThread, Threads};
 use crate::CommandError;
 
 pub mod reference;
+
+/// Number of checks whether a transcript without a registry row still exists. Another process may be removing the
+/// thread: it removes the row first.
+const REMOVAL_CHECKS: usize = 20;
+/// Time between two of these checks.
+const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 pub struct ThreadReader(Threads);
 
@@ -65,7 +73,8 @@ impl ThreadReader {
     }
 
     pub fn unknown_thread(&self, id: &str) -> Result<CommandError, CommandError> {
-        if ThreadId::parse(id).is_ok_and(|thread| self.has_transcript(&thread)) {
+        let pause = || sleep(REMOVAL_CHECK_INTERVAL);
+        if ThreadId::parse(id).is_ok_and(|thread| remains(|| self.has_transcript(&thread), pause)) {
             let failure =
                 CommandError::failed(format!("the thread `{id}` has a transcript, but is not in the registry"));
             return Ok(failure.with_help("rebuild the registry with `rye threads repair`"));
@@ -77,5 +86,35 @@ impl ThreadReader {
             None if ids.is_empty() => failure.with_help("this project has no threads yet"),
             None => failure.with_help("list the threads with `rye threads list`"),
         })
+    }
+}
+
+/// Returns true if a file exists at each of `REMOVAL_CHECKS` checks.
+fn remains(exists: impl Fn() -> bool, pause: impl Fn()) -> bool {
+    (0..REMOVAL_CHECKS).all(|check| {
+        if check > 0 {
+            pause();
+        }
+        exists()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn transcript_that_disappears_between_two_checks_does_not_remain() {
+        let checks = Cell::new(0);
+        let exists_until = |last: usize| {
+            checks.set(0);
+            remains(|| checks.replace(checks.get() + 1) < last, || {})
+        };
+        assert!(exists_until(REMOVAL_CHECKS));
+        assert!(!exists_until(REMOVAL_CHECKS - 1));
+        assert!(!exists_until(0));
+        assert_eq!(checks.get(), 1, "a missing file needs no further check");
     }
 }

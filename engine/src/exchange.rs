@@ -280,12 +280,13 @@ pub const DEADLINE_CODE: &str = "thread_deadline";
 pub const SCRIPT_ERROR: &str = "script";
 
 impl CallError {
-    /// Returns the error of a call that was cut at the deadline of its thread, after `received` bytes of text. The
-    /// provider may charge for the call, so the cost of the call is unknown.
-    pub fn cut_at_deadline(received: u64) -> Self {
+    /// Returns the error of a call that was cut at the deadline of its thread, after `received` bytes of text. The cost
+    /// of the call is unknown, unless the provider had reported its final usage.
+    pub fn cut_at_deadline(received: u64, final_usage: Option<Usage>) -> Self {
         Self {
             code: Some(DEADLINE_CODE.to_owned()),
-            cut: Some(CutStream { sent: 0, received }),
+            usage: final_usage,
+            cut: final_usage.is_none().then_some(CutStream { sent: 0, received }),
             ..Self::new(FailedStage::Timeout, "the model call was stopped: the thread reached its duration limit")
         }
     }

@@ -5,12 +5,14 @@
 pub mod anthropic;
 pub mod catalog;
 pub mod environment;
+pub mod error_body;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod gemini;
 pub mod http;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod progress;
 #[cfg(test)]
 pub(crate) mod provider_schemas;
 pub mod scripted;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request};
 
+pub use progress::CallProgress;
 pub use rye_compiler::plan::Sampling;
 pub use settings::{ApiKey, ProviderSettings, Wire};
 
@@ -68,4 +71,15 @@ pub trait Provider: Send + Sync {
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>>;
+
+    /// Makes a call as [`Self::call`] does, and records in `progress` the facts that are known before the call ends. A
+    /// provider without such facts records none.
+    fn call_with_progress<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+        _progress: &'a CallProgress,
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        self.call(request, live)
+    }
 }

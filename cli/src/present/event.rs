@@ -255,7 +255,8 @@ fn message_text(message: &Message) -> String {
 /// Returns a note if the outcome of a settled call is unknown, or if the call cost more than its reservation; empty
 /// otherwise.
 pub fn settlement_note(settled: &Settled) -> String {
-    let unknown = if settled.unknown_outcome { " (outcome unknown: the provider reported no final usage)" } else { "" };
+    let unknown =
+        if settled.unknown_outcome { " (outcome unknown: no usable final usage of the provider)" } else { "" };
     if settled.overspent == 0 {
         return unknown.to_owned();
     }

@@ -1,7 +1,7 @@
 //! The in-process driver: performs effects with the engine's store, providers and tools.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rye_compiler::hook::HookPoint;
@@ -15,7 +15,7 @@ use crate::BoxFuture;
 use crate::context::{ApprovalRequest, EngineContext};
 use crate::error::DriveError;
 use crate::event::{Approval, ControlMessage, Ended, HookOutcome, InputSource, Opened, UserInput};
-use crate::exchange::{CallError, DEADLINE_CODE, Delta, FailedStage, Request, RequestTurns};
+use crate::exchange::{CallError, Delta, FailedStage, Request, RequestTurns};
 use crate::hooks::{HookPointResult, HookTable};
 use crate::image_objects;
 use crate::live::{EventSink, StreamEvent};
@@ -171,12 +171,14 @@ impl EmbeddedDriver {
         connected.get_or_init(|| self.engine.providers.connect(model))
     }
 
+    /// Calls the model. Sets `is_cut` if the call was stopped at the deadline.
     async fn call_model(
         &self,
         (turn, attempt): (u64, u32),
         request: &Request,
         fallback: bool,
         deadline: Option<Deadline>,
+        is_cut: &AtomicBool,
     ) -> Fact {
         let provider = match self.connection(fallback) {
             Ok(provider) => Arc::clone(provider),
@@ -196,6 +198,7 @@ impl EmbeddedDriver {
         let stream = AttemptStream::new(Arc::clone(&self.engine.disk), self.id.clone(), turn, attempt);
         let received = AtomicU64::new(0);
         self.cut_work.take_text();
+        let progress = self.cut_work.begin_model_call();
         let live = |delta: Delta| {
             received.fetch_add(delta.bytes(), Ordering::Relaxed);
             stream.push(&delta);
@@ -206,10 +209,17 @@ impl EmbeddedDriver {
         };
         let called = tokio::select! {
             biased;
-            called = text_tools::call(&*provider, request, &live) => called,
-            () = self.wait_for_deadline(deadline) => Err(CallError::cut_at_deadline(received.load(Ordering::Relaxed))),
+            called = text_tools::call(&*provider, request, &live, &progress) => called,
+            () = self.wait_for_deadline(deadline) => {
+                is_cut.store(true, Ordering::Relaxed);
+                Err(match progress.take_refusal() {
+                    Some(refusal) => refusal,
+                    None => CallError::cut_at_deadline(received.load(Ordering::Relaxed), progress.take_final_usage()),
+                })
+            }
         };
         self.cut_work.take_text();
+        self.cut_work.begin_model_call();
         stream.end().await;
         match called {
             Ok(reply) => Fact::ModelReplied(Box::new(reply)),
@@ -285,10 +295,6 @@ fn accept_pushes(engine: &Arc<EngineContext>, id: &ThreadId) -> PushHandler {
     })
 }
 
-fn is_cut_at_deadline(fact: &Fact) -> bool {
-    matches!(fact, Fact::ModelFailed(error) if error.code.as_deref() == Some(DEADLINE_CODE))
-}
-
 impl Driver for EmbeddedDriver {
     fn request_turns(&self, fallback: bool, call: ModelCall) -> RequestTurns {
         match self.connection(fallback) {
@@ -321,9 +327,10 @@ impl Driver for EmbeddedDriver {
                 Effect::Reserve(reservation) => Box::pin(self.reserve(&reservation, cost, synced)).await?,
                 Effect::CallModel { turn, attempt, fallback, call: _ } => {
                     let request = request.ok_or_else(|| DriveError::Lost("a model call has no request".to_owned()))?;
-                    let called = Box::pin(self.call_model((turn, attempt), &request, fallback, deadline));
+                    let is_cut = AtomicBool::new(false);
+                    let called = Box::pin(self.call_model((turn, attempt), &request, fallback, deadline, &is_cut));
                     let fact = self.update_row_meanwhile(called, cost, synced).await?;
-                    if is_cut_at_deadline(&fact) {
+                    if is_cut.load(Ordering::Relaxed) {
                         return Ok(self.not_before(deadline, fact));
                     }
                     fact

@@ -6,11 +6,11 @@ use serde_json::json;
 
 use super::apply::limit_mut;
 use super::screen::{accept_new, accept_screened, command_events};
-use super::signal::{CallAnswer, Fact, HookChild, Signal, SpawnResult, ToolFinished};
+use super::signal::{CallAnswer, Fact, HookChild, InterruptedReply, Signal, SpawnResult, ToolFinished};
 use super::state::{Attempt, CallPhase, CallState, ThreadState};
 use super::step::{
     INTERRUPTED, answer_event, duration_limit, interrupted_continuation, interrupted_start, interruption_events,
-    settlement,
+    reported_settlement, settlement,
 };
 use super::walk::{StepResult, advance};
 use crate::event::{
@@ -89,7 +89,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
         Fact::ModelFailed(error) => failed(plan, state, *error, at),
         Fact::ToolFinished(finished) => tool_finished(state, *finished),
         Fact::ToolInterrupted(cut) => tool_interrupted(state, *cut),
-        Fact::ReplyInterrupted(text) => reply_interrupted(plan, state, &text),
+        Fact::ReplyInterrupted(reply) => reply_interrupted(plan, state, &reply),
         Fact::Spawned(children) => children.into_iter().flat_map(|child| spawned(state, child, at)).collect(),
         Fact::ChildEnded { spawn, thread_id, status, cost, answer } => {
             let Some(child) = state.children.get(&spawn) else { return Vec::new() };
@@ -340,13 +340,17 @@ fn tool_interrupted(state: &ThreadState, cut: ToolFinished) -> Vec<EventBody> {
     events
 }
 
-/// Returns the events that end an interrupted prompt whose reply had streamed `text`. Empty if the user interrupted no
-/// prompt, and for the text of a summary.
-fn reply_interrupted(plan: &Plan, state: &ThreadState, text: &str) -> Vec<EventBody> {
+/// Returns the events that end an interrupted prompt whose reply had partly arrived. If the user interrupted no prompt,
+/// and for a summary, returns the settlement at the reported usage; empty without one.
+fn reply_interrupted(plan: &Plan, state: &ThreadState, reply: &InterruptedReply) -> Vec<EventBody> {
     let is_reply = state.attempt.as_ref().is_some_and(|attempt| !attempt.compacts);
     let has_prompt = state.chat.as_ref().is_some_and(|chat| chat.current.is_some());
     let ends = is_reply && has_prompt && state.is_interrupted() && !state.mailbox.killed && !state.mailbox.cancelled;
-    if ends { interruption_events(plan, state, text) } else { Vec::new() }
+    if ends {
+        interruption_events(plan, state, reply)
+    } else {
+        reported_settlement(plan, state, reply.usage).into_iter().collect()
+    }
 }
 
 /// Minimum size in bytes of a result that is replaced by a reference if an equal result was sent before. A shorter
@@ -478,7 +482,7 @@ fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) ->
     let mut events = vec![EventBody::Recovered(Recovered { owner, cut_bytes })];
     if state.chat.as_ref().is_some_and(|chat| chat.current.is_some()) && state.ended.is_none() {
         // An interrupted chat continues only when the user sends a message.
-        events.extend(interruption_events(plan, state, ""));
+        events.extend(interruption_events(plan, state, &InterruptedReply::default()));
         return events;
     }
     if state.ended.is_none() {

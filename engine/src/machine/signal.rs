@@ -7,7 +7,7 @@ use crate::event::{
     Approval, Continues, ControlMessage, FileChanged, HookEvaluation, HookOutcome, InputExpansion, LimitHit, Opened,
     StateSet,
 };
-use crate::exchange::{CallError, Reply};
+use crate::exchange::{CallError, Reply, Usage};
 use crate::thread::{Cost, Status};
 
 /// A fact and the time at which it became known, in milliseconds since 1970.
@@ -42,8 +42,8 @@ pub enum Fact {
     ToolFinished(Box<ToolFinished>),
     /// A call was interrupted after its program had written output. The answer is the output and the interruption.
     ToolInterrupted(Box<ToolFinished>),
-    /// A reply was interrupted after it had streamed this text.
-    ReplyInterrupted(String),
+    /// A reply was interrupted.
+    ReplyInterrupted(InterruptedReply),
     /// The results of creating the child threads of one group of calls.
     Spawned(Vec<SpawnResult>),
     /// A child ended; `answer` is the result for a call that waited for the child.
@@ -82,6 +82,14 @@ pub enum Fact {
         id: String,
         message: ControlMessage,
     },
+}
+
+/// The part of an interrupted reply that had arrived.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InterruptedReply {
+    pub text: String,
+    /// The usage of the whole reply; `None` if the provider had not reported it.
+    pub usage: Option<Usage>,
 }
 
 /// The result of one requested spawn.

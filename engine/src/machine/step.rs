@@ -26,7 +26,9 @@ mod model;
 
 pub(super) use calls::answer_event;
 pub(crate) use chat::undelivered_prompt;
-pub(super) use chat::{interrupted_continuation, interrupted_start, interruption_events, stop_prompt};
+pub(super) use chat::{
+    interrupted_continuation, interrupted_start, interruption_events, reported_settlement, stop_prompt,
+};
 pub(super) use end::{children_to_cancel, finish};
 pub(super) use model::{settlement, turn_worst_case};
 

@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 pub use decoder::AnthropicDecoder;
 
-use super::Provider;
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
 use super::wire::{
     EncodedGroup, EncodedItems, NO_OUTPUT, TOOLS_FIELD, encode_body, encode_items, encode_tools, is_blank,
     normalize_turns, plain_name, run, sampling,
 };
+use super::{CallProgress, Provider};
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
@@ -47,8 +47,17 @@ impl Provider for Anthropic {
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move { self.call_with_progress(request, live, &CallProgress::default()).await })
+    }
+
+    fn call_with_progress<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+        progress: &'a CallProgress,
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
         let body = encode(request);
-        Box::pin(run(&self.endpoint, body, AnthropicDecoder::default(), live))
+        Box::pin(run(&self.endpoint, body, AnthropicDecoder::default(), live, progress))
     }
 }
 

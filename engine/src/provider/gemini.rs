@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 pub use decoder::GeminiDecoder;
 
-use super::Provider;
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
 use super::wire::{
     EncodedGroup, EncodedItems, NO_OUTPUT, TOOLS_FIELD, encode_body, encode_items, encode_tools, is_blank,
     normalize_turns, plain_name, run, sampling,
 };
+use super::{CallProgress, Provider};
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, FailedStage, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
@@ -51,6 +51,15 @@ impl Provider for Gemini {
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move { self.call_with_progress(request, live, &CallProgress::default()).await })
+    }
+
+    fn call_with_progress<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+        progress: &'a CallProgress,
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
         let body = encode(request);
         Box::pin(async move {
             let endpoint =
@@ -59,7 +68,7 @@ impl Provider for Gemini {
                 let message = format!("`{}` is not a valid model id: it cannot be part of a URL", request.model);
                 return Err(CallError::new(FailedStage::Setup, message));
             };
-            run(&endpoint, body, GeminiDecoder::default(), live).await
+            run(&endpoint, body, GeminiDecoder::default(), live, progress).await
         })
     }
 }

@@ -13,6 +13,8 @@ use rye_compiler::diagnostics::breaks_line;
 use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::CallProgress;
+use super::error_body::{ProviderErrorBody, is_billed, requested_delay};
 use super::settings::{ApiKey, KeyHeader, ProviderSettings, Timeouts};
 use super::wire::length;
 use crate::exchange::{CallError, CutStream, FailedStage};
@@ -20,17 +22,14 @@ use crate::secrets::mask_secrets;
 
 /// Maximum bytes read of an error's body.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
-/// Top-level fields of a response document that contain a reply or its token counts.
-const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidates", "content", "output"];
-/// Names of fields that contain a reply or its token counts, at any depth of a response document. An error document
-/// with such a field may be billed.
-const NESTED_BILLED_FIELDS: [&str; 4] = ["usage", "usageMetadata", "choices", "candidates"];
 /// Maximum number of characters that are kept of the error message of a provider.
 const MAX_MESSAGE_CHARS: usize = 2_000;
 /// Maximum characters kept of a header's value, an error's type or its code.
 const MAX_NAME_CHARS: usize = 256;
 /// Timeout for establishing a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Maximum time to read the body of an error.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time to read the end of a finished stream, so that its connection can be reused.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -108,11 +107,12 @@ impl Endpoint {
         Some(Self { url, ..self.clone() })
     }
 
-    /// Sends `body` and waits for the response headers.
+    /// Sends `body` and waits for the response headers. An error status is recorded in `progress` before its body is
+    /// read.
     ///
     /// # Errors
     /// Connection failures, timeouts, and error statuses.
-    pub async fn post(&self, body: Vec<u8>) -> Result<ResponseStream, CallError> {
+    pub async fn post(&self, body: Vec<u8>, progress: &CallProgress) -> Result<ResponseStream, CallError> {
         let sent = length(body.len());
         let host = self.host();
         tracing::debug!(%host, path = self.url.path(), bytes = sent, "request");
@@ -131,6 +131,8 @@ impl Endpoint {
         let status = stream.response.status();
         tracing::debug!(%host, status = status.as_u16(), "response");
         if !status.is_success() {
+            let refusal = self.status_error(status.as_u16(), stream.response.headers(), b"");
+            progress.set_refusal(self.sanitize_error(refusal));
             let body = stream.read_bounded().await;
             return Err(self.status_error(status.as_u16(), stream.response.headers(), &body));
         }
@@ -241,7 +243,7 @@ impl Endpoint {
         if !has("error") {
             return CallError { cut, ..CallError::new(FailedStage::Protocol, self.document_message(headers)) };
         }
-        let billed = BILLED_FIELDS.iter().any(|key| has(key)) || has_billed_part(&value);
+        let billed = is_billed(&value);
         let reported = ProviderErrorBody::read(&value).into_stream_error();
         CallError { headers: retry_headers(headers), cut: cut.filter(|_| billed), ..reported }
     }
@@ -255,18 +257,21 @@ impl Endpoint {
 impl ResponseStream {
     /// Returns the next chunk; `None` at the end. After the reply is complete (`is_complete`), the rest of the stream
     /// is read only so that the connection can be reused. All calls with `is_complete` together take at most 200 ms and
-    /// then return `None`, because a server may keep the stream open.
+    /// then return `None`, because a server may keep the stream open. At the time `quiet_end`, the stream counts as
+    /// ended.
     ///
     /// # Errors
     /// [`FailedStage::Timeout`] if no data arrived within the idle time, [`FailedStage::Truncated`] if the connection
     /// broke.
-    pub async fn next(&mut self, is_complete: bool) -> Result<Option<Vec<u8>>, CallError> {
+    pub async fn next(&mut self, is_complete: bool, quiet_end: Option<Instant>) -> Result<Option<Vec<u8>>, CallError> {
         if is_complete {
             let until = *self.drained.get_or_insert_with(|| Instant::now() + DRAIN_TIMEOUT);
             let chunk = timeout_at(until, self.response.chunk()).await;
             return Ok(chunk.ok().and_then(Result::ok).flatten().map(Vec::from));
         }
-        match wait_at_most(self.idle, self.response.chunk()).await {
+        let quiet = quiet_end.map(|end| end.saturating_duration_since(Instant::now())).filter(|most| *most < self.idle);
+        match wait_at_most(quiet.unwrap_or(self.idle), self.response.chunk()).await {
+            None if quiet.is_some() => Ok(None),
             None => {
                 let seconds = self.idle.as_secs_f64();
                 Err(CallError::new(FailedStage::Timeout, format!("the stream was silent for {seconds} seconds")))
@@ -285,11 +290,12 @@ impl ResponseStream {
         kind.eq_ignore_ascii_case("application/json") || kind.eq_ignore_ascii_case("text/html")
     }
 
-    /// Reads the start of the body for an error message, at most `MAX_ERROR_BODY_BYTES`. Stops if no data arrives for
-    /// the idle timeout or for 10 seconds, whichever is shorter.
+    /// Reads the start of the body for an error message, at most `MAX_ERROR_BODY_BYTES`. Stops after the idle timeout or
+    /// after `ERROR_BODY_TIMEOUT`, whichever is shorter, even if data still arrives.
     async fn read_bounded(&mut self) -> Vec<u8> {
         let mut body = Vec::new();
-        while let Ok(Ok(Some(chunk))) = timeout(self.idle.min(Duration::from_secs(10)), self.response.chunk()).await {
+        let until = Instant::now() + self.idle.min(ERROR_BODY_TIMEOUT);
+        while let Ok(Ok(Some(chunk))) = timeout_at(until, self.response.chunk()).await {
             let remaining_bytes = MAX_ERROR_BODY_BYTES.saturating_sub(body.len());
             body.extend(chunk.iter().take(remaining_bytes));
             if body.len() >= MAX_ERROR_BODY_BYTES {
@@ -297,60 +303,6 @@ impl ResponseStream {
             }
         }
         body
-    }
-}
-
-/// Returns true if an object at any depth of a document has one of the `NESTED_BILLED_FIELDS`, which show that the
-/// document contains a reply or its cost.
-fn has_billed_part(value: &Value) -> bool {
-    match value {
-        Value::Object(fields) => fields.iter().any(|(key, value)| {
-            NESTED_BILLED_FIELDS.contains(&key.as_str()) && !value.is_null() || has_billed_part(value)
-        }),
-        Value::Array(items) => items.iter().any(has_billed_part),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
-}
-
-/// An error that a provider reports in the body of a response. A field is `None` if the body does not contain it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProviderErrorBody {
-    pub kind: Option<String>,
-    pub code: Option<String>,
-    pub message: Option<String>,
-}
-
-impl ProviderErrorBody {
-    /// Reads the error in a JSON value that a provider sent, or in the first element of a list. Accepts
-    /// `{"error": {type, code, message}}`, `{"error": {status, message}}`, `{"error": "text"}`, `{"message": "text"}`
-    /// and similar forms.
-    pub fn read(value: &Value) -> Self {
-        let value = value.get(0).unwrap_or(value);
-        let nested = value.get("error").filter(|error| !error.is_null());
-        let error = nested.unwrap_or(value);
-        let text = |key: &str| match error.get(key) {
-            Some(Value::String(text)) => Some(text.clone()),
-            Some(Value::Number(number)) => Some(number.to_string()),
-            _ => None,
-        };
-        let message = text("message").or_else(|| error.as_str().map(str::to_owned));
-        // The type `error` of a bare error event contains no information.
-        let kind = text("type").filter(|kind| nested.is_some() || kind != "error");
-        Self { kind: kind.or_else(|| text("status")), code: text("code"), message }
-    }
-
-    /// Returns the error of an attempt in whose stream the provider reported this error.
-    pub fn into_stream_error(self) -> CallError {
-        let kind = self.kind.or_else(|| self.code.clone());
-        let message = match (&self.message, &kind) {
-            (Some(message), _) => format!("the provider reported an error: {message}"),
-            (None, Some(kind)) => format!("the provider reported an error: {kind}"),
-            (None, None) => "the provider reported an unspecified error".to_owned(),
-        };
-        // Some gateways report the HTTP status of the provider as the code.
-        let status = self.code.as_ref().and_then(|code| code.trim().parse::<u16>().ok());
-        let status = status.filter(|status| (400..=599).contains(status));
-        CallError { status, error_type: kind, code: self.code, ..CallError::new(FailedStage::StreamError, message) }
     }
 }
 
@@ -475,14 +427,6 @@ fn retry_headers(headers: &HeaderMap) -> Vec<(String, String)> {
     kept
 }
 
-/// Returns the `retryDelay` in the details of an error, in seconds without the unit: `7.5` for `{"error": {"details":
-/// [{"retryDelay": "7.5s"}]}}`. `None` if there is no valid delay.
-fn requested_delay(value: &Value) -> Option<String> {
-    let details = value.get(0).unwrap_or(value).pointer("/error/details")?.as_array()?;
-    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s'))?;
-    delay.parse::<f64>().is_ok_and(|seconds| seconds.is_finite() && seconds >= 0.0).then(|| delay.to_owned())
-}
-
 fn is_markup(text: &str) -> bool {
     text.trim_start().starts_with('<')
 }
@@ -545,38 +489,6 @@ mod tests {
         match client_for(&Url::parse("https://api.example.com").unwrap()) {
             Ok(_) => {}
             Err(error) => assert_eq!(error.stage, FailedStage::Setup), // a machine without certificates
-        }
-    }
-
-    #[test]
-    fn error_bodies_are_read_in_every_form() {
-        let read = |text: &str| ProviderErrorBody::read(&serde_json::from_str(text).unwrap());
-        let reported = |kind: Option<&str>, code: Option<&str>, message: Option<&str>| ProviderErrorBody {
-            kind: kind.map(str::to_owned),
-            code: code.map(str::to_owned),
-            message: message.map(str::to_owned),
-        };
-        assert_eq!(
-            read(r#"{"error":{"type":"a","code":"b","message":"c"}}"#),
-            reported(Some("a"), Some("b"), Some("c"))
-        );
-        assert_eq!(read(r#"{"error":{"code":429,"message":"c"}}"#), reported(None, Some("429"), Some("c")));
-        assert_eq!(read(r#"{"error":"c"}"#), reported(None, None, Some("c")));
-        assert_eq!(read(r#"{"message":"c"}"#), reported(None, None, Some("c")));
-        assert_eq!(read("[1]"), reported(None, None, None));
-        let google = r#"[{"error":{"code":429,"message":"c","status":"RESOURCE_EXHAUSTED"}}]"#;
-        assert_eq!(read(google), reported(Some("RESOURCE_EXHAUSTED"), Some("429"), Some("c")));
-        assert_eq!(read(r#"{"type":"error","code":"b","message":"c"}"#), reported(None, Some("b"), Some("c")));
-    }
-
-    #[test]
-    fn retry_delay_in_the_body_is_used() {
-        let reported = |delay: &str| {
-            requested_delay(&serde_json::json!({"error": {"details": [{"reason": "x"}, {"retryDelay": delay}]}}))
-        };
-        assert_eq!(reported("7.5s").as_deref(), Some("7.5"));
-        for nonsense in ["", "s", "-1s", "NaNs", "infs", "7"] {
-            assert_eq!(reported(nonsense), None, "{nonsense}");
         }
     }
 

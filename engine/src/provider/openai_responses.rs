@@ -11,13 +11,13 @@ use serde_json::{Map, Value, json};
 
 pub use decoder::ResponsesDecoder;
 
-use super::Provider;
 use super::http::Endpoint;
 use super::settings::ProviderSettings;
 use super::wire::{
     EncodedGroup, NO_OUTPUT, TOOLS_FIELD, encode_body, encode_items, encode_tools, is_blank, normalize_turns,
     plain_name, run, sampling,
 };
+use super::{CallProgress, Provider};
 use crate::BoxFuture;
 use crate::exchange::{CallError, Delta, Reply, Request, ToolDefinition};
 use crate::image::ImageRef;
@@ -50,8 +50,17 @@ impl Provider for OpenaiResponses {
         request: &'a Request,
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move { self.call_with_progress(request, live, &CallProgress::default()).await })
+    }
+
+    fn call_with_progress<'a>(
+        &'a self,
+        request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+        progress: &'a CallProgress,
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
         let body = encode(request, self.encrypted_reasoning);
-        Box::pin(run(&self.endpoint, body, ResponsesDecoder::default(), live))
+        Box::pin(run(&self.endpoint, body, ResponsesDecoder::default(), live, progress))
     }
 }
 

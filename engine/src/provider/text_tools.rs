@@ -11,12 +11,13 @@ use std::sync::{Mutex, PoisonError};
 use rye_compiler::wire_tool::instructions::{CALL_END, CALL_START, RESULT_START};
 use serde_json::json;
 
-use super::Provider;
 use super::wire::{NO_OUTPUT, UnreadKinds, is_blank};
+use super::{CallProgress, Provider};
 use crate::exchange::{CallError, Delta, Reply, Request, StopReason};
 use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, ToolCall};
 
-/// Calls a model, with text-parsed tools if the request selects them.
+/// Calls a model, with text-parsed tools if the request selects them. Facts that are known before the call ends are
+/// recorded in `progress`.
 ///
 /// # Errors
 /// The error that ended the attempt.
@@ -24,9 +25,10 @@ pub async fn call(
     provider: &dyn Provider,
     request: &Request,
     live: &(dyn Fn(Delta) + Send + Sync),
+    progress: &CallProgress,
 ) -> Result<Reply, CallError> {
     if !request.text_tools {
-        return provider.call(request, live).await;
+        return provider.call_with_progress(request, live, progress).await;
     }
     let shown = Mutex::new(shown::CallFilter::default());
     let show = |delta: Delta| match delta {
@@ -38,7 +40,7 @@ pub async fn call(
         }
         other @ (Delta::Thinking(_) | Delta::ToolCallStarted { .. } | Delta::ToolCallInput { .. }) => live(other),
     };
-    let reply = provider.call(&request_as_text(request), &show).await?;
+    let reply = provider.call_with_progress(&request_as_text(request), &show, progress).await?;
     let rest = shown.lock().unwrap_or_else(PoisonError::into_inner).take_rest();
     if !rest.is_empty() {
         live(Delta::Text(rest));

@@ -2,17 +2,22 @@
 //!
 //! Each wire format has a file of its own.
 
+use std::time::Duration;
+
 use serde_json::{Number, Value};
+use tokio::time::Instant;
 
 use surrogate_decoder::SurrogateDecoder;
 
-use super::Sampling;
 use super::http::Endpoint;
 use super::sse::{SseError, SseEvent, SseParser};
+use super::{CallProgress, Sampling};
 use crate::exchange::{BYTES_PER_TOKEN, CallError, CutStream, Delta, FailedStage, Reply, Usage};
 
 /// Maximum size of a reply's stream, in bytes.
 const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
+/// Time without an event after which a reply is complete, if its end marker is optional and only the marker is missing.
+const OPTIONAL_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A decoder of a stream's events: a state machine without clock, network or randomness.
 pub trait ReplyDecoder: Send {
@@ -22,6 +27,11 @@ pub trait ReplyDecoder: Send {
 
     /// Returns true after the final event, or an error.
     fn is_done(&self) -> bool;
+
+    /// Returns true if nothing is missing but an end marker that servers may omit.
+    fn lacks_only_end_marker(&self) -> bool {
+        false
+    }
 
     /// Returns the usage that the provider has reported so far; `None` if it has reported none.
     fn usage(&self) -> Option<Usage>;
@@ -38,7 +48,8 @@ pub trait ReplyDecoder: Send {
 
 /// Makes one attempt: sends `body` to `endpoint` and decodes the stream.
 ///
-/// If the provider reports no usable final usage, the reply has [`Reply::uncounted`] set.
+/// If the provider reports no usable final usage, the reply has [`Reply::uncounted`] set. An error status and the final
+/// usage are recorded in `progress` as soon as they are known.
 ///
 /// # Errors
 ///
@@ -49,8 +60,11 @@ pub async fn run<D: ReplyDecoder>(
     body: Vec<u8>,
     decoder: D,
     live: &(dyn Fn(Delta) + Send + Sync),
+    progress: &CallProgress,
 ) -> Result<Reply, CallError> {
-    attempt(endpoint, body, SurrogateDecoder::new(decoder), live).await.map_err(|error| endpoint.sanitize_error(error))
+    attempt(endpoint, body, SurrogateDecoder::new(decoder), live, progress)
+        .await
+        .map_err(|error| endpoint.sanitize_error(error))
 }
 
 async fn attempt<D: ReplyDecoder>(
@@ -58,13 +72,16 @@ async fn attempt<D: ReplyDecoder>(
     body: Vec<u8>,
     mut decoder: D,
     live: &(dyn Fn(Delta) + Send + Sync),
+    progress: &CallProgress,
 ) -> Result<Reply, CallError> {
     let sent = body.len();
-    let mut stream = endpoint.post(body).await?;
+    let mut stream = endpoint.post(body, progress).await?;
     let mut parser = SseParser::default();
     let (mut received, mut event_count) = (0, 0);
+    // The time at which the reply is complete if no event arrives before it.
+    let mut quiet_end: Option<Instant> = None;
     let failure = loop {
-        let chunk = match stream.next(decoder.is_done()).await {
+        let chunk = match stream.next(decoder.is_done(), quiet_end).await {
             Ok(Some(chunk)) => chunk,
             Ok(None) => break None,
             // After the end of the reply, only a usage report may follow, so an error does not fail the attempt.
@@ -92,6 +109,10 @@ async fn attempt<D: ReplyDecoder>(
             }
             event_count += usize::from(!(decoder.is_done() && is_keep_alive(event)));
             decoder.push(event).into_iter().for_each(live);
+        }
+        if !events.is_empty() {
+            progress.set_final_usage(decoder.usage().filter(|_| decoder.is_usage_final()));
+            quiet_end = decoder.lacks_only_end_marker().then(|| Instant::now() + OPTIONAL_END_TIMEOUT);
         }
     };
     let reported = decoder.usage();
@@ -212,6 +233,12 @@ pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
     data.is_empty() || data == "[DONE]" || event.name == "ping"
 }
 
+/// Returns the name of an event, of any kind: the type that its data names, the name of the event, or `data`.
+pub(super) fn event_kind<'e>(event: &'e SseEvent, value: &'e Value) -> &'e str {
+    let kind = value.get("type").and_then(Value::as_str).filter(|kind| !kind.is_empty());
+    kind.or(Some(event.name.as_str()).filter(|name| !name.is_empty())).unwrap_or("data")
+}
+
 /// The last name of a list of unread names that is incomplete.
 const MORE_NAMES: &str = "more names, left out";
 
@@ -293,6 +320,7 @@ mod unknown_counts;
 
 pub(super) use encode::{EncodedGroup, EncodedItems, TOOLS_FIELD, encode_body, encode_items};
 pub(super) use normalize::{normalize_turns, plain_name, shortened_name};
+pub(super) use repeated_keys::parse_event;
 pub(super) use tools::encode_tools;
 
 #[cfg(test)]

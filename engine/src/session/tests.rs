@@ -50,6 +50,7 @@ mod foreign_transcripts;
 mod hooks;
 mod inbox;
 mod interrupted_starts;
+mod known_costs;
 mod load;
 mod long_prompts;
 mod orchestra;

@@ -89,7 +89,8 @@ impl Threads {
         found.into_iter().next().ok_or_else(|| StoreError::UnknownThread { thread: thread.to_string() })
     }
 
-    /// Verifies threads against the keys of a trust store. Returns the results in the order of `threads`.
+    /// Verifies threads against the keys of a trust store. Returns the results in the order of `threads`. A thread that
+    /// another process removes meanwhile has no result.
     ///
     /// # Errors
     /// The disk cannot be read. Faults of the threads are part of the results instead.
@@ -110,9 +111,20 @@ impl Threads {
                     scan.check_ledger(money);
                 }
             }
-            found.push(scan.finish());
+            let verified = scan.finish();
+            let is_suspicious = verified.events == 0 || !verified.faults.is_empty();
+            if !is_suspicious || !self.is_removed(thread, row.is_some())? {
+                found.push(verified);
+            }
         }
         Ok(found)
+    }
+
+    /// Returns true if another process removes a thread or has removed it. `was_registered` states whether the thread
+    /// had a row in the registry before. A removal starts with the row, then removes the files.
+    pub(crate) fn is_removed(&self, thread: &ThreadId, was_registered: bool) -> Result<bool, StoreError> {
+        let row = self.registry.as_ref().map(|registry| registry.thread(thread)).transpose()?.flatten();
+        Ok(row.is_none() && (was_registered || !self.has_transcript(thread)))
     }
 }
 

@@ -97,6 +97,10 @@ pub fn run(
         }
         Format::Human | Format::Plain => {
             found.iter().try_for_each(|one| show(one, report))?;
+            let is_verified = |id: &&ThreadId| found.iter().any(|one| one.thread_id == id.as_str());
+            for id in ids.iter().filter(|id| !is_verified(id)) {
+                report.note(&format!("note: the thread `{id}` was removed meanwhile"));
+            }
             if found.iter().flat_map(|one| &one.faults).any(|fault| fault.reason.ends_with(UNTRUSTED_KEY)) {
                 report.note(
                     "help: if you trust the owner of the key, run `rye keys trust FILE` with the owner's public key",

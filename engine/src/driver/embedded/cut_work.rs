@@ -1,12 +1,13 @@
 //! The work that an interruption or a kill cuts: the output of calls that run, and the text of a streaming reply.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::EmbeddedDriver;
 use crate::error::DriveError;
-use crate::machine::signal::ToolFinished;
+use crate::machine::signal::{InterruptedReply, ToolFinished};
 use crate::machine::{Fact, Signal};
+use crate::provider::CallProgress;
 use crate::tool::ToolOutcome;
 use crate::tool::process::SharedOutput;
 
@@ -31,6 +32,7 @@ struct CallOutput {
 pub(super) struct CutWork {
     calls: Mutex<BTreeMap<RunningCall, CallOutput>>,
     reply: Mutex<String>,
+    model_call: Mutex<Arc<CallProgress>>,
 }
 
 impl CutWork {
@@ -45,6 +47,18 @@ impl CutWork {
     /// Removes a call that has a result.
     pub(super) fn end_call(&self, call: &RunningCall) {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(call);
+    }
+
+    /// Returns the record of the facts that the next model call reports, and drops the facts of the last one.
+    pub(super) fn begin_model_call(&self) -> Arc<CallProgress> {
+        let progress = Arc::<CallProgress>::default();
+        *self.model_call.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&progress);
+        progress
+    }
+
+    /// Returns the facts that the current model call has reported.
+    fn model_call(&self) -> Arc<CallProgress> {
+        Arc::clone(&self.model_call.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(super) fn add_text(&self, text: &str) {
@@ -93,9 +107,14 @@ impl EmbeddedDriver {
             };
             signals.push(self.at(fact));
         }
-        let text = self.cut_work.take_text();
-        if !text.trim().is_empty() {
-            signals.push(self.at(Fact::ReplyInterrupted(text)));
+        let progress = self.cut_work.model_call();
+        if let Some(refusal) = progress.take_refusal() {
+            signals.push(self.at(Fact::ModelFailed(Box::new(refusal))));
+        }
+        let text = Some(self.cut_work.take_text()).filter(|text| !text.trim().is_empty()).unwrap_or_default();
+        let reply = InterruptedReply { text, usage: progress.take_final_usage() };
+        if reply != InterruptedReply::default() {
+            signals.push(self.at(Fact::ReplyInterrupted(reply)));
         }
         Ok(signals)
     }

@@ -4,6 +4,7 @@ use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits};
 
 use super::super::effect::{AwaitedChild, Effect};
 use super::super::prompt_bounds::{prompt_grants, prompt_limits};
+use super::super::signal::InterruptedReply;
 use super::super::state::{ChatState, ThreadState};
 use super::super::walk::{StepResult, WalkContext};
 use super::end::end_result;
@@ -12,6 +13,7 @@ use crate::event::{
     ChatMode, CognitionIn, ContinuedPrompt, EventBody, MessageSource, PromptEnded, PromptStarted, PromptStatus,
     QueuedMessage,
 };
+use crate::exchange::Usage;
 use crate::message::Message;
 use crate::thread::{Cost, Status};
 
@@ -150,16 +152,36 @@ fn unsent_messages(state: &ThreadState) -> impl Iterator<Item = String> {
     state.mailbox.steering.iter().chain(&state.mailbox.follow_ups).map(|message| message.text.clone())
 }
 
-/// Returns the events that end an interrupted prompt: open attempts are settled at their worst case, open calls are
-/// answered.
-/// `partial_reply` is the text that the open attempt had streamed.
-pub(in crate::machine) fn interruption_events(plan: &Plan, state: &ThreadState, partial_reply: &str) -> Vec<EventBody> {
+/// Returns the events that end an interrupted prompt: an open attempt is settled, at its worst case if the provider
+/// reported no final usage, and open calls are answered. `reply` is the part of the reply that had arrived.
+pub(in crate::machine) fn interruption_events(
+    plan: &Plan,
+    state: &ThreadState,
+    reply: &InterruptedReply,
+) -> Vec<EventBody> {
     let mut events: Vec<EventBody> = state.pending_settlement.iter().map(|pending| settlement(plan, pending)).collect();
-    events.extend(close_open_work(state, (true, true), "skipped: the user interrupted the prompt"));
+    let mut closing = close_open_work(state, (true, true), "skipped: the user interrupted the prompt");
+    if let Some(reported) = reported_settlement(plan, state, reply.usage) {
+        closing.retain(|event| !matches!(event, EventBody::Settled(_)));
+        events.push(reported);
+    }
+    events.extend(closing);
     let mut ended = ended_prompt(state, &events, PromptStatus::Interrupted, None, None);
-    partial_reply.clone_into(&mut ended.partial_reply);
+    reply.text.clone_into(&mut ended.partial_reply);
     events.push(EventBody::PromptEnded(Box::new(ended)));
     events
+}
+
+/// Returns the settlement of the open attempt at the usage that the provider had reported. `None` without an open
+/// attempt or a reported usage.
+pub(in crate::machine) fn reported_settlement(
+    plan: &Plan,
+    state: &ThreadState,
+    usage: Option<Usage>,
+) -> Option<EventBody> {
+    let attempt = state.attempt.as_ref().filter(|attempt| attempt.reserved)?;
+    let pending = attempt.settlement(usage?, None, state.on_fallback);
+    Some(settlement(plan, &pending))
 }
 
 /// Returns the events that record the unfinished prompt of the continued thread as interrupted: the start of the
@@ -229,7 +251,7 @@ pub(in crate::machine) fn stop_prompt(plan: &Plan, walk: &WalkContext<'_>) -> Op
         return cut.or_else(|| failed_start(walk));
     }
     if chat.is_interrupted {
-        return Some(interruption_events(plan, state, ""));
+        return Some(interruption_events(plan, state, &InterruptedReply::default()));
     }
     let ends = state.stop.is_some() && !state.mailbox.cancelled && !state.mailbox.killed;
     (ends && plan.graph.has(Node::Idle)).then(|| {

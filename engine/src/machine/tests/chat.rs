@@ -8,9 +8,9 @@ use crate::event::{
     ContinuedPrompt, Continues, ControlMessage, Delivery, EventBody, HookOutcome, MessageSource, Opened, PromptEnded,
     PromptStatus, ResultKind, ThreadOrigin, UserInput,
 };
-use crate::exchange::{CallError, Reply, StopReason};
+use crate::exchange::{CallError, Reply, StopReason, Usage};
 use crate::machine::fixture::{SimulatedThread, call, calls, into_chat, plan, reply, text, with_hook};
-use crate::machine::signal::{CallAnswer, ToolFinished};
+use crate::machine::signal::{CallAnswer, InterruptedReply, ToolFinished};
 use crate::machine::state::ChildState;
 use crate::machine::{Effect, Fact, ThreadState, apply, next};
 use crate::message::{ContentBlock, Message, ProviderMessage, SharedMessage, text_of};
@@ -234,7 +234,7 @@ fn text_of_an_interrupted_reply_is_a_message_of_the_next_request() {
     play.start();
     to_the_model_call(&mut play);
     interrupt(&mut play);
-    assert!(play.signal(Fact::ReplyInterrupted("word0 word1 ".into())) > 0);
+    assert!(play.signal(Fact::ReplyInterrupted(InterruptedReply { text: "word0 word1 ".into(), usage: None })) > 0);
     assert_eq!(statuses(&play), [(PromptStatus::Interrupted, None)]);
     // The folded events of the transcript give the same state.
     let mut folded = ThreadState::new();
@@ -253,11 +253,32 @@ fn text_of_an_interrupted_reply_is_a_message_of_the_next_request() {
 }
 
 #[test]
+fn interrupted_reply_with_a_final_usage_costs_this_usage() {
+    let usage = Usage { input: 7, output: 3, cache_read: 0, cache_write: 0 };
+    for text in ["word0", ""] {
+        let mut play = chat(vec![], &["a"]);
+        play.start();
+        to_the_model_call(&mut play);
+        interrupt(&mut play);
+        play.signal(Fact::ReplyInterrupted(InterruptedReply { text: text.into(), usage: Some(usage) }));
+        while play.step() {}
+        let settled: Vec<_> = play
+            .events
+            .iter()
+            .filter_map(|event| if let EventBody::Settled(one) = &event.body { Some(one) } else { None })
+            .collect();
+        let [settled] = settled.as_slice() else { panic!("{settled:?}") };
+        assert_eq!((settled.usage, settled.unknown_outcome), (usage, false));
+        assert_eq!(statuses(&play), [(PromptStatus::Interrupted, None)]);
+    }
+}
+
+#[test]
 fn text_of_a_reply_without_an_interruption_is_not_recorded() {
     let mut play = chat(vec![text("one")], &["a"]);
     play.start();
     to_the_model_call(&mut play);
-    assert_eq!(play.signal(Fact::ReplyInterrupted("word0".into())), 0);
+    assert_eq!(play.signal(Fact::ReplyInterrupted(InterruptedReply { text: "word0".into(), usage: None })), 0);
 }
 
 #[test]

@@ -74,13 +74,13 @@ fn retry_of_a_hook_beyond_the_deadline_is_not_slept() {
 
 #[test]
 fn call_cut_at_the_deadline_costs_its_worst_case_and_no_other_model_is_asked() {
-    let mut play = short(vec![Err(CallError::cut_at_deadline(40)), text("never")]);
+    let mut play = short(vec![Err(CallError::cut_at_deadline(40, None)), text("never")]);
     play.plan.model.fallback = Some(Box::new(play.plan.model.clone()));
     play.run();
     assert_eq!((code(&play), play.requests.len()), (OVER, 1));
     assert_eq!(play.ended().cost.spend, play.reservations[0].0, "the worst case");
     // An estimate counts the estimated input and the text that was received.
-    let mut play = short(vec![Err(CallError::cut_at_deadline(40))]);
+    let mut play = short(vec![Err(CallError::cut_at_deadline(40, None))]);
     set_setting(&mut play.plan, "resilience", json!({"budget": {"unknown_outcome": "estimate"}}));
     play.run();
     let estimate = play.ended().cost;

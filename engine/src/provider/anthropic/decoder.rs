@@ -11,9 +11,11 @@ use serde_json::Value;
 use super::WIRE;
 use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
-use crate::provider::http::ProviderErrorBody;
+use crate::provider::error_body::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
-use crate::provider::wire::{ReplyDecoder, UnreadKinds, is_empty_value, read_count};
+use crate::provider::wire::{
+    ReplyDecoder, UnreadKinds, event_kind, is_empty_value, is_keep_alive, parse_event, read_count,
+};
 use crate::surrogates::parse_lenient;
 
 /// Names of the events that the decoder reads. Data that is not JSON is an error in these events only. The empty name
@@ -58,8 +60,10 @@ impl ReplyDecoder for AnthropicDecoder {
             let late = serde_json::from_str::<Value>(&event.data).unwrap_or_default();
             self.update_usage(late.get("usage"));
             self.update_usage(late.pointer("/message/usage"));
-            let kind = late.get("type").and_then(Value::as_str).unwrap_or_default();
-            if kind.starts_with("content_block_") && self.stopped {
+            // These events can repeat the end or report the usage.
+            let is_end = |kind: &str| matches!(kind, "ping" | "message_start" | "message_delta" | "message_stop");
+            let kind = event_kind(event, &late);
+            if self.stopped && !is_keep_alive(event) && !is_end(kind) {
                 self.unread.add(kind);
             }
             return Vec::new();
@@ -67,7 +71,7 @@ impl ReplyDecoder for AnthropicDecoder {
         if let Some((index, kind, text)) = DeltaEvent::read(&event.data) {
             return self.apply_delta(Some(index), kind, text).into_iter().collect();
         }
-        let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
+        let Ok(value) = parse_event(&event.data, &mut self.unread) else {
             let known = KNOWN_EVENTS.contains(&event.name.as_str());
             if !known || event.data.trim() == "[DONE]" {
                 if !known && event.name != "ping" {

@@ -10,9 +10,11 @@ use serde_json::{Map, Value, json};
 use super::{GENERATED_ID_PREFIX, SIGNATURE_FIELD, WIRE};
 use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
-use crate::provider::http::ProviderErrorBody;
+use crate::provider::error_body::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
-use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, is_keep_alive};
+use crate::provider::wire::{
+    PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, event_kind, is_keep_alive, parse_event,
+};
 
 /// The decoder of Gemini's stream: its state between two events.
 #[derive(Debug, Default)]
@@ -35,6 +37,9 @@ impl ReplyDecoder for GeminiDecoder {
             if let Some(report) = late.get("usageMetadata").filter(|report| !report.is_null()) {
                 self.usage.add(TokenCounts::deserialize(report).unwrap_or_default().usage(), true);
             }
+            if self.failure.is_none() && !is_keep_alive(event) && !has_response_part(&late) {
+                self.unread.add(event_kind(event, &late));
+            }
             // Some servers send a `finishReason` with each event, or content after it.
             return if self.failure.is_none() { self.read_candidates(&late) } else { Vec::new() };
         }
@@ -47,7 +52,7 @@ impl ReplyDecoder for GeminiDecoder {
             self.append_text(&text, &mut deltas);
             return deltas;
         }
-        let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
+        let Ok(value) = parse_event(&event.data, &mut self.unread) else {
             if !event.name.is_empty() && event.name != "error" && !event.data.trim_start().starts_with('{') {
                 self.unread.add(&event.name);
                 return Vec::new(); // not part of a reply
@@ -69,7 +74,7 @@ impl ReplyDecoder for GeminiDecoder {
             self.failure = Some(ProviderErrorBody::read(&value).into_stream_error());
             return Vec::new();
         }
-        if ["candidates", "promptFeedback", "usageMetadata"].iter().all(|key| value.get(*key).is_none()) {
+        if !has_response_part(&value) {
             self.unread.add(value.get("type").and_then(Value::as_str).unwrap_or(&event.name));
         }
         for key in value.as_object().into_iter().flat_map(Map::keys) {
@@ -123,6 +128,11 @@ impl ReplyDecoder for GeminiDecoder {
             unread: self.unread.into_vec(),
         })
     }
+}
+
+/// Returns true if an event contains a part of a response.
+fn has_response_part(event: &Value) -> bool {
+    ["candidates", "promptFeedback", "usageMetadata"].iter().any(|key| event.get(*key).is_some())
 }
 
 impl GeminiDecoder {

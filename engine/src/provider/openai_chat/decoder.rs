@@ -10,9 +10,12 @@ use serde_json::{Value, json};
 use super::WIRE;
 use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
-use crate::provider::http::ProviderErrorBody;
+use crate::provider::error_body::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
-use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, is_empty_value, read_count};
+use crate::provider::wire::{
+    PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, event_kind, is_empty_value, is_keep_alive, parse_event,
+    read_count,
+};
 
 /// The decoder of a Chat Completions stream: its state between two chunks.
 #[derive(Debug, Default)]
@@ -129,6 +132,9 @@ impl ReplyDecoder for ChatDecoder {
             let has_choices = late.get("choices").and_then(Value::as_array).is_some_and(|choices| !choices.is_empty());
             if has_choices && self.done {
                 self.unread.add("choices");
+            } else if self.done && late.get("usage").is_none() && late.get("choices").is_none() && !is_keep_alive(event)
+            {
+                self.unread.add(event_kind(event, &late));
             }
             return Vec::new();
         }
@@ -141,7 +147,7 @@ impl ReplyDecoder for ChatDecoder {
             self.done = true;
             return Vec::new();
         }
-        let value = match serde_json::from_str::<Value>(data) {
+        let value = match parse_event(data, &mut self.unread) {
             Ok(value) => value,
             Err(_) if data.is_empty() => return Vec::new(),
             Err(_) if !event.name.is_empty() && event.name != "error" && !data.starts_with('{') => {
@@ -189,6 +195,10 @@ impl ReplyDecoder for ChatDecoder {
 
     fn is_done(&self) -> bool {
         self.done || self.failure.is_some()
+    }
+
+    fn lacks_only_end_marker(&self) -> bool {
+        !self.is_done() && self.stop.is_some() && self.usage.is_final
     }
 
     fn usage(&self) -> Option<Usage> {
@@ -253,6 +263,9 @@ impl ChatDecoder {
         }
         if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) {
             let text = |key: &str| delta.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+            if text("reasoning_content").zip(text("reasoning")).is_some_and(|(one, other)| one != other) {
+                self.unread.add("delta.reasoning");
+            }
             if let Some(more) = text("reasoning_content").or_else(|| text("reasoning")) {
                 self.thinking.push_str(more);
                 deltas.push(Delta::Thinking(more.to_owned()));
@@ -317,6 +330,9 @@ impl ChatDecoder {
                 let text =
                     part.as_str().or_else(|| part.get("text")?.as_str()).or_else(|| part.get("refusal")?.as_str());
                 self.refused |= kind == "refusal";
+                if text.is_none() && !is_empty_value(part) {
+                    self.unread.add("delta.content");
+                }
                 if let Some(more) = text.filter(|text| !text.is_empty()) {
                     self.text.push_str(more);
                     deltas.push(Delta::Text(more.to_owned()));

@@ -12,9 +12,11 @@ use serde_json::Value;
 use super::{REASONING, WIRE};
 use crate::exchange::{CallError, Delta, FailedStage, Reply, StopReason, Usage};
 use crate::message::{ContentBlock, ToolCall};
-use crate::provider::http::ProviderErrorBody;
+use crate::provider::error_body::ProviderErrorBody;
 use crate::provider::sse::SseEvent;
-use crate::provider::wire::{PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, is_keep_alive, read_count};
+use crate::provider::wire::{
+    PromptCounts, ReplyDecoder, UnreadKinds, UsageReports, event_kind, is_keep_alive, parse_event, read_count,
+};
 
 /// The decoder of a Responses stream: its state between two events.
 #[derive(Debug, Default)]
@@ -78,6 +80,12 @@ const KNOWN_EVENTS: [&str; 21] = [
     "response.custom_tool_call_input.done",
     "keepalive",
 ];
+
+/// Returns true if an event after the end of the reply may contain more of the reply.
+fn is_unread_after_end(kind: &str) -> bool {
+    let is_known = KNOWN_EVENTS.contains(&kind) || matches!(kind, "response.created" | "response.in_progress");
+    kind.ends_with(".delta") || !is_known
+}
 
 /// Fields of events that the decoder reads, or that repeat what other events contain. Other fields are reported as
 /// unread.
@@ -168,10 +176,10 @@ impl ReplyDecoder for ResponsesDecoder {
         if self.is_done() {
             let late = serde_json::from_str::<Value>(&event.data).unwrap_or_default();
             self.read_head(late.get("response"), true);
-            let kind = late.get("type").and_then(Value::as_str).unwrap_or_default();
+            let kind = event_kind(event, &late);
             if FINAL_EVENTS.contains(&kind) {
                 self.report_late_output(&late);
-            } else if kind.rsplit('.').next() == Some("delta") || kind.starts_with("response.output_item.") {
+            } else if self.failure.is_none() && !is_keep_alive(event) && is_unread_after_end(kind) {
                 self.unread.add(kind);
             }
             return Vec::new();
@@ -182,7 +190,7 @@ impl ReplyDecoder for ResponsesDecoder {
         if let Some(OutputTextDelta { output_index, content_index, delta, .. }) = OutputTextDelta::read(&event.data) {
             return self.append_text(output_index, content_index, delta).into_iter().collect();
         }
-        let Ok(value) = serde_json::from_str::<Value>(&event.data) else {
+        let Ok(value) = parse_event(&event.data, &mut self.unread) else {
             if !event.name.is_empty() && !event.name.starts_with("response.") && event.name != "error" {
                 self.unread.add(&event.name);
                 return Vec::new(); // not part of a reply

@@ -9,6 +9,7 @@ use super::parse::{ReplyPiece, parse_call, split_reply, unread_keys};
 use super::shown::CallFilter;
 use super::*;
 use crate::exchange::ThreadPosition;
+use crate::provider::CallProgress;
 use crate::provider::fixture::{call as call_block, full_request, minimal_request, parse_body, text};
 use crate::provider::scripted::{Script, Scripted};
 use crate::provider::{openai_chat, provider_schemas};
@@ -101,7 +102,8 @@ async fn text_tool_round_trip() {
     let cue = ThreadPosition { directive: "d".to_owned(), turn: Some(0), attempt: 0, ..ThreadPosition::default() };
     let request = Request { text_tools: true, cue, ..minimal_request() };
     let deltas = Mutex::new(Vec::new());
-    let reply = super::call(&scripted, &request, &|delta| deltas.lock().unwrap().push(delta)).await.unwrap();
+    let show = |delta| deltas.lock().unwrap().push(delta);
+    let reply = super::call(&scripted, &request, &show, &CallProgress::default()).await.unwrap();
     assert_eq!(reply.stop, StopReason::ToolUse, "{reply:?}");
     assert_eq!(reply.content[1], call_block("call_1_1", "read", json!({"path": "a"})));
     let shown: String = deltas

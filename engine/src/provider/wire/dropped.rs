@@ -268,3 +268,66 @@ fn parts_of_cache_creation_count_without_their_sum() {
         assert_eq!(reply(creation.clone()).usage.cache_write, written, "{creation}");
     }
 }
+
+#[test]
+fn unknown_event_after_the_end_is_named_on_every_wire() {
+    let late = json!({"type": "text_after", "text": "AFTEREND"});
+    let quiet = json!({"type": "ping"});
+    let anthropic = anthropic(&[
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
+        json!({"type": STOP}),
+        late.clone(),
+        quiet,
+    ]);
+    let finish = json!({"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}]});
+    let completed = json!({"type": "response.completed", "response": {"status": "completed", "output": []}});
+    let replies = [anthropic.unwrap(), gemini(&[finish, late.clone()]), responses(&[completed, late.clone()])];
+    for reply in replies {
+        assert_eq!(reply.unread, ["text_after"]);
+    }
+    let usage = json!({"prompt_tokens": 1, "completion_tokens": 1});
+    let whole = json!({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}], "usage": usage});
+    let stream = format!("data: {whole}\n\ndata: [DONE]\n\ndata: {late}\n\n");
+    let reply = replay(&[stream.as_bytes()], openai_chat::ChatDecoder::default()).1.unwrap();
+    assert_eq!(reply.unread, ["text_after"]);
+}
+
+#[test]
+fn repeated_key_outside_of_a_usage_report_is_named_on_every_wire() {
+    fn unread<D: ReplyDecoder + Default>(data: &[&str]) -> Vec<String> {
+        let stream: String = data.iter().map(|data| format!("data: {data}\n\n")).collect();
+        replay(&[stream.as_bytes()], D::default()).1.unwrap().unread
+    }
+    let anthropic = unread::<anthropic::AnthropicDecoder>(&[
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"FIRST","text":"X1"}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+        r#"{"type":"message_stop"}"#,
+    ]);
+    assert_eq!(anthropic, ["repeated key delta.text"]);
+    let chat = unread::<openai_chat::ChatDecoder>(&[
+        r#"{"choices":[{"index":0,"delta":{"content":"FIRST","content":"X1"}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}"#,
+    ]);
+    assert_eq!(chat, ["repeated key choices.delta.content"]);
+    let responses = unread::<openai_responses::ResponsesDecoder>(&[
+        r#"{"type":"response.output_text.delta","output_index":0,"content_index":0,"delta":"FIRST","delta":"X1"}"#,
+        r#"{"type":"response.completed","response":{"status":"completed","output":[]}}"#,
+    ]);
+    assert_eq!(responses, ["repeated key delta"]);
+    let gemini = unread::<gemini::GeminiDecoder>(&[
+        r#"{"candidates":[{"content":{"parts":[{"text":"FIRST","text":"X1"}]},"finishReason":"STOP"}]}"#,
+    ]);
+    assert_eq!(gemini, ["repeated key candidates.content.parts.text"]);
+}
+
+#[test]
+fn reasoning_beside_a_different_reasoning_content_is_named() {
+    let stop = json!({"index": 0, "delta": {}, "finish_reason": "stop"});
+    let reply = |delta: Value| chat(&[json!({"index": 0, "delta": delta}), stop.clone()]);
+    let unread = |delta: Value| reply(delta).unread;
+    assert_eq!(unread(json!({"content": "a", "reasoning": "R1", "reasoning_content": "R2"})), ["delta.reasoning"]);
+    assert!(unread(json!({"content": "a", "reasoning": "R1", "reasoning_content": "R1"})).is_empty());
+    // An entry of a list that holds no text.
+    assert_eq!(unread(json!({"content": ["a", 5]})), ["delta.content"]);
+    assert!(unread(json!({"content": ["a", null]})).is_empty());
+}

@@ -35,6 +35,17 @@ pub fn merge_repeated_keys(data: &str, repeated: &mut UnreadKinds) -> Option<Str
     Some(merged.to_string())
 }
 
+/// Parses the data of an event, and adds the path of each repeated key to `repeated`. Of the values of a repeated key,
+/// the last is kept; two objects are merged.
+pub fn parse_event(data: &str, repeated: &mut UnreadKinds) -> serde_json::Result<Value> {
+    let (mut path, mut found) = (Vec::new(), Vec::new());
+    let mut reader = serde_json::Deserializer::from_str(data);
+    let value = MergedValue { path: &mut path, found: &mut found }.deserialize(&mut reader)?;
+    reader.end()?;
+    found.iter().for_each(|path| repeated.add(&format!("repeated key {path}")));
+    Ok(value)
+}
+
 /// Returns true if the JSON text `data` contains one of the keys in `USAGE_KEYS` with an object as its value.
 pub(super) fn has_usage_report(data: &str) -> bool {
     USAGE_KEYS.iter().any(|key| {

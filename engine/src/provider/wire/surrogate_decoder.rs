@@ -68,6 +68,10 @@ impl<D: ReplyDecoder> ReplyDecoder for SurrogateDecoder<D> {
         self.decoder.is_done()
     }
 
+    fn lacks_only_end_marker(&self) -> bool {
+        self.decoder.lacks_only_end_marker()
+    }
+
     fn usage(&self) -> Option<Usage> {
         self.decoder.usage()
     }

@@ -400,3 +400,44 @@ fn list_of_unread_names_states_that_it_is_incomplete() {
     let names = unread.into_vec();
     assert_eq!((names.len(), names.last().map(String::as_str)), (21, Some("more names, left out")));
 }
+
+/// Longer than any timeout of the tests that use it.
+const DRIP_PIECES: usize = 3_000;
+
+/// Returns moves that send `piece` again and again for a minute.
+fn drip(piece: &ServerMove) -> Vec<ServerMove> {
+    (0..DRIP_PIECES).flat_map(|_| [piece.clone(), ServerMove::Pause(20)]).collect()
+}
+
+#[tokio::test]
+async fn error_status_whose_body_drips_is_an_error_in_bounded_time() {
+    let moves = [vec![head("503 Service Unavailable", "text/plain", "retry-after: 7\r\n")], drip(&send("x"))].concat();
+    let call = anthropic_with_timeouts(2_000, moves);
+    let error = tokio::time::timeout(Duration::from_secs(40), call).await.unwrap().unwrap_err();
+    assert_eq!((error.status, error.cut), (Some(503), None), "{error:?}");
+    assert_eq!(error.headers, [("retry-after".to_owned(), "7".to_owned())]);
+}
+
+#[tokio::test]
+async fn chat_reply_without_an_end_marker_is_complete_after_a_short_silence() {
+    let whole = OPENAI.split("data: [DONE]").next().unwrap();
+    let moves = [vec![chunked(), chunk(whole.as_bytes())], drip(&chunk(b": keep-alive\n\n"))].concat();
+    let server = ScriptedServer::start(moves);
+    let provider = connect_provider(&settings(Wire::OpenaiChat, &server.url)).unwrap();
+    let (_, reply) = tokio::time::timeout(Duration::from_secs(40), call(&*provider)).await.unwrap();
+    assert!(reply.unwrap().uncounted.is_none());
+}
+
+#[test]
+fn chat_reply_lacks_only_its_end_marker_after_the_stop_reason_and_the_usage() {
+    let mut decoder = crate::provider::openai_chat::ChatDecoder::default();
+    let mut parser = SseParser::default();
+    let mut lacking = Vec::new();
+    for event in parser.push(OPENAI.as_bytes()).unwrap() {
+        decoder.push(&event);
+        lacking.push(decoder.lacks_only_end_marker());
+    }
+    // The usage is the last event before `[DONE]`.
+    assert_eq!(lacking.iter().position(|lacks| *lacks), Some(lacking.len() - 2), "{lacking:?}");
+    assert_eq!(lacking.last(), Some(&false));
+}

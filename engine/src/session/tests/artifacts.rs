@@ -336,6 +336,25 @@ async fn an_object_that_was_swapped_or_removed_is_found_with_the_line_that_names
 }
 
 #[tokio::test]
+async fn thread_that_is_pruned_meanwhile_is_not_damaged() {
+    let lab = lab(true);
+    let (one, first) = ran(&lab).await;
+    let (two, second) = ran(&lab).await;
+    drop((one, two));
+    let disk: std::sync::Arc<dyn crate::store::Disk> =
+        std::sync::Arc::new(crate::store::RealDisk::open(&lab.path()).unwrap());
+    let engine = lab.engine();
+    let threads = engine.threads();
+    let both = [first.clone(), second.clone()];
+    assert!(both.iter().all(|thread| !threads.is_removed(thread, true).unwrap()));
+    prune(&disk, std::slice::from_ref(&first)).unwrap();
+    let found = threads.verify_all(&both, &TrustStore::default()).unwrap();
+    assert_eq!(found.iter().map(|one| one.thread_id.as_str()).collect::<Vec<_>>(), [second.as_str()]);
+    // A row that was read before the removal does not make the missing transcript a fault.
+    assert!(threads.is_removed(&first, true).unwrap() && !threads.is_removed(&second, true).unwrap());
+}
+
+#[tokio::test]
 async fn pruning_removes_the_objects_that_no_other_thread_names() {
     let lab = lab(true);
     let (one, first) = ran(&lab).await;
