@@ -9,7 +9,6 @@ use super::parse::{ReplyPiece, parse_call, split_reply, unread_keys};
 use super::shown::CallFilter;
 use super::*;
 use crate::exchange::ThreadPosition;
-use crate::provider::CallProgress;
 use crate::provider::fixture::{call as call_block, full_request, minimal_request, parse_body, text};
 use crate::provider::scripted::{Script, Scripted};
 use crate::provider::{openai_chat, provider_schemas};
