@@ -73,6 +73,12 @@ impl PlannedModel {
         MESSAGE_OVERHEAD_TOKENS.saturating_mul(blocks.saturating_add(1)).saturating_add(text)
     }
 
+    /// Returns the smaller of `bound` and the tokens of the context window: a provider refuses a longer request, and
+    /// bills no refused request. Without a known window, returns `bound`.
+    pub fn bound_by_window(&self, bound: u64) -> u64 {
+        if self.context_window == 0 { bound } else { bound.min(self.context_window) }
+    }
+
     /// Returns an upper bound on the input tokens of a request's system prompt and tool definitions. For a model
     /// without native tool use, `system` must already contain the tool definitions.
     pub fn bound_head<'t>(&self, system: &str, tools: impl IntoIterator<Item = &'t PaletteTool>) -> u64 {
@@ -136,7 +142,7 @@ impl super::Plan {
     /// Returns an upper bound on the input tokens of the first request, whose texts the caller has rendered.
     pub fn bound_first_request(&self, system: &str, first_message: &str) -> u64 {
         let message = self.model.bound_message(self.model.counted_by.bound(first_message), 1);
-        self.bound_head(&self.model, system).saturating_add(message)
+        self.model.bound_by_window(self.bound_head(&self.model, system).saturating_add(message))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use rye_compiler::plan::{PaletteTool, Plan, Tokenizer, ToolUse};
+use rye_compiler::plan::{PaletteTool, Plan, PlannedModel, Tokenizer, ToolUse};
 
 use super::effect::ModelCall;
 use super::facts;
@@ -38,7 +38,7 @@ fn build_turn_request(plan: &Plan, state: &ThreadState, max_output: u64, turns: 
     Request {
         model: state.model(plan).id.clone(),
         system: system(plan, state),
-        turns: to_turns(sent),
+        turns: without_refused_images(state.model(plan), to_turns(sent)),
         tools: if text_tools { Vec::new() } else { tool_definitions(plan, state) },
         max_output,
         first_turn_constant: untouched && state.continues.is_none(),
@@ -69,6 +69,9 @@ pub(crate) fn thread_position(plan: &Plan, state: &ThreadState) -> ThreadPositio
 
 /// The prompt that requests a summary of the conversation.
 const SUMMARY_PROMPT: &str = "The conversation is about to be shortened. Write a summary that replaces everything above, so that the work can continue from it alone: the task, what was done and found (with names, paths and values), what was decided and why, what is open and what comes next. Call no tool; answer with the summary only.";
+
+/// The text in place of an image in a request to a model that accepts no images.
+const LEFT_OUT_IMAGE: &str = "[an image of the user was left out, because this model accepts no images]";
 
 /// The start of the sentence that names the topic of a summary.
 const FOCUS_PROMPT: &str = "Keep everything about this subject in detail: ";
@@ -174,6 +177,26 @@ fn to_turns(messages: &[SharedMessage]) -> Vec<SharedMessage> {
         }
     }
     close(&mut open, &mut turns);
+    turns
+}
+
+/// Replaces the images of the messages with a text if the model accepts no images. The conversation keeps the images for
+/// a later model.
+fn without_refused_images(model: &PlannedModel, mut turns: Vec<SharedMessage>) -> Vec<SharedMessage> {
+    if model.images {
+        return turns;
+    }
+    for turn in &mut turns {
+        if let Message::User { content } = &**turn
+            && content.iter().any(|block| matches!(block, ContentBlock::Image(_)))
+        {
+            let shown = content.iter().map(|block| match block {
+                ContentBlock::Image(_) => ContentBlock::Text { text: LEFT_OUT_IMAGE.into() },
+                other => other.clone(),
+            });
+            *turn = Message::User { content: shown.collect() }.into();
+        }
+    }
     turns
 }
 

@@ -1,7 +1,7 @@
 //! Upper bound on the input tokens of the next request (`engine.md` 4, Money is a bound).
 //!
 //! The provider's own count of the last request is exact for everything that was sent then. Only the later additions
-//! are bounded, by their bytes or by the exact tokenizer.
+//! are bounded, by their bytes or by the exact tokenizer. No bound exceeds the context window of the model.
 
 use rye_compiler::plan::bound::MESSAGE_OVERHEAD_TOKENS;
 use rye_compiler::plan::{Plan, PlannedModel};
@@ -19,7 +19,7 @@ pub fn bound_input_tokens(plan: &Plan, state: &ThreadState, summary: bool) -> u6
     let subject = if focus.is_empty() { 0 } else { by.bound(FOCUS_PROMPT).saturating_add(by.bound(focus)) };
     let prompt = if summary { model.bound_message(by.bound(SUMMARY_PROMPT).saturating_add(subject), 1) } else { 0 };
     let known = bound_measured(plan, model, state);
-    known.unwrap_or_else(|| bound_whole(plan, model, state)).saturating_add(prompt)
+    model.bound_by_window(known.unwrap_or_else(|| bound_whole(plan, model, state)).saturating_add(prompt))
 }
 
 /// Returns an upper bound on the input tokens of the next request, from the provider's count for the last request and a

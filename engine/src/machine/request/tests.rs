@@ -162,3 +162,30 @@ fn request_since_the_last_reply_does_not_grow_with_the_conversation() {
         assert_eq!((all.len(), end.as_slice()), (2 * n + 3, &all[all.len() - 2..]));
     }
 }
+
+#[test]
+fn input_bound_never_exceeds_the_context_window_of_the_model() {
+    let (mut plan, mut state) = (plan(), ThreadState::new());
+    let image = crate::provider::fixture::test_image();
+    state.conversation.messages = vec![Message::user_with_images(&[image], "text ".repeat(10_000)).into()];
+    plan.model.context_window = 0;
+    let whole = bound_input_tokens(&plan, &state, true);
+    assert!(whole > 50_000, "{whole}");
+    for window in [whole + 1, whole, 32_768] {
+        plan.model.context_window = window;
+        assert_eq!(bound_input_tokens(&plan, &state, true), whole.min(window));
+    }
+}
+
+#[test]
+fn request_to_a_model_without_images_states_that_an_image_was_left_out() {
+    let (mut plan, mut state) = (plan(), ThreadState::new());
+    let image = crate::provider::fixture::test_image();
+    state.conversation.messages = vec![Message::user_with_images(&[image], "see").into()];
+    let turns = |plan: &Plan, state: &ThreadState| build_request(plan, state, CALL, RequestTurns::All).turns;
+    assert_eq!(turns(&plan, &state), state.conversation.messages);
+    plan.model.images = false;
+    let left_out = ContentBlock::Text { text: LEFT_OUT_IMAGE.into() };
+    let expected = Message::User { content: vec![left_out, ContentBlock::Text { text: "see".into() }] };
+    assert_eq!(turns(&plan, &state), [expected.into()]);
+}
