@@ -23,7 +23,8 @@ pub use input::{
     SessionNamed, ShellRan, UserInput,
 };
 pub use prompt::{
-    ChatMode, ContinuedPrompt, INTERRUPTED_REPLY, PromptBounds, PromptEnded, PromptStarted, PromptStatus,
+    ChatMode, ContextInjected, ContinuedPrompt, INTERRUPTED_REPLY, LeftOutMessages, PromptBounds, PromptEnded,
+    PromptStarted, PromptStatus,
 };
 pub use settings::CommandSettings;
 pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};

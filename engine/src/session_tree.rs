@@ -63,7 +63,11 @@ pub fn session_tree(threads: &Threads, thread: &ThreadId) -> Result<Vec<SessionT
     for row in session_rows(threads, thread)? {
         let events = threads.transcript(&row.id)?;
         let after = found.last().map(|before| before.thread_id.clone());
-        found.push(read_thread(&row.id, &events, row.status, after, &mut accepted));
+        let mut thread = read_thread(&row.id, &events, row.status, after, &mut accepted);
+        if thread.origin == ThreadOrigin::Handoff {
+            join_handoff(&mut found, &mut thread);
+        }
+        found.push(thread);
     }
     Ok(found)
 }
@@ -224,6 +228,20 @@ fn read_thread(
     }
 }
 
+/// Completes a thread that a handoff started: it continues all prompts of the thread before it, which is the last one of
+/// `found`. A prompt during which the handoff took place belongs to the thread in which it started, and gets its end
+/// status from the thread after the handoff.
+fn join_handoff(found: &mut [SessionThread], after: &mut SessionThread) {
+    let Some(before) = found.last() else { return };
+    after.prompts_before = before.prompts.last().map_or(before.prompts_before, |last| last.number);
+    let Some(ended) = after.prompts.first().filter(|first| first.number == after.prompts_before) else { return };
+    let mut earlier = found.iter_mut().rev().flat_map(|thread| &mut thread.prompts);
+    if let Some(started) = earlier.find(|prompt| prompt.number == ended.number) {
+        started.status = ended.status;
+        after.prompts.remove(0);
+    }
+}
+
 /// Returns the prompts of the current conversation of a session, the last one first, each with its thread. `tree` is the
 /// session's tree. Prompts of other branches are left out.
 pub fn current_prompts(tree: &[SessionThread]) -> Vec<(&SessionThread, &SessionPrompt)> {
@@ -232,7 +250,7 @@ pub fn current_prompts(tree: &[SessionThread]) -> Vec<(&SessionThread, &SessionP
     // Each step leads to an earlier thread of the list, so the loop needs at most one step per thread.
     for _ in tree {
         let Some(thread) = next else { break };
-        // A handoff within a prompt lists the prompt in both threads.
+        // A fork lists the prompts of its branch only.
         let first = if thread.continues.is_some() { thread.prompts_before } else { 0 };
         let own = thread.prompts.iter().rev().filter(|prompt| prompt.number > first && prompt.number <= most);
         found.extend(own.map(|prompt| (thread, prompt)));
@@ -252,7 +270,7 @@ pub fn other_branches(tree: &[SessionThread]) -> Vec<&SessionThread> {
         tree.iter().any(|one| {
             one.continues.as_ref() == Some(&thread.thread_id)
                 && one.prompts_before >= last.number
-                && !one.prompts.is_empty()
+                && (!one.prompts.is_empty() || one.origin == ThreadOrigin::Handoff)
         })
     };
     tree.iter()

@@ -136,6 +136,9 @@ pub struct Continues {
     /// The grants of the continued prompt, if that prompt narrows the grants of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_grants: Option<Vec<Grant>>,
+    /// The messages that the handoff of a chat left out because the context was full; `None` if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<super::LeftOutMessages>,
 }
 
 /// The text of the provider's system field, and the ids of its layers in order.
@@ -143,13 +146,6 @@ pub struct Continues {
 pub struct SystemPrompt {
     pub text: Arc<str>,
     pub layers: Vec<String>,
-}
-
-/// The ids of the hooks and items whose texts are in the first user message: `before` the body and `after` it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContextInjected {
-    pub before: Vec<String>,
-    pub after: Vec<String>,
 }
 
 /// A message that enters the conversation and is not from the model.

@@ -121,3 +121,19 @@ pub struct ContinuedPrompt {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub capped: bool,
 }
+
+/// The sizes of the parts of a conversation that a handoff left out and retained, in estimated tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOutMessages {
+    pub messages: u64,
+    pub tokens: u64,
+    pub kept_messages: u64,
+    pub kept_tokens: u64,
+}
+
+/// The ids of the hooks and items whose texts are in the first user message: `before` the body and `after` it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContextInjected {
+    pub before: Vec<String>,
+    pub after: Vec<String>,
+}

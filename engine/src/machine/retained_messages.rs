@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use rye_compiler::plan::Plan;
 
+use super::request::message_tokens;
 use super::state::ThreadState;
+use crate::event::LeftOutMessages;
 use crate::message::{ContentBlock, Message, SharedMessage};
 
 /// The messages with which a thread starts because it continues another thread.
@@ -27,6 +29,20 @@ impl InheritedMessages {
     /// `continuation.resume_ceiling_tokens` tokens. The first retained message is a message of the user.
     pub fn after_handoff(plan: &Plan, state: &ThreadState) -> Self {
         Self::within(plan.settings.values().resume_ceiling_tokens, state)
+    }
+
+    /// Returns the sizes of the messages of a thread that its handoff leaves out and retains; `None` if it retains all
+    /// messages.
+    pub fn left_out(&self, plan: &Plan, state: &ThreadState) -> Option<LeftOutMessages> {
+        let by = plan.model.counted_by;
+        let size = |messages: &[SharedMessage]| {
+            let tokens = messages.iter().fold(0_u64, |sum, one| sum.saturating_add(message_tokens(by, one)));
+            (messages.len() as u64, tokens)
+        };
+        let (count, tokens) = size(&state.conversation.messages);
+        let (kept_messages, kept_tokens) = size(&self.messages);
+        let (messages, tokens) = (count.saturating_sub(kept_messages), tokens.saturating_sub(kept_tokens));
+        (messages > 0).then_some(LeftOutMessages { messages, tokens, kept_messages, kept_tokens })
     }
 
     fn within(tokens: u64, state: &ThreadState) -> Self {

@@ -131,6 +131,7 @@ impl EngineContext {
             capped: current.is_capped,
         });
         let narrowed = state.chat.as_ref().and_then(|chat| chat.narrowed.as_ref()?.first().cloned());
+        let history = InheritedMessages::after_handoff(&plan, &state);
         let init = ThreadInit {
             plan_id,
             inputs: opened.inputs.clone(),
@@ -150,8 +151,9 @@ impl EngineContext {
                 queue: waiting_messages(&state),
                 mode: mode_of(&state),
                 prompt_grants: narrowed,
+                left_out: state.chat.as_ref().and_then(|_| history.left_out(&plan, &state)),
             }),
-            history: InheritedMessages::after_handoff(&plan, &state),
+            history,
             shown: Vec::new(),
             sink,
             queue: None,
@@ -251,6 +253,7 @@ impl EngineContext {
                 queue: Vec::new(),
                 mode,
                 prompt_grants: None,
+                left_out: None,
             }),
             history,
             shown: message.images,

@@ -8,6 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, EventBody, FileChanged, ThreadHead};
+use crate::message::calls_in;
 use crate::store::{ObjectId, Objects, StoreError};
 use crate::thread_id::ThreadId;
 use crate::threads::Threads;
@@ -87,7 +88,11 @@ pub fn plan_rewind(
     let Some((events, unread)) = events_since(threads, thread, prompt)? else { return Ok(None) };
     let mut not_undone: Vec<String> = Vec::new();
     let mut paths: BTreeMap<String, RecordedChanges> = BTreeMap::new();
+    let mut calls: BTreeMap<&str, &serde_json::Value> = BTreeMap::new();
     for event in &events {
+        if let EventBody::CognitionOut(reply) = &event.body {
+            calls.extend(calls_in(&reply.content).map(|call| (call.id.as_str(), &call.input)));
+        }
         if let EventBody::FileChanged(change) = &event.body {
             match paths.entry(change.path.clone()) {
                 Entry::Vacant(entry) => {
@@ -103,7 +108,7 @@ pub fn plan_rewind(
         } else if let EventBody::ToolStarted(started) = &event.body
             && runs_programs(&started.capability)
         {
-            not_undone.push(started.name.clone());
+            not_undone.push(describe_call(&started.name, calls.get(started.call_id.as_str()).copied()));
         } else if let EventBody::ShellRan(ran) = &event.body {
             not_undone.push(ran.command.clone());
         }
@@ -120,6 +125,15 @@ pub fn plan_rewind(
         RewoundFile { path, state, before: first.before, after }
     };
     Ok(Some(FileRewind { files: paths.into_iter().map(of_path).collect(), not_undone }))
+}
+
+/// Describes a call of a program: its command if it has one, else its arguments.
+fn describe_call(name: &str, input: Option<&serde_json::Value>) -> String {
+    let Some(input) = input else { return name.to_owned() };
+    match input.get("command").and_then(serde_json::Value::as_str) {
+        Some(command) => format!("{name}: {command}"),
+        None => format!("{name} {input}"),
+    }
 }
 
 /// Restores the contents that each file had before the prompt, and removes files that did not exist then. Leaves a file

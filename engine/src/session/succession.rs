@@ -96,6 +96,7 @@ impl EngineContext {
                 queue: waiting_messages(&state),
                 mode: mode_of(&state),
                 prompt_grants: None,
+                left_out: None,
             }),
             // The chat is idle, so no prompt is unfinished.
             history: InheritedMessages { messages: place.messages, open_prompt: None },

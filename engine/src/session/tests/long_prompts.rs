@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::event::{ControlMessage, Delivery, EventBody, PromptEnded, PromptStatus};
 use crate::exchange::{CallError, FailedStage, Request};
 use crate::message::ContentBlock;
+use crate::session_tree::{current_prompts, other_branches, session_tree};
 use crate::thread::Status;
 
 /// A message that has more tokens than a handoff retains.
@@ -222,4 +223,25 @@ async fn run_with_many_calls_continues_with_its_prompt_and_its_last_turns() {
         assert!(number == 0 || request.contains("content content"), "{number}: {request}");
     }
     assert!(sent[6].len() < 3 * sent[1].len(), "{}", sent[6]);
+}
+
+#[tokio::test]
+async fn handoff_records_the_messages_that_it_leaves_out_and_its_prompts_stay_in_the_tree() {
+    let lab = lab(|number, _| Ok(if number == 2 { read() } else { reply_text("done") }));
+    chat(&lab, &["first", "second", "third"]).await;
+    let engine = lab.engine();
+    let threads = engine.threads().list().unwrap();
+    let last = &threads.iter().find(|thread| thread.row.continued_by.is_none()).unwrap().row.id;
+    let tree = session_tree(&engine.threads(), last).unwrap();
+    let texts: Vec<(&str, Option<PromptStatus>)> =
+        current_prompts(&tree).iter().map(|(_, prompt)| (prompt.text.as_str(), prompt.status)).collect();
+    let done = Some(PromptStatus::Done);
+    assert_eq!(texts, [("third", done), ("second", done), ("first", done)]);
+    assert_eq!(tree.iter().map(|thread| thread.prompts.len()).sum::<usize>(), 3, "{tree:#?}");
+    assert!(other_branches(&tree).is_empty(), "{tree:#?}");
+    let events = engine.threads().transcript(last).unwrap();
+    let left_out = events
+        .iter()
+        .find_map(|event| if let EventBody::Continues(continues) = &event.body { continues.left_out } else { None });
+    assert!(left_out.is_some_and(|left| left.messages > 0 && left.tokens > 0), "{left_out:?}");
 }
