@@ -175,9 +175,10 @@ pub async fn drive(
                 let both = !exported && !end.status.is_parked();
                 let artifact = if both { Artifact::Both } else { Artifact::Snapshot };
                 let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt(), &**driver);
-                // The artifacts are written while the commit waits for other commits of its group.
-                let ((), done) = tokio::join!(driver.write_final(thread, &end, artifact), driver.perform(step));
-                done?;
+                // If the process dies before the commit, the registry has no end, and recovery writes the artifacts
+                // again.
+                driver.write_final(thread, &end, artifact).await;
+                driver.perform(step).await?;
                 discard_messages(driver, &mut settled).await;
                 return Ok(end);
             }

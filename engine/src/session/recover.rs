@@ -1,6 +1,7 @@
 //! Recovery of interrupted threads: the transcript is folded into a state, and the machine continues from it.
 
 use crate::store::spilled::take_event;
+use crate::store::thread_files::remove_unfinished;
 use std::sync::Arc;
 
 use super::continuation::PriorOwner;
@@ -141,6 +142,7 @@ impl EngineContext {
             // The partial stream of the interrupted call is discarded.
             store::LiveWriter::new(Arc::clone(&engine.disk), &id).clear()?;
             if let Some((thread, _)) = &folded {
+                remove_unfinished(&*engine.disk, &thread.plan.directive, &id)?;
                 let launched = thread.state.launch.as_ref().and_then(|launch| launch.grants.first());
                 engine.check_admission(&thread.plan, launched.unwrap_or(&thread.plan.capabilities.grants))?;
             }

@@ -177,6 +177,14 @@ fn ancestors(path: &Path) -> Vec<&Path> {
     folders
 }
 
+/// Returns true if `name` is the name of a temporary file that [`temporary_beside`] made for `path`.
+pub(super) fn is_temporary_of(name: &str, path: &Path) -> bool {
+    let of = path.file_name().unwrap_or_default().to_string_lossy();
+    let number =
+        name.strip_prefix('.').and_then(|rest| rest.strip_prefix(&*of)).and_then(|rest| rest.strip_prefix('.'));
+    number.is_some_and(|rest| rest.strip_suffix(".tmp").is_some_and(|rest| !rest.contains('.')))
+}
+
 /// Returns a unique temporary path in the folder of `path`. The name of the file contains the process id and a counter.
 pub(super) fn temporary_beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);

@@ -6,7 +6,7 @@ use std::path::Path;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
-use super::disk::Disk;
+use super::disk::{Disk, is_temporary_of};
 use super::file_writer::write_parts_atomic;
 use super::{StoreError, layout};
 use crate::thread_id::ThreadId;
@@ -110,6 +110,23 @@ pub fn write_export(
     }
     write_parts_atomic(disk, &path, parts).map_err(StoreError::io("write", &path))?;
     Ok(path)
+}
+
+/// Removes the unfinished copies of the artifacts that a killed process left beside them. The caller holds the lease of
+/// the thread, so that no other process writes its artifacts.
+pub fn remove_unfinished(disk: &dyn Disk, directive: &ItemId, thread: &ThreadId) -> Result<(), StoreError> {
+    for path in [layout::snapshot(thread), layout::capabilities(thread), layout::export(directive, thread)] {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let entries = match disk.list(folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            listed => listed.map_err(StoreError::io("list", folder))?,
+        };
+        for entry in entries.iter().filter(|entry| !entry.is_dir && is_temporary_of(&entry.name, &path)) {
+            let unfinished = folder.join(&entry.name);
+            disk.remove(&unfinished).map_err(StoreError::io("remove", &unfinished))?;
+        }
+    }
+    Ok(())
 }
 
 /// Converts a value for a snapshot: integers that canonical JSON would round become text.

@@ -15,6 +15,7 @@ use external_world::Outside;
 use final_state::FinalState;
 use scenarios::CrashScenario;
 
+mod artifact_files;
 mod crash_points;
 mod external_world;
 mod final_state;

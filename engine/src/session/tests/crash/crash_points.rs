@@ -35,7 +35,13 @@ pub fn at_each(scenario: &'static CrashScenario, survival: fn(u64) -> Survival, 
     let (operations, different) = (to - from.unwrap(), left.len());
     let follow = |(at, disk): (u64, SimulatedDisk)| {
         let broken = followed(scenario, &world, disk, (survival(at), again.map(|again| again(at))));
-        let held = broken.and_then(|(after, kills)| whole.holds(scenario, &after.read_final_state(scenario)?, kills));
+        let held = broken.and_then(|(after, kills)| {
+            let state = after.read_final_state(scenario)?;
+            if survival(at) == Survival::All {
+                state.check_artifacts()?;
+            }
+            whole.holds(scenario, &state, kills)
+        });
         held.err().map(|error| format!("broken off before operation {at}: {error}"))
     };
     let wrong: Vec<String> = sample(left).into_iter().filter_map(follow).collect();
@@ -49,8 +55,20 @@ pub fn at_each(scenario: &'static CrashScenario, survival: fn(u64) -> Survival, 
 
 /// Runs a scenario and returns the state that an interruption before each of its operations leaves.
 fn remaining_states(scenario: &'static CrashScenario, survival: fn(u64) -> Survival) -> (CrashWorld, RemainingStates) {
+    remaining_states_of(CrashWorld::new(scenario, &[]), scenario, survival)
+}
+
+/// Returns the disk that a kill before each operation of a run in `world` leaves, with the number of the operation.
+pub fn killed_disks(world: CrashWorld, scenario: &'static CrashScenario) -> Vec<(u64, SimulatedDisk)> {
+    remaining_states_of(world, scenario, |_| Survival::All).1.left
+}
+
+fn remaining_states_of(
+    world: CrashWorld,
+    scenario: &'static CrashScenario,
+    survival: fn(u64) -> Survival,
+) -> (CrashWorld, RemainingStates) {
     let whole = undisturbed(scenario).final_state;
-    let world = CrashWorld::new(scenario, &[]);
     let all = Arc::new(Mutex::new(RemainingStates::default()));
     let recorded = Arc::clone(&all);
     world.simulated.before_operations(move |at, disk| {

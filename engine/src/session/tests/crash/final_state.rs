@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use super::artifact_files::find_artifact_faults;
 use super::external_world::{ONCE, Outside};
 use super::scenarios::CrashScenario;
 use crate::engine::Engine;
@@ -24,6 +25,8 @@ pub struct FinalState {
     interrupted: usize,
     /// Number of model calls that were cut.
     cut: usize,
+    /// Missing, outdated and unfinished artifacts. A power failure can cause them, a kill cannot.
+    artifact_faults: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -96,7 +99,11 @@ pub fn read_final_state(scenario: &CrashScenario, engine: &Engine, outside: &Out
         *effects.entry(line).or_insert(0) += 1;
     }
     let cut = unknown.values().map(Vec::len).sum();
-    Ok(FinalState { threads, effects, interrupted, cut })
+    let mut artifact_faults = Vec::new();
+    for one in found.values() {
+        artifact_faults.extend(find_artifact_faults(&**engine.disk(), &one.row, &one.events));
+    }
+    Ok(FinalState { threads, effects, interrupted, cut, artifact_faults })
 }
 
 /// Names each thread by its place in the tree.
@@ -416,7 +423,12 @@ impl FinalState {
         if (status, self.interrupted, self.cut) != (Some(scenario.ends.as_str()), 0, scenario.cuts) {
             return Err(format!("{self:#?}"));
         }
-        Ok(())
+        self.check_artifacts()
+    }
+
+    /// Checks that each thread has its artifacts, in their last state.
+    pub fn check_artifacts(&self) -> Result<(), String> {
+        if self.artifact_faults.is_empty() { Ok(()) } else { Err(self.artifact_faults.join("; ")) }
     }
 
     /// Checks that a run with `kills` interruptions had the same result as this one.

@@ -46,7 +46,11 @@ pub fn at_every_step(scenario: &'static CrashScenario, name: &str) {
         let place = KilledProject::new(scenario);
         let killed = place.run_until_killed(name, at);
         let taken_up = process(scenario, &place.lab, &Outside::new(place.disk()), &place.disk());
-        let held = taken_up.and_then(|()| whole.holds(scenario, &place.read_final_state(scenario)?, 1));
+        let held = taken_up.and_then(|()| {
+            let state = place.read_final_state(scenario)?;
+            state.check_artifacts()?;
+            whole.holds(scenario, &state, 1)
+        });
         // The last steps may be missing if this run batched more writes than the counted run.
         if let Err(error) = held {
             wrong.push(format!("step {at} of {total}, killed: {killed}: {error}"));
