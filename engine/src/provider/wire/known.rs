@@ -5,7 +5,7 @@
 use rye_compiler::semantics::classify::{ClassifyTable, Failure};
 use serde_json::{Value, json};
 
-use crate::exchange::{CallError, FailedStage, Reply, Request, StopReason};
+use crate::exchange::{CallError, FailedStage, Reply, Request, StopReason, Usage};
 use crate::message::{ContentBlock, SharedMessage};
 use crate::provider::fixture::{assistant, call, minimal_request, parse_body, replay, result, text, user};
 use crate::provider::provider_schemas::validate_body;
@@ -243,4 +243,166 @@ fn call_ids_are_shortened_for_chat() {
         assert_eq!(body.pointer("/messages/3/tool_call_id").and_then(Value::as_str), Some(sent));
         assert_eq!(sent == id, length <= 40);
     }
+}
+
+/// Returns a stream with the text `a` and the usage `report`. The events of `between` come before the text, if there is
+/// no text among them.
+fn stream_with(wire: Wire, between: &[Value], report: &Value) -> String {
+    let text = |index: u64| json!({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": "a"}});
+    let (first, last): (Vec<Value>, Vec<Value>) = match wire {
+        Wire::Anthropic => (
+            vec![json!({"type": "message_start", "message": {"usage": report}})],
+            vec![
+                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+                text(0),
+                json!({"type": "content_block_stop", "index": 0}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": report}),
+                json!({"type": "message_stop"}),
+            ],
+        ),
+        Wire::OpenaiChat => (
+            Vec::new(),
+            vec![
+                json!({"choices": [{"index": 0, "delta": {"content": "a"}}]}),
+                json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
+                json!({"choices": [], "usage": report}),
+            ],
+        ),
+        Wire::OpenaiResponses => (
+            Vec::new(),
+            vec![
+                json!({"type": "response.output_text.delta", "output_index": 9, "content_index": 0, "delta": "a"}),
+                json!({"type": "response.completed", "response": {"status": "completed", "usage": report}}),
+            ],
+        ),
+        Wire::Gemini => (
+            Vec::new(),
+            vec![
+                json!({"candidates": [{"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}], "usageMetadata": report}),
+            ],
+        ),
+        Wire::Scripted => unreachable!("no stream"),
+    };
+    data(&[first, between.to_vec(), last].concat())
+}
+
+fn plain_report(wire: Wire) -> Value {
+    match wire {
+        Wire::Anthropic | Wire::OpenaiResponses => json!({"input_tokens": 9, "output_tokens": 2}),
+        Wire::OpenaiChat => json!({"prompt_tokens": 9, "completion_tokens": 2}),
+        Wire::Gemini => json!({"promptTokenCount": 9, "candidatesTokenCount": 2}),
+        Wire::Scripted => unreachable!("no stream"),
+    }
+}
+
+#[test]
+fn known_events_are_read_or_ignored_and_never_named_as_unread() {
+    let response = |kind: &str| json!({"type": kind, "response": {"id": "r", "status": "in_progress"}});
+    let part = json!({"type": "output_text", "text": "", "annotations": []});
+    let thought = json!({"type": "reasoning", "id": "t", "summary": [{"type": "summary_text", "text": "Hm."}]});
+    let table = [
+        (Wire::Anthropic, vec![json!({"type": "ping"})]),
+        (
+            Wire::OpenaiChat,
+            vec![json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": []})],
+        ),
+        (
+            Wire::OpenaiResponses,
+            vec![
+                response("response.created"),
+                response("response.queued"),
+                response("response.in_progress"),
+                json!({"type": "response.output_item.added", "output_index": 0, "item": thought}),
+                json!({"type": "response.reasoning_summary_part.added", "output_index": 0, "summary_index": 0}),
+                json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": 0, "delta": "Hm."}),
+                json!({"type": "response.reasoning_summary_text.done", "output_index": 0, "summary_index": 0, "text": "Hm."}),
+                json!({"type": "response.reasoning_summary_part.done", "output_index": 0, "summary_index": 0}),
+                json!({"type": "response.output_item.done", "output_index": 0, "item": thought}),
+                json!({"type": "response.content_part.added", "output_index": 9, "content_index": 0, "part": part}),
+            ],
+        ),
+        (
+            Wire::Gemini,
+            vec![json!({"candidates": [{"index": 0, "content": {"parts": [], "role": "model"}}], "modelVersion": "m"})],
+        ),
+    ];
+    for (wire, events) in table {
+        let reply = play_on(wire, &stream_with(wire, &events, &plain_report(wire))).unwrap();
+        assert_eq!(reply.unread, [""; 0], "{}", wire.name());
+        assert_eq!(reply.content.last(), Some(&text("a")), "{}", wire.name());
+        assert_eq!(reply.usage, Usage { input: 9, output: 2, ..Usage::default() }, "{}", wire.name());
+        for event in &events {
+            let alone = play_on(wire, &stream_with(wire, std::slice::from_ref(event), &plain_report(wire))).unwrap();
+            assert_eq!(alone.unread, [""; 0], "{} {event}", wire.name());
+        }
+    }
+    let marked = format!("{}data: [DONE]\n\n", stream_with(Wire::OpenaiChat, &[], &plain_report(Wire::OpenaiChat)));
+    assert_eq!(play_on(Wire::OpenaiChat, &marked).unwrap().content, [text("a")]);
+}
+
+#[test]
+fn usage_is_read_in_every_documented_spelling() {
+    let usage = |input, output, cache_read, cache_write| Usage { input, output, cache_read, cache_write };
+    let chat = |more: Value| {
+        let mut report = json!({"prompt_tokens": 100, "completion_tokens": 5});
+        report.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        report
+    };
+    let cached = json!({"cached_tokens": 40, "cache_write_tokens": 30});
+    let table = [
+        (
+            Wire::Anthropic,
+            json!({"input_tokens": 30, "output_tokens": 5, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 30}),
+            usage(30, 5, 40, 30),
+        ),
+        (
+            Wire::Anthropic,
+            json!({"input_tokens": 30, "output_tokens": 5, "cache_creation": {"ephemeral_5m_input_tokens": 10, "ephemeral_1h_input_tokens": 20}}),
+            usage(30, 5, 0, 30),
+        ),
+        (Wire::OpenaiChat, chat(json!({})), usage(100, 5, 0, 0)),
+        (Wire::OpenaiChat, chat(json!({"prompt_tokens_details": cached})), usage(30, 5, 40, 30)),
+        (
+            Wire::OpenaiChat,
+            chat(json!({"prompt_cache_hit_tokens": 40, "prompt_cache_miss_tokens": 60})),
+            usage(60, 5, 40, 0),
+        ),
+        (Wire::OpenaiChat, chat(json!({"cached_tokens": 40})), usage(60, 5, 40, 0)),
+        (
+            Wire::OpenaiResponses,
+            json!({"input_tokens": 100, "output_tokens": 5, "input_tokens_details": cached}),
+            usage(30, 5, 40, 30),
+        ),
+        (
+            Wire::Gemini,
+            json!({"promptTokenCount": 80, "toolUsePromptTokenCount": 20, "cachedContentTokenCount": 40, "candidatesTokenCount": 3, "thoughtsTokenCount": 2}),
+            usage(60, 5, 40, 0),
+        ),
+    ];
+    for (wire, report, wanted) in table {
+        let reply = play_on(wire, &stream_with(wire, &[], &report)).unwrap();
+        assert_eq!((reply.usage, reply.unread.as_slice()), (wanted, [].as_slice()), "{} {report}", wire.name());
+        assert!(reply.uncounted.is_none(), "{} {report}", wire.name());
+    }
+}
+
+#[test]
+fn ids_of_calls_are_sent_as_every_wire_accepts_them() {
+    for (wire, of_call, of_result) in [
+        (Wire::Anthropic, "/messages/1/content/0/id", "/messages/2/content/0/tool_use_id"),
+        (Wire::OpenaiChat, "/messages/2/tool_calls/0/id", "/messages/3/tool_call_id"),
+        (Wire::OpenaiResponses, "/input/1/call_id", "/input/2/call_id"),
+        (Wire::Gemini, "/contents/1/parts/0/functionCall/id", "/contents/2/parts/0/functionResponse/id"),
+    ] {
+        for id in ["c1".to_owned(), "c".repeat(64)] {
+            let turns = tool_loop(&Reply { content: vec![call(&id, "read", json!({}))], ..replies().remove(0).1 });
+            let body = sent(wire, "gemini-3-pro", turns);
+            let found = [of_call, of_result].map(|path| body.pointer(path).and_then(Value::as_str));
+            assert!(found[0].is_some() && found[0] == found[1], "{} {body}", wire.name());
+            assert!(wire == Wire::OpenaiChat || found[0] == Some(id.as_str()), "{} {body}", wire.name());
+        }
+    }
+    let call = json!({"candidates": [{"content": {"parts": [{"functionCall": {"name": "read", "args": {}}}]}, "finishReason": "STOP"}]});
+    let ContentBlock::ToolCall(made) = &play_on(Wire::Gemini, &data(&[call])).unwrap().content[0] else { panic!() };
+    assert!(!made.id.is_empty(), "an id is generated if the server sends none");
 }

@@ -43,13 +43,26 @@ fn every_chat_finish_reason_is_mapped() {
     let stream = include_str!("../../../fixtures/streams/openai-text.sse");
     for (reason, wanted) in [
         ("stop", StopReason::EndTurn),
+        ("stop_sequence", StopReason::EndTurn),
         ("eos", StopReason::EndTurn),
+        ("eos_token", StopReason::EndTurn),
         ("end_turn", StopReason::EndTurn),
+        ("end", StopReason::EndTurn),
+        ("complete", StopReason::EndTurn),
+        ("completed", StopReason::EndTurn),
         ("tool_calls", StopReason::ToolUse),
+        ("function_call", StopReason::ToolUse),
+        ("tool_use", StopReason::ToolUse),
         ("length", StopReason::Length),
         ("max_tokens", StopReason::Length),
+        ("max_output_tokens", StopReason::Length),
         ("model_length", StopReason::ContextWindow),
+        ("context_length_exceeded", StopReason::ContextWindow),
+        ("model_context_window_exceeded", StopReason::ContextWindow),
         ("content_filter", StopReason::Refusal),
+        ("safety", StopReason::Refusal),
+        ("refusal", StopReason::Refusal),
+        ("recitation", StopReason::Refusal),
         ("insufficient_system_resource", other("insufficient_system_resource")),
         ("", other("")),
     ] {
@@ -90,7 +103,12 @@ fn every_gemini_finish_reason_is_mapped() {
         "IMAGE_PROHIBITED_CONTENT",
         "IMAGE_RECITATION",
     ];
-    let cases = [("STOP", StopReason::EndTurn), ("MAX_TOKENS", StopReason::Length), ("OTHER", other("other"))];
+    let cases = [
+        ("STOP", StopReason::EndTurn),
+        ("FUNCTION_CALL", StopReason::EndTurn),
+        ("MAX_TOKENS", StopReason::Length),
+        ("OTHER", other("other")),
+    ];
     let refused = refused.map(|reason| (reason, StopReason::Refusal));
     for (reason, wanted) in cases.into_iter().chain(refused).chain([("BRAND_NEW", other("brand_new"))]) {
         let to = format!("\"finishReason\":\"{reason}\"");

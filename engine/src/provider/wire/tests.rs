@@ -6,6 +6,8 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+
 use super::fake::{ScriptedServer, ServerMove, chunk, chunked, head, last_chunk, send};
 use super::*;
 use crate::provider::fixture::{full_request, minimal_request, text};
@@ -280,6 +282,24 @@ async fn key_in_a_stream_error_is_redacted() {
         format!("event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"x\",\"message\":\"{KEY}\"}}}}\n\n");
     let error = fails(vec![chunked(), chunk(event.as_bytes()), last_chunk()]).await;
     assert_eq!(error.message, "the provider reported an error: [masked: key]");
+}
+
+#[tokio::test]
+async fn encoded_key_in_an_error_is_redacted() {
+    let base64 = base64::engine::general_purpose::STANDARD.encode(KEY);
+    let hex = KEY.bytes().fold(String::new(), |all, byte| format!("{all}{byte:02x}"));
+    let percent = KEY.bytes().fold(String::new(), |all, byte| format!("{all}%{byte:02X}"));
+    for encoded in [KEY.to_owned(), base64, hex.to_uppercase(), hex, percent] {
+        let body =
+            format!("{{\"type\":\"error\",\"error\":{{\"type\":\"x\",\"message\":\"bad key {encoded} here\"}}}}");
+        let event = format!("event: error\ndata: {body}\n\n");
+        let streamed = fails(vec![chunked(), chunk(event.as_bytes()), last_chunk()]).await;
+        let refused = fails(vec![head("400 Bad Request", "application/json", ""), send(body.clone())]).await;
+        for error in [streamed, refused] {
+            assert!(error.message.contains("bad key [masked: key]"), "{encoded}: {error}");
+            assert!(!format!("{error:?}").contains(&encoded), "{encoded}: {error:?}");
+        }
+    }
 }
 
 /// Returns the stream of a reply that contains the key in its text, in the arguments of a call, in an unknown event and
