@@ -2,7 +2,7 @@
 //! transcript or the disk space is damaged at every place where a lease is acquired.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use serde_json::json;
@@ -319,6 +319,85 @@ async fn child_with_a_failing_disk_stops_its_parent_and_costs_it_after_recovery(
         let spent = engine.account(&root.thread_id).unwrap().unwrap().spent().to_u64();
         assert_eq!(row(&engine, "test/parent").0.cost.spend, spent, "{fault:?}: the cost of the root is complete");
     }
+}
+
+/// A parent with a child that fills its context after its first call, and continues in a new thread.
+fn family_with_a_handoff() -> Lab {
+    let lab = Lab::new(|request: &Request| {
+        let fresh = !serde_json::to_string(&request.turns).unwrap().contains("Continue where you left off");
+        let input = json!({"item_type": "directive", "item_id": "test/child"});
+        Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
+            ("test/parent", 0) if fresh => calls(&[("rye_execute", input)]),
+            ("test/child", 0) if fresh => calls(&[waits()]),
+            (who, _) => reply_text(&format!("{who} is done")),
+        })
+    });
+    lab.write(".ai/tools/test/waits.yaml", WAITS);
+    lab.write(".ai/config/agent/coordination.yaml", "continuation: { trigger_threshold: 0.0000001 }\n");
+    lab.directive("parent", &format!("<limits spend=\"1\" turns=\"30\"/>{MAY}"), "");
+    lab.directive("child", &format!("<limits spend=\"0.2\" turns=\"20\"/>{MAY}"), "");
+    lab
+}
+
+/// Returns the sum of all settled amounts in the transcripts of a project.
+fn settled_sum(engine: &Engine) -> u64 {
+    let threads = engine.threads().list().unwrap().into_iter().map(|listed| listed.row.id);
+    let events = threads.flat_map(|id| engine.threads().transcript(&id).unwrap_or_default());
+    events.map(|event| if let EventBody::Settled(settled) = event.body { settled.amount } else { 0 }).sum()
+}
+
+#[tokio::test]
+async fn full_disk_at_the_handoff_of_a_child_loses_no_cost_of_the_root() {
+    let mut faults = 0;
+    for after in 0..24 {
+        let mut lab = family_with_a_handoff();
+        let simulated = Arc::new(SimulatedDisk::new());
+        let (aimed, calls_of_child) = (Arc::clone(&simulated), AtomicU64::new(0));
+        // The fault comes `after` operations after the result of the child's call is written; the handoff follows it.
+        let disk = SyncSkippingDisk::new(Arc::clone(&simulated) as Arc<dyn Disk>, move |step| {
+            if matches!(step, DiskStep::Sync(path) if is_record(path))
+                && calls_of_child.fetch_add(1, Ordering::Relaxed) == 2
+            {
+                aimed.fail_at(aimed.operations() + after, DiskFault::Full);
+            }
+            StepDecision::Done
+        });
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let gate = Arc::new(Gate::default());
+        gate.open();
+        let first = open(&mut lab, &disk, &gate);
+        let root = lab.start(&first, "parent").await;
+        let result = root.join().await;
+        quiet(&first).await;
+        faults += usize::from(result.error.is_some());
+        let root = root.thread_id.clone();
+        drop(first);
+        simulated.restart(Survival::All);
+        let second = open(&mut lab, &disk, &gate);
+        for _ in 0..8 {
+            let listed = second.threads().list().unwrap();
+            let orphans = listed.iter().filter(|listed| listed.liveness == Liveness::Orphaned);
+            let Some(orphan) = orphans.min_by_key(|listed| listed.row.parent.is_some()) else { break };
+            second.recover(&orphan.row.id).await.unwrap().join().await;
+            quiet(&second).await;
+        }
+        let last = second.threads().chain(&root).unwrap().last().cloned().unwrap();
+        let row = second.threads().show(&last).unwrap().unwrap().row;
+        assert_eq!(row.status, Status::Completed, "full {after} operations later: {row:?}");
+        assert!(second.threads().list().unwrap().iter().all(|listed| listed.liveness == Liveness::Over), "{after}");
+        let spent: u64 = second
+            .threads()
+            .chain(&root)
+            .unwrap()
+            .iter()
+            .map(|id| second.account(id).unwrap().unwrap().spent().to_u64())
+            .sum();
+        assert_eq!(spent, settled_sum(&second), "full {after} operations later: the cost of the root is complete");
+        let children =
+            second.threads().list().unwrap().into_iter().filter(|listed| listed.row.directive == "test/child");
+        assert!(children.count() >= 2, "the child was handed over");
+    }
+    assert!(faults > 3, "only {faults} runs met the full disk");
 }
 
 #[tokio::test]

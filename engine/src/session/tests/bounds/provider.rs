@@ -4,6 +4,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 use proptest::prelude::*;
 use rye_compiler::plan::PlannedModel;
+use rye_compiler::plan::bound::{
+    MESSAGE_OVERHEAD_TOKENS, REQUEST_OVERHEAD_TOKENS, TOOL_OVERHEAD_TOKENS, TOOLS_OVERHEAD_TOKENS,
+};
 use rye_compiler::semantics::money::Nanos;
 use serde_json::json;
 
@@ -11,7 +14,7 @@ use super::super::{calls, reply_text};
 use crate::BoxFuture;
 use crate::context::{EngineContext, Providers};
 use crate::exchange::{CallError, CutStream, Delta, FailedStage, Reply, Request, StopReason, Usage, cost};
-use crate::message::ContentBlock;
+use crate::message::{ContentBlock, ProviderMessage, SharedMessage};
 use crate::provider::settings::ProviderSettings;
 use crate::provider::{Provider, Wire, encode};
 use crate::retry::SeededJitter;
@@ -85,6 +88,11 @@ impl ModelBehavior {
         crash: Some(140),
         is_repaired: false,
     };
+
+    /// Returns true if the provider counts the stated overhead: its bill reaches the last token of a reservation.
+    pub fn counts_overhead(self) -> bool {
+        self.bytes_per_token == 1 && self.seed.is_multiple_of(2)
+    }
 
     /// Returns a number that depends on the seed and on `n`.
     pub fn pick(self, n: u64) -> u64 {
@@ -212,6 +220,36 @@ fn body_bytes(request: &Request) -> u64 {
     wires.into_iter().map(of).max().unwrap() as u64
 }
 
+/// Returns the tokens of a request by the largest count that the engine assumes: a token for each byte of a text in a
+/// JSON string, and the stated overhead of the request, its tools, messages and content blocks.
+fn tokens_with_overhead(request: &Request) -> u64 {
+    let bytes = |text: &str| serde_json::to_string(text).unwrap().len() as u64 - 2;
+    let tools: u64 = request
+        .tools
+        .iter()
+        .map(|tool| {
+            let texts = [&*tool.name, &*tool.description, &tool.schema.to_string()].map(bytes);
+            TOOL_OVERHEAD_TOKENS + texts.iter().sum::<u64>()
+        })
+        .sum();
+    let block = |block: &ContentBlock| match block {
+        ContentBlock::Text { text } => bytes(text),
+        ContentBlock::ToolCall(call) => bytes(&call.id) + bytes(&call.name) + bytes(&call.input.to_string()),
+        other => panic!("the provider makes no such content: {other:?}"),
+    };
+    let turn = |turn: ProviderMessage<'_>| match turn {
+        ProviderMessage::User { content } | ProviderMessage::Assistant { content } => {
+            MESSAGE_OVERHEAD_TOKENS * (1 + content.len() as u64) + content.iter().map(block).sum::<u64>()
+        }
+        ProviderMessage::ToolResult { call_id, name, content, .. } => {
+            2 * MESSAGE_OVERHEAD_TOKENS + bytes(call_id) + bytes(name) + bytes(content)
+        }
+    };
+    let turns: u64 = request.turns.iter().filter_map(SharedMessage::for_provider).map(turn).sum();
+    let of_tools = if request.tools.is_empty() { 0 } else { TOOLS_OVERHEAD_TOKENS + tools };
+    REQUEST_OVERHEAD_TOKENS + bytes(&request.system) + of_tools + turns
+}
+
 /// The price of a call, true if its report is impossible, and its outcome.
 type Answer = (u64, bool, Result<Reply, CallError>);
 
@@ -249,7 +287,11 @@ impl RandomProvider {
 
     fn answer(&self, request: &Request) -> Answer {
         let mut draws = Draws::of(self.behavior, request);
-        let input = body_bytes(request).div_ceil(self.behavior.bytes_per_token);
+        let input = if self.behavior.counts_overhead() {
+            tokens_with_overhead(request)
+        } else {
+            body_bytes(request).div_ceil(self.behavior.bytes_per_token)
+        };
         let price = |usage: &Usage| cost(&self.model, usage).unwrap().to_u64();
         if draws.percent(self.behavior.refused) {
             let headers = vec![("retry-after-ms".to_owned(), "0".to_owned())];
