@@ -1,5 +1,6 @@
-//! Hostile projects: the work of `check`, `assert`, renderings, `fmt` and calls of templates, counted in allocations,
-//! grows linearly with the size of a file, and the bounds of the language are reported.
+//! Hostile projects: the work of `check`, `assert`, `lock`, renderings, comparisons, `fmt` and calls of templates,
+//! counted in allocations, and the memory that they use at once grow linearly with the size of a file. The bounds of
+//! the language are reported.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::format_collect, reason = "tests")]
 
@@ -8,14 +9,18 @@ use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::edit::{format, format_data};
 use rye_compiler::expand::expand;
 use rye_compiler::item::Items;
-use rye_compiler::report::diff::diff;
-use rye_compiler::report::render;
+use rye_compiler::item_graph::item_graph;
+use rye_compiler::report::closure::compile_reachable;
+use rye_compiler::report::diff::{DiffSide, diff, diff_trees};
+use rye_compiler::report::lock::lock_entries;
+use rye_compiler::report::render::{self, dot, graph_page, mermaid};
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::report::why::explain;
+use rye_compiler::report::workspace_trust::requirements_of_workspace;
 use rye_compiler::semantics::glob::inclusion::MAX_STEPS;
 use rye_compiler::semantics::glob::{Coverage, covers};
 use rye_compiler::validate::{Selection, check};
-use rye_compiler::world::{MapWorld, Space};
+use rye_compiler::world::{ItemKind, MapWorld, Space, World};
 use rye_grammar::ItemId;
 use rye_grammar::capability::MAX_WILDCARDS;
 
@@ -95,14 +100,25 @@ fn allocations(call: impl FnOnce()) -> u64 {
     allocation_counter::measure(call).count_total
 }
 
-/// Asserts that four times the parts cost at most six times the allocations.
+/// Maximum memory that an analysis or rendering of a hostile project of this file uses at once, in bytes.
+const MAX_PEAK_BYTES: u64 = 48 << 20;
+
+/// Asserts that four times the parts cost at most six times the allocations, and at most six times the memory at once.
 fn assert_linear(name: &str, world: impl Fn(usize) -> MapWorld<'static>, run: impl Fn(&MapWorld<'_>)) {
-    let count = |parts: usize| {
+    let cost = |parts: usize| {
         let world = world(parts);
-        allocations(|| run(&world))
+        let measured = allocation_counter::measure(|| run(&world));
+        (measured.count_total, measured.bytes_max)
     };
-    let (small, large) = (count(PARTS), count(4 * PARTS));
+    let ((small, low), (large, high)) = (cost(PARTS), cost(4 * PARTS));
     assert!(large <= 6 * small, "{name}: {small} allocations for {PARTS} parts, {large} for {}", 4 * PARTS);
+    assert_bounded_memory(name, low, high);
+}
+
+/// Asserts that the memory for four times the parts is at most six times the memory for the parts, and bounded.
+fn assert_bounded_memory(name: &str, low: u64, high: u64) {
+    assert!(high <= 6 * low + (1 << 20), "{name}: {low} bytes at once for {PARTS} parts, {high} for {}", 4 * PARTS);
+    assert!(high <= MAX_PEAK_BYTES, "{name}: {high} bytes at once");
 }
 
 /// Returns directives that share a text of a hook with placeholders.
@@ -344,16 +360,79 @@ fn renderings_of_hostile_plans_are_linear() {
             (world, compilation)
         });
         for name in ["text", "html", "json", "prompt", "diff", "why"] {
-            let [(small, short), (large, long)] = [0, 1].map(|at: usize| {
+            let [(small, low, short), (large, high, long)] = [0, 1].map(|at: usize| {
                 let (world, compilation) = &sizes[at];
                 let mut length = 0;
-                let count = allocations(|| length = render(name, world, compilation));
-                (count, length)
+                let measured = allocation_counter::measure(|| length = render(name, world, compilation));
+                (measured.count_total, measured.bytes_max, length)
             });
+            assert_bounded_memory(&format!("{shape}, {name}"), low, high);
             assert!(large <= 6 * small + 1_000, "{shape}, {name}: {small} and {large} allocations");
             assert!(long <= 6 * short + 10_000, "{shape}, {name}: {short} and {long} bytes");
         }
     }
+}
+
+/// Returns the ids of the project's directives.
+fn directive_ids(world: &MapWorld<'_>) -> Vec<ItemId> {
+    let listed = world.list(ItemKind::Directive).unwrap().into_iter();
+    listed.filter(|entry| entry.space == Space::Project).map(|entry| entry.id).collect()
+}
+
+#[test]
+fn graph_trust_list_and_plans_of_all_directives_are_linear() {
+    let shapes: [(&str, Shape); 3] = [
+        ("directives that grant one tool each", tools_by_name),
+        ("directives that share knowledge with repeated paragraphs", shared_paragraphs),
+        ("hooks", hooks),
+    ];
+    let graph = |world: &MapWorld<'_>| {
+        let graph = item_graph(world, None);
+        let drawing = graph.draw(graph.readable_detail());
+        let page = graph_page::render(&graph, graph.readable_detail(), "p");
+        assert!(mermaid::render(&drawing).len() + dot::render(&drawing).len() + page.len() > 0);
+    };
+    let trust = |world: &MapWorld<'_>| drop(requirements_of_workspace(world));
+    let plans = |world: &MapWorld<'_>| {
+        for id in directive_ids(world) {
+            drop(compile_reachable(world, &id));
+        }
+    };
+    let lock = |world: &MapWorld<'_>| {
+        for id in directive_ids(world) {
+            drop(lock_entries(world, &id));
+        }
+    };
+    let runs: [(&str, ProjectRun); 4] = [("graph", graph), ("trust", trust), ("plans", plans), ("lock", lock)];
+    for (shape, world) in shapes {
+        for (name, run) in runs {
+            assert_linear(&format!("{shape}, {name}"), |parts| plannable(world(parts)), run);
+        }
+    }
+}
+
+#[test]
+fn comparison_of_hostile_plans_and_of_the_directives_that_they_start_is_linear() {
+    let side = |parts: usize, text: &str| {
+        let starts = granted("<directive>c*</directive>");
+        let world = plannable(single(&starts, "", text));
+        (0..parts).fold(world, |world, i| {
+            let name = format!("c{i}");
+            world.project(&format!(".ai/directives/{name}.md"), directive(&name, "", "", &format!("{text} {i}")))
+        })
+    };
+    let cost = |parts: usize| {
+        let (old, new) = (side(parts, "before"), side(parts, "after"));
+        let (before, after) = (plan(&old), plan(&new));
+        let (was, is) = (DiffSide { world: &old, compilation: &before }, DiffSide { world: &new, compilation: &after });
+        let mut found = None;
+        let measured = allocation_counter::measure(|| found = Some(diff_trees(Some(was), Some(is)).unwrap()));
+        assert_eq!(found.unwrap().starts.len(), parts);
+        (measured.count_total, measured.bytes_max)
+    };
+    let ((small, low), (large, high)) = (cost(PARTS / 2), cost(2 * PARTS));
+    assert!(large <= 6 * small, "{small} and {large} allocations");
+    assert_bounded_memory("comparison", low, high);
 }
 
 #[test]

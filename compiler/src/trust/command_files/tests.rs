@@ -202,3 +202,14 @@ fn value_of_a_call_names_its_file() {
     let words = called(&["bash", "{all}"], &json!({"all": ["scripts/x.sh", "y.sh"]}));
     assert!(words.contains(&"scripts/x.sh".to_owned()), "{words:?}");
 }
+
+#[test]
+fn default_of_a_variable_in_the_command_of_a_server_is_covered() {
+    for (command, covers) in [
+        (&["python3", "${NOPE:-scripts/srv.py}"][..], "scripts/srv.py"),
+        (&["sh", "-c", "exec python3 ${NOPE:-scripts/srv.py}"], "scripts/srv.py"),
+    ] {
+        let words = files_of_argv(&argv(command));
+        assert!(words.iter().any(|word| word == covers || word == "."), "{command:?}: {words:?}");
+    }
+}
