@@ -23,6 +23,7 @@ pub const TESTS: [(&str, fn()); 11] = [
     ("attacks: a daemon ends with an owner that is killed", an_owner_that_is_killed),
     ("attacks: inherited descriptors reach no program", inherited_descriptors),
     ("runtimes: bash, python3, node, git and cargo work", runtimes_work),
+    ("runtimes: a static program with musl works", musl_works),
 ];
 
 const SCRIPT: &str = include_str!("attacks.py");
@@ -487,4 +488,25 @@ fs.promises.readFile("top.txt", "utf8").then((text) => {
         }
         assert_eq!(run(path, home, command), wanted, "{program}");
     }
+}
+
+/// A program that is linked with musl.
+const MUSL_PROGRAM: &str = include_str!("musl.c");
+
+/// Compiles and runs a static program with musl. `RYE_TEST_MUSL_GCC` names the compiler; the default is `musl-gcc`.
+fn musl_works() {
+    let machine = machine();
+    let compiler = std::env::var("RYE_TEST_MUSL_GCC").unwrap_or_else(|_| "musl-gcc".to_owned());
+    let (source, program) = (machine.at("project/src/musl.c"), machine.at("project/src/musl"));
+    fs::write(&source, MUSL_PROGRAM).unwrap();
+    let built = Command::new(&compiler).args(["-static", "-o"]).arg(&program).arg(&source).output();
+    if !built.is_ok_and(|built| built.status.success()) {
+        eprintln!("skipped: `{compiler}` is not installed");
+        return;
+    }
+    let mut started = Command::new(std::env::current_exe().unwrap());
+    started.args([SANDBOXED_MODE, machine.at("project").to_str().unwrap(), "out", "", "src/musl"]);
+    let done = started.env("PATH", PATH).stdin(Stdio::null()).output().unwrap();
+    let printed = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert_eq!(printed, "musl works\n");
 }

@@ -210,3 +210,24 @@ fn arguments_decide_on_every_architecture() {
         assert_eq!(netlink, Some(FilterAnswer::Errno(EACCES)));
     }
 }
+
+/// The system calls of language runtimes, as traces list them.
+const RUNTIMES: &str = include_str!("runtimes.txt");
+
+#[test]
+fn calls_of_every_recorded_runtime_belong_to_a_class_that_runs_them() {
+    let mut runtimes = 0;
+    for line in RUNTIMES.lines().filter(|line| !line.starts_with('#')) {
+        let (runtime, calls) = line.split_once(": ").unwrap();
+        assert!(calls.split(' ').count() > 20, "{runtime}");
+        runtimes += 1;
+        for call in calls.split(' ') {
+            let class = CLASSES.iter().find(|class| class.calls.iter().any(|(name, ..)| *name == call));
+            let verdict = class.unwrap_or_else(|| panic!("{runtime}: the table lacks `{call}`")).verdict;
+            let runs = matches!(verdict, SyscallVerdict::Allow | SyscallVerdict::Restrict | SyscallVerdict::Network);
+            // C libraries fall back to `clone`.
+            assert!(runs || call == "clone3", "{runtime}: `{call}` is {verdict:?}");
+        }
+    }
+    assert_eq!(runtimes, 9);
+}
