@@ -83,6 +83,21 @@ fn files_that_a_command_names_are_part_of_it() {
     assert!(!spaces.is_trusted(&one));
 }
 
+#[test]
+fn program_of_more_than_256_mib_is_hashed_whole() {
+    use std::io::{Seek, SeekFrom, Write};
+    let spaces = TestSpaces::new();
+    let program = spaces.project().join("big");
+    let mut file = fs::File::create(&program).unwrap();
+    file.set_len((256 << 20) + 4096).unwrap();
+    let one = command_requirement("t", "11", &["./big"]);
+    spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
+    assert!(spaces.is_trusted(&one));
+    file.seek(SeekFrom::End(-1)).unwrap();
+    file.write_all(b"x").unwrap();
+    assert!(!spaces.is_trusted(&one), "the last byte belongs to the program");
+}
+
 /// Returns true if trust in the tool `.ai/tools/ops/main` with this text ends after `changed` gets another content.
 fn ends_with_a_change_of(main: &str, text: &str, changed: &str) -> bool {
     let spaces = TestSpaces::new();
