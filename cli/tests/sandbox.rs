@@ -89,3 +89,35 @@ fn programs_run_in_bubblewrap() {
     place.write(".ai/config/agent/agent.yaml", "sandbox: landlock\n");
     assert!(place.run_ok(&["plan", "shell"]).contains("in bubblewrap"));
 }
+
+#[test]
+fn refusal_of_the_sandbox_is_named_to_the_model_and_to_the_user() {
+    let place = TestProject::own();
+    place.write(
+        ".ai/directives/shell.md",
+        "# Shell\n\n```xml\n<directive name=\"shell\" version=\"1.0.0\">\n<metadata><description>Run.</description>\
+         <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool>rye.bash.bash</tool></execute>\
+         <acknowledge risk=\"elevated\">t</acknowledge></permissions>\n\
+         <nudge>never</nudge>\n</metadata>\n</directive>\n```\n\nRun it.\n",
+    );
+    place.write("out/kept", "");
+    let call = |command: &str| {
+        format!("steps:\n  - tool_calls: [{{ name: rye_bash_bash, input: {{ command: \"{command}\" }} }}]\n  - done\n")
+    };
+    let write = "blocked by the sandbox: writing `out/file` needs `write=\"out/\"` in the grant of this tool";
+    let host = "blocked by the sandbox: the network needs `net=\"HOST\"` in the grant of this tool";
+    for (command, refusal) in
+        [("LC_ALL=C touch out/file", write), ("echo 'Could not resolve host: example.test'; exit 6", host)]
+    {
+        place.write("script.yaml", &call(command));
+        for format in ["human", "plain"] {
+            let done = place.rye(&["run", "shell", "--script", "script.yaml", "--format", format]);
+            assert!(done.stderr.contains(refusal), "{format}: {}\n{}", done.stdout, done.stderr);
+            assert_eq!(done.stderr.matches("blocked by the sandbox").count(), 1, "{format}: {}", done.stderr);
+        }
+        let (_, result) = place.json(&["run", "shell", "--script", "script.yaml"]);
+        let transcript = place.transcript(result["thread_id"].as_str().unwrap());
+        let answer = transcript.iter().find(|event| event["type"] == "tool_call_result").unwrap();
+        assert!(answer["content"].as_str().unwrap().contains(refusal), "{answer}");
+    }
+}
