@@ -1,0 +1,158 @@
+//! Tests of bounds of `rye mcp serve`: the time of a clean end, and the largest message.
+
+#![cfg(feature = "mcp")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/mcp_client.rs"]
+mod mcp_client;
+#[path = "support/rye.rs"]
+mod rye;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use mcp_client::{HttpServer, McpClient};
+use rye::TestProject;
+use serde_json::{Value, json};
+
+/// Maximum time of a clean end. On a loaded machine single ends can take longer, so the fastest of [`TRIES`] counts.
+const MAX_END: Duration = Duration::from_secs(1);
+const TRIES: usize = 6;
+/// Maximum size of a message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+fn place() -> TestProject {
+    let place = TestProject::own();
+    place.write(
+        ".ai/directives/slow.md",
+        "# Slow\n\n```xml\n<directive name=\"slow\" version=\"1.0.0\">\n<metadata>\n<description>Waits.</description>\
+         <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge></metadata>\n</directive>\n```\n\nWait.\n",
+    );
+    place.write(
+        ".ai/directives/face.md",
+        "# Face\n\n```xml\n<directive name=\"face\" version=\"1.0.0\">\n<metadata>\n<permissions><execute><tool>rye.bash.*</tool>\
+         <tool>rye.file-system.read</tool></execute><acknowledge risk=\"unrestricted\">a test</acknowledge></permissions>\
+         <nudge>never</nudge></metadata>\n</directive>\n```\n\nServe.\n",
+    );
+    place.write("script.yaml", "steps:\n  - { delay_ms: 60000, text: Done. }\n");
+    place.write("note.txt", "the note\n");
+    place
+}
+
+/// Returns true if a process runs under the name `mark`.
+fn is_running(mark: &str) -> bool {
+    std::fs::read_dir("/proc").unwrap().flatten().any(|process| {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        line.starts_with(mark.as_bytes())
+    })
+}
+
+/// Returns true if a thread of the directive `slow` waits for its model.
+fn waits_for_model(place: &TestProject) -> bool {
+    let threads = std::fs::read_dir(place.project().join(".ai/state/threads")).into_iter().flatten().flatten();
+    threads.filter(|entry| entry.file_name().to_string_lossy().starts_with("slow-")).any(|entry| {
+        let transcript = std::fs::read_to_string(entry.path().join("transcript.jsonl"));
+        transcript.is_ok_and(|text| text.contains("attempt_intended"))
+    })
+}
+
+/// A call that runs while the server ends.
+struct CallAtEnd {
+    name: &'static str,
+    /// Arguments of `rye mcp serve`.
+    arguments: &'static [&'static str],
+    call: Option<Value>,
+    /// The name under which the program of the call runs; empty if the call starts no program.
+    mark: String,
+}
+
+/// Starts a server and a call, and ends the server. Returns the time from the end of the input, or from SIGTERM, to the
+/// end of the process.
+fn time_of_end(by_signal: bool, running: &CallAtEnd) -> Duration {
+    let place = place();
+    let mut client = McpClient::new(&place, running.arguments, &json!({}));
+    if let Some(call) = &running.call {
+        client.start("tools/call", call);
+        let start = Instant::now();
+        let has_started = || if running.mark.is_empty() { waits_for_model(&place) } else { is_running(&running.mark) };
+        while !has_started() {
+            assert!(start.elapsed() < Duration::from_secs(30), "{call} never starts");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    if !by_signal {
+        let (status, time) = client.close();
+        assert!(status.success(), "{status}");
+        return time;
+    }
+    let pid = client.child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let start = Instant::now();
+    let status = client.child.wait().unwrap();
+    assert!(status.success(), "{status}");
+    start.elapsed()
+}
+
+#[test]
+fn server_ends_in_under_a_second_whatever_runs() {
+    const FACE: &[&str] = &["--directive", "face"];
+    let bash = |command: String| Some(json!({"name": "rye_bash_bash", "arguments": {"command": command}}));
+    for by_signal in [false, true] {
+        let mark = |name: &str| format!("rye-test-{name}-{by_signal}-{}", std::process::id());
+        let (obeys, ignores) = (mark("obeys"), mark("ignores"));
+        let slow = json!({"name": "rye_execute", "arguments": {"item_type": "directive", "item_id": "slow"}});
+        let running = [
+            CallAtEnd { name: "nothing", arguments: FACE, call: None, mark: String::new() },
+            CallAtEnd { name: "a directive", arguments: &[], call: Some(slow), mark: String::new() },
+            CallAtEnd { name: "a tool", arguments: FACE, call: bash(format!("exec -a {obeys} sleep 60")), mark: obeys },
+            CallAtEnd {
+                name: "a tool that ignores SIGTERM",
+                arguments: FACE,
+                call: bash(format!("trap '' TERM; exec -a {ignores} sleep 60")),
+                mark: ignores,
+            },
+        ];
+        for one in running {
+            let mut slow = Vec::new();
+            while slow.len() < TRIES {
+                let time = time_of_end(by_signal, &one);
+                if time < MAX_END {
+                    break;
+                }
+                slow.push(time);
+            }
+            assert!(slow.len() < TRIES, "{}, by a signal: {by_signal}: {slow:?}", one.name);
+        }
+    }
+}
+
+/// Returns a `tools/call` that reads a note, as a message of exactly this many bytes.
+fn padded_call(id: u64, bytes: usize) -> String {
+    let call = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
+        "params": {"name": "rye_file_system_read", "arguments": {"path": "note.txt"}}});
+    let text = call.to_string();
+    let (head, tail) = text.split_at(text.len() - 1);
+    format!("{head}{}{tail}", " ".repeat(bytes - text.len()))
+}
+
+#[test]
+fn message_of_16_mib_is_accepted_and_one_more_byte_is_refused() {
+    let place = place();
+    let server = HttpServer::new(&place, &["--directive", "face"], None);
+    let session = server.session();
+    let post = |id: u64, bytes: usize| {
+        server.authorized("POST", &[("mcp-session-id", &session.id)], padded_call(id, bytes).as_bytes())
+    };
+    let accepted = post(41, MAX_MESSAGE_BYTES);
+    assert!(accepted.starts_with("HTTP/1.1 200") && accepted.contains("the note"), "{accepted}");
+    let refused = post(42, MAX_MESSAGE_BYTES + 1);
+    assert!(refused.starts_with("HTTP/1.1 413"), "{refused}");
+    let mut client = McpClient::new(&place, &["--directive", "face"], &json!({}));
+    client.send_text(&padded_call(51, MAX_MESSAGE_BYTES));
+    let accepted = client.response(&json!(51));
+    assert!(accepted["result"].to_string().contains("the note"), "{accepted}");
+    client.send_text(&padded_call(52, MAX_MESSAGE_BYTES + 1));
+    let refused = client.response(&json!(52));
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    client.leave();
+}
