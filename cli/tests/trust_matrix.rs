@@ -5,6 +5,8 @@
 
 #[path = "support/rye.rs"]
 mod rye;
+#[path = "support/trust_rows.rs"]
+mod trust_rows;
 
 use rye::TestProject;
 
@@ -62,6 +64,7 @@ fn rows() -> Vec<MatrixRow> {
     let mut rows = rows_of_grants();
     rows.extend(rows_of_spaces());
     rows.extend(rows_of_named_items());
+    rows.extend(trust_rows::rows());
     rows
 }
 
@@ -272,6 +275,7 @@ fn place(row: &MatrixRow) -> TestProject {
     place.write(".ai/directives/act.md", &directive(row.attributes, row.metadata));
     place.write("note.txt", "kept-in-the-note");
     place.write("out/.keep", "");
+    place.write("out/listed-name", "");
     place.write("../script.yaml", &script(row.call));
     for (path, text) in row.files {
         match path.strip_prefix("user:") {
