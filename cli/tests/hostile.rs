@@ -277,3 +277,22 @@ fn links_to_protected_files_reach_no_chat() {
     }
     assert_eq!(place.json(&["threads", "list"]).1["threads"].as_array().unwrap().len(), 1);
 }
+
+#[test]
+fn machine_readable_reports_of_hostile_files_grow_linearly() {
+    let place = TestProject::new();
+    let size = |parts: usize, format: &str| {
+        let elements: String = (0..parts).map(|n| format!("<a{n}/>")).collect();
+        place.write(
+            ".ai/directives/d.md",
+            &format!("# D\n\n```xml\n<directive name=\"d\" version=\"1.0.0\"><metadata>{elements}</metadata></directive>\n```\n\nDo.\n"),
+        );
+        let done = place.rye(&["check", "--format", format]);
+        assert_eq!(done.code, Some(1), "{format}: {}", done.stderr);
+        done.stdout.len()
+    };
+    for format in ["sarif", "github", "json"] {
+        let (small, large) = (size(100, format), size(400, format));
+        assert!(small > 0 && large <= 6 * small + 10_000, "{format}: {small} and {large} bytes");
+    }
+}

@@ -278,6 +278,9 @@ fn count_beyond_every_limit_is_the_last_of_its_thread() {
             let settled = of_kind(&record, "settled").next().unwrap();
             assert_eq!(settled["amount"], i64::MAX, "{wire:?}: {settled}");
             assert!(settled["overspent"].as_u64().unwrap() > 0, "{wire:?}: {settled}");
+            let shown = place.rye(&["run", "work"]).stderr;
+            let overrun = "(overspent: the provider counts $";
+            assert!(shown.contains(overrun) && shown.contains(" more than was reserved)"), "{wire:?}: {shown}");
         }
     }
 }
