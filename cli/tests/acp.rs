@@ -10,6 +10,7 @@ mod acp_schema;
 #[path = "support/rye.rs"]
 mod rye;
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::Duration;
@@ -104,16 +105,8 @@ fn refused_call_does_not_run_if_the_input_ends_behind_the_refusal() {
         let mut client = AcpClient::start(&place);
         let session = client.new_session();
         client.send("session/prompt", prompt(&session, "go"));
-        let asked = loop {
-            let message = client.read();
-            if message["method"] == "session/request_permission" {
-                break message;
-            }
-        };
-        let refused = json!({"outcome": {"outcome": "selected", "optionId": "no"}});
-        let mut input = client.input.take().unwrap();
-        writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": asked["id"], "result": refused})).unwrap();
-        drop(input);
+        answer_next_question(&mut client, "no");
+        drop(client.input.take());
         client.end();
         assert_eq!(place.read("out/log"), "");
         let (_, listed) = place.json(&["threads", "list"]);
@@ -191,6 +184,66 @@ fn stop_signal_interrupts_the_prompt_and_parks_the_session() {
 }
 
 #[test]
+fn running_prompts_are_answered_before_the_agent_ends() {
+    for end in ["EOF", "TERM", "INT", "HUP"] {
+        let place = project("{ text: Never., delay_ms: 60000 }");
+        let mut client = AcpClient::start(&place);
+        let sessions = [client.new_session(), client.new_session()];
+        let prompts = sessions.map(|session| client.send("session/prompt", prompt(&session, "wait")));
+        std::thread::sleep(Duration::from_millis(500));
+        end_agent(&mut client, end);
+        let mut reasons = BTreeMap::new();
+        while reasons.len() < prompts.len() {
+            let message = client.read();
+            if message.get("method").is_none() {
+                reasons.insert(message["id"].as_u64().unwrap(), message["result"]["stopReason"].clone());
+            }
+        }
+        assert_eq!(reasons, prompts.map(|id| (id, json!("cancelled"))).into(), "{end}");
+        assert!(wait_for_exit(&mut client.process, LINE_TIMEOUT).success(), "{end}");
+    }
+}
+
+#[test]
+fn prompt_is_answered_in_time_although_its_program_ignores_the_stop() {
+    let call = "{ tool_calls: [{ name: rye_bash_bash, input: { command: 'trap \"\" TERM INT HUP; touch out/started; sleep 60; sleep 60' } }] }";
+    let place = project(&format!("{call}, {{ text: Done. }}"));
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    let id = client.send("session/prompt", prompt(&session, "go"));
+    answer_next_question(&mut client, "once");
+    while !place.project().join("out/started").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    end_agent(&mut client, "TERM");
+    assert_eq!(client.wait(id).response["result"]["stopReason"], "cancelled");
+    assert!(wait_for_exit(&mut client.process, LINE_TIMEOUT).success());
+}
+
+/// Reads until the next permission request, and answers it.
+fn answer_next_question(client: &mut AcpClient, option: &str) {
+    let asked = loop {
+        let message = client.read();
+        if message["method"] == "session/request_permission" {
+            break message;
+        }
+    };
+    let chosen = json!({"outcome": {"outcome": "selected", "optionId": option}});
+    let input = client.input.as_mut().unwrap();
+    writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": asked["id"], "result": chosen})).unwrap();
+}
+
+/// Ends the input of the agent, or sends it a signal while the input stays open.
+fn end_agent(client: &mut AcpClient, end: &str) {
+    if end == "EOF" {
+        drop(client.input.take());
+        return;
+    }
+    let process = client.process.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-s", end, &process]).status().unwrap().success());
+}
+
+#[test]
 fn commands_are_listed_and_performed_without_a_request() {
     let place = project("{ text: One. }, { text: Two. }, { text: Three. }");
     place.write(".ai/prompts/review.md", "---\ndescription: Review a file.\nargument-hint: FILE\n---\nReview $1.\n");
@@ -254,6 +307,8 @@ fn errors_of_a_client_get_errors() {
     assert_eq!(unknown.response["error"]["code"], -32602, "{}", unknown.response);
     let missing = client.call("session/new", json!({"cwd": "/nowhere", "mcpServers": []}));
     assert!(missing.response["error"]["data"].as_str().unwrap().contains("cannot be opened"), "{}", missing.response);
+    let relative = client.call("session/new", json!({"cwd": "some/folder", "mcpServers": []}));
+    assert_eq!(relative.response["error"]["data"], "`cwd` must be an absolute path: `some/folder`");
     let outside = place.project().parent().unwrap().display().to_string();
     let refused = client.call("session/new", json!({"cwd": outside, "mcpServers": []})).response["error"].clone();
     assert_eq!(refused["code"], -32602, "{refused}");

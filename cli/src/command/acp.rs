@@ -14,6 +14,7 @@ use crate::runtime;
 mod agent;
 mod closing;
 mod connection;
+mod disconnection;
 mod extension;
 mod inputs;
 mod limit_raise;

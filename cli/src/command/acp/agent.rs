@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent_client_protocol::schema::ProtocolVersion;
@@ -27,6 +26,7 @@ use tokio::sync::mpsc::unbounded_channel;
 use super::AcpArgs;
 use super::closing::{self, ClosingSessions};
 use super::connection::connect;
+use super::disconnection::{Disconnection, PromptCount, PromptResponder};
 use super::inputs;
 use super::map::UpdateMapper;
 use super::open_session::OpenSession;
@@ -55,8 +55,8 @@ pub struct RyeAgent {
     engines: tokio::sync::Mutex<BTreeMap<PathBuf, Engine>>,
     /// Locked while a session opens, so that no two sessions get the same id.
     opening: tokio::sync::Mutex<()>,
-    /// True after the end of the input or a stop signal. From then on, no client answers questions.
-    is_disconnected: Arc<AtomicBool>,
+    pub disconnection: Disconnection,
+    open_prompts: PromptCount,
 }
 
 /// Serves the client on stdin and stdout until the end of the input or a stop signal, then closes the sessions. A
@@ -71,16 +71,28 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), CommandError> {
         sessions: Mutex::default(),
         engines: tokio::sync::Mutex::default(),
         opening: tokio::sync::Mutex::default(),
-        is_disconnected: Arc::default(),
+        disconnection: Disconnection::default(),
+        open_prompts: PromptCount::default(),
     });
     let (served, is_stopped) = {
-        let mut connection = std::pin::pin!(connect(&agent, Arc::clone(&agent.is_disconnected)));
-        tokio::select! {
-            served = &mut connection => (served, false),
-            _ = next_signal(&mut signals) => (Ok(()), true),
+        let mut connection = std::pin::pin!(connect(&agent));
+        let ended = tokio::select! {
+            served = &mut connection => Some(served),
+            () = agent.disconnection.wait_drained() => Some(Ok(())),
+            _ = next_signal(&mut signals) => None,
+        };
+        match ended {
+            Some(served) => (served, false),
+            None => {
+                agent.disconnection.set();
+                tokio::select! {
+                    served = connection => (served, true),
+                    () = agent.disconnection.wait_drained() => (Ok(()), true),
+                }
+            }
         }
     };
-    agent.is_disconnected.store(true, Ordering::SeqCst);
+    agent.disconnection.set();
     if !agent.close_sessions(&mut signals, is_stopped).await {
         // The engines are not dropped, because dropping an engine waits for its threads.
         std::mem::forget(agent);
@@ -211,6 +223,14 @@ impl RyeAgent {
         self.lock().get(&*id.0).cloned().ok_or_else(|| unknown_session(id))
     }
 
+    /// Interrupts the prompts of all sessions, and waits until each prompt has its response.
+    pub async fn answer_open_prompts(&self) {
+        for session in self.lock().values() {
+            session.send(SessionCommand::Close).ok();
+        }
+        self.open_prompts.wait_answered().await;
+    }
+
     /// Closes all sessions and waits for their end. Returns false if threads do not end even after a kill.
     async fn close_sessions(&self, signals: &mut Option<StopSignals>, is_stopped: bool) -> bool {
         for session in std::mem::take(&mut *self.lock()).into_values() {
@@ -232,7 +252,7 @@ impl RyeAgent {
     /// Returns the project that contains a folder, and its engine. Opens the engine if no earlier request has opened
     /// it.
     async fn engine(&self, folder: &Path) -> Result<(Spaces, Engine), Error> {
-        let spaces = find_project(folder).map_err(|failure| no_project(folder, &failure))?;
+        let spaces = find_project_of(folder)?;
         let mut engines = self.engines.lock().await;
         if let Some(engine) = engines.get(&spaces.project) {
             return Ok((spaces, engine.clone()));
@@ -330,8 +350,8 @@ impl RyeAgent {
             answered: Mutex::default(),
             sent_plan: SentPlan::default(),
         });
-        let is_disconnected = Arc::clone(&self.is_disconnected);
-        let open = OpenSession::new(id, sender, requests, (connection, is_disconnected), &client);
+        let disconnection = self.disconnection.clone();
+        let open = OpenSession::new(id, sender, requests, (connection, disconnection), &client);
         self.lock().insert(open.id.to_string(), open.clone());
         let task = SessionTask { open: open.clone(), session: Arc::new(session), events, commands, mapper };
         open.started(tokio::spawn(task.run()));
@@ -378,7 +398,7 @@ impl RyeAgent {
     pub fn list_sessions(request: &ListSessionsRequest) -> Result<ListSessionsResponse, Error> {
         let folder =
             request.cwd.clone().map_or_else(std::env::current_dir, Ok).map_err(|error| engine_error(&error))?;
-        let spaces = find_project(&folder).map_err(|failure| no_project(&folder, &failure))?;
+        let spaces = find_project_of(&folder)?;
         list_sessions(&spaces, request.cursor.as_deref())
             .map_err(|failure| with_help(Error::invalid_params(), &failure))
     }
@@ -421,13 +441,24 @@ impl RyeAgent {
             Ok(session) => session,
             Err(error) => return responder.respond_with_error(error),
         };
-        match session.send(SessionCommand::Prompt { content, delivery, responder: Box::new(responder) }) {
-            Err(SessionCommand::Prompt { responder, .. }) => {
-                responder.respond_with_error(unknown_session(&request.session_id))
-            }
-            Ok(()) | Err(SessionCommand::Cancel | SessionCommand::ListCommands | SessionCommand::Close) => Ok(()),
+        let responder = PromptResponder::new(responder, &self.open_prompts);
+        let unsent = session.send(SessionCommand::Prompt { content, delivery, responder });
+        if let Err(SessionCommand::Prompt { responder, .. }) = unsent {
+            responder.respond(Err(unknown_session(&request.session_id)));
         }
+        Ok(())
     }
+}
+
+/// Finds the project of a folder that the client names.
+fn find_project_of(folder: &Path) -> Result<Spaces, Error> {
+    if !folder.is_absolute() {
+        return Err(invalid(&format!(
+            "`cwd` must be an absolute path: `{}`",
+            printable(&folder.display().to_string())
+        )));
+    }
+    find_project(folder).map_err(|failure| no_project(folder, &failure))
 }
 
 /// Finds the project of a folder: the nearest folder with `.ai/`, from `folder` upwards; `folder` itself if there is

@@ -2,7 +2,6 @@
 //! concurrently, so that a later notification can be handled first.
 
 use std::future::Future;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
 
 use agent_client_protocol::v1::schema::{
@@ -20,9 +19,9 @@ use super::extension::ExtensionRequest;
 use super::lines::standard_streams;
 use super::session_task::SessionCommand;
 
-/// Answers the messages of the client until the connection ends. `input_ended` is set at the end of the input.
-pub async fn connect(agent: &Arc<RyeAgent>, input_ended: Arc<AtomicBool>) -> Result<(), Error> {
-    let [begin, new, load, resume, close, delete, mode, option, extension, prompt, cancel] =
+/// Answers the messages of the client until the connection ends. At its end, interrupts the prompts and answers them.
+pub async fn connect(agent: &Arc<RyeAgent>) -> Result<(), Error> {
+    let [begin, new, load, resume, close, delete, mode, option, extension, prompt, cancel, end] =
         std::array::from_fn(|_| Arc::clone(agent));
     Agent
         .v1()
@@ -101,7 +100,11 @@ pub async fn connect(agent: &Arc<RyeAgent>, input_ended: Arc<AtomicBool>) -> Res
             },
             on_receive_notification!(),
         )
-        .connect_to(standard_streams(input_ended))
+        .on_close(async move |_| {
+            end.answer_open_prompts().await;
+            Ok(())
+        })
+        .connect_to(standard_streams(agent.disconnection.clone()))
         .await
 }
 

@@ -2,14 +2,13 @@
 //! and control characters in a line are replaced.
 
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
 use agent_client_protocol::Lines;
-use futures::{Sink, Stream, sink, stream};
+use futures::{Sink, Stream, StreamExt, sink, stream};
 use tokio::sync::{mpsc, oneshot};
 
+use super::disconnection::Disconnection;
 use crate::command::chat::lines::{Line, LineFault, MAX_LINE_BYTES, read_line};
 
 /// Number of lines that are read ahead.
@@ -19,20 +18,22 @@ const READ_AHEAD: usize = 16;
 type Written = (String, oneshot::Sender<io::Result<()>>);
 
 /// Returns a transport over stdin and stdout. Two threads read and write the lines. They live until the process ends,
-/// because a blocking read or write cannot be cancelled. `input_ended` becomes true at the end of the input, after the
-/// transport has returned the last line.
+/// because a blocking read or write cannot be cancelled. `disconnection` is set at the end of the input, after the
+/// transport has returned the last line. If it is set before, the transport returns no more lines.
 pub fn standard_streams(
-    input_ended: Arc<AtomicBool>,
+    disconnection: Disconnection,
 ) -> Lines<impl Sink<String, Error = io::Error> + Send, impl Stream<Item = io::Result<String>> + Send> {
     let (sender, mut receiver) = mpsc::channel(READ_AHEAD);
     std::thread::spawn(move || read_input(&sender));
+    let stopped = disconnection.wait();
     let incoming = stream::poll_fn(move |cx| {
         let line = receiver.poll_recv(cx);
         if let Poll::Ready(None) = line {
-            input_ended.store(true, Ordering::SeqCst);
+            disconnection.set();
         }
         line
     });
+    let incoming = incoming.take_until(stopped);
     let (writer, lines) = mpsc::channel(1);
     std::thread::spawn(move || write_output(lines));
     let outgoing = sink::unfold(writer, async |writer: mpsc::Sender<Written>, line: String| {

@@ -1,6 +1,6 @@
 //! An open session, and the operations that the client requests: setting modes and options, chat requests, closing.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent_client_protocol::v1::ConnectionTo;
@@ -18,6 +18,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
 use super::agent::invalid;
+use super::disconnection::Disconnection;
 use super::map::text_block;
 use super::options::{OptionValues, config_options, mode_of, mode_request, mode_state, option_request};
 use super::session_task::SessionCommand;
@@ -36,7 +37,7 @@ pub struct OpenSession {
     commands: UnboundedSender<SessionCommand>,
     pub requests: Arc<RequestHandler>,
     pub connection: ConnectionTo<Client>,
-    is_disconnected: Arc<AtomicBool>,
+    pub disconnection: Disconnection,
     /// True if the client shows notices.
     has_notices: bool,
     task: Arc<Mutex<Option<JoinHandle<()>>>>,
@@ -49,17 +50,12 @@ impl OpenSession {
         id: SessionId,
         commands: UnboundedSender<SessionCommand>,
         requests: Arc<RequestHandler>,
-        (connection, is_disconnected): (ConnectionTo<Client>, Arc<AtomicBool>),
+        (connection, disconnection): (ConnectionTo<Client>, Disconnection),
         client: &ClientSessionCapabilities,
     ) -> Self {
         let has_notices = client.notices.is_some();
         let (task, asked) = (Arc::default(), Arc::default());
-        Self { id, commands, requests, connection, is_disconnected, has_notices, task, asked }
-    }
-
-    /// Returns true after the end of the input or a stop signal. The client then answers no more requests.
-    pub fn is_disconnected(&self) -> bool {
-        self.is_disconnected.load(Ordering::SeqCst)
+        Self { id, commands, requests, connection, disconnection, has_notices, task, asked }
     }
 
     /// Stores the handle of the task that runs the session.

@@ -1,12 +1,10 @@
 //! The task of one session: passes prompts to its thread, and events and questions to the client.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use agent_client_protocol::v1::Responder;
 use agent_client_protocol::v1::schema::{
-    AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, PromptResponse, RequestPermissionOutcome,
-    SessionUpdate, StopReason, UnstructuredCommandInput,
+    AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, RequestPermissionOutcome, SessionUpdate,
+    StopReason, UnstructuredCommandInput,
 };
 use rye::{Answer, LiveEvent, LiveEvents, Question, Session};
 use rye_engine::event::{CommandAction, Delivery, EventBody, HookPointRun, HookVerdict, InputSource, UserInput};
@@ -14,9 +12,10 @@ use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::agent::invalid;
+use super::disconnection::{ANSWER_TIMEOUT, PromptResponder};
 use super::limit_raise::LimitRaise;
 use super::map::{UpdateMapper, agent_text, stop_reason};
 use super::open_session::OpenSession;
@@ -40,8 +39,6 @@ pub enum SessionCommand {
     /// Interrupts the prompt and closes the session.
     Close,
 }
-
-type PromptResponder = Box<Responder<PromptResponse>>;
 
 /// Approval questions, and the `approval_asked` events of the same requests. A question and its event arrive in any
 /// order; the client gets the question after both have arrived.
@@ -92,9 +89,6 @@ fn list_commands_of(open: &OpenSession) {
     open.update(SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands.collect())));
 }
 
-/// Maximum time to record the last answers of a client that has disconnected.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-
 /// The task that runs one session: it performs the commands of the client and sends the client the updates of the
 /// session.
 pub struct SessionTask {
@@ -113,14 +107,21 @@ impl SessionTask {
         // The earlier threads of the session.
         let mut earlier: Vec<ThreadId> = Vec::new();
         let grants = Arc::new(SessionGrants::default());
-        let mut pending = PendingPrompts::default();
+        let mut pending: PendingPrompts<PromptResponder> = PendingPrompts::default();
         let mut waiting = WaitingQuestions::default();
         // The tasks that wait for the client's answers, one for each question.
         let mut open_questions = JoinSet::new();
         let mut is_open = true;
         let mut is_prompt_running = false;
+        // The time at which prompts without a response count as cancelled; `None` while the client is connected.
+        let mut answers_due: Option<Instant> = None;
         loop {
             tokio::select! {
+                () = wait_until(answers_due), if !pending.is_empty() => {
+                    for responder in pending.take_all() {
+                        responder.respond(Ok(StopReason::Cancelled));
+                    }
+                }
                 command = self.commands.recv(), if is_open => match command {
                     Some(SessionCommand::Prompt { content, delivery, responder }) => {
                         if let Some((input, responder)) = self.submit(content, delivery, responder).await {
@@ -131,7 +132,8 @@ impl SessionTask {
                     Some(SessionCommand::Cancel) => self.session.interrupt(),
                     Some(SessionCommand::Close) | None => {
                         is_open = false;
-                        if self.open.is_disconnected() {
+                        if self.open.disconnection.is_set() {
+                            answers_due = Some(Instant::now() + ANSWER_TIMEOUT);
                             finish_answers(&mut open_questions).await;
                         }
                         if is_prompt_running || !pending.is_empty() {
@@ -195,7 +197,14 @@ impl SessionTask {
             }
         }
         for responder in pending.take_all() {
-            responder.respond(PromptResponse::new(StopReason::Cancelled)).ok();
+            responder.respond(Ok(StopReason::Cancelled));
+        }
+        // The prompts that arrived after the session was closed.
+        self.commands.close();
+        while let Ok(command) = self.commands.try_recv() {
+            if let SessionCommand::Prompt { responder, .. } = command {
+                responder.respond(Ok(StopReason::Cancelled));
+            }
         }
     }
 
@@ -219,14 +228,14 @@ impl SessionTask {
                 match requests.with_images(input, images).await {
                     Ok(input) => TypedText::Message(input),
                     Err(reason) => {
-                        responder.respond_with_error(invalid(&reason)).ok();
+                        responder.respond(Err(invalid(&reason)));
                         return None;
                     }
                 }
             }
             (typed, images) if images.is_empty() => typed,
             _ => {
-                responder.respond_with_error(invalid("a command takes no images")).ok();
+                responder.respond(Err(invalid("a command takes no images")));
                 return None;
             }
         };
@@ -239,7 +248,7 @@ impl SessionTask {
                     if let Some(receipt) = self.session.submit(input, delivery).await {
                         return Some((receipt.input, responder));
                     }
-                    responder.respond(PromptResponse::new(StopReason::Cancelled)).ok();
+                    responder.respond(Ok(StopReason::Cancelled));
                     return None;
                 }
                 Err(reason) => Err(reason),
@@ -272,9 +281,15 @@ impl SessionTask {
         let open = self.open.clone();
         tokio::spawn(async move {
             let is_reload = matches!(verb, Ok(ChatVerb::Reload { .. }));
-            let note = match verb {
-                Ok(verb) => response_note(&open.requests.answer(ChatRequest { id: Value::Null, verb }).await),
-                Err(note) => Some(note),
+            let answer = async {
+                match verb {
+                    Ok(verb) => response_note(&open.requests.answer(ChatRequest { id: Value::Null, verb }).await),
+                    Err(note) => Some(note),
+                }
+            };
+            let note = tokio::select! {
+                note = answer => note,
+                () = open.disconnection.clone().wait_answers_due() => return responder.respond(Ok(StopReason::Cancelled)),
             };
             if is_reload {
                 // Templates and skills can change without another plan.
@@ -283,7 +298,7 @@ impl SessionTask {
             if let Some(note) = note {
                 open.update(agent_text(&note));
             }
-            responder.respond(PromptResponse::new(StopReason::EndTurn)).ok();
+            responder.respond(Ok(StopReason::EndTurn));
         });
         None
     }
@@ -306,7 +321,7 @@ impl SessionTask {
                 PromptOutcome::Ended(ended) => stop_reason(&ended),
             };
             let failed = |message: String| agent_client_protocol::Error::internal_error().data(message);
-            responder.respond_with_result(reason.map(PromptResponse::new).map_err(failed)).ok();
+            responder.respond(reason.map_err(failed));
         }
     }
 
@@ -333,7 +348,7 @@ impl SessionTask {
             let outcome = match open.connection.send_request(request).block_task().await {
                 Ok(response) => response.outcome,
                 // The client disconnected without an answer. The interruption of the prompt closes the question.
-                Err(_) if open.is_disconnected() => return,
+                Err(_) if open.disconnection.is_set() => return,
                 // If the client fails to answer, the request counts as refused.
                 Err(_) => RequestPermissionOutcome::Cancelled,
             };
@@ -346,6 +361,14 @@ impl SessionTask {
             }
             session.answer(question.id, answer);
         });
+    }
+}
+
+/// Waits until a time; forever if there is none.
+async fn wait_until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,0 +1,90 @@
+//! The end of the connection to the client, and the prompts that need a response before it.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_client_protocol::Error;
+use agent_client_protocol::v1::Responder;
+use agent_client_protocol::v1::schema::{PromptResponse, StopReason};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// Maximum time from the end of the connection until each prompt has its response.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time from the end of the connection until the client has read the last lines.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The end of the input or a stop signal. Afterwards, the client answers no more requests. Clones refer to the same
+/// connection.
+#[derive(Debug, Clone, Default)]
+pub struct Disconnection(Arc<watch::Sender<bool>>);
+
+impl Disconnection {
+    pub fn set(&self) {
+        self.0.send_replace(true);
+    }
+
+    pub fn is_set(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits for the end of the input or a stop signal.
+    pub fn wait(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut changes = self.0.subscribe();
+        // The sender lives in every clone, so the wait ends only with the value `true`.
+        async move { drop(changes.wait_for(|is_set| *is_set).await) }
+    }
+
+    /// Waits until the responses to the prompts are due.
+    pub async fn wait_answers_due(self) {
+        self.wait().await;
+        tokio::time::sleep(ANSWER_TIMEOUT).await;
+    }
+
+    /// Waits until the client should have read the last lines.
+    pub async fn wait_drained(&self) {
+        self.wait().await;
+        tokio::time::sleep(DRAIN_TIMEOUT).await;
+    }
+}
+
+/// The number of prompts of all sessions that have no response. Clones share the number.
+#[derive(Debug, Clone, Default)]
+pub struct PromptCount(Arc<watch::Sender<usize>>);
+
+impl PromptCount {
+    /// Waits until every prompt has its response, at most a little longer than the responses are due.
+    pub async fn wait_answered(&self) {
+        let mut counts = self.0.subscribe();
+        timeout(ANSWER_TIMEOUT + ANSWER_TIMEOUT / 4, counts.wait_for(|count| *count == 0)).await.ok();
+    }
+}
+
+/// A prompt that has no response yet.
+struct OpenPrompt(PromptCount);
+
+impl Drop for OpenPrompt {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// The responder of a prompt. The prompt is open until the responder has responded or is dropped.
+pub struct PromptResponder {
+    responder: Box<Responder<PromptResponse>>,
+    prompt: OpenPrompt,
+}
+
+impl PromptResponder {
+    pub fn new(responder: Responder<PromptResponse>, count: &PromptCount) -> Self {
+        count.0.send_modify(|count| *count += 1);
+        Self { responder: Box::new(responder), prompt: OpenPrompt(count.clone()) }
+    }
+
+    /// Sends the response. If the connection has ended, the response is dropped.
+    pub fn respond(self, result: Result<StopReason, Error>) {
+        self.responder.respond_with_result(result.map(PromptResponse::new)).ok();
+        drop(self.prompt);
+    }
+}
