@@ -433,6 +433,27 @@ fn repeated_id_of_a_session_over_http_is_refused() {
 }
 
 #[test]
+fn deleted_session_kills_its_tool_and_answers_its_calls() {
+    let place = place();
+    let server = HttpServer::new(&place, &["--directive", "face"], None);
+    let (session, other) = (server.session(), server.session());
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| session.ask(7, "tools/call", &sleep("rye-test-deleted-call")));
+        wait_until("the tool runs", || is_running("rye-test-deleted-call"));
+        let queued = scope.spawn(|| session.ask(8, "tools/call", &sleep("rye-test-deleted-queued")));
+        let ended = server.authorized("DELETE", &[("mcp-session-id", &session.id)], b"");
+        assert!(ended.starts_with("HTTP/1.1 2"), "{ended}");
+        for (id, call) in [(7, running), (8, queued)] {
+            let answer = call.join().unwrap();
+            assert_eq!((&answer["id"], &answer["error"]["message"]), (&json!(id), &json!("the call was cancelled")));
+        }
+        wait_until("the tool ends", || !is_running("rye-test-deleted-call"));
+        assert!(!is_running("rye-test-deleted-queued"));
+    });
+    assert!(is_note(&other.ask(9, "tools/call", &read())));
+}
+
+#[test]
 fn half_open_connections_delay_no_request() {
     let place = place();
     let server = HttpServer::new(&place, &[], None);

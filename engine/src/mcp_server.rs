@@ -31,8 +31,8 @@ use tokio::time::timeout;
 use crate::engine::Engine;
 use crate::event::ControlMessage;
 use call_order::CallTicket;
-use http::SESSION_HEADER;
 pub use http::{AccessToken, MCP_PATH};
+use http::{SESSION_HEADER, SessionDeletion};
 pub use session::EventRenderer;
 use session::{CallObserver, CallOutcome, Session, SessionContext, starts_directive};
 pub use source::ClientProviders;
@@ -197,13 +197,14 @@ impl ServerHandler for ClientSide {
         let head = context.extensions.get::<hyper::http::request::Parts>();
         let has_session = head.is_none_or(|head| head.headers.contains_key(SESSION_HEADER));
         let session = Arc::clone(if has_session { &self.own } else { &self.common });
+        let deletion = head.and_then(|head| head.extensions.get::<SessionDeletion>()).cloned();
         // Only the calls on standard streams have an order: each HTTP request arrives on its own.
         let ticket = context.extensions.get::<CallTicket>().cloned();
         if starts_directive(&name, &input) && knows_tasks {
             let options = TaskOptions::new().with_ttl_ms(TASK_TTL_MS);
             let task = self.tasks.spawn(options, |task| {
                 Box::pin(async move {
-                    match session.call(name, input, ticket, &mut TaskObserver(task)).await {
+                    match session.call(name, input, ticket, &mut TaskObserver { task, deletion }).await {
                         Ok(CallOutcome::Done(result)) => Ok(result_of(result)),
                         Ok(CallOutcome::Cancelled) => Err(TaskExit::Cancelled),
                         Err(error) => Err(TaskExit::Error(error)),
@@ -213,10 +214,10 @@ impl ServerHandler for ClientSide {
             return Ok(CallToolResponse::Task(CreateTaskResult::new(task)));
         }
         let token = context.meta.get_progress_token();
-        let mut observer = RequestObserver { context, token, sent: 0.0 };
+        let mut observer = RequestObserver { context, deletion, token, sent: 0.0 };
         match session.call(name, input, ticket, &mut observer).await? {
             CallOutcome::Done(result) => Ok(result_of(result).into()),
-            // The client expects no response to a call that it cancelled.
+            // The client expects no response to a call that it cancelled, except by deleting the session.
             CallOutcome::Cancelled => Err(ErrorData::internal_error("the call was cancelled", None)),
         }
     }
@@ -238,6 +239,7 @@ impl ServerHandler for ClientSide {
 /// has provided a progress token.
 struct RequestObserver {
     context: RequestContext<RoleServer>,
+    deletion: Option<SessionDeletion>,
     token: Option<ProgressToken>,
     /// The progress value of the last notification.
     sent: f64,
@@ -245,7 +247,10 @@ struct RequestObserver {
 
 impl CallObserver for RequestObserver {
     async fn cancelled(&self) {
-        self.context.ct.cancelled().await;
+        tokio::select! {
+            () = self.context.ct.cancelled() => {}
+            () = wait_deleted(self.deletion.as_ref()) => {}
+        }
     }
 
     async fn progress(&mut self, line: String) {
@@ -258,15 +263,29 @@ impl CallObserver for RequestObserver {
 }
 
 /// The observer of a call that runs as an MCP task. It shows the progress of the call as the status of the task.
-struct TaskObserver(TaskContext);
+struct TaskObserver {
+    task: TaskContext,
+    deletion: Option<SessionDeletion>,
+}
 
 impl CallObserver for TaskObserver {
     async fn cancelled(&self) {
-        self.0.cancelled().await;
+        tokio::select! {
+            () = self.task.cancelled() => {}
+            () = wait_deleted(self.deletion.as_ref()) => {}
+        }
     }
 
     async fn progress(&mut self, line: String) {
-        self.0.set_status_message(line);
+        self.task.set_status_message(line);
+    }
+}
+
+/// Completes once the client deletes the session of a call. Never completes for a call without an HTTP session.
+async fn wait_deleted(deletion: Option<&SessionDeletion>) {
+    match deletion {
+        Some(deletion) => deletion.wait().await,
+        None => std::future::pending().await,
     }
 }
 

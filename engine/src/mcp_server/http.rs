@@ -23,6 +23,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::connections::{ConnectionUse, Connections};
@@ -42,6 +43,8 @@ const MAX_SESSIONS: usize = 32;
 const SESSION_IDLE_TIME: Duration = Duration::from_mins(1);
 /// Timeout for the head of a request, and for its body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time from the deletion of a session until its calls are answered.
+const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Minimum length of a token that the user chooses, in characters.
 const MIN_TOKEN_CHARS: usize = 16;
 /// Size of a generated token, in bytes of randomness.
@@ -118,6 +121,23 @@ struct HttpServer {
 struct SessionUse {
     last: Instant,
     open_responses: usize,
+    /// True after the client has deleted the session.
+    is_deleted: watch::Sender<bool>,
+}
+
+/// The end of a session that its client deletes, as a part of each request of the session.
+#[derive(Clone)]
+pub(super) struct SessionDeletion(watch::Receiver<bool>);
+
+impl SessionDeletion {
+    /// Completes once the client deletes the session.
+    pub async fn wait(&self) {
+        let mut changes = self.0.clone();
+        if changes.wait_for(|is_deleted| *is_deleted).await.is_err() {
+            // The session was replaced by a newer one, because it was unused.
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// A guard: until it is dropped, the session has an open response.
@@ -129,7 +149,7 @@ struct OpenResponse {
 impl OpenResponse {
     fn new(uses: &Arc<Mutex<BTreeMap<String, SessionUse>>>, session: String) -> Self {
         let mut known = uses.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = SessionUse { last: Instant::now(), open_responses: 0 };
+        let now = SessionUse { last: Instant::now(), open_responses: 0, is_deleted: watch::Sender::new(false) };
         known.entry(session.clone()).or_insert(now).open_responses += 1;
         Self { uses: Arc::clone(uses), session }
     }
@@ -272,6 +292,11 @@ impl HttpServer {
                 }
             }
         }
+        if head.method == Method::DELETE
+            && let Some(session) = &session
+        {
+            self.cancel_calls(session).await;
+        }
         let request = Request::from_parts(head, Full::new(body));
         if !starts_session {
             return hold_until_sent(self.respond(request, session).await, open_request);
@@ -285,8 +310,12 @@ impl HttpServer {
 
     /// Passes a request to the protocol library and returns the response. The session counts as active until the
     /// response ends.
-    async fn respond(&self, request: Request<Full<Bytes>>, session: Option<String>) -> Response<HttpBody> {
-        let is_known = session.as_ref().is_some_and(|id| self.uses().contains_key(id));
+    async fn respond(&self, mut request: Request<Full<Bytes>>, session: Option<String>) -> Response<HttpBody> {
+        let deletion = session.as_ref().and_then(|id| Some(self.uses().get(id)?.is_deleted.subscribe()));
+        let is_known = deletion.is_some();
+        if let Some(deletion) = deletion {
+            request.extensions_mut().insert(SessionDeletion(deletion));
+        }
         let open = session.filter(|_| is_known).map(|id| OpenResponse::new(&self.uses, id));
         let ends_unknown = request.method() == Method::DELETE && open.is_none();
         let response = as_json_rpc(self.service.handle(request).await.map(BodyExt::boxed)).await;
@@ -296,6 +325,14 @@ impl HttpServer {
         let started = response.headers().get(&SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
         let open = open.or_else(|| Some(OpenResponse::new(&self.uses, started?)));
         hold_until_sent(response, open)
+    }
+
+    /// Cancels the calls of a session that its client deletes, and waits until the responses of the calls are sent.
+    async fn cancel_calls(&self, session: &str) {
+        let is_known = self.uses().get(session).is_some_and(|session| !session.is_deleted.send_replace(true));
+        if is_known {
+            timeout(DELETE_TIMEOUT, self.requests.wait_answered(session)).await.ok();
+        }
     }
 
     /// If there is no room for a new session, evicts the session that was idle the longest. Fails if no session was

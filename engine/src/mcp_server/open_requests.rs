@@ -2,18 +2,19 @@
 //! both requests would share one response.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::model::JsonRpcMessage;
 use rmcp::service::TxJsonRpcMessage;
 use serde_json::Value;
+use tokio::sync::watch;
 
 use super::message::MessageError;
 
 /// The requests in progress: the session and the id of each request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct OpenRequests(Arc<Mutex<BTreeSet<(String, String)>>>);
+pub(super) struct OpenRequests(Arc<watch::Sender<BTreeSet<(String, String)>>>);
 
 /// A guard for the id of a request: the request counts as in progress until the guard is dropped.
 pub(super) struct OpenRequest {
@@ -32,12 +33,12 @@ impl OpenRequests {
         let method = message.get("method").and_then(Value::as_str);
         match (method, message.get("id")) {
             (Some(_), Some(id)) => {
-                let is_new = self.ids().insert((session.to_owned(), id.to_string()));
+                let is_new = self.0.send_if_modified(|open| open.insert((session.to_owned(), id.to_string())));
                 if is_new { Ok(()) } else { Err(MessageError::repeated(id.clone())) }
             }
             (Some("notifications/cancelled"), None) => {
                 if let Some(id) = message.pointer("/params/requestId") {
-                    self.ids().remove(&(session.to_owned(), id.to_string()));
+                    self.remove(session, id);
                 }
                 Ok(())
             }
@@ -62,12 +63,19 @@ impl OpenRequests {
             JsonRpcMessage::Request(_) | JsonRpcMessage::Notification(_) => None,
         };
         if let Some(id) = id.and_then(|id| serde_json::to_value(id).ok()) {
-            self.ids().remove(&(session.to_owned(), id.to_string()));
+            self.remove(session, &id);
         }
     }
 
-    fn ids(&self) -> std::sync::MutexGuard<'_, BTreeSet<(String, String)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits until a session has no request in progress.
+    pub async fn wait_answered(&self, session: &str) {
+        let mut changes = self.0.subscribe();
+        // The wait fails only if the sender is dropped, and `self` has it.
+        changes.wait_for(|open| !open.iter().any(|(of, _)| of == session)).await.ok();
+    }
+
+    fn remove(&self, session: &str, id: &Value) {
+        self.0.send_if_modified(|open| open.remove(&(session.to_owned(), id.to_string())));
     }
 }
 
@@ -77,7 +85,7 @@ impl Drop for OpenRequest {
             return;
         }
         if let Some(id) = self.message.get("id") {
-            self.requests.ids().remove(&(self.session.clone(), id.to_string()));
+            self.requests.remove(&self.session, id);
         }
     }
 }
