@@ -132,6 +132,33 @@ fn plain_terminal_asks_with_numbers() {
 }
 
 #[test]
+fn budget_that_is_set_while_a_prompt_runs_without_a_hook_stays() {
+    let place = project("0.001");
+    place.write(
+        "script.yaml",
+        &format!("steps: [{{ text: One. }}, {{ delay_ms: 3000, text: Two. }}{}]", ", { text: More. }".repeat(3)),
+    );
+    let mut terminal = PtyTerminal::start(&place, (100, 60), &[&ARGS[..], &["--plain"]].concat(), &[]);
+    terminal.wait_for("thread talk-");
+    terminal.press("first\n");
+    terminal.wait_for("prompt 1 done");
+    terminal.press("second rule\n");
+    terminal.wait_for("3: cancel; type the number");
+    terminal.press("2\n/budget 0.1\n");
+    terminal.wait_for("prompt 2 done");
+    terminal.press("/why limit.spend\n");
+    terminal.wait_for("limit.spend: $0.1, set with `/budget`");
+    terminal.press("third rule\n");
+    terminal.wait_until("the question", |rows| rows.iter().filter(|row| row.contains("type the number")).count() == 2);
+    terminal.press("1\n");
+    terminal.wait_for("prompt 3 done");
+    terminal.press("/exit\n");
+    let (code, rows, _) = terminal.end();
+    assert_eq!(code, 0, "{rows:#?}");
+    assert_eq!(prompts(&place), sent(&[("first", false), ("second rule", false), ("third rule", true)]));
+}
+
+#[test]
 fn lines_of_a_file_and_json_requests_are_sent_and_the_loss_is_reported() {
     for (guard, is_reported) in [("0.001", true), ("", false)] {
         let place = project(guard);

@@ -8,17 +8,21 @@ use rye_compiler::cache_guard::cache_guard;
 use rye_compiler::compile::Compilation;
 use rye_compiler::report::render::table::group_thousands;
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::event::{ControlMessage, Delivery, UserInput};
+use rye_engine::event::{Delivery, UserInput};
 use rye_engine::live_state::LiveState;
 use rye_engine::preview::{CacheLoss, RequestPartChange, preview};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
-use super::replan::{PlanRequest, compare_with_session, compile_current, recompile};
+use super::replan::{PlanRequest, compare_with_session, compile_current, recompile, send_stored_plan};
 use super::requests::{ENDED, RequestHandler};
 use crate::present::format_money;
 
 /// Time after which the provider of the wire `anthropic` drops a cached prefix that no request has read.
 const ANTHROPIC_CACHE_LIFETIME: Duration = Duration::from_mins(5);
+
+/// Maximum time for a prompt to start. Until then, changes of the plan wait.
+const PROMPT_START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of changed parts that a warning names.
 const MAX_NAMED_PARTS: usize = 3;
@@ -86,9 +90,11 @@ impl RequestHandler {
     /// # Errors
     /// Returns the reason why the session cannot continue without the parts.
     pub async fn submit_without(&self, input: UserInput, parts: &[String]) -> Result<Value, String> {
+        let mut last = Arc::clone(&self.sent_plan).lock_owned().await;
         let live = self.control.started_state().await;
-        let omitted = live.plan.omitted.iter().chain(parts).cloned().collect();
-        let compilation = recompile(&self.spaces, &live.plan, &PlanRequest::Omit(omitted))?;
+        let (plan, plan_id) = self.plan_to_change(last.as_ref(), &live);
+        let omitted = plan.omitted.iter().chain(parts).cloned().collect();
+        let compilation = recompile(&self.spaces, &plan, &PlanRequest::Omit(omitted))?;
         let changes = compare_with_session(&self.spaces, &**self.engine.disk(), &live, &compilation);
         if changes.widens {
             let lines = changes.lines.join("\n");
@@ -96,15 +102,15 @@ impl RequestHandler {
                 "not sent: the files have changed; /reload continues with the changed files:\n{lines}"
             ));
         }
-        let plan = self.store(&compilation).await?;
-        let replaced = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
+        let replaced = self.send_plan(&compilation, &mut last).await?;
         self.control.settled(&replaced).await;
         let sent = self.control.submit(input, Delivery::Prompt).ok_or(ENDED)?;
-        let (control, id, plan) = (self.control.clone(), sent.clone(), live.state.plan_id.clone());
+        let (control, id) = (self.control.clone(), sent.clone());
+        // The task holds the lock, so that another change starts from the plan with the parts.
         tokio::spawn(async move {
             // The session changes its plan at the next idle step, so the prompt must have started.
-            control.started(&id).await;
-            control.send(ControlMessage::Replan { plan });
+            timeout(PROMPT_START_TIMEOUT, control.started(&id)).await.ok();
+            send_stored_plan(&control, (plan, plan_id), &mut last).ok();
         });
         Ok(json!({"input": sent}))
     }

@@ -13,6 +13,7 @@ use rye_compiler::report::render::diff::lines;
 use rye_compiler::semantics::limits::{LimitName, Limits};
 use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::{MapWorld, World};
+use rye_engine::control::ControlSender;
 use rye_engine::event::{ChatMode, ControlMessage};
 use rye_engine::live_state::LiveState;
 use rye_engine::machine::prompt_bounds::read_only_grants;
@@ -104,7 +105,18 @@ pub struct PlanOfChange {
 
 /// The plan of the last change that this process sent; `None` before the first change. Each change holds the lock, so
 /// that a change also contains the changes that were sent before it.
-pub type SentPlan = tokio::sync::Mutex<Option<PlanOfChange>>;
+pub type SentPlan = Arc<tokio::sync::Mutex<Option<PlanOfChange>>>;
+
+/// Sends a stored plan and its id to the session. Returns the id of the message.
+pub(super) fn send_stored_plan(
+    control: &ControlSender,
+    (plan, plan_id): (Arc<Plan>, String),
+    sent: &mut Option<PlanOfChange>,
+) -> Result<String, String> {
+    let message = control.send_with_id(ControlMessage::Replan { plan: plan_id.clone() }).ok_or(ENDED)?;
+    *sent = Some(PlanOfChange { message: message.clone(), plan, plan_id });
+    Ok(message)
+}
 
 impl RequestHandler {
     /// Returns the plan from which the next change starts, and its id: the plan of the last change if the session has not
@@ -122,11 +134,8 @@ impl RequestHandler {
         compilation: &Compilation,
         sent: &mut Option<PlanOfChange>,
     ) -> Result<String, String> {
-        let plan = self.store(compilation).await?;
-        let message = self.control.send_with_id(ControlMessage::Replan { plan }).ok_or(ENDED)?;
-        let (plan, plan_id) = (Arc::new(compilation.plan.clone()), compilation.plan_id.clone());
-        *sent = Some(PlanOfChange { message: message.clone(), plan, plan_id });
-        Ok(message)
+        let plan_id = self.store(compilation).await?;
+        send_stored_plan(&self.control, (Arc::new(compilation.plan.clone()), plan_id), sent)
     }
 
     /// Checks that the provider of the model of a plan has its key. A script needs no key.
