@@ -4,10 +4,11 @@
 use std::path::Path;
 
 use rye_compiler::input_schema::{schema_name_of_path, schema_of_path};
-use rye_engine::rooted_dir::{RootedDir, write_user_file};
+use rye_engine::rooted_dir::write_user_file;
 use serde_json::Value;
 
 use crate::CommandError;
+use crate::file_set::FileSet;
 
 /// Folder below the project to which the schemas of input files are written. Comments in new files refer to these
 /// schemas.
@@ -17,15 +18,13 @@ const SCHEMA_FOLDER: &str = ".ai/state/schemas";
 pub fn write_schema(folder: &Path, name: &str, schema: &Value) -> Result<String, CommandError> {
     let path = folder.join(format!("{name}.json"));
     let shown = path.display().to_string();
-    write(&shown, schema, |text| write_user_file(&path, text))?;
+    let failed = |error: std::io::Error| CommandError::failed(format!("`{shown}` cannot be written: {error}"));
+    write_user_file(&path, text_of(schema).map_err(failed)?.as_bytes()).map_err(failed)?;
     Ok(shown)
 }
 
-fn write(shown: &str, schema: &Value, write: impl FnOnce(&[u8]) -> std::io::Result<()>) -> Result<(), CommandError> {
-    let failed = |error: std::io::Error| CommandError::failed(format!("`{shown}` cannot be written: {error}"));
-    let mut text = serde_json::to_string_pretty(schema).map_err(std::io::Error::other).map_err(failed)?;
-    text.push('\n');
-    write(text.as_bytes()).map_err(failed)
+fn text_of(schema: &Value) -> std::io::Result<String> {
+    Ok(serde_json::to_string_pretty(schema)? + "\n")
 }
 
 /// Adds the comment that names the schema to a new YAML file; other files are unchanged. `path` is relative to the
@@ -41,12 +40,12 @@ pub fn annotate(path: &str, text: String) -> String {
 
 /// Writes the JSON Schema that belongs to the new file at `path` into the project. The `yaml-language-server` comment
 /// of the new file refers to this schema. Writes nothing if the file is no YAML file or no schema exists for its path.
-pub fn write_schema_of(project: &Path, path: &str) -> Result<(), CommandError> {
+pub fn write_schema_of(files: &mut FileSet, path: &str) -> Result<(), CommandError> {
     let is_yaml = matches!(path.rsplit_once('.'), Some((_, "yaml" | "yml")));
     match schema_of_path(path).filter(|_| is_yaml) {
         Some(schema) => {
             let path = format!("{SCHEMA_FOLDER}/{}.json", schema.name);
-            write(&path, &schema.schema, |text| RootedDir::open(project)?.replace(Path::new(&path), text))
+            files.replace(Path::new(&path), text_of(&schema.schema)?.as_bytes())
         }
         None => Ok(()),
     }

@@ -7,6 +7,7 @@ mod complete;
 mod environment;
 mod examples;
 mod exit;
+mod file_set;
 mod git;
 mod help_examples;
 mod input_schemas;
@@ -20,6 +21,7 @@ mod present;
 #[cfg(test)]
 mod reference;
 mod report;
+mod resource_limits;
 mod rewrite;
 mod run_request;
 mod runtime;
@@ -67,7 +69,14 @@ fn main() -> ExitCode {
         let exit = report.failure(&CommandError::from(error));
         std::process::exit(exit.code().into());
     }));
-    let ran = log::start_log(&args.global).and_then(|has_log| {
+    let for_panics = Mutex::new(report.clone());
+    resource_limits::set_limit_handler(move |message| {
+        let report = for_panics.lock().unwrap_or_else(PoisonError::into_inner);
+        let exit = report.failure(&CommandError::failed(message));
+        std::process::exit(exit.code().into());
+    });
+    let ran = resource_limits::check_threads().map_err(CommandError::from);
+    let ran = ran.and_then(|()| log::start_log(&args.global)).and_then(|has_log| {
         report.set_log(has_log);
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         for warning in environment::warn_of_misspelled(names) {
@@ -174,7 +183,7 @@ fn print_usage_error(error: &clap::Error) -> ExitCode {
 }
 
 /// The failure of a command: its message, its exit code and its help.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct CommandError {
     pub exit: Exit,

@@ -20,6 +20,7 @@ use crate::exit::Exit;
 use crate::options::{Color, Format, Global};
 use crate::present::wrap::{self, OutputStream};
 use crate::report::bounded::BoundedDiagnostics;
+use crate::resource_limits::help_for_limit;
 
 /// The output settings of this invocation.
 #[derive(Debug, Clone)]
@@ -220,6 +221,7 @@ impl Printer {
 
     /// Prints a failure and returns its exit code.
     pub fn failure(&self, failure: &CommandError) -> Exit {
+        let failure = &with_help_for_limit(failure);
         match (failure.exit, self.format) {
             (Exit::Success, _) => {}
             (_, Format::Json) => return print_failure_json(failure),
@@ -237,6 +239,16 @@ impl Printer {
             }
         }
         failure.exit
+    }
+}
+
+/// Adds a help to a failure whose cause is an exhausted limit of the system.
+fn with_help_for_limit(failure: &CommandError) -> Cow<'_, CommandError> {
+    match help_for_limit(&failure.message) {
+        Some(help) if failure.help.is_none() && !failure.message.contains("free some space") => {
+            Cow::Owned(failure.clone().with_help(help))
+        }
+        Some(_) | None => Cow::Borrowed(failure),
     }
 }
 

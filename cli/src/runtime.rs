@@ -1,12 +1,21 @@
 //! The asynchronous runtime of commands that run threads.
 
 use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::resource_limits::no_thread;
+
 /// Maximum number of threads for blocking calls; more would use memory without more throughput.
 const MAX_BLOCKING_THREADS: usize = 16;
+/// Number of threads for blocking calls that a runtime starts with. They live as long as the runtime, so that blocking
+/// calls make progress even if the system starts no further thread: tokio queues a call for which it starts none.
+const MIN_BLOCKING_THREADS: usize = 2;
+/// Time for which an unused thread for blocking calls is kept.
+const BLOCKING_KEEP_ALIVE: Duration = Duration::from_hours(24 * 365);
 
 /// Number of worker threads of the runtime in a process that runs several directives at the same time.
 pub const WORKERS_FOR_SEVERAL_THREADS: usize = 2;
@@ -21,11 +30,37 @@ pub const WORKERS_FOR_ONE_CLIENT: usize = 1;
 /// with an error instead of ending the process. Programs that the process starts get the default again.
 pub fn start_runtime(workers: usize) -> io::Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
-    let runtime = builder.worker_threads(workers).max_blocking_threads(MAX_BLOCKING_THREADS).enable_all().build()?;
+    builder.worker_threads(workers).max_blocking_threads(MAX_BLOCKING_THREADS).thread_keep_alive(BLOCKING_KEEP_ALIVE);
+    let runtime = builder.enable_all().build()?;
+    if let Err(error) = start_blocking_threads(&runtime) {
+        // Dropping the runtime would wait for workers that never started.
+        runtime.shutdown_background();
+        return Err(no_thread(error));
+    }
     {
         let _guard = runtime.enter();
         // The handler stays installed after the stream of signals is dropped.
         drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     }
     Ok(runtime)
+}
+
+/// Starts the threads for blocking calls, and checks that no thread of the runtime is missing: if the system has refused
+/// one, it also refuses the thread of the check.
+fn start_blocking_threads(runtime: &Runtime) -> io::Result<()> {
+    let released = Arc::new((Mutex::new(false), Condvar::new()));
+    for _ in 0..MIN_BLOCKING_THREADS {
+        let released = Arc::clone(&released);
+        // Each call occupies its thread until all calls have one.
+        runtime.spawn_blocking(move || {
+            let guard = released.0.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(released.1.wait_while(guard, |is_released| !*is_released));
+        });
+    }
+    let started = std::thread::Builder::new().spawn(|| ());
+    *released.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    released.1.notify_all();
+    // The thread does nothing, so it cannot panic.
+    started?.join().ok();
+    Ok(())
 }

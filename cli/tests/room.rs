@@ -6,7 +6,8 @@
 #[path = "support/rye.rs"]
 mod rye;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rye::{ProcessResult, TestProject};
 
@@ -63,6 +64,53 @@ echo "verify $?"
     assert!(!done.stdout.contains("lost ") && done.stdout.ends_with("verify 0\n"), "{}", done.stdout);
 }
 
+/// Ids of a user that owns no other process.
+const OTHER_USER: u32 = 61_743;
+
+#[test]
+fn too_few_processes_end_every_command_with_an_error_that_names_the_limit() {
+    let place = TestProject::own();
+    place.run_ok(&["init", "--example", "hello"]);
+    place.run_ok(&["trust"]);
+    // Only users other than root are limited. For the own user, the limit also counts the processes of other programs.
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        let owner = format!("{OTHER_USER}:{OTHER_USER}");
+        let folder = place.project().parent().unwrap().to_owned();
+        assert!(Command::new("chown").args(["-R", &owner]).arg(&folder).status().unwrap().success());
+    }
+    let mut ran = Vec::new();
+    for count in 1..=12 {
+        for args in [&["check"][..], &["run", "hello"], &["chat", "hello"], &["acp", "hello"], &["threads", "list"]] {
+            let mut command = Command::new(if is_root { "setpriv" } else { "env" });
+            if is_root {
+                let id = OTHER_USER.to_string();
+                command.args(["--reuid", &id, "--regid", &id, "--clear-groups"]);
+            }
+            let script = format!("ulimit -u {count}; exec \"$0\" \"$@\"");
+            command.args(["sh", "-c", &script, env!("CARGO_BIN_EXE_rye")]).args(args);
+            command.env("RYE_USER_SPACE", place.user()).env("HOME", place.user()).current_dir(place.project());
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+            let mut process = command.spawn().unwrap();
+            let started = Instant::now();
+            while process.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            // A process that has ended is not killed.
+            process.kill().ok();
+            let done = ProcessResult::from(process.wait_with_output().unwrap());
+            let shown = format!("{args:?} with {count} processes: {:?} {}", done.code, done.stderr);
+            assert!(!done.stderr.contains("panicked"), "{shown}");
+            if done.code == Some(0) {
+                ran.push((count, args));
+            } else {
+                assert!(done.stderr.contains("EAGAIN") && done.stderr.contains("ulimit -u"), "{shown}");
+            }
+        }
+    }
+    assert!(!is_root || ran.contains(&(12, &["run", "hello"])), "{ran:?}");
+}
+
 #[test]
 fn write_beyond_the_file_size_limit_is_reported() {
     let place = TestProject::own();
@@ -93,6 +141,57 @@ find .ai -size 0 -type f -newer .ai/tools/before*
 "#;
     let Some(done) = in_small_system(&place, "4m", script) else { return };
     assert_eq!(done.stdout, "new: 1\n1\nknowledge: 1\ninit: 1\nsame\n", "{}", done.stderr);
+}
+
+/// An MCP server with twelve tools.
+const SERVER: &str = r#"import json, sys
+tools = [{"name": f"t{n}", "description": "x" * 3000, "inputSchema": {"type": "object"}} for n in range(12)]
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked.get("method") == "initialize":
+        result = {"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "s", "version": "1"}}
+    elif asked.get("method") == "tools/list":
+        result = {"tools": tools}
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"#;
+
+#[test]
+fn command_that_fills_the_disk_leaves_nothing_and_is_repeated() {
+    let place = TestProject::own();
+    place.write("server.py", SERVER);
+    // Each command fails with too little free space, and succeeds with enough. `$user` is on the same disk.
+    let script = r#"
+mkdir user && export RYE_USER_SPACE=$PWD/user && mkdir project && cd project && cp ../../server.py .
+rye keys generate >/dev/null 2>&1; rye init --bare >/dev/null 2>&1; rye new directive greet >/dev/null 2>&1 || exit 1
+state() { (cd ..; find . ! -name fill | sort; find . -type f ! -name fill -print0 | sort -z | xargs -0 cat | sha256sum); }
+attempt() {
+  for room in 0 4 8 16 24; do
+    state > /dev/shm/rye-before-$$
+    left=$(df --output=avail -k . | tail -1); count=$((left - room)); [ "$count" -lt 0 ] && count=0
+    head -c "${count}k" /dev/zero > ../fill 2>/dev/null
+    "$@" >/dev/null 2>/dev/shm/rye-said-$$; code=$?
+    rm -f ../fill
+    [ "$code" = 0 ] && break
+    state | diff /dev/shm/rye-before-$$ - || echo "changed by $*: $room"
+    grep -q 'error.*`.*No space left' /dev/shm/rye-said-$$ && grep -q 'free some space, then repeat' /dev/shm/rye-said-$$ \
+      || { echo "not explained: $* $room"; cat /dev/shm/rye-said-$$; }
+  done
+  [ "$code" = 0 ] || "$@" >/dev/null 2>/dev/shm/rye-said-$$ || { echo "not repeated: $*"; cat /dev/shm/rye-said-$$; }
+  echo "$2 $3 done"
+}
+attempt rye mcp add neu -- python3 server.py
+attempt rye new tool after
+attempt rye init ../other/folder
+attempt rye providers add anthropic/new --context-window 1000 --max-output 100 --input-price 1 --output-price 5
+attempt rye lock
+rm -f /dev/shm/rye-before-$$ /dev/shm/rye-said-$$
+"#;
+    let Some(done) = in_small_system(&place, "4m", script) else { return };
+    let expected = "mcp add done\nnew tool done\ninit ../other/folder done\nproviders add done\nlock  done\n";
+    assert_eq!(done.stdout, expected, "{}", done.stderr);
 }
 
 #[test]

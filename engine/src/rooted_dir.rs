@@ -107,6 +107,31 @@ impl RootedDir {
         self.0.remove_file(path)
     }
 
+    /// Creates a folder and its missing parent folders, and adds each created folder to `created`, outermost first.
+    ///
+    /// # Errors
+    /// Fails if the path leaves this folder, or belongs to something other than a folder.
+    pub fn create_folder(&self, folder: &Path, created: &mut Vec<PathBuf>) -> io::Result<()> {
+        let mut folders: Vec<&Path> = folder.ancestors().filter(|folder| !folder.as_os_str().is_empty()).collect();
+        folders.reverse();
+        for folder in folders {
+            match self.0.create_dir(folder) {
+                Ok(()) => created.push(folder.to_owned()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.0.is_dir(folder) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes an empty folder.
+    ///
+    /// # Errors
+    /// Fails if the folder is not empty or does not exist, or if the path leaves this folder.
+    pub fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        self.0.remove_dir(folder)
+    }
+
     /// Fails if a folder of the path is a symbolic link. The last component of the path is not checked.
     fn check_no_link(&self, path: &Path) -> io::Result<()> {
         for folder in path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty()) {
@@ -115,6 +140,14 @@ impl RootedDir {
             }
         }
         Ok(())
+    }
+
+    /// Checks that [`Self::replace`] may write a file at this path.
+    ///
+    /// # Errors
+    /// The path belongs to something other than a regular file, or leaves this folder.
+    pub fn check_replaceable(&self, path: &Path) -> io::Result<()> {
+        self.permissions(path).map(drop)
     }
 
     /// Returns the permissions of the regular file with this name; `None` if nothing has this name. Fails if the name

@@ -2,19 +2,18 @@
 //! files, except that missing lines are added to an existing `.gitignore`.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use rye_compiler::world::ItemKind;
 use rye_engine::keys::KeyFolder;
-use rye_engine::rooted_dir::RootedDir;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
 use crate::examples::{Files, annotated_files, starter_files};
 use crate::exit::Exit;
+use crate::file_set::FileSet;
 use crate::input_schemas;
 use crate::options::Format;
 use crate::report::Printer;
@@ -70,25 +69,22 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
         Some(Example::Deploy) => (Some("deploy_staging"), " --input service=billing", annotated_files("deploy")),
     };
     refuse_to_overwrite(&args.dir, &files)?;
-    fs::create_dir_all(&args.dir).map_err(|error| io_failure("make", &args.dir, &error))?;
-    let within = RootedDir::open(&args.dir).map_err(|error| io_failure("open", &args.dir, &error))?;
-    // Reads the file before anything is written, so that a read error leaves no incomplete project.
-    let ignored = extended_gitignore(&within).map_err(|error| io_failure("read", &args.dir.join(GITIGNORE), &error))?;
+    let mut set = FileSet::create_root(&args.dir, report)?;
+    // Reads the file before anything is written, so that a read error is reported first.
+    let ignored = extended_gitignore(&set)?;
     for (path, bytes) in &files {
-        let written = within.create(Path::new(path), bytes);
-        written.map_err(|error| io_failure("write", &args.dir.join(path), &error))?;
+        set.create(Path::new(path), bytes)?;
     }
-    files.keys().try_for_each(|path| input_schemas::write_schema_of(&args.dir, path))?;
+    files.keys().try_for_each(|path| input_schemas::write_schema_of(&mut set, path))?;
     if args.bare {
-        let folder = args.dir.join(ItemKind::Directive.folder());
-        fs::create_dir_all(&folder).map_err(|error| io_failure("make", &folder, &error))?;
+        set.create_folder(Path::new(ItemKind::Directive.folder()))?;
     }
     let mut written: Vec<String> = files.into_keys().collect();
     if let Some(text) = ignored {
-        let done = within.replace(Path::new(GITIGNORE), &text);
-        done.map_err(|error| io_failure("write", &args.dir.join(GITIGNORE), &error))?;
+        set.replace(Path::new(GITIGNORE), &text)?;
         written.push(".gitignore".to_owned());
     }
+    set.keep();
     let project = args.dir.canonicalize()?;
     let key_id = ensure_key_id(report);
     match report.format() {
@@ -151,8 +147,8 @@ fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), CommandError> {
 }
 
 /// Returns `.gitignore` with the missing lines added; `None` if none are missing.
-fn extended_gitignore(within: &RootedDir) -> io::Result<Option<Vec<u8>>> {
-    let mut text = within.read(Path::new(GITIGNORE), MAX_GITIGNORE_BYTES)?.unwrap_or_default();
+fn extended_gitignore(files: &FileSet) -> Result<Option<Vec<u8>>, CommandError> {
+    let mut text = files.read(Path::new(GITIGNORE), MAX_GITIGNORE_BYTES)?.unwrap_or_default();
     let has = |line: &&str| text.split(|byte| *byte == b'\n').any(|there| there.trim_ascii() == line.as_bytes());
     let missing: Vec<&str> = IGNORED_PATHS.into_iter().filter(|line| !has(line)).collect();
     if missing.is_empty() {
@@ -166,8 +162,4 @@ fn extended_gitignore(within: &RootedDir) -> io::Result<Option<Vec<u8>>> {
         text.push(b'\n');
     }
     Ok(Some(text))
-}
-
-fn io_failure(doing: &str, path: &Path, error: &io::Error) -> CommandError {
-    CommandError::failed(format!("cannot {doing} `{}`: {error}", path.display()))
 }

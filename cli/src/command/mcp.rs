@@ -22,6 +22,7 @@ use super::run::sandbox;
 use super::trust;
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::file_set::FileSet;
 use crate::options::{Format, Global};
 use crate::present::format_count;
 use crate::report::{Printer, printable};
@@ -96,14 +97,14 @@ impl McpChanges {
 }
 
 /// The way in which a refresh writes the items of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WriteMode {
+#[derive(Debug)]
+enum WriteMode<'f> {
     /// Print the changes only.
     DryRun,
     /// Ask at a terminal before tools that differ from existing items are accepted.
     AskIfChanged,
-    /// Write without a question, because the caller asks the user.
-    Write,
+    /// Write without a question into these files, because the caller asks the user.
+    Write(&'f mut FileSet),
 }
 
 pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, CommandError> {
@@ -129,28 +130,27 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         McpCommand::Add(args) => {
             spaces.print_project(report);
             sandbox::apply_run_settings(&world, &spaces)?;
-            let added = add::add_server(args, &configured()?, &spaces)?;
-            let servers = std::slice::from_ref(&added.server);
-            let exit = refresh_items(&spaces.project, servers, WriteMode::Write, report);
+            // Dropping the files without `keep` restores `.mcp.json` and removes the items.
+            let mut files = FileSet::open(&spaces.project, report)?;
+            let server = add::add_server(args, &configured()?, &spaces, &mut files)?;
+            let servers = std::slice::from_ref(&server);
+            let exit = refresh_items(&spaces.project, servers, WriteMode::Write(&mut files), report);
             if !matches!(exit, Ok(Exit::Success)) {
-                added.remove(&spaces)?;
-                report.note(&format!("`{}` was not added", added.server.name));
+                report.note(&format!("`{}` was not added", server.name));
                 return exit;
             }
-            if let Some(text) = describe_openings(&added.server) {
+            if let Some(text) = describe_openings(&server) {
                 report.note(&text);
             }
-            if !spaces.own
-                && !trust::confirm(&format!("Trust the server `{}` and these tools?", added.server.name), report)?
+            if !spaces.own && !trust::confirm(&format!("Trust the server `{}` and these tools?", server.name), report)?
             {
-                write_items(&spaces.project, &added.server, &BTreeMap::new(), false)?;
-                added.remove(&spaces)?;
-                report.note(&format!("`{}` was not added", added.server.name));
+                report.note(&format!("`{}` was not added", server.name));
                 return Ok(Exit::Refused);
             }
-            added.trust(&spaces)?;
+            add::trust_server(&server, &spaces)?;
             trust_items(servers, &spaces)?;
-            report.note(&format!("grant the tools of the server with {}", format_grant(&added.server)));
+            files.keep();
+            report.note(&format!("grant the tools of the server with {}", format_grant(&server)));
             exit
         }
         McpCommand::Serve(serve) => {
@@ -255,7 +255,7 @@ fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Print
 fn refresh_items(
     project: &Path,
     servers: &[McpServer],
-    mode: WriteMode,
+    mut mode: WriteMode<'_>,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
     let runtime = crate::runtime::start_runtime(crate::runtime::WORKERS_FOR_SEVERAL_THREADS)?;
@@ -278,9 +278,7 @@ fn refresh_items(
             for warning in &listed.warnings {
                 report.note(&printable(&format!("warning: {warning}")));
             }
-            write_items(project, server, &listed.files, true)
-                .map_err(|e| e.message)
-                .map(|(_, changes)| (listed.files, changes))
+            compare_items(project, server, &listed.files).map_err(|e| e.message).map(|changes| (listed.files, changes))
         });
         let one = match done {
             Ok((files, changes)) => {
@@ -288,12 +286,15 @@ fn refresh_items(
                 let items = files.keys().map(|file| tool_item_id(server, file)).collect();
                 let output = McpServerOutput { changes: Some(changes), error: None, ..server_output(server, items) };
                 show(&output, report)?;
-                if mode != WriteMode::DryRun {
-                    if mode == WriteMode::Write || accepts_changes(&output, project, server, report)? {
-                        write_items(project, server, &files, false)?;
-                    } else {
-                        refused = true;
+                match &mut mode {
+                    WriteMode::DryRun => {}
+                    WriteMode::Write(set) => write_items(project, server, &files, set)?,
+                    WriteMode::AskIfChanged if accepts_changes(&output, project, server, report)? => {
+                        let mut set = FileSet::open(project, report)?;
+                        write_items(project, server, &files, &mut set)?;
+                        set.keep();
                     }
+                    WriteMode::AskIfChanged => refused = true,
                 }
                 output
             }
@@ -315,7 +316,7 @@ fn refresh_items(
     Ok(match (failed, refused) {
         (true, _) => Exit::Failed,
         (false, true) => Exit::Refused,
-        (false, false) if mode == WriteMode::DryRun && differs => Exit::Failed,
+        (false, false) if matches!(mode, WriteMode::DryRun) && differs => Exit::Failed,
         (false, false) => Exit::Success,
     })
 }
@@ -401,7 +402,7 @@ fn existing_items(project: &Path, server: &McpServer) -> Result<BTreeMap<String,
     let entries = match fs::read_dir(project.join(item_folder(server))) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(found),
-        Err(e) => return Err(e.into()),
+        Err(e) => return Err(CommandError::failed(format!("`{}` cannot be read: {e}", item_folder(server)))),
     };
     for entry in entries {
         let entry = entry?;
@@ -415,43 +416,50 @@ fn existing_items(project: &Path, server: &McpServer) -> Result<BTreeMap<String,
     Ok(found)
 }
 
-/// Writes `files`, the items of the current tools of a server, and removes the server's other items. With `dry_run`,
-/// changes nothing. Returns the ids of the current items, and the changes.
+/// Compares `files`, the items of the current tools of a server, with its existing items.
+fn compare_items(
+    project: &Path,
+    server: &McpServer,
+    files: &BTreeMap<String, String>,
+) -> Result<McpChanges, CommandError> {
+    let before = existing_items(project, server)?;
+    let mut changes = McpChanges::default();
+    for (file, text) in files {
+        let id = tool_item_id(server, file);
+        match before.get(file) {
+            Some(old) if is_item(old, text) => {}
+            Some(old) => {
+                changes.differences.extend(differences_of(&id, without_signature(old), text));
+                changes.changed.push(id);
+            }
+            None => changes.added.push(id),
+        }
+    }
+    let removed = before.keys().filter(|file| !files.contains_key(*file));
+    changes.removed = removed.map(|file| tool_item_id(server, file)).collect();
+    Ok(changes)
+}
+
+/// Writes `files`, the items of the current tools of a server, and removes the server's other items.
 fn write_items(
     project: &Path,
     server: &McpServer,
     files: &BTreeMap<String, String>,
-    dry_run: bool,
-) -> Result<(Vec<String>, McpChanges), CommandError> {
+    set: &mut FileSet,
+) -> Result<(), CommandError> {
     let before = existing_items(project, server)?;
-    let mut changes = McpChanges::default();
-    let within = RootedDir::open(project)?;
     let place = |file: &str| PathBuf::from(item_folder(server)).join(file);
-    let failed = |file: &str, error: &std::io::Error| {
-        CommandError::failed(format!("`{}` cannot be written: {error}", place(file).display()))
-    };
     for (file, text) in files {
-        match before.get(file) {
-            // The user's signature line is not part of the definition.
-            Some(old) if without_signature(old) == text => continue,
-            Some(old) => {
-                let id = tool_item_id(server, file);
-                changes.differences.extend(differences_of(&id, without_signature(old), text));
-                changes.changed.push(id);
-            }
-            None => changes.added.push(tool_item_id(server, file)),
-        }
-        if !dry_run {
-            within.replace(&place(file), text.as_bytes()).map_err(|error| failed(file, &error))?;
+        if !before.get(file).is_some_and(|old| is_item(old, text)) {
+            set.replace(&place(file), text.as_bytes())?;
         }
     }
-    for file in before.keys().filter(|file| !files.contains_key(*file)) {
-        changes.removed.push(tool_item_id(server, file));
-        if !dry_run {
-            within.remove(&place(file)).map_err(|error| failed(file, &error))?;
-        }
-    }
-    Ok((files.keys().map(|file| tool_item_id(server, file)).collect(), changes))
+    before.keys().filter(|file| !files.contains_key(*file)).try_for_each(|file| set.remove(&place(file)))
+}
+
+/// Returns true if an existing item has this definition. The user's signature line is not part of the definition.
+fn is_item(old: &str, text: &str) -> bool {
+    without_signature(old) == text
 }
 
 fn without_signature(text: &str) -> &str {

@@ -1,20 +1,19 @@
 //! `rye new directive|knowledge|tool ID`: creates an item in the project from a template that passes `rye check`. Never
 //! overwrites a file.
 
-use std::io::ErrorKind;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use rye_compiler::report::workspace_trust::requirements_of_workspace;
 use rye_compiler::trust::TrustRequirement;
 use rye_compiler::world::{ItemKind, World};
-use rye_engine::rooted_dir::RootedDir;
 use rye_grammar::ItemId;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::file_set::FileSet;
 use crate::input_schemas;
 use crate::node_version::installed_typescript_problem;
 use crate::options::{Format, Global};
@@ -93,15 +92,11 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     }
     let path = format!("{}{id}.{extension}", kind.folder());
     let text = input_schemas::annotate(&path, text);
-    match RootedDir::open(&spaces.project)?.create(Path::new(&path), text.as_bytes()) {
-        Ok(()) => {}
-        Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            return Err(CommandError::failed(format!("`{path}` already exists")));
-        }
-        Err(e) => return Err(CommandError::failed(format!("`{path}` cannot be written: {e}"))),
-    }
-    input_schemas::write_schema_of(&spaces.project, &path)?;
+    let mut files = FileSet::open(&spaces.project, report)?;
+    files.create(Path::new(&path), text.as_bytes())?;
+    input_schemas::write_schema_of(&mut files, &path)?;
     trust(kind, &id, &spaces)?;
+    files.keep();
     if let Some(below) = found.first() {
         report.note(&format!("the new item shadows `{id}` of the {} space", below.space.as_str()));
     }

@@ -6,12 +6,12 @@ use std::path::Path;
 use clap::{ArgGroup, Args};
 use rye_compiler::item::Items;
 use rye_compiler::mcp_servers::id_segment;
-use rye_engine::rooted_dir::RootedDir;
 use rye_engine::tool::mcp::config::McpTransport;
 use rye_engine::tool::mcp::{McpServer, config};
 use serde_json::{Map, Value, json};
 
 use crate::CommandError;
+use crate::file_set::FileSet;
 use crate::workspace::Spaces;
 
 /// The project's file of MCP servers, in a format that other MCP clients use too.
@@ -42,19 +42,13 @@ pub struct AddArgs {
     command: Vec<String>,
 }
 
-/// A server that was added to the file, and the earlier contents of the file.
-pub struct AddedServer {
-    pub server: McpServer,
-    /// The contents of `.mcp.json` before the server was added; `None` if the file did not exist.
-    before: Option<Vec<u8>>,
-}
-
-/// Adds a server to `.mcp.json`.
+/// Adds a server to `.mcp.json`, one of the files of `files`.
 pub fn add_server(
     args: &AddArgs,
     configured: &BTreeMap<String, McpServer>,
     spaces: &Spaces,
-) -> Result<AddedServer, CommandError> {
+    files: &mut FileSet,
+) -> Result<McpServer, CommandError> {
     let name = &args.name;
     if id_segment(name).as_ref() != Some(name) {
         let invalid = format!("the name `{}` is invalid", name.escape_debug());
@@ -66,42 +60,18 @@ pub fn add_server(
         return Err(CommandError::usage(format!("the server `{name}` is configured in `{}` already", known.origin))
             .with_help(format!("update its items with `rye mcp refresh {name}`")));
     }
-    let within = RootedDir::open(&spaces.project)?;
-    let before = within.read(Path::new(SERVERS_FILE), MAX_FILE_BYTES)?;
+    let before = files.read(Path::new(SERVERS_FILE), MAX_FILE_BYTES)?;
     let text = with_server(before.as_deref(), name, server_entry(args))?;
-    within.replace(Path::new(SERVERS_FILE), text.as_bytes())?;
-    match find_server(name, spaces) {
-        Ok(server) => Ok(AddedServer { server, before }),
-        Err(failure) => {
-            restore_file(before.as_deref(), spaces)?;
-            Err(failure)
-        }
-    }
+    files.replace(Path::new(SERVERS_FILE), text.as_bytes())?;
+    find_server(name, spaces)
 }
 
-impl AddedServer {
-    /// Records the user's trust in the server. The caller has asked the user before.
-    pub fn trust(&self, spaces: &Spaces) -> Result<(), CommandError> {
-        if spaces.own {
-            return Ok(());
-        }
-        Ok(spaces.trust().record_trust(config::trust_requirement(&self.server).as_slice())?)
+/// Records the user's trust in a server. The caller has asked the user before.
+pub fn trust_server(server: &McpServer, spaces: &Spaces) -> Result<(), CommandError> {
+    if spaces.own {
+        return Ok(());
     }
-
-    /// Restores the contents that `.mcp.json` had before the server was added; removes the file if it did not exist
-    /// before.
-    pub fn remove(&self, spaces: &Spaces) -> Result<(), CommandError> {
-        restore_file(self.before.as_deref(), spaces)
-    }
-}
-
-fn restore_file(before: Option<&[u8]>, spaces: &Spaces) -> Result<(), CommandError> {
-    let within = RootedDir::open(&spaces.project)?;
-    match before {
-        Some(bytes) => within.replace(Path::new(SERVERS_FILE), bytes)?,
-        None => within.remove(Path::new(SERVERS_FILE))?,
-    }
-    Ok(())
+    Ok(spaces.trust().record_trust(config::trust_requirement(server).as_slice())?)
 }
 
 /// Returns the program of a server if no folder of `PATH` contains the program. `None` if the program is there or is

@@ -80,7 +80,7 @@ pub fn run(args: &AddModelArgs, spaces: &Spaces, report: &Printer) -> Result<Exi
         ));
     }
     drop(items);
-    write_entries(&Entries::from([((provider.to_owned(), id.to_owned()), fields)]), spaces)?;
+    write_entries(&Entries::from([((provider.to_owned(), id.to_owned()), fields)]), spaces, report)?;
     list::print_models(spaces, &[(provider.to_owned(), id.to_owned())], report)
 }
 

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use rye_compiler::diagnostics::{Diagnostic, Diagnostics};
 use rye_compiler::item::Items;
 use rye_compiler::model;
-use rye_engine::rooted_dir::RootedDir;
 use rye_grammar::data::Node;
 use rye_grammar::{SourceId, yaml};
 use serde_json::{Map, Value};
 
 use super::PROVIDER_FOLDER;
 use crate::CommandError;
+use crate::file_set::FileSet;
+use crate::report::Printer;
 use crate::workspace::{Spaces, user_root};
 
 /// Maximum size in bytes of an existing provider file.
@@ -24,14 +25,13 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 pub type Entries = BTreeMap<(String, String), Map<String, Value>>;
 
 /// Writes the entries into the provider files of the user space, and reads the merged files. If a file is then invalid
-/// or an entry has no effect, restores the old contents of all files and fails.
-pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandError> {
+/// or an entry has no effect, the old contents of all files are restored.
+pub fn write_entries(entries: &Entries, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
     let root = user_root().ok_or_else(|| {
         CommandError::failed("no user space was found").with_help("set `RYE_USER_SPACE` to the folder of your `.ai`")
     })?;
-    std::fs::create_dir_all(&root)?;
-    let within = RootedDir::open(&root)?;
-    let mut files: BTreeMap<PathBuf, (Option<Vec<u8>>, String)> = BTreeMap::new();
+    let mut set = FileSet::create_root(&root, report)?;
+    let mut files: BTreeMap<PathBuf, String> = BTreeMap::new();
     for ((provider, id), fields) in entries {
         let path = PathBuf::from(format!(".ai/config/{PROVIDER_FOLDER}{provider}.yaml"));
         let failed = |why: String| {
@@ -40,35 +40,21 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces) -> Result<(), CommandEr
             CommandError::failed(format!("`{}` cannot be changed: {why}", file.display()))
                 .with_help(format!("write the entry by hand:\n{lines}"))
         };
-        let (before, text) = if let Some((before, text)) = files.remove(&path) {
-            (before, Some(text))
-        } else {
-            let before = within.read(&path, MAX_FILE_BYTES)?;
-            let text = before.clone().map(String::from_utf8).transpose().map_err(|e| failed(e.to_string()))?;
-            (before, text)
+        let text = match files.remove(&path) {
+            Some(text) => Some(text),
+            None => set
+                .read(&path, MAX_FILE_BYTES)?
+                .map(String::from_utf8)
+                .transpose()
+                .map_err(|e| failed(e.to_string()))?,
         };
         let text = with_entry(text.as_deref(), provider, id, fields).map_err(failed)?;
-        files.insert(path, (before, text));
+        files.insert(path, text);
     }
-    let mut done = files.iter().try_for_each(|(path, (_, text))| within.replace(path, text.as_bytes()));
-    let checked = done.is_ok().then(|| check_entries(entries, spaces));
-    let failure = match checked {
-        Some(Ok(())) => return Ok(()),
-        Some(Err(failure)) => Some(failure),
-        None => None,
-    };
-    for (path, (before, _)) in &files {
-        let restored = match before {
-            Some(bytes) => within.replace(path, bytes),
-            None => match within.remove(path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-                removed => removed,
-            },
-        };
-        done = done.and(restored);
-    }
-    done?;
-    failure.map_or(Ok(()), Err)
+    files.iter().try_for_each(|(path, text)| set.replace(path, text.as_bytes()))?;
+    check_entries(entries, spaces)?;
+    set.keep();
+    Ok(())
 }
 
 /// Completes the prices of an entry. An entry is merged with `listed`, the existing entry of the model (possibly of

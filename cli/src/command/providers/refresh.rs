@@ -85,7 +85,7 @@ pub fn run(args: &RefreshArgs, spaces: &Spaces, report: &Printer) -> Result<Exit
         report.note("nothing to update: no prices in the file are newer");
         return Ok(Exit::Success);
     }
-    write_entries(&entries, spaces)?;
+    write_entries(&entries, spaces, report)?;
     let changed: Vec<(String, String)> = entries.into_keys().collect();
     list::print_models(spaces, &changed, report)
 }

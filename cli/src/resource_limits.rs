@@ -1,0 +1,93 @@
+//! Exhausted limits of the system: threads, open files, disk space. Each of them ends a command with an error that names
+//! the limit and its remedy.
+
+use std::io;
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use rustix::io::Errno;
+
+/// The helps of errors whose text contains the text of an error of the system.
+const HELPS: [(Errno, &str); 5] = [
+    (
+        Errno::AGAIN,
+        "the limit of processes and threads is reached (EAGAIN): raise `ulimit -u`, or `pids.max` of the control group; \
+         `rye run --resume THREAD` resumes an interrupted thread",
+    ),
+    (Errno::MFILE, "the limit of open files is reached (EMFILE): raise `ulimit -n`"),
+    (Errno::NFILE, "the system has too many open files (ENFILE): close other programs, or raise `fs.file-max`"),
+    (Errno::NOSPC, FULL_DISK),
+    (Errno::DQUOT, FULL_DISK),
+];
+/// Each command that writes files undoes its incomplete work or continues it, so it can be repeated.
+const FULL_DISK: &str = "free some space, then repeat the command";
+/// Number of threads that every command can start.
+const MIN_THREADS: usize = 2;
+
+/// Returns the help for an error whose cause is an exhausted limit; `None` for any other error. The text is compared,
+/// because errors of all kinds lead to a failed command.
+pub fn help_for_limit(message: &str) -> Option<&'static str> {
+    let is_in = |errno: Errno| {
+        let text = io::Error::from(errno).to_string();
+        message.contains(text.split(" (os error").next().unwrap_or(&text))
+    };
+    HELPS.into_iter().find(|(errno, _)| is_in(*errno)).map(|(_, help)| help)
+}
+
+/// Calls `end` with the message of a panic if a library panics because a limit is exhausted: tokio panics if the system
+/// starts no further thread. `end` reports the message and ends the process. Threads that run stay recoverable, as after
+/// a kill.
+pub fn set_limit_handler(end: impl Fn(&str) + Send + Sync + 'static) {
+    let previous = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let message = panic.payload_as_str().unwrap_or_default();
+        if help_for_limit(message).is_some() {
+            end(message);
+        }
+        previous(panic);
+    }));
+}
+
+/// Checks that the process can start threads.
+///
+/// # Errors
+/// The system refuses a thread.
+pub fn check_threads() -> io::Result<()> {
+    let (release, released) = channel::<()>();
+    let released = Mutex::new(released);
+    thread::scope(|scope| {
+        let wait = || released.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
+        let started: io::Result<Vec<_>> =
+            (0..MIN_THREADS).map(|_| thread::Builder::new().spawn_scoped(scope, wait)).collect();
+        drop(release);
+        started.map(drop)
+    })
+    .map_err(no_thread)
+}
+
+/// Adds to an error of the system that it is about a thread.
+pub fn no_thread(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("no further thread can be started: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panics_and_errors_of_exhausted_limits_name_the_remedy() {
+        for (message, remedy) in [
+            ("OS can't spawn worker thread: Resource temporarily unavailable (os error 11)", "ulimit -u"),
+            (
+                "failed to spawn thread: Os { code: 11, kind: WouldBlock, message: \"Resource temporarily unavailable\" }",
+                "ulimit -u",
+            ),
+            ("failed to create UnixStream: Os { code: 24, message: \"Too many open files\" }", "ulimit -n"),
+            ("`a` cannot be written: No space left on device (os error 28)", "free some space"),
+        ] {
+            assert!(help_for_limit(message).is_some_and(|help| help.contains(remedy)), "{message}");
+        }
+        assert_eq!(help_for_limit("index out of bounds"), None);
+    }
+}
