@@ -329,14 +329,7 @@ fn every_cell_of_the_matrix_holds() {
             place.run_ok(&["trust", "--revoke"]);
             let thread = ran["thread_id"].as_str().unwrap();
             let resumed = place.rye(&["run", "--resume", thread, "--message", "more", "--script", "../script.yaml"]);
-            let at_call = [
-                "knowledge of the user space",
-                "a directive of the user space",
-                "a tool of the user space behind a safe grant",
-            ];
-            if !at_call.iter().any(|start| name.starts_with(start)) {
-                assert_eq!(resumed.code, Some(5), "{name}: {}", resumed.stderr);
-            }
+            assert_eq!(resumed.code, Some(5), "{name}: {}", resumed.stderr);
         }
     }
 }

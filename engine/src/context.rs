@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex};
 use rye_compiler::compile::{Compilation, CompileRequest};
 use rye_compiler::diagnostics::Checked;
 use rye_compiler::hook::PlannedHook;
+use rye_compiler::item::Items;
 use rye_compiler::plan::{Grant, Plan, PlanLimits, PlannedModel};
 use rye_compiler::trust::{
-    TrustRequirement, TrustRequirementKind, of_replaced_hook_items, requirements_of_granted_plan, user_space_of,
+    TrustRequirement, TrustRequirementKind, of_replaced_hook_items, of_user_space, requirements_of_granted_plan,
+    user_space_of,
 };
 use rye_compiler::world::{Space, World};
 use rye_grammar::ItemId;
@@ -234,6 +236,14 @@ impl EngineContext {
         }
         self.check_requirements(&plan.directive, requirements)?;
         self.check_plan(plan)
+    }
+
+    /// Checks that a thread of this stored plan may be recovered or continued with these grants: everything that the
+    /// plan requires is trusted now. Trust can have been revoked, and files can have changed, since the thread started. Blocks.
+    pub fn check_recovery(&self, plan: &Plan, grants: &[Grant]) -> Result<(), DriveError> {
+        let world = (self.world)().map_err(DriveError::Plan)?;
+        self.check_requirements(&plan.directive, of_user_space(&Items::new(&*world), plan, &[]))?;
+        self.check_admission(plan, grants)
     }
 
     /// Runs the function in [`EngineOptions::plan_check`](crate::engine::EngineOptions::plan_check), if there is one.

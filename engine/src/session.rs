@@ -224,8 +224,16 @@ impl EngineContext {
         let (images, shown) = (init.images(), init.shown);
         // The first set is the thread's own, including the grants of the hook that starts the thread.
         let granted = init.grants.first().cloned().unwrap_or_default();
+        let is_stored = match init.origin {
+            ThreadOrigin::Resume | ThreadOrigin::Handoff | ThreadOrigin::Fork => true,
+            ThreadOrigin::Run | ThreadOrigin::Chat | ThreadOrigin::Child | ThreadOrigin::Replan => false,
+        };
         let prepare = move || -> Result<Transcript, DriveError> {
-            engine.check_admission(&plan, &granted)?;
+            if is_stored || matches!(rows, RowsToWrite::Existing) {
+                engine.check_recovery(&plan, &granted)?;
+            } else {
+                engine.check_admission(&plan, &granted)?;
+            }
             image_objects::store_images(&shown, &engine.objects)?;
             if engine.plans.store(&plan_id, &plan, &engine.objects)? {
                 engine.store_sources(&plan)?;

@@ -144,7 +144,7 @@ impl EngineContext {
             if let Some((thread, _)) = &folded {
                 remove_unfinished(&*engine.disk, &thread.plan.directive, &id)?;
                 let launched = thread.state.launch.as_ref().and_then(|launch| launch.grants.first());
-                engine.check_admission(&thread.plan, launched.unwrap_or(&thread.plan.capabilities.grants))?;
+                engine.check_recovery(&thread.plan, launched.unwrap_or(&thread.plan.capabilities.grants))?;
             }
             Ok((folded, mailbox::list(&*engine.disk, &id)?))
         };
