@@ -183,15 +183,16 @@ const READERS: [&str; 22] = [
     "wc",
 ];
 /// Files that a program reads from its start folder even if no argument names them.
-const IMPLIED_FILES: [(&str, &[&str]); 8] = [
+const IMPLIED_FILES: [(&str, &[&str]); 9] = [
     ("make", &["GNUmakefile", "makefile", "Makefile"]),
     ("gmake", &["GNUmakefile", "makefile", "Makefile"]),
     ("just", &["justfile", "Justfile", ".justfile"]),
     ("rake", &["Rakefile", "rakefile"]),
-    ("npm", &["package.json"]),
-    ("pnpm", &["package.json"]),
-    ("yarn", &["package.json"]),
-    ("bun", &["package.json"]),
+    ("npm", &["package.json", ".npmrc"]),
+    ("pnpm", &["package.json", ".npmrc"]),
+    ("yarn", &["package.json", ".npmrc"]),
+    ("bun", &["package.json", ".npmrc"]),
+    ("npx", &["package.json", ".npmrc"]),
 ];
 
 /// The values of a call, for the placeholders of its command.

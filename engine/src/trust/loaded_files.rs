@@ -25,8 +25,31 @@ const BINARY_CHECK_BYTES: u64 = 1 << 10;
 const MAX_PROGRAMS: usize = 2_000;
 /// Maximum number of folders that a shell script can enter, and in which its words are searched.
 const MAX_ENTERED_FOLDERS: usize = 32;
+/// Maximum depth of folders in the name of a module (`A::B::C`).
+const MAX_MODULE_DEPTH: usize = 8;
+/// Maximum number of entries of a folder that a glob can stand for (`*/x.sh`).
+const MAX_INNER_FOLDERS: usize = 1_000;
 /// Endings of files that an interpreter executes.
-const PROGRAM_ENDINGS: [&str; 11] = ["py", "js", "mjs", "cjs", "ts", "mts", "cts", "sh", "bash", "rb", "pl"];
+const PROGRAM_ENDINGS: [&str; 16] =
+    ["py", "js", "mjs", "cjs", "ts", "mts", "cts", "sh", "bash", "zsh", "rb", "pl", "pm", "lua", "php", "mk"];
+/// Endings of programs that load modules by their names, other than Python and JavaScript.
+const MODULAR_ENDINGS: [&str; 5] = ["pl", "pm", "rb", "lua", "php"];
+/// Files that a build tool executes, by name.
+const BUILD_FILES: [&str; 9] = [
+    "GNUmakefile",
+    "makefile",
+    "Makefile",
+    "justfile",
+    "Justfile",
+    ".justfile",
+    "Rakefile",
+    "rakefile",
+    SETTINGS_OF_NPM,
+];
+/// The settings of npm. They name the shell that runs the scripts of a package.
+const SETTINGS_OF_NPM: &str = ".npmrc";
+/// Files that an interpreter executes if it starts a folder.
+const MAIN_FILES: [&str; 5] = ["__main__.py", "index.js", "index.mjs", "index.cjs", PACKAGE_FILE];
 /// The file that describes a JavaScript package.
 const PACKAGE_FILE: &str = "package.json";
 /// Folders with installed packages. The programs in them are not read.
@@ -40,6 +63,20 @@ const SEARCH_PATH_WORDS: [&str; 2] = ["sys.path", "addsitedir"];
 static PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\w@.+/-]*[./][\w@.+/-]*").ok());
 static QUOTED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#""([^"\n]{1,1024})"|'([^'\n]{1,1024})'|`([^`\n]{1,1024})`"#).ok());
+/// Words that a shell, an interpreter or a build file executes, whatever their ending.
+static EXECUTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let programs = r"sh|bash|dash|zsh|ksh|source|\.|python[\d.]*|node|perl|ruby|lua|php|-?include";
+    Regex::new(&format!(
+        r#"(?m)(?:^|[\s;&|@('"`])(?:(?:{programs})(?:\s+-\S+)*\s+|script-shell\s*=\s*)['"]?([\w@.+/-]+)"#
+    ))
+    .ok()
+});
+/// Interpreters that load modules by their names.
+static INTERPRETERS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\b(?:python[\d.]*|perl|ruby|lua|php)\b").ok());
+/// A variable or a glob as a folder, in front of a name that is open too: `$D/$N.sh`, `$D/*.sh`.
+static OPEN_PATHS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"(?:\$[\w({]+[)}]?|\*)["']?/["']?[$*?\[{]"#).ok());
 static IDENTIFIERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\p{L}_][\p{L}\p{N}_]*").ok());
 
 /// The language of a program, which decides what names in its text load files.
@@ -47,18 +84,30 @@ static IDENTIFIERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\p{
 enum Language {
     Python,
     JavaScript,
-    /// `package.json`: names in it select the files of a package.
+    /// `package.json`: names in it select the files of a package, and its scripts are shell texts.
     Package,
+    /// A build file. Most files that it names are sources and outputs, so only programs among them are read.
+    Build,
     /// Shell scripts, and programs of other languages.
     Shell,
 }
 
 impl Language {
+    /// Returns true if the text mainly starts other programs.
+    fn starts_programs(self) -> bool {
+        match self {
+            Self::Shell | Self::Build | Self::Package => true,
+            Self::Python | Self::JavaScript => false,
+        }
+    }
+
     fn of(file: &Path, text: &str) -> Self {
         let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let first = text.lines().next().filter(|line| line.starts_with("#!")).unwrap_or_default();
         match ending {
             _ if file.ends_with(PACKAGE_FILE) => Self::Package,
+            "mk" => Self::Build,
+            _ if is_build_file(file) => Self::Build,
             "py" => Self::Python,
             "js" | "mjs" | "cjs" | "ts" | "mts" | "cts" => Self::JavaScript,
             _ if first.contains("python") => Self::Python,
@@ -104,6 +153,10 @@ impl LoadingProgram {
     }
 }
 
+fn is_build_file(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| BUILD_FILES.iter().any(|one| name == *one))
+}
+
 fn has_program_ending(file: &Path) -> bool {
     file.extension().is_some_and(|ending| PROGRAM_ENDINGS.iter().any(|one| ending == *one))
 }
@@ -111,7 +164,15 @@ fn has_program_ending(file: &Path) -> bool {
 /// Returns true if the ending of a file is that of a program, or if the file is executable.
 fn is_program(file: &Path) -> bool {
     has_program_ending(file)
+        || is_build_file(file)
+        || file.ends_with(PACKAGE_FILE)
         || fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+/// Returns true if a file names its interpreter.
+fn is_script(file: &Path) -> bool {
+    let mut start = [0; 2];
+    File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"#!"
 }
 
 /// The Python modules of a folder, by name: files and folders.
@@ -123,15 +184,18 @@ struct NamedWord {
     word: String,
     /// True if the word is a folder in front of a part that the text leaves open.
     is_prefix: bool,
+    /// True if a glob stands for the folder of the file.
+    is_behind_glob: bool,
     /// True if the file is loaded whatever its ending.
     is_any: bool,
 }
 
-/// The files that a text names, and the folders in which it names every file.
+/// The files that a text names, and the folders in which it names every file or every program.
 #[derive(Debug, Default)]
 struct NamedPaths {
     files: BTreeSet<PathBuf>,
     folders: BTreeSet<PathBuf>,
+    program_folders: BTreeSet<PathBuf>,
 }
 
 impl NamedFiles<'_> {
@@ -146,7 +210,10 @@ impl NamedFiles<'_> {
             let text = if self.read.len() > MAX_PROGRAMS { None } else { text_of(&program.file) };
             let Some(text) = text else { return self.add_project() };
             let language = Language::of(&program.file, &text);
-            let NamedPaths { mut files, folders } = self.named_paths(&program.file, &text, language);
+            let NamedPaths { mut files, folders, program_folders } = self.named_paths(&program.file, &text, language);
+            for folder in &program_folders {
+                add_programs(folder, 0, &mut files);
+            }
             for folder in folders.iter().filter_map(|folder| folder.canonicalize().ok()) {
                 self.add_place(&folder, false)?;
                 let known = self.hashes.keys().map(|key| self.project.join(key));
@@ -174,6 +241,7 @@ impl NamedFiles<'_> {
     fn named_paths(&self, file: &Path, text: &str, language: Language) -> NamedPaths {
         let mut named = NamedPaths::default();
         let Some(own) = file.parent() else { return named };
+        let is_shell = language == Language::Shell;
         let loads_any = |word: &str| language == Language::JavaScript && word.starts_with('.');
         let mut words: BTreeSet<NamedWord> = PATHS
             .iter()
@@ -181,32 +249,68 @@ impl NamedFiles<'_> {
             .map(|word| {
                 let is_prefix = word.as_str().ends_with('/') && text[word.end()..].starts_with(['$', '{']);
                 // `$FOLDER/lib.sh`: the value of the variable is unknown.
-                let is_variable = text[..word.start()].ends_with(['$', '{']);
+                let before = &text[..word.start()];
+                let is_variable = before.ends_with(['$', '{']);
                 let own = word.as_str().split_once('/').filter(|_| is_variable).map_or(word.as_str(), |(_, rest)| rest);
+                // `$(FOLDER)/lib.sh`, `*/lib.sh`
+                let is_open = is_variable || (own.starts_with('/') && before.ends_with([')', '}', '*', '"']));
+                let is_behind_glob = is_open && before.ends_with('*');
                 let word = own.trim_start_matches('/').to_owned();
-                NamedWord { is_any: loads_any(&word), word, is_prefix }
+                let is_any = loads_any(&word) || (is_shell && is_open);
+                NamedWord { word, is_prefix, is_behind_glob, is_any }
             })
             .collect();
         let quoted = QUOTED.iter().flat_map(|quoted| quoted.captures_iter(text));
         let quoted = quoted.filter_map(|found| found.iter().skip(1).flatten().next());
         words.extend(quoted.map(|word| {
             let word = word.as_str().to_owned();
-            NamedWord { is_any: loads_any(&word), word, is_prefix: false }
+            NamedWord { is_any: loads_any(&word), word, is_prefix: false, is_behind_glob: false }
         }));
-        if language == Language::Shell {
+        let word = |word: String, is_prefix| NamedWord { word, is_prefix, is_any: true, is_behind_glob: false };
+        if language.starts_programs() {
+            let executed = EXECUTED.iter().flat_map(|executed| executed.captures_iter(text));
+            let executed: Vec<&str> = executed.filter_map(|found| Some(found.get(1)?.as_str())).collect();
+            // `python3 lib`
+            let main_files = |name: &str| MAIN_FILES.map(|main| self.project.join(name).join(main));
+            named.files.extend(executed.iter().flat_map(|name| main_files(name)).filter(|file| file.is_file()));
+            words.extend(executed.into_iter().map(|name| word(name.to_owned(), false)));
+        }
+        if is_shell {
             // A shell sources files of any name. A word that ends with a slash stands for every file of the folder.
             let shell = files_of_shell_text(text).into_iter().filter(|word| word != PROJECT_WORD);
-            words.extend(shell.map(|word| NamedWord { is_prefix: word.ends_with('/'), is_any: true, word }));
+            words.extend(shell.map(|name| word(name.clone(), name.ends_with('/'))));
+            words.retain(|word| !is_only_written(text, &word.word));
         }
         let mut folders = vec![own.to_path_buf(), self.project.to_path_buf()];
-        if language == Language::Shell {
-            // `cd lib && bash x.sh`.
-            let entered = words.iter().map(|word| self.project.join(word.word.trim_start_matches('/')));
-            folders.extend(entered.filter(|folder| folder.is_dir()).take(MAX_ENTERED_FOLDERS));
+        if language.starts_programs() {
+            let module_names: BTreeSet<&str> = names_in(text);
+            let entered = words.iter().map(|word| word.word.trim_matches('/')).chain(module_names.iter().copied());
+            let entered: BTreeSet<PathBuf> = entered
+                .filter(|name| name.contains(char::is_alphanumeric))
+                .map(|name| self.project.join(name))
+                .filter(|folder| folder.is_dir())
+                .take(MAX_ENTERED_FOLDERS)
+                .collect();
+            if OPEN_PATHS.iter().any(|open| open.is_match(text)) {
+                named.program_folders.extend(entered.iter().cloned());
+            }
+            // `cd lib && bash x.sh`, `D=lib; . "$D/x.sh"`.
+            folders.extend(entered);
+            let is_modular = file.extension().is_some_and(|ending| MODULAR_ENDINGS.iter().any(|one| ending == *one));
+            if is_modular || INTERPRETERS.iter().any(|interpreters| interpreters.is_match(text)) {
+                for folder in &folders {
+                    add_modules(folder, &module_names, 0, &mut named.files);
+                }
+            }
         }
         for word in &words {
             for folder in &folders {
                 named.add(&folder.join(word.word.trim_start_matches('/')), word, language);
+                if word.is_behind_glob {
+                    for inner in fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_INNER_FOLDERS) {
+                        named.add(&inner.path().join(&word.word), word, language);
+                    }
+                }
             }
         }
         if language == Language::JavaScript {
@@ -257,10 +361,15 @@ impl NamedFiles<'_> {
 impl NamedPaths {
     /// Adds the file or the folder that a word names.
     fn add(&mut self, place: &Path, word: &NamedWord, language: Language) {
-        let (NamedWord { word, is_prefix, is_any }, is_folder) = (word, place.is_dir());
+        let (NamedWord { word, is_prefix, is_any, is_behind_glob: _ }, is_folder) = (word, place.is_dir());
         if *is_prefix && is_folder && word.contains(char::is_alphanumeric) {
             self.folders.insert(place.to_path_buf());
             return;
+        }
+        // `"lib/" + name`: a text that is joined with another one.
+        let is_joined = word.ends_with('/') && !matches!(language, Language::Build | Language::Package);
+        if is_folder && is_joined && word.contains(char::is_alphanumeric) {
+            self.program_folders.insert(place.to_path_buf());
         }
         // A template such as `./plugins/${name}.js`.
         if let Some((start, _)) = word.split_once("${")
@@ -270,7 +379,12 @@ impl NamedPaths {
             let up = word.matches('/').count().saturating_sub(folder.matches('/').count());
             self.folders.extend(place.ancestors().nth(up).filter(|folder| folder.is_dir()).map(Path::to_path_buf));
         }
-        if place.is_file() && (*is_any || is_program(place)) {
+        let is_loaded = || match language {
+            // An executable file without a known ending can be an output of the build.
+            Language::Build => has_program_ending(place) || is_script(place),
+            Language::Python | Language::JavaScript | Language::Package | Language::Shell => is_program(place),
+        };
+        if place.is_file() && (*is_any || is_loaded()) {
             self.files.insert(place.to_path_buf());
         }
         if word.starts_with('.') || language == Language::Package {
@@ -283,6 +397,54 @@ impl NamedPaths {
             }
         }
     }
+}
+
+/// Returns the names in a text. `-MModule` of Perl also counts without its first letter.
+fn names_in(text: &str) -> BTreeSet<&str> {
+    let names = IDENTIFIERS.iter().flat_map(|names| names.find_iter(text)).map(|name| name.as_str());
+    names.flat_map(|name| [Some(name), name.strip_prefix('M')]).flatten().filter(|name| !name.is_empty()).collect()
+}
+
+/// Returns true if a shell text only redirects output to a path, so that the file is data.
+fn is_only_written(text: &str, word: &str) -> bool {
+    let is_part = |c: char| !c.is_whitespace() && !";|&()<>=".contains(c);
+    let mut starts = text.match_indices(word).map(|(at, _)| text[..at].trim_end_matches(is_part).trim_end());
+    let is_written = |before: &str| before.ends_with('>');
+    starts.next().is_some_and(is_written) && starts.all(is_written)
+}
+
+/// Adds the files of a folder that an interpreter loads by one of these names, also in folders with such a name.
+fn add_modules(folder: &Path, names: &BTreeSet<&str>, depth: usize, files: &mut BTreeSet<PathBuf>) {
+    for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let is_named = names.contains(stem) && !is_left_out(&path);
+        if is_named && has_program_ending(&path) && path.is_file() {
+            files.insert(path);
+        } else if is_named && depth < MAX_MODULE_DEPTH && path.is_dir() {
+            add_modules(&path, names, depth + 1, files);
+        }
+    }
+}
+
+/// Adds the programs in a folder and in the folders below.
+fn add_programs(folder: &Path, depth: usize, files: &mut BTreeSet<PathBuf>) {
+    if depth > MAX_DEPTH || files.len() > MAX_PROGRAMS || is_left_out(folder) {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        // A link to a folder is not followed.
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            add_programs(&path, depth + 1, files);
+        } else if is_program(&path) {
+            files.insert(path);
+        }
+    }
+}
+
+/// Returns true for folders with installed packages and for the folders of git and of Python's compiled files.
+fn is_left_out(folder: &Path) -> bool {
+    PACKAGE_FOLDERS.iter().chain(&[COMPILED_FOLDER, ".git"]).any(|name| folder.ends_with(name))
 }
 
 /// Returns true if a JavaScript text imports by a name that `package.json` defines: a name that starts with `#`, or the
@@ -332,8 +494,7 @@ fn add_python_files(module: &Path, depth: usize, files: &mut BTreeSet<PathBuf>) 
         }
         return;
     }
-    let is_left_out = PACKAGE_FOLDERS.iter().chain([&COMPILED_FOLDER]).any(|folder| module.ends_with(folder));
-    if depth > MAX_DEPTH || files.len() > MAX_PROGRAMS || is_left_out {
+    if depth > MAX_DEPTH || files.len() > MAX_PROGRAMS || is_left_out(module) {
         return;
     }
     for entry in fs::read_dir(module).into_iter().flatten().flatten() {

@@ -153,6 +153,16 @@ fn files_that_a_script_loads_are_part_of_it() {
         (shell, ". .ai/tools/ops/next.sh", ".ai/tools/ops/last.sh"),
         (shell, "bash scripts/x.sh", "scripts/x.sh"),
         (shell, "python3 \"$RYE_PROJECT/scripts/x.py\"", "scripts/x.py"),
+        (shell, "D=lib; . \"$D/q.inc\"", "lib/q.inc"),
+        (shell, "D=lib; N=q; . \"$D/$N.sh\"", "lib/q.sh"),
+        (shell, "for f in */q.sh; do . \"$f\"; done", "lib/q.sh"),
+        (shell, "cat lib/q.txt | bash", "lib/q.txt"),
+        (shell, "eval \"$(cat lib/q)\"", "lib/q"),
+        (shell, "python3 -m lib.m", "lib/m.py"),
+        (shell, "perl -Ilib -MQ -e1", "lib/Q.pm"),
+        (shell, "python3 lib", "lib/__main__.py"),
+        (shell, "node lib", "lib/index.js"),
+        (python, "import subprocess; subprocess.run(['bash', 'lib/' + name + '.sh'])", "lib/q.sh"),
     ];
     for (main, text, changed) in rows {
         assert!(ends_with_a_change_of(main, text, changed), "{text}: {changed}");
@@ -164,6 +174,10 @@ fn files_that_a_script_loads_are_part_of_it() {
         (python, "open('data/notes.txt')", "data/notes.txt"),
         (javascript, "import fs from 'node:fs';", "fs.js"),
         (shell, "pytest tests", "tests/test_x.py"),
+        (shell, "date >> out/log", "out/log"),
+        (shell, "O=out; date > \"$O/log\"", "out/log"),
+        (shell, "date > \"out/$(date +%s).txt\"", "out/1.txt"),
+        (python, "open('out/' + name, 'w')", "out/result.txt"),
     ] {
         assert!(!ends_with_a_change_of(main, text, changed), "{text}: {changed}");
     }
@@ -201,6 +215,53 @@ fn new_file_that_replaces_a_module_of_a_command_is_part_of_it() {
     }
     for (text, added) in [("import json", "src/re.py"), ("import json", "lib/data/notes.txt")] {
         assert!(!command_ends_with(text, added), "{text}: {added}");
+    }
+}
+
+/// Returns true if trust in a command ends after a change of `changed`. `file` has this text.
+fn command_reads(command: &[&str], (file, text): (&str, &str), changed: &str) -> bool {
+    let spaces = TestSpaces::new();
+    let write = |path: &str, text: &str| {
+        let path = spaces.project().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(file, text);
+    if changed != file {
+        write(changed, "before\n");
+    }
+    let words: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+    let words = rye_compiler::trust::command_files::files_of_argv(&words);
+    let one = command_requirement("t", "11", &words.iter().map(String::as_str).collect::<Vec<_>>());
+    spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
+    assert!(spaces.is_trusted(&one), "{command:?}: {text}");
+    write(changed, "after\n");
+    !spaces.is_trusted(&one)
+}
+
+#[test]
+fn scripts_that_build_files_start_are_part_of_a_command() {
+    let (make, npm): (&[&str], &[&str]) = (&["make", "x"], &["npm", "run", "x"]);
+    for (command, file, text, changed) in [
+        (make, "Makefile", "x:\n\t@bash lib/x.sh\n", "lib/x.sh"),
+        (make, "Makefile", "x:\n\tbash lib/x\n", "lib/x"),
+        (make, "GNUmakefile", "include lib/rules.mk\n", "lib/rules.mk"),
+        (make, "Makefile", "D = lib\nx:\n\tbash $(D)/x.sh\n", "lib/x.sh"),
+        (&["just"], "justfile", "x:\n  python3 tools/x.py\n", "tools/x.py"),
+        (npm, "package.json", r#"{"scripts": {"x": "bash lib/x.sh"}}"#, "lib/x.sh"),
+        (npm, "package.json", r#"{"scripts": {"x": "bash lib/x"}}"#, "lib/x"),
+        (npm, "package.json", r#"{"scripts": {"x": "node ."}, "main": "src/x.js"}"#, "src/x.js"),
+        (npm, "package.json", "{}", ".npmrc"),
+        (npm, ".npmrc", "script-shell=tools/sh\n", "tools/sh"),
+    ] {
+        assert!(command_reads(command, (file, text), changed), "{text}: {changed}");
+    }
+    for (command, file, text, changed) in [
+        (make, "Makefile", "out/x: src/x.c\n\tcc -o out/x src/x.c\n", "out/x"),
+        (make, "Makefile", "out/x: src/x.c\n\tcc -o out/x src/x.c\n", "src/x.c"),
+        (npm, "package.json", r#"{"scripts": {"x": "tsc -p ."}, "files": ["dist/"]}"#, "dist/index.js"),
+    ] {
+        assert!(!command_reads(command, (file, text), changed), "{text}: {changed}");
     }
 }
 
