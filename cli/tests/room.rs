@@ -93,7 +93,7 @@ fn too_few_processes_end_every_command_with_an_error_that_names_the_limit() {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
             let mut process = command.spawn().unwrap();
             let started = Instant::now();
-            while process.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(60) {
+            while process.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_mins(1) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             // A process that has ended is not killed.
