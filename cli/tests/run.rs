@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/recorder.rs"]
+mod recorder;
 #[path = "support/rye.rs"]
 mod rye;
 
@@ -9,6 +11,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use recorder::{ApiFormat, Recorder};
 use rye::{ProcessResult, TestProject};
 use serde_json::{Value, json};
 
@@ -468,4 +471,108 @@ fn controls_in_json_lines_are_escaped_and_keep_their_value() {
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).unwrap()["result"].as_str().map(str::to_owned));
     assert_eq!(results.next_back().as_deref(), Some("x\u{9b}2J \u{202e}back"), "{text}");
+}
+
+/// Returns a project whose directive `talk` calls a model of the server at `url`.
+fn talker_at(wire: ApiFormat, url: &str) -> TestProject {
+    let place = talker("", "");
+    let provider = format!(
+        "id: test\nwire: {}\nbase_url: {url}\ndefault_tier: fast\ntiers: {{ fast: m }}\nmodels:\n  - {{ id: m, context_window: \
+         100000, max_output: 1000, tool_use: native, prices: {{ input: \"1\", output: \"1\" }} }}\n",
+        wire.names().0
+    );
+    place.write(".ai/config/agent/providers/test.yaml", &provider);
+    let directive = place.read(".ai/directives/talk.md");
+    let (scripted, metadata) = ("provider=\"scripted\"", "</metadata>");
+    let directive =
+        directive.replace(scripted, "provider=\"test\"").replace(metadata, "<nudge>never</nudge></metadata>");
+    place.write(".ai/directives/talk.md", &directive);
+    place
+}
+
+fn stream_response(events: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}")
+}
+
+#[test]
+fn unknown_parts_of_replies_are_named_in_the_result_the_json_and_the_screen() {
+    let unknown = "event: brand_new\ndata: {\"type\":\"brand_new\",\"brand_new\":1}\n\n";
+    for wire in ApiFormat::ALL {
+        let server = Recorder::start_with(move |_, _| stream_response(&format!("{unknown}{}", wire.text_reply())));
+        let place = talker_at(wire, &server.url);
+        let (code, result) = place.json(&["run", "talk"]);
+        assert_eq!((code, &result["result"]), (Some(0), &json!("Noted.")), "{wire:?}: {result}");
+        let names = result["unread"].as_array().unwrap_or_else(|| panic!("{wire:?}: {result}"));
+        assert!(names.iter().any(|name| name.as_str().unwrap().contains("brand_new")), "{wire:?}: {result}");
+        let thread = result["thread_id"].as_str().unwrap();
+        assert_eq!(place.transcript(thread).last().unwrap()["unread"], result["unread"], "{wire:?}");
+        let shown = place.rye(&["run", "talk"]).stderr;
+        let lines: Vec<&str> = shown.lines().filter(|line| line.contains("brand_new")).collect();
+        assert!(lines.len() == 1 && lines[0].starts_with("not understood in the replies: "), "{wire:?}: {shown}");
+        assert!(lines[0].chars().count() < 300, "{wire:?}: {shown}");
+        let plain = place.rye(&["run", "talk", "--format", "plain"]).stdout;
+        assert!(
+            plain.lines().any(|line| line.starts_with("unread\t") && line.contains("brand_new")),
+            "{wire:?}: {plain}"
+        );
+        let known = Recorder::start(vec![wire.text_reply()]);
+        let (_, result) = talker_at(wire, &known.url).json(&["run", "talk"]);
+        assert_eq!(
+            (&result["unread"], &result["stop_reason"]),
+            (&Value::Null, &json!("end_turn")),
+            "{wire:?}: {result}"
+        );
+    }
+}
+
+#[test]
+fn incomplete_replies_are_named_by_code_and_stop_reason_in_json_and_on_the_screen() {
+    for (reason, stop, code) in [
+        ("length", "length", "output_truncated"),
+        ("content_filter", "refusal", "refused"),
+        ("brand_new", "brand_new", "unknown_stop_reason"),
+    ] {
+        let reply = ApiFormat::Openai.text_reply();
+        let stopped = reply.replace("\"finish_reason\":\"stop\"", &format!("\"finish_reason\":\"{reason}\""));
+        assert_ne!(stopped, reply);
+        let server = Recorder::start_with(move |_, _| stream_response(&stopped));
+        let place = talker_at(ApiFormat::Openai, &server.url);
+        let (exit, result) = place.json(&["run", "talk"]);
+        let found = (exit, &result["success"], &result["stop_reason"], &result["error"]["code"]);
+        assert_eq!(found, (Some(1), &json!(false), &json!(stop), &json!(code)), "{result}");
+        let done = place.rye(&["run", "talk"]);
+        assert_eq!(done.code, Some(1), "{}", done.stderr);
+        assert!(done.stderr.contains(&format!("error: {code}: ")), "{reason}: {}", done.stderr);
+        assert!(
+            code == "refused" || done.stderr.contains(&format!("stop reason `{stop}`")),
+            "{reason}: {}",
+            done.stderr
+        );
+        assert!(done.stdout.contains("Noted."), "{reason}: the partial text is printed: {}", done.stdout);
+    }
+}
+
+#[test]
+fn missing_outputs_exit_with_1_unless_they_are_allowed() {
+    let script = "steps:\n  - { text: I give up. }\n  - { text: I give up. }\n  - { text: I give up. }\n";
+    let place = talker("", script);
+    let directive = place.read(".ai/directives/talk.md");
+    let outputs = "</metadata><outputs><output name=\"a\" type=\"string\" required=\"true\">A.</output></outputs>";
+    place.write(".ai/directives/talk.md", &directive.replace("</metadata>", outputs));
+    let (code, result) = place.json(&["run", "talk"]);
+    let found = (code, &result["status"], &result["missing"], &result["error"]["code"]);
+    assert_eq!(found, (Some(1), &json!("error"), &json!(["a"]), &json!("missing_outputs")), "{result}");
+    let done = place.rye(&["run", "talk"]);
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("error: missing_outputs: ") && done.stderr.contains("required outputs: a"),
+        "{}",
+        done.stderr
+    );
+    let (code, result) = place.json(&["run", "talk", "--allow-missing-outputs"]);
+    let found = (code, &result["status"], &result["missing"], &result["error"]);
+    assert_eq!(found, (Some(0), &json!("completed"), &json!(["a"]), &Value::Null), "{result}");
+    let done = place.rye(&["run", "talk", "--allow-missing-outputs"]);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    assert!(done.stderr.contains("missing outputs: a"), "{}", done.stderr);
 }

@@ -4,6 +4,7 @@
 mod approval;
 mod body;
 mod control_message;
+mod ended;
 mod input;
 mod prompt;
 mod settings;
@@ -18,6 +19,7 @@ use crate::image::ImageRef;
 pub use approval::{Approval, ApprovalAsked, ApprovalGiven};
 pub use body::*;
 pub use control_message::{ControlMessage, ReceivedMessage};
+pub use ended::Ended;
 pub use input::{
     AcceptedInput, CommandAction, CommandRan, Delivery, InputExpansion, InputSource, QueuedMessage, RetractedInput,
     SessionNamed, ShellRan, UserInput,

@@ -19,6 +19,7 @@ pub mod signal;
 pub mod state;
 pub(crate) mod state_store;
 mod step;
+pub(crate) mod unread_parts;
 mod walk;
 
 pub(crate) use apply::limit_mut;

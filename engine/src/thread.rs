@@ -163,6 +163,9 @@ pub struct RunResult {
     /// has the name that the provider sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
+    /// Parts of the thread's replies that were not understood: kinds of events, content blocks and fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
     pub error: Option<RunError>,
     pub cost: PrintedCost,
     pub plan_id: String,
@@ -231,9 +234,22 @@ pub(crate) const FIRST_HOOK_SPAWN: u64 = 1 << 52;
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn spawn_numbers_are_exact_in_readers_with_floating_point_numbers() {
+        // A thread starts far fewer than 2^50 children of a kind.
+        for first in [1, FIRST_OUTSIDE_SPAWN, FIRST_HOOK_SPAWN] {
+            for number in [first, first + 1, first + (1 << 50)] {
+                let read: f64 = number.to_string().parse().unwrap();
+                assert_eq!(read.to_string(), number.to_string());
+            }
+        }
+    }
 
     #[test]
     fn money_prints_as_dollars() {

@@ -198,6 +198,15 @@ pub fn result_reason(result: &ToolCallResult) -> Option<String> {
     }
 }
 
+/// Returns the explanations of the accesses that the sandbox refused, each with the grant that would allow the access.
+/// They are among the last lines of a program's output. The first line of a failed call is printed anyway.
+pub fn sandbox_refusals(result: &ToolCallResult) -> impl Iterator<Item = &str> {
+    let lines = result.content.trim_end().lines().skip(usize::from(result.is_error));
+    let lines: Vec<&str> = lines.collect();
+    let last = lines.into_iter().rev().take(3).filter_map(|line| line.strip_prefix('[')?.strip_suffix(']'));
+    last.filter(|text| text.starts_with("blocked by the sandbox: "))
+}
+
 fn reserved_view(reserved: &Reserved) -> String {
     format!("turn {}, attempt {}: {}", reserved.turn, reserved.attempt + 1, format_money(reserved.amount))
 }
@@ -222,7 +231,9 @@ fn format_layers(ids: &[String]) -> String {
 fn reply_view(reply: &CognitionOut) -> EventView {
     let (usage, stop) = (reply.usage, serialized_name(&reply.stop));
     let input = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
-    let line = format!("turn {}: {} in, {} out, {stop}", reply.turn, format_count(input, "token"), usage.output);
+    let unread = if reply.unread.is_empty() { String::new() } else { format!(", unread: {}", reply.unread.join(", ")) };
+    let line =
+        format!("turn {}: {} in, {} out, {stop}{unread}", reply.turn, format_count(input, "token"), usage.output);
     EventView { line, text: Some(format_blocks(&reply.content)).filter(|text| !text.is_empty()), bad: false }
 }
 

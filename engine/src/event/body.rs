@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 use crate::event::{Approval, ChatMode, CommandSettings, QueuedMessage};
 use crate::exchange::{CallError, CutStream, StopReason, Usage};
 use crate::image::ImageRef;
-use crate::message::{ContentBlock, Message, SharedText, ToolCall};
-use crate::thread::{Cost, RunError, Status};
+use crate::message::{ContentBlock, Message, ToolCall};
+use crate::thread::{Cost, Status};
 
 /// The start of a thread: data that the engine sets and that no argument can change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -564,33 +564,4 @@ pub struct Checkpoint {
     pub turn: u64,
     pub key_id: String,
     pub signature: String,
-}
-
-/// The end of a thread: its status, result and cost. The last event of its transcript.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Ended {
-    pub status: Status,
-    pub result: Option<SharedText>,
-    pub outputs: Option<Map<String, Value>>,
-    /// Required outputs that are missing because the thread ended without a return.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub missing: Vec<String>,
-    /// The stop reason of the last reply; `None` if there is no reply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop_reason: Option<StopReason>,
-    pub error: Option<RunError>,
-    pub cost: Cost,
-}
-
-impl Ended {
-    pub(super) fn reader_name(&self) -> &'static str {
-        match self.status {
-            Status::Completed => "thread_completed",
-            Status::Cancelled | Status::Killed => "thread_cancelled",
-            Status::Continued => "thread_continued",
-            Status::Suspended => "thread_suspended",
-            Status::Idle => "thread_idle",
-            Status::Error | Status::Created | Status::Running => "thread_error",
-        }
-    }
 }

@@ -341,7 +341,7 @@ pub static EVENT_TABLE: [EventRow; 35] = [
         EventKind::Ended,
         ("ended", "thread_ended"),
         CRITICAL,
-        &["status", "result", "outputs", "missing", "stop_reason", "error", "cost"],
+        &["status", "result", "outputs", "missing", "stop_reason", "unread", "error", "cost"],
         LEDGER,
     ),
 ];
@@ -422,7 +422,7 @@ mod tests {
             {"type":"named","name":"n"},
             {"type":"prompt_started","prompt":1,"limits":limits,"grants":[{"pattern":"rye.*"}],"mode":"read-only","capped":true},
             {"type":"prompt_ended","prompt":1,"status":"limit","code":"c","message":"m","cost":cost,"unsent":["t"],"partial_reply":"p"},
-            {"type":"ended","status":"completed","result":null,"outputs":null,"missing":["m"],"stop_reason":"length","error":null,"cost":cost},
+            {"type":"ended","status":"completed","result":null,"outputs":null,"missing":["m"],"stop_reason":"length","unread":["u"],"error":null,"cost":cost},
         ]);
         [first, last].iter().flat_map(|list| list.as_array().unwrap().clone()).collect()
     }

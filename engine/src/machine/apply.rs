@@ -221,6 +221,7 @@ fn on_reply(state: &mut ThreadState, reply: &CognitionOut) {
     let outcome = if calls.is_empty() { Outcome::Text } else { Outcome::Calls };
     state.calls = ReplyCalls { list: calls.into_iter().map(CallState::new).collect(), ..ReplyCalls::default() };
     state.stop_reason = Some(reply.stop.clone());
+    state.conversation.unread.add(reply);
     if !state.calls.list.is_empty() {
         state.continued_replies = 0;
         state.conversation.cut_text.clear();

@@ -186,6 +186,7 @@ fn end_without_edge(walk: WalkContext<'_>) -> WalkResult {
         outputs: None,
         missing: Vec::new(),
         stop_reason: walk.state.stop_reason.clone(),
+        unread: walk.state.conversation.unread.names(),
         error: Some(RunError {
             code: "plan_unsound".into(),
             message: format!("the plan's graph has no edge from `{node}` for outcome `{outcome}`"),

@@ -119,6 +119,7 @@ impl EngineContext {
             outputs: None,
             missing: Vec::new(),
             stop_reason: state.stop_reason.clone(),
+            unread: state.conversation.unread.names(),
             error,
             cost: state.cost,
         };

@@ -43,6 +43,9 @@ pub struct RunOutput {
     /// own name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
+    /// Parts of the replies that were not understood: kinds of events and content blocks, and fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unread: Vec<String>,
     pub error: Option<ThreadErrorOutput>,
     pub cost: CostOutput,
     /// SHA-256 of the stored plan.
@@ -72,6 +75,7 @@ impl From<RunResult> for RunOutput {
             outputs: result.outputs,
             missing: result.missing,
             stop_reason: result.stop_reason,
+            unread: result.unread,
             error: result.error.map(|e| ThreadErrorOutput { code: e.code, message: e.message }),
             cost: result.cost.into(),
             plan_id: result.plan_id,

@@ -25,7 +25,7 @@ use super::renderer::Render;
 pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
-use crate::present::event::{EventView, event_view, format_call, result_reason, settlement_note};
+use crate::present::event::{EventView, event_view, format_call, result_reason, sandbox_refusals, settlement_note};
 use crate::present::step::format_delay;
 use crate::present::wrap::fold_for_stderr;
 use crate::present::{BOLD, DIM, color_style, format_count, format_spend, truncate_line};
@@ -425,6 +425,9 @@ impl HumanRenderer {
                 self.thread_line(thread, red, &format!("error {what}{time}:"));
                 self.thread_line(thread, red, &format!("  {}", truncate_line(&problem, MAX_ERROR_CHARS)));
             }
+        }
+        for refusal in sandbox_refusals(result) {
+            self.thread_line(thread, red, &format!("  {}", truncate_line(refusal, MAX_ERROR_CHARS)));
         }
     }
 }

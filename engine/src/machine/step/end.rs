@@ -84,6 +84,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
         outputs: None,
         missing: Vec::new(),
         stop_reason: state.stop_reason.clone(),
+        unread: state.conversation.unread.names(),
         error,
         cost: state.final_cost(),
     };

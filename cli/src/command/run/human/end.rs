@@ -14,6 +14,9 @@ use crate::command::providers::usable::usable_models;
 use crate::present::{DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::printable;
 
+/// Maximum number of unread parts that the end of a run names.
+const MAX_UNREAD_NAMES: usize = 3;
+
 impl HumanRenderer {
     /// Prints the end of a chat, without its replies, which were printed before. If `session_cost` is `None`, prints
     /// the cost in `result`.
@@ -24,6 +27,9 @@ impl HumanRenderer {
         if !self.quiet {
             let again = format!("open the session again with `rye chat --resume {}`", result.thread_id);
             let cost = self.cost(session_cost.unwrap_or(&result.cost));
+            if let Some(line) = unread_line(&result.unread) {
+                writeln!(io_err(), "{line}").ok();
+            }
             writeln!(io_err(), "session closed  {cost}\n{DIM}{again}{DIM:#}").ok();
         }
     }
@@ -58,6 +64,9 @@ impl HumanRenderer {
         let is_named = result.error.as_ref().is_some_and(|error| error.code == "missing_outputs");
         if !self.missing.is_empty() && !is_named {
             writeln!(err, "missing outputs: {}", self.missing.join(", ")).ok();
+        }
+        if let Some(line) = unread_line(&result.unread) {
+            writeln!(err, "{line}").ok();
         }
         let style = status_style(result.status);
         let word = result.status.as_str();
@@ -130,6 +139,9 @@ impl HumanRenderer {
             let text = result.result.as_ref().map(|text| Value::from(text.as_str()).to_string());
             lines.extend(text.map(|text| format!("result\t{text}")));
         }
+        if !result.unread.is_empty() {
+            lines.push(format!("unread\t{}", printable(&result.unread.join("\t"))));
+        }
         lines.push(format!("cost\t{}", self.cost(&result.cost)));
         lines.push(format!("plan\t{}", result.plan_id));
         for line in lines {
@@ -142,6 +154,14 @@ impl HumanRenderer {
         let spend = format_spend(printed_nanos(&cost.spend), self.unpriced || cost.unpriced);
         format!("{}, {tokens} in, {} out, {spend}", format_count(cost.turns, "turn"), cost.output_tokens)
     }
+}
+
+/// Returns a line that names the first parts of the replies that were not understood; `None` if there are none.
+fn unread_line(unread: &[String]) -> Option<String> {
+    let (first, rest) = unread.split_at(unread.len().min(MAX_UNREAD_NAMES));
+    let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+    let named = printable(&first.join(", "));
+    (!first.is_empty()).then(|| format!("not understood in the replies: {named}{more}"))
 }
 
 /// Returns the nano-dollars of a printed amount. The largest amount is printed as a rounded number, which can be beyond
