@@ -113,7 +113,10 @@ fn amount_before_a_text_is_the_highest_cost_of_its_prompt() {
     let place = project("steps: [{ text: One. }, { text: Two. }]");
     let done = chat(&place, &["talk"], b"$0.20 first\nsecond\n$9 third\n$0 fourth\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\n"), "{}", done.stderr);
-    for text in ["a prompt may spend at most $0.5, not $9; /budget raises the limit", "must be more than $0"] {
+    for text in [
+        "a prompt may spend at most $0.5, not $9; /budget raises the limit, and a space before a typed text",
+        "must be more than $0",
+    ] {
         assert!(done.stderr.contains(text), "{text}: {}", done.stderr);
     }
     let events = transcript(&place);

@@ -80,3 +80,37 @@ fn unusable_image_is_explained_and_its_text_returns_to_the_editor() {
     terminal.press("\x04");
     assert_eq!(terminal.end().0, 0);
 }
+
+#[test]
+fn model_without_images_gets_a_text_in_their_place() {
+    let wire = ApiFormat::Openai;
+    let server = Recorder::start(vec![wire.text_reply()]);
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &talk_directive(9, "").replace("\"scripted\"", "\"local\""));
+    place.write(
+        ".ai/config/agent/providers/local.yaml",
+        &format!(
+            "id: local\nwire: {}\nbase_url: {}\ndefault_tier: fast\ntiers: {{ fast: m }}\nmodels:\n  \
+             - {{ id: m, context_window: 200000, max_output: 2000, prices: {{ input: \"1\", output: \"5\" }} }}\n  \
+             - {{ id: plain, context_window: 200000, max_output: 2000, images: false, prices: {{ input: \"1\", output: \"5\" }} }}\n",
+            wire.names().0,
+            server.url
+        ),
+    );
+    std::fs::write(place.project().join("pixel.png"), pixel()).unwrap();
+    let mut terminal = PtyTerminal::start(&place, (120, 40), &["chat", "talk"], &[]);
+    terminal.wait_for("Enter sends");
+    terminal.press("see @pixel.png\r");
+    terminal.wait_for("prompt 1 ");
+    terminal.press("/model plain confirm\r");
+    terminal.wait_for("plain accepts no images: its requests state that the 1 image of the conversation");
+    terminal.press("what was it\r");
+    terminal.wait_for("prompt 2 ");
+    terminal.press("\x04");
+    let (_, rows, _) = terminal.end();
+    assert!(rows.iter().any(|row| row == "sent with the image: pixel.png"), "{rows:#?}");
+    let requests = server.requests.lock().unwrap();
+    let bodies: Vec<String> = requests.iter().map(|one| String::from_utf8_lossy(&one.body).into_owned()).collect();
+    assert!(bodies[0].contains("iVBORw0KGgo") && !bodies[1].contains("iVBORw0KGgo"), "{bodies:#?}");
+    assert!(bodies[1].contains("an image of the user was left out"), "{bodies:#?}");
+}

@@ -215,3 +215,76 @@ fn prompt_typed_behind_a_change_of_the_session_waits_for_the_change() {
         of_type(&events, "prompt_started").iter().map(|event| &event["limits"]["spend"]).collect();
     assert_eq!(spends, [210_000_000, 210_000_000]);
 }
+
+#[test]
+fn prompt_behind_an_interrupted_command_is_sent() {
+    let place = project_with_tools(BASH, "{ text: Done. }");
+    let mut terminal = start(&place, SIZE);
+    terminal.press(&format!("!{LONG}\r"));
+    wait_ready(&place);
+    terminal.press("hello\r");
+    terminal.wait_for("queued: hello");
+    terminal.press("\x1b");
+    wait_idle(&terminal, 1);
+    let rows = terminal.rows();
+    assert!(rows.iter().any(|row| row == "Done.") && !rows.iter().any(|row| row.contains("queued:")), "{rows:#?}");
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}
+
+#[test]
+fn running_compaction_has_a_row_queues_prompts_and_ends_with_escape() {
+    let place = project_with_tools(
+        "",
+        "{ text: First. }, { text: Summary., delay_ms: 15000 }, { text: Second. }, { text: Third. }",
+    );
+    let mut terminal = start(&place, SIZE);
+    terminal.press("hi\r");
+    wait_idle(&terminal, 1);
+    terminal.press("/compact confirm\r");
+    terminal.wait_for("/compact · ");
+    terminal.press("next\r");
+    terminal.wait_for("queued: next");
+    terminal.press("\x1b[1;3A");
+    terminal.wait_until("the text returns", |rows| {
+        rows.iter().any(|row| row == "> next") && !rows.iter().any(|row| row.contains("queued:"))
+    });
+    terminal.press("\r");
+    terminal.wait_for("queued: next");
+    terminal.press("\x1b");
+    wait_idle(&terminal, 2);
+    assert!(!terminal.rows().iter().any(|row| row.contains("/compact · ")), "{:#?}", terminal.rows());
+    terminal.press("\x04");
+    let (code, rows, _) = terminal.end();
+    let at = |text: &str| rows.iter().position(|row| row.contains(text)).unwrap_or_else(|| panic!("{text}: {rows:#?}"));
+    assert_eq!(code, 0);
+    assert!(at("of the cost is assumed") < at("> next"), "{rows:#?}");
+    assert_eq!(rows.iter().filter(|row| row.contains("of the cost is assumed")).count(), 1, "{rows:#?}");
+}
+
+#[test]
+fn ctrl_c_that_interrupts_a_prompt_is_not_the_first_of_two() {
+    let place = project_with_tools("", "{ text: Never., delay_ms: 60000 }");
+    let mut terminal = start(&place, SIZE);
+    terminal.press("wait\r");
+    terminal.wait_for("Esc to interrupt");
+    terminal.press("\x03");
+    wait_idle(&terminal, 1);
+    terminal.press("\x03");
+    terminal.wait_for("Ctrl+C again leaves");
+    terminal.press("\x03");
+    assert_eq!(terminal.end().0, 130);
+}
+
+#[test]
+fn message_of_another_process_is_shown_at_the_terminal_of_the_owner() {
+    let place = project_with_tools("", "{ text: Done. }");
+    let mut terminal = start(&place, SIZE);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let thread = listed["threads"][0]["thread_id"].as_str().unwrap().to_owned();
+    place.run_ok(&["threads", "steer", &thread, "from elsewhere"]);
+    wait_idle(&terminal, 1);
+    assert!(terminal.rows().iter().any(|row| row == "> from elsewhere"), "{:#?}", terminal.rows());
+    terminal.press("\x04");
+    assert_eq!(terminal.end().0, 0);
+}

@@ -138,15 +138,27 @@ fn chat_whose_client_answers_approvals_reports_no_policy_without_a_terminal() {
 }
 
 #[test]
-fn end_of_the_input_answers_approvals_by_the_policy() {
+fn request_after_the_end_of_the_input_is_answered_by_the_policy() {
     let place = TestProject::own();
-    let mut client = start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
+    let call = bash("echo hi").replacen("{ ", "{ delay_ms: 3000, ", 1);
+    let mut client = start(&place, &format!("steps: [{call}, {{ text: Done. }}]"));
     client.ask(json!({"type": "prompt", "message": "go"}));
     let seen = client.end();
     assert!(
         seen.iter().any(|line| line["event"]["type"] == "tool_call_result" && line["event"]["why"]["kind"] == "ran")
     );
     assert_eq!(seen.last().unwrap()["status"], "idle");
+}
+
+#[test]
+fn request_that_is_open_at_the_end_of_the_input_is_refused() {
+    let place = TestProject::own();
+    let mut client = start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
+    client.ask(json!({"type": "prompt", "message": "go"}));
+    client.event("approval_asked");
+    let seen = client.end();
+    let result = seen.iter().find(|line| line["event"]["type"] == "tool_call_result").unwrap();
+    assert_eq!(result["event"]["why"]["kind"], "unapproved", "{result}");
 }
 
 #[test]
@@ -397,7 +409,7 @@ fn rewind_restores_files_only_if_unchanged_since() {
     let preview = client.ask(json!({"type": "rewind", "prompt": 2, "files": "preview"}));
     let expected = pairs([("made.txt", "removable"), ("notes.txt", "restorable"), ("other.txt", "changed")]);
     assert_eq!(states(&preview), expected);
-    assert_eq!(preview["data"]["not_undone"], json!(["rye_bash_bash"]));
+    assert_eq!(preview["data"]["not_undone"], json!(["rye_bash_bash: echo hi"]));
     assert_eq!(place.read("notes.txt"), "newer");
     let restored = client.ask(json!({"type": "rewind", "prompt": 2, "files": "restore"}));
     let expected = pairs([("made.txt", "restored"), ("notes.txt", "restored"), ("other.txt", "changed")]);

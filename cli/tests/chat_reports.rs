@@ -483,3 +483,53 @@ fn broken_bytes_of_a_prompt_are_replaced_and_reported_in_the_locale_c() {
     let input = events.iter().find(|event| event["type"] == "user_input").unwrap();
     assert_eq!(input["text"], "größe a\u{fffd}b \u{fffd}", "{input}");
 }
+
+#[test]
+fn messages_that_leave_a_full_context_are_stated() {
+    let place = project("{ text: One. }, { text: Two. }, { text: Three. }");
+    place.write(
+        ".ai/config/agent/coordination.yaml",
+        "continuation: { trigger_threshold: 0.0000001, resume_ceiling_tokens: 10 }\n",
+    );
+    let done = chat(&place, "first\nsecond\n/tree\n");
+    let stated = "the context was full: the model no longer sees the first 2 messages (";
+    assert!(done.stderr.contains(stated), "{}", done.stderr);
+    assert!(done.stderr.contains("  1  first\n") && done.stderr.contains("  2  second\n"), "{}", done.stderr);
+    assert!(!done.stderr.contains("(another branch)"), "{}", done.stderr);
+}
+
+#[test]
+fn export_contains_only_the_current_conversation() {
+    let place = project("{ text: One. }, { text: Two. }, { text: Three. }");
+    chat(&place, "first\nabandoned\n/fork 2\nother\n/export talk.md\n");
+    let text = place.read("talk.md");
+    assert!(text.contains("## first") && text.contains("## other") && !text.contains("abandoned"), "{text}");
+}
+
+#[test]
+fn export_of_an_empty_session_writes_no_file() {
+    let place = project("{ text: One. }");
+    let done = chat(&place, "/export talk.md\n");
+    assert!(done.stderr.contains("nothing to export"), "{}", done.stderr);
+    assert!(!place.project().join("talk.md").exists());
+}
+
+#[test]
+fn reload_of_a_faulty_file_names_its_place() {
+    let place = project("{ text: One. }");
+    let mut command = place.command(&ARGS);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"!true\nfirst\n").unwrap();
+    while place.json(&["threads", "list"]).1["threads"].as_array().is_none_or(Vec::is_empty) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    place.write(
+        ".ai/config/agent/hooks.yaml",
+        "hooks:\n  - id: shout\n    event: inptu\n    action: { transform: { text: x } }\n",
+    );
+    stdin.write_all(b"/reload\n").unwrap();
+    drop(stdin);
+    let done = ProcessResult::from(child.wait_with_output().unwrap());
+    assert!(done.stderr.contains("does not compile: .ai/config/agent/hooks.yaml:3: unknown event"), "{}", done.stderr);
+}

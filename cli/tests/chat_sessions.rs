@@ -270,6 +270,9 @@ fn attached_terminal_shows_a_running_session_and_sends_it_messages() {
     let mut owner = ChatClient::start(&place, &["talk"]);
     owner.ask(json!({"type": "prompt", "message": "first"}));
     owner.event("prompt_ended");
+    let other = place.rye(&["chat", "-c"]);
+    let named = format!("is owned by a running process (pid {}): `rye chat --attach ", owner.child.id());
+    assert!(other.stderr.contains(&named), "{}", other.stderr);
     let attach = |lines: &[u8]| {
         let mut command = place.command(&["chat", "--attach"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

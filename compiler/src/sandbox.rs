@@ -218,7 +218,7 @@ impl std::fmt::Display for ToolSandbox {
             SandboxKind::Process => {
                 // The project's root is never writable as a whole, because new files in it could be protected paths.
                 let shown = |folder: &String| match folder.trim_end_matches('/') {
-                    "." | "" => "existing files, and new files in existing folders,".to_owned(),
+                    "." | "" => "existing files (or deletes them), and new files in existing folders,".to_owned(),
                     _ => folder.clone(),
                 };
                 let folders: Vec<String> = self.write.iter().map(shown).collect();
@@ -295,7 +295,7 @@ mod tests {
                 "asks: the engine sends the requests of the tool, only to a.test",
                 "mcp_s_a: a process; reads the project, writes notes/ in it; no network",
                 "mcp_t_b: NO SANDBOX: a server's program with all of your permissions",
-                "mine: a process; reads the project, writes existing files, and new files in existing folders, in it; no network",
+                "mine: a process; reads the project, writes existing files (or deletes them), and new files in existing folders, in it; no network",
                 "rye_bash_bash: a process; reads the project, writes out/, src in it; the WHOLE network, because example.test is granted",
                 "rye_execute: the engine itself",
                 "rye_file_system_read: project files only",

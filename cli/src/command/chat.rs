@@ -226,6 +226,12 @@ fn session_to_open(args: &ChatArgs, spaces: &Spaces, report: &Printer) -> Result
         last.row
     } else {
         let mut closed = stored_sessions(&reader)?;
+        if let Some(open) = closed.first().filter(|session| session.last.liveness == Liveness::Alive) {
+            let (id, pid) = (&open.last.row.id, attach::owner_pid(&open.last, &reader)?);
+            report.note(&format!(
+                "the newest session `{id}` is owned by a running process{pid}: `rye chat --attach {id}` watches it"
+            ));
+        }
         closed.retain(|session| session.last.liveness != Liveness::Alive);
         // A session without a prompt and without a text in its editor holds no work of the user.
         let used = closed.iter().position(|session| {

@@ -100,7 +100,9 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
             written.iter().try_for_each(|file| report.line(&format!("  {file}")))?;
             let there = if args.dir == Path::new(".") { "" } else { " (there)" };
             let next = match directive {
-                Some(directive) => format!("rye check\n  rye plan {directive}\n  rye run {directive}{inputs}"),
+                Some(directive) => {
+                    format!("rye check\n  rye plan {directive}\n  rye run {directive}{inputs}\n  rye chat")
+                }
                 None => "rye chat\n  rye new directive NAME\n  rye check".to_owned(),
             };
             report.note(&format!("\nNext{there}:\n  {next}"));

@@ -177,6 +177,7 @@ impl Endpoint {
         };
         error.message = clean(&error.message, MAX_MESSAGE_CHARS);
         if let (Some(401 | 403), Some(variable)) = (error.status, &self.key_env) {
+            error.message.truncate(error.message.trim_end_matches(['.', ' ']).len());
             let _ = write!(error.message, "; check the key in `{variable}`");
         }
         error.error_type = error.error_type.map(|text| clean(&text, MAX_NAME_CHARS));

@@ -9,8 +9,11 @@ use rye_compiler::semantics::money::Nanos;
 use rye_engine::event::{ChatMode, PromptBounds, UserInput};
 use rye_engine::live_state::LiveState;
 use rye_engine::machine::prompt_bounds::read_only_grants;
+use rye_engine::message::{ContentBlock, Message};
 use rye_engine::preview::preview;
 use serde_json::Value;
+
+use crate::present::format_count;
 
 /// Splits the bounds of a prompt from its text; `None` if the text has none.
 ///
@@ -135,6 +138,24 @@ pub fn budget_warning(live: &LiveState, after: &Plan) -> Option<String> {
     ))
 }
 
+/// Returns a warning if the conversation has images and the model of the next plan accepts none; `None` otherwise.
+pub fn image_warning(live: &LiveState, after: &Plan) -> Option<String> {
+    let blocks = live
+        .state
+        .conversation
+        .messages
+        .iter()
+        .flat_map(|message| if let Message::User { content } = &**message { content.as_slice() } else { &[] });
+    let count = blocks.filter(|block| matches!(block, ContentBlock::Image(_))).count();
+    (count > 0 && !after.model.images).then(|| {
+        let images = format_count(count as u64, "image");
+        format!(
+            "warning: {} accepts no images: its requests state that the {images} of the conversation were left out",
+            after.model.id
+        )
+    })
+}
+
 /// Checks that the bounds of a prompt lie within the bounds of its session. The maximum cost must be above 0, and each
 /// capability pattern must match a grant.
 ///
@@ -146,7 +167,9 @@ pub fn check_bounds(live: &LiveState, bounds: &PromptBounds) -> Result<(), Strin
         Some(0) => return Err("the maximum cost of a prompt must be more than $0".to_owned()),
         Some(spend) if spend > most => {
             let (spend, most) = (Nanos::from_u64(spend), Nanos::from_u64(most));
-            return Err(format!("a prompt may spend at most ${most}, not ${spend}; /budget raises the limit"));
+            return Err(format!(
+                "a prompt may spend at most ${most}, not ${spend}; /budget raises the limit, and a space before a typed text sends the text as it is"
+            ));
         }
         Some(_) | None => {}
     }

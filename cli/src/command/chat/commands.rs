@@ -64,6 +64,11 @@ impl TypedText {
                 Self::Request(ChatVerb::Bash { command, excluded })
             };
         }
+        match text.trim() {
+            "/" => return Self::Help(None),
+            "//" => return Self::Invalid("`//` needs a text, which is sent with one `/`: `//tmp is full`".to_owned()),
+            _ => {}
+        }
         match split_bounds(text) {
             Some(Ok((bounds, text))) => return Self::Message(UserInput { bounds, ..UserInput::text(text) }),
             Some(Err(reason)) => return Self::Invalid(reason),
@@ -411,6 +416,12 @@ mod tests {
     use rye_compiler::commands::BUILT_IN_COMMANDS;
 
     use super::*;
+
+    #[test]
+    fn slash_alone_lists_the_commands_and_is_not_sent() {
+        assert!(matches!(TypedText::parse("/"), TypedText::Help(None)));
+        assert!(matches!(TypedText::parse("//"), TypedText::Invalid(_)));
+    }
 
     #[test]
     fn typed_commands_are_requests() {

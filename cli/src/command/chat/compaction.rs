@@ -50,7 +50,8 @@ fn describe_compaction(shown: &CompactionPreview) -> String {
         format!("{} ({} tokens)", format_count(messages as u64, "message"), group_thousands(tokens))
     };
     let leaves = if shown.messages == 0 {
-        "replaced by a summary: nothing, because all messages fit into the part that is kept; the summary is added"
+        "replaced by a summary: nothing, because all messages fit into the part that is kept; the summary is added, so the \
+         context becomes longer"
             .to_owned()
     } else {
         format!("replaced by a summary: {}", part(shown.messages, shown.tokens))

@@ -21,7 +21,7 @@ use crate::present::event::{event_view, format_call};
 /// The format of an exported conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// Prompts, calls and replies as Markdown.
+    /// Prompts, calls and replies of the current branch as Markdown.
     Markdown,
     /// Prompts, calls and replies as an HTML page without scripts.
     Html,
@@ -85,8 +85,8 @@ impl RequestHandler {
         let live = self.control.started_state().await;
         let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
         let text = match target.format {
-            ExportFormat::Markdown => to_markdown(&self.session_events().await?),
-            ExportFormat::Html => to_html(&self.session_events().await?, thread.as_str()),
+            ExportFormat::Markdown => to_markdown(&self.conversation_events().await?),
+            ExportFormat::Html => to_html(&self.conversation_events().await?, thread.as_str()),
             ExportFormat::JsonLines => {
                 let lines: Vec<String> = self.session_events().await?.iter().map(format_json_line).collect();
                 lines.join("\n")
@@ -100,6 +100,9 @@ impl RequestHandler {
         let name = thread.as_str().rsplit('/').next().unwrap_or("chat");
         let own_name = || PathBuf::from(format!("{name}.{}", target.format.extension()));
         let path = self.spaces.project.join(target.file.clone().unwrap_or_else(own_name));
+        if text.trim().is_empty() {
+            return Err("nothing to export: the session has no conversation yet".to_owned());
+        }
         let text = format!("{}\n", mask_secrets(text.trim_end()));
         // An existing file is not replaced, because the user may have edited an earlier export.
         create_user_file(&self.spaces.project, &path, text.as_bytes()).map_err(|error| {
@@ -109,6 +112,8 @@ impl RequestHandler {
             }
             format!("`{path}` cannot be written: {error}")
         })?;
+        // The file exists, so its path can be shown without `..`.
+        let path = path.canonicalize().unwrap_or(path);
         Ok(format!("written to `{}`", path.display()))
     }
 }

@@ -16,8 +16,11 @@ const HISTORY: &str = "history.jsonl";
 const FOLDER_MODE: u32 = 0o700;
 /// Maximum number of prompts in the history.
 const MAX_PROMPTS: usize = 1000;
-/// Maximum size of a history file, in bytes. A longer history loses its oldest prompts.
+/// Maximum size of a file, in bytes. A longer history loses its oldest prompts.
 const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Maximum size of a prompt in the history file, in bytes. A longer prompt stays in the history only until the session
+/// closes, so that it does not displace the others.
+const MAX_PROMPT_BYTES: usize = 1 << 20;
 
 /// The folder with a user's files for the chats in one project.
 #[derive(Debug, Clone, Default)]
@@ -35,9 +38,14 @@ impl ChatFolder {
     }
 
     fn read(&self, name: &str) -> Option<String> {
-        let root = RootedDir::open(self.path.as_deref()?).ok()?;
-        let bytes = root.read(Path::new(name), MAX_FILE_BYTES).ok()??;
-        String::from_utf8(bytes).ok()
+        self.try_read(name).ok()?
+    }
+
+    /// Reads a file; `None` if the file or the folder does not exist.
+    fn try_read(&self, name: &str) -> io::Result<Option<String>> {
+        let Some(path) = self.path.as_deref().filter(|path| path.exists()) else { return Ok(None) };
+        let bytes = RootedDir::open(path)?.read(Path::new(name), MAX_FILE_BYTES)?;
+        bytes.map(|bytes| String::from_utf8(bytes).map_err(io::Error::other)).transpose()
     }
 
     /// Writes a file of the folder. Ignores errors, so that the session continues if, for example, the disk is full.
@@ -82,16 +90,23 @@ impl PromptHistory {
             self.prompts.push(prompt.to_owned());
             let old = self.prompts.len().saturating_sub(MAX_PROMPTS);
             self.prompts.drain(..old);
-            self.write();
+            self.write(prompt);
         }
         self.at = self.prompts.len();
         self.unsent.clear();
     }
 
-    fn write(&self) {
+    /// Adds a prompt to the file, which can contain prompts of other sessions that run. If the file cannot be read, it
+    /// stays as it is.
+    fn write(&self, prompt: &str) {
+        let added = serde_json::Value::from(prompt).to_string();
+        let Ok(stored) = self.folder.try_read(HISTORY) else { return };
+        if added.len() > MAX_PROMPT_BYTES {
+            return;
+        }
+        let stored = stored.unwrap_or_default();
         let (mut lines, mut bytes) = (Vec::new(), 0);
-        for prompt in self.prompts.iter().rev() {
-            let line = serde_json::Value::from(prompt.as_str()).to_string();
+        for line in std::iter::once(added.as_str()).chain(stored.lines().rev()).take(MAX_PROMPTS) {
             bytes += line.len() as u64 + 1;
             if bytes > MAX_FILE_BYTES {
                 break;
@@ -245,6 +260,39 @@ mod tests {
         assert_eq!(PromptHistory::read(other).previous(""), None);
         let mode = std::fs::metadata(user.path().join(FOLDER)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, FOLDER_MODE);
+    }
+
+    #[test]
+    fn prompt_that_is_too_large_is_left_out_and_the_others_stay() {
+        let user = tempfile::tempdir().unwrap();
+        let mut history = PromptHistory::read(folder(&user));
+        history.add("one");
+        history.add(&"x".repeat(5 << 20));
+        history.add("two");
+        let mut history = PromptHistory::read(folder(&user));
+        assert_eq!(history.previous("").as_deref(), Some("two"));
+        assert_eq!(history.previous("").as_deref(), Some("one"));
+    }
+
+    #[test]
+    fn prompts_of_two_sessions_of_a_project_are_kept() {
+        let user = tempfile::tempdir().unwrap();
+        let (mut first, mut second) = (PromptHistory::read(folder(&user)), PromptHistory::read(folder(&user)));
+        first.add("one");
+        second.add("two");
+        first.add("three");
+        assert_eq!(PromptHistory::read(folder(&user)).prompts, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn history_file_that_cannot_be_read_stays_as_it_is() {
+        let user = tempfile::tempdir().unwrap();
+        PromptHistory::read(folder(&user)).add("one");
+        let path = folder(&user).path.unwrap().join(HISTORY);
+        let large = "\"a\"\n".repeat(2 << 20);
+        std::fs::write(&path, &large).unwrap();
+        PromptHistory::read(folder(&user)).add("two");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), large.len() as u64);
     }
 
     #[test]

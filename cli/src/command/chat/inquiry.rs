@@ -1,5 +1,6 @@
 //! Commands of a chat that report on the session without changing it, such as `/plan`, `/why`, `/hooks` and `/export`.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use rye_compiler::hook::HookPoint;
@@ -11,11 +12,11 @@ use rye_compiler::report::render;
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::ItemKind;
-use rye_engine::event::{AcceptedInput, Event, EventBody, HookPointRun, HookVerdict};
+use rye_engine::event::{AcceptedInput, Event, EventBody, HookPointRun, HookVerdict, ThreadHead};
 use rye_engine::message::ContentBlock;
 use rye_engine::secrets::mask_secrets;
 use rye_engine::session_tree::session_rows;
-use rye_engine::store::ObjectId;
+use rye_engine::store::{ObjectId, StoreError};
 use rye_engine::thread_id::ThreadId;
 use serde_json::{Value, json};
 
@@ -143,7 +144,12 @@ impl RequestHandler {
                 let replies: Vec<String> = events.iter().filter_map(|event| reply_text(&event.body)).collect();
                 let at = replies.len().checked_sub(number);
                 let reply = at.and_then(|at| replies.get(at)).cloned();
-                reply.ok_or_else(|| format!("the session has {}", format_count(replies.len() as u64, "reply")))
+                let count = match replies.len() {
+                    0 => "no reply".to_owned(),
+                    1 => "1 reply".to_owned(),
+                    count => format!("{count} replies"),
+                };
+                reply.ok_or_else(|| format!("the session has {count}"))
             }
         }
     }
@@ -305,17 +311,43 @@ impl RequestHandler {
         let live = self.control.started_state().await;
         let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
         let threads = self.engine.threads();
-        let read = move || {
+        read_events(move || {
             let mut events = Vec::new();
             for row in session_rows(&threads, &thread)? {
                 events.extend(threads.transcript(&row.id)?);
             }
             Ok(events)
-        };
-        let read: Result<Vec<Event>, rye_engine::store::StoreError> =
-            tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
-        read.map_err(|error| error.to_string())
+        })
+        .await
     }
+
+    /// Returns the events of the current conversation, oldest first: those of the current thread, and of each thread that
+    /// it continues up to the place where it continues. Other branches of the session are left out.
+    pub(super) async fn conversation_events(&self) -> Result<Vec<Event>, String> {
+        let live = self.control.started_state().await;
+        let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
+        let threads = self.engine.threads();
+        read_events(move || {
+            let (mut events, mut read) = (Vec::new(), BTreeSet::new());
+            let mut next = Some((thread, u64::MAX));
+            while let Some((id, last)) = next.filter(|(id, _)| read.insert(id.clone())) {
+                let own = threads.transcript(&id)?;
+                let continues = ThreadHead::of(&own).continues;
+                next = continues.and_then(|link| Some((ThreadId::parse(&link.thread).ok()?, link.at_seq)));
+                events.splice(..0, own.into_iter().filter(|event| event.seq <= last));
+            }
+            Ok(events)
+        })
+        .await
+    }
+}
+
+/// Reads events in a thread for blocking work.
+async fn read_events(
+    read: impl FnOnce() -> Result<Vec<Event>, StoreError> + Send + 'static,
+) -> Result<Vec<Event>, String> {
+    let read = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+    read.map_err(|error| error.to_string())
 }
 
 /// Returns the name, the output and the object of a tool call or of a user command; `None` for any other event. If the

@@ -108,6 +108,11 @@ impl PromptLines {
         self.is_terminal
     }
 
+    /// Returns a receiver whose value is true once stdin has been read to its end.
+    pub fn read_to_end(&self) -> watch::Receiver<bool> {
+        self.read_to_end.clone()
+    }
+
     /// Returns a receiver for a new session. The received value becomes true once stdin has ended and the session has
     /// handled the remaining lines.
     pub fn ended(&self) -> watch::Receiver<bool> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rye_compiler::approvals::ApprovalRequired;
-use rye_compiler::compile::{Compilation, CompileRequest, compile};
+use rye_compiler::compile::{Compilation, CompileRequest, compile, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::model::ModelOverride;
 use rye_compiler::plan::{Plan, PlanLimits, PlanMode, PlannedModel};
@@ -19,6 +19,7 @@ use rye_engine::live_state::LiveState;
 use rye_engine::machine::prompt_bounds::read_only_grants;
 use rye_engine::store::Disk;
 use rye_engine::store::sources::read_copies;
+use rye_grammar::Sources;
 
 use super::requests::{ENDED, RequestHandler};
 use crate::command::providers::usable::require_usable_model;
@@ -219,10 +220,12 @@ fn compile_again(
     request.mode = PlanMode::Chat;
     request.model = model;
     request.omitted = omitted.to_vec();
-    let checked = compile(&world, &request);
+    let mut sources = Sources::default();
+    let checked = compile_with_sources(&world, &request, &mut sources);
     let mut compilation = checked.value.ok_or_else(|| {
         let first = checked.diagnostics.iter().find(|one| one.is_error());
-        let message = first.map(Diagnostic::message).unwrap_or_default();
+        let place = first.and_then(|first| place_of(first, &sources)).unwrap_or_default();
+        let message = first.map(|first| format!("{place}{}", first.message())).unwrap_or_default();
         first.and_then(Diagnostic::help).map_or_else(|| message.clone(), |help| format!("{message}; {help}"))
     })?;
     if let Some(limits) = limits {
@@ -231,6 +234,15 @@ fn compile_again(
         compilation.plan_id = compilation.plan.id().map_err(|error| error.to_string())?;
     }
     Ok(compilation)
+}
+
+/// Returns the file and the line of a diagnostic before its message: `hooks.yaml:3: `; `None` if it has no place.
+fn place_of(diagnostic: &Diagnostic, sources: &Sources) -> Option<String> {
+    let Some(label) = diagnostic.labels().into_iter().next() else {
+        return diagnostic.file().map(|file| format!("{file}: "));
+    };
+    let source = sources.get(label.span.source)?;
+    Some(format!("{}:{}: ", source.path, source.position(label.span.start).line))
 }
 
 /// Compares the plan of a session with its next plan, as `rye plan --diff` does. The files behind the session's plan

@@ -12,6 +12,7 @@ use rye_compiler::plan::Plan;
 use rye_compiler::semantics::money::Nanos;
 use rye_engine::control::ControlSender;
 use rye_engine::engine::Engine;
+use rye_engine::error::{DriveError, EngineError};
 use rye_engine::event::{ChatMode, ControlMessage, Delivery, InputSource, PromptBounds, UserInput};
 use rye_engine::image::{ValidatedImage, check_accepted};
 use rye_engine::live_state::LiveState;
@@ -23,7 +24,7 @@ use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::pending_approval;
 use serde_json::{Value, json};
 
-use super::bounds::{budget_warning, check_bounds, check_fit, read_dollars, read_raised_limit};
+use super::bounds::{budget_warning, check_bounds, check_fit, image_warning, read_dollars, read_raised_limit};
 use super::commands::{command_name, list_commands};
 use super::help::{help, unloaded_commands};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
@@ -437,7 +438,10 @@ impl RequestHandler {
         }
         let warning = match request {
             PlanRequest::Budget(_) => budget_warning(&live, &compilation.plan),
-            PlanRequest::Model(_) => self.require_key(&live, &compilation.plan).map(|()| None)?,
+            PlanRequest::Model(_) => {
+                self.require_key(&live, &compilation.plan)?;
+                image_warning(&live, &compilation.plan)
+            }
             PlanRequest::Reload(_) | PlanRequest::Omit(_) | PlanRequest::Same => None,
         };
         let id = self.send_plan(&compilation, &mut sent).await?;
@@ -483,7 +487,17 @@ impl RequestHandler {
     }
 
     pub(super) async fn store(&self, compilation: &Compilation) -> Result<String, String> {
-        self.engine.store_plan(compilation).await.map_err(|error| error.to_string())
+        self.engine.store_plan(compilation).await.map_err(|error| match error {
+            EngineError::Drive(DriveError::Untrusted { directive, list }) => {
+                let list: Vec<String> = list.iter().map(|one| format!("\n  {one}")).collect();
+                format!(
+                    "`{directive}` has requirements that you have not trusted, or that changed since:{}\nrun `rye trust` \
+                     in another terminal, then repeat the command",
+                    list.concat()
+                )
+            }
+            other => other.to_string(),
+        })
     }
 
     /// Returns the help of a topic, or an overview without a topic. If the project cannot be read, returns the reason.

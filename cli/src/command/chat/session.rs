@@ -45,6 +45,15 @@ impl ChatInput {
         }
     }
 
+    /// Returns true if no prompt or command runs or waits.
+    pub fn is_idle(&self) -> bool {
+        let control = match self {
+            Self::Lines(input) => &input.control,
+            Self::Terminal { control, .. } => control,
+        };
+        control.live_state().is_some_and(|live| live.state.is_settled_chat())
+    }
+
     /// Interrupts the current prompt. For [`ChatInput::Terminal`], or at the second interruption in a row, also closes
     /// the session. Returns false after repeated interruptions: the process should then end without waiting for the end
     /// of the session.

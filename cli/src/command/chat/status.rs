@@ -163,6 +163,11 @@ impl SessionStatus {
         }
     }
 
+    /// Returns the used part of the context window in percent; `None` if the size of the window is unknown.
+    pub fn used_percent(&self) -> Option<u64> {
+        self.context.saturating_mul(100).checked_div(self.context_window)
+    }
+
     /// Sets the expected and the highest price of the next request, in nano-dollars. With `None`, no price is shown.
     pub fn set_next(&mut self, next: Option<(u64, u64)>) {
         self.next = next;

@@ -35,7 +35,9 @@ use crate::command::run::renderer::{Render, RenderOutcome, RendererMessage, Rend
 use crate::present::DIM;
 use crate::report::{Printer, printable};
 
+mod compaction;
 mod keyboard;
+mod leaving;
 mod open_text;
 mod output;
 mod questions;
@@ -45,6 +47,7 @@ mod thoughts;
 mod typed_commands;
 mod user_commands;
 
+use compaction::RunningCompaction;
 use questions::KeyQuestion;
 use refusal::RefusalMessage;
 use submission::{DelayedMessage, PendingMessage};
@@ -109,6 +112,10 @@ pub struct ChatTerminal {
     thoughts: Thoughts,
     commands: TypedCommands,
     user_commands: UserCommands,
+    /// The compaction that the user has requested and that has not ended.
+    compaction: Option<RunningCompaction>,
+    /// The thread for which the terminal has warned of a full context.
+    warned_thread: Option<String>,
     /// Messages that wait until the commands before them have taken effect, oldest first.
     delayed: VecDeque<DelayedMessage>,
     queue: Vec<QueuedMessage>,
@@ -120,8 +127,7 @@ pub struct ChatTerminal {
     ends_with_blank: bool,
     is_running: bool,
     is_leaving: bool,
-    /// True if the last key was Ctrl+C in an empty editor.
-    may_leave: bool,
+    leaving: leaving::LeavingKeys,
     /// An open question that a key answers.
     question: Option<KeyQuestion>,
     /// True if the last key requested a mode that allows more than the current one. The same key confirms the change.
@@ -134,8 +140,7 @@ pub struct ChatTerminal {
     is_dirty: bool,
     draft_due: Option<Instant>,
     /// The time until which nothing is painted, set when the user suspends the process. The signal that continues the
-    /// process ends this pause earlier. If the process was never stopped, no signal arrives, and the pause ends at this
-    /// time.
+    /// process, which arrives only if the process was stopped, ends this pause earlier.
     suspended_until: Option<Instant>,
     /// The text in the editor for which the last preview was computed.
     previewed: String,
@@ -207,7 +212,9 @@ impl ChatTerminal {
             ends_with_blank: false,
             is_running: false,
             is_leaving: false,
-            may_leave: false,
+            leaving: leaving::LeavingKeys::default(),
+            compaction: None,
+            warned_thread: None,
             question: None,
             may_widen: false,
             may_rewind: false,
@@ -329,7 +336,7 @@ impl ChatTerminal {
 
     /// Returns true if the viewport changes even without events.
     fn is_animated(&self) -> bool {
-        self.is_running && !(self.request.is_some() && self.activity.is_waiting()) || self.user_commands.is_running()
+        self.is_running && !(self.request.is_some() && self.activity.is_waiting()) || self.is_busy_while_idle()
     }
 
     fn live(&mut self, live: &StreamEvent) {
@@ -362,6 +369,8 @@ impl ChatTerminal {
             return;
         }
         self.user_commands.follow(&event.body);
+        self.follow_compaction(&event.body);
+        self.show_foreign_message(&event.body);
         if let EventBody::PromptStarted(_) = &event.body {
             self.is_running = true;
         }
@@ -398,6 +407,7 @@ impl ChatTerminal {
         if let EventBody::PromptEnded(ended) = &event.body {
             self.is_running = false;
             self.hint = None;
+            self.leaving = leaving::LeavingKeys::default();
             if ended.status == PromptStatus::Done {
                 // The messages that the prompt has not delivered are the next prompts.
                 self.queue.iter_mut().for_each(|queued| queued.delivery = Delivery::Prompt);
@@ -499,16 +509,18 @@ impl ChatTerminal {
             return Ok(());
         }
         self.is_dirty = false;
-        // The terminal may have been resized before its resize event arrives.
         if let Some(size) = terminal_size() {
             self.screen.resize(size);
         }
         if let Some(live) = self.session.requests.control.live_state().filter(|live| live.state.is_idle()) {
             self.session.status.read_idle_state(&live);
+            self.warn_of_full_context(&live);
         }
+        self.end_compaction();
         self.update_preview();
         self.render_text();
         let viewport = self.viewport();
+        self.leaving_hint_painted();
         self.screen.paint(&std::mem::take(&mut self.finished), viewport)
     }
 
@@ -529,7 +541,8 @@ impl ChatTerminal {
             | TypedText::Switch(..)
             | TypedText::Invalid(_) => None,
         };
-        let message = message.filter(|_| !text.trim().is_empty());
+        let message =
+            message.filter(|input| !text.trim().is_empty() && self.session.requests.check_input(input).is_ok());
         let live = self.session.requests.control.live_state();
         let next = live.zip(message).map(|(live, input)| preview(&live, &input));
         self.session.status.set_next(next.map(|next| (next.expected, next.worst_case)));
@@ -555,6 +568,7 @@ impl ChatTerminal {
             below.extend(lines.into_iter().map(Row::new));
         }
         below.extend(self.user_commands.row(width).map(Row::new));
+        below.extend(self.compaction.as_ref().map(|running| Row::new(running.row(width))));
         let queue = self.queue.iter().map(|queued| (queued.delivery, &queued.text));
         for (delivery, text) in queue.chain(self.delayed.iter().map(DelayedMessage::shown)).take(MAX_QUEUE_ROWS) {
             let sign = if delivery == Delivery::Steer { "⏎" } else { "↷" };

@@ -76,6 +76,8 @@ pub struct HumanRenderer {
     worst_case: u64,
     /// Assumed cost, in nano-dollars, of the calls of the current prompt whose final usage the provider did not report.
     unreported: u64,
+    /// True while the main thread of a chat has a prompt.
+    is_prompt_open: bool,
     /// True if the prompt has a `spend` limit of its own.
     is_capped: bool,
     /// True if the current prompt or run calls a model without a price.
@@ -143,6 +145,7 @@ impl HumanRenderer {
             reserved: BTreeMap::new(),
             worst_case: 0,
             unreported: 0,
+            is_prompt_open: false,
             is_capped: false,
             unpriced: false,
             compactions: compaction::Compactions::default(),
@@ -229,18 +232,16 @@ impl HumanRenderer {
             EventBody::AttemptIntended(attempt) => self.attempt_intended(thread, attempt),
             EventBody::PromptStarted(started) => {
                 self.is_capped = started.capped;
+                if !std::mem::replace(&mut self.is_prompt_open, true) {
+                    self.print_unreported(thread);
+                }
                 self.first_attempts.remove(thread);
             }
             EventBody::UserInput(input) => self.user_input(thread, input),
             EventBody::Reserved(reserved) => {
                 self.reserved.insert(thread.clone(), reserved.amount);
             }
-            // Not printed: the sum is printed at the end of the prompt.
-            EventBody::Settled(settled) if self.is_chat && settled.overspent == 0 => {
-                if settled.unknown_outcome {
-                    self.unreported = self.unreported.saturating_add(settled.amount);
-                }
-            }
+            EventBody::Settled(settled) if self.is_chat && settled.overspent == 0 => self.settled(thread, settled),
             // Not printed: an attempt that failed without cost was already printed as a failure.
             EventBody::Settled(settled) if settled.amount == 0 && settled.usage == Usage::default() => {}
             EventBody::Settled(settled) => {
@@ -278,9 +279,7 @@ impl HumanRenderer {
             EventBody::Mail(mail) if self.is_chat && is_own_input(&mail.message) => {}
             // Not printed: recovery cut no bytes, and the user reopened the session.
             EventBody::Recovered(recovered) if self.is_chat && recovered.cut_bytes == 0 => {}
-            EventBody::Continues(from) if self.is_chat && !self.events => {
-                self.thread_line(thread, DIM, &format!("continues {}", from.thread));
-            }
+            EventBody::Continues(from) if self.is_chat => self.continues(thread, from),
             EventBody::Compacted(compacted) => self.compacted(thread, compacted),
             EventBody::Continues(_) | EventBody::Recovered(_) | EventBody::Mail(_) => {
                 if !self.events {
@@ -320,14 +319,8 @@ impl HumanRenderer {
             self.thread_line(thread, color_style(AnsiColor::Yellow), &line);
         }
         self.thread_line(thread, DIM, &view.line);
-        let unreported = std::mem::take(&mut self.unreported);
-        if unreported > 0 {
-            let amount = format_spend(unreported, self.unpriced);
-            let line = format!(
-                "  {amount} of the cost is assumed: the worst case of a call that ended before the provider reported usage"
-            );
-            self.thread_line(thread, DIM, &line);
-        }
+        self.print_unreported(thread);
+        self.is_prompt_open = false;
         if let Some(error) = &view.text {
             self.thread_line(thread, color_style(AnsiColor::Red), &format!("  {error}"));
             if ended.code.as_deref() == Some("spend_exceeded") && !error.ends_with("of the session") {

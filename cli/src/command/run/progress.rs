@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rye_engine::event::{Event, EventBody, ThreadOrigin};
 use rye_engine::exchange::Delta;
+use rye_engine::message::{ToolCall, calls_in};
 use rye_engine::thread_id::ThreadId;
 
 use super::painted_lines::{ECHO_COLUMNS, PaintedLines};
@@ -28,6 +29,8 @@ const MIN_WIDTH_COLUMNS: usize = 20;
 const DEFAULT_WIDTH_COLUMNS: usize = 80;
 /// Maximum number of children with a line of their own.
 const MAX_CHILDREN: usize = 6;
+/// Maximum characters of the command of a running call.
+const MAX_COMMAND_CHARS: usize = 40;
 /// Estimated bytes of a streamed token.
 const BYTES_PER_TOKEN: u64 = 4;
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
@@ -62,6 +65,8 @@ struct Activity {
     is_prompt: bool,
     /// The number of the first turn of the prompt, from which the turns of the prompt are counted.
     first_turn: Option<u64>,
+    /// The commands of the last reply, by the id of the call.
+    commands: BTreeMap<String, String>,
 }
 
 impl Progress {
@@ -135,6 +140,10 @@ impl Progress {
         }
         let activity = self.threads.entry(thread.clone()).or_insert_with(Activity::new);
         activity.is_prompt |= matches!(event.body, EventBody::PromptStarted(_));
+        if let EventBody::CognitionOut(reply) = &event.body {
+            let command = |call: &ToolCall| Some((call.id.clone(), call.input.get("command")?.as_str()?.to_owned()));
+            activity.commands = calls_in(&reply.content).filter_map(command).collect();
+        }
         if activity.step.follow(&event.body) {
             (activity.since, activity.bytes) = (Instant::now(), 0);
             activity.count_turn_of_prompt();
@@ -257,7 +266,14 @@ pub fn spinner_frame(started: Instant) -> &'static str {
 
 impl Activity {
     fn new() -> Self {
-        Self { step: Step::default(), since: Instant::now(), bytes: 0, is_prompt: false, first_turn: None }
+        Self {
+            step: Step::default(),
+            since: Instant::now(),
+            bytes: 0,
+            is_prompt: false,
+            first_turn: None,
+            commands: BTreeMap::new(),
+        }
     }
 
     /// If the thread runs a prompt of a chat, replaces the number of the turn with its number within the prompt.
@@ -272,8 +288,18 @@ impl Activity {
         self.step == Step::Approval
     }
 
+    /// Describes the step. A call that runs a command is described with it.
+    fn describe_step(&self) -> String {
+        let Step::Tools(running) = &self.step else { return self.step.to_string() };
+        let describe = |(id, name): (&String, &String)| match self.commands.get(id) {
+            Some(command) => format!("{name}: {}", truncate_line(command, MAX_COMMAND_CHARS)),
+            None => name.clone(),
+        };
+        running.iter().map(describe).collect::<Vec<_>>().join(", ")
+    }
+
     fn fields(&self) -> Vec<String> {
-        let mut fields = vec![self.step.to_string()];
+        let mut fields = vec![self.describe_step()];
         fields.extend((!self.waits_for_user()).then(|| format!("{} s", self.since.elapsed().as_secs())));
         if let Step::Model { model, .. } = &self.step {
             fields.push(model.clone());
@@ -310,6 +336,7 @@ fn terminal_width() -> usize {
 mod tests {
     use rye_engine::event::{AttemptIntended, ChildEnded, ChildSpawned};
     use rye_engine::thread::{Cost, Status};
+    use serde_json::json;
 
     use super::*;
 
@@ -389,6 +416,24 @@ mod tests {
         let line = progress.tick(Some(&main)).unwrap();
         assert!(line.starts_with("turn 2 · 4") && line.ends_with(" s · sonnet · Ctrl+C to cancel"), "{line}");
         assert_eq!(progress.tick(Some(&main)), None);
+    }
+
+    #[test]
+    fn line_of_a_call_that_runs_a_command_shows_the_command() {
+        let main = ThreadId::parse("a-1").unwrap();
+        let mut progress = Progress::new(true);
+        let usage = json!({"input": 1, "output": 1, "cache_read": 0, "cache_write": 0});
+        let call = json!({"type": "tool_call", "id": "c", "name": "rye_bash_bash", "input": {"command": "sleep 9"}});
+        let events = [
+            json!({"type": "cognition_out", "turn": 1, "attempt": 0, "content": [call], "usage": usage,
+                   "stop": "end_turn", "model": null}),
+            json!({"type": "tool_started", "turn": 1, "index": 0, "group_end": 1, "call_id": "c", "name": "rye_bash_bash",
+                   "capability": "rye.execute.tool.rye.bash.bash", "idempotent": false}),
+        ];
+        for body in events {
+            progress.event(&main, &event(serde_json::from_value(body).unwrap()));
+        }
+        assert_eq!(progress.lines(Some(&main), 80), ["rye_bash_bash: sleep 9 · 0 s · Ctrl+C to cancel"]);
     }
 
     #[test]

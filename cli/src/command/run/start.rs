@@ -187,7 +187,7 @@ pub fn run_to_end(
     if asks_client(how, &kept, format)
         && let Some(lines) = how.chat.and_then(ChatFace::lines)
     {
-        options.approvals = ClientApprover::policy(lines.ended(), options.approvals);
+        options.approvals = ClientApprover::policy(lines, options.approvals);
     }
     let runtime = runtime::start_runtime(start.worker_count())?;
     let ended = runtime.block_on(async {

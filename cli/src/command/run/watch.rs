@@ -54,7 +54,7 @@ pub async fn wait_until_end(
                     return Exit::Cancelled.into();
                 },
                 Some(input) => {
-                    screen.stop("interrupted; Ctrl+C again to leave");
+                    screen.stop(if input.is_idle() { "Ctrl+C again to leave" } else { "interrupted; Ctrl+C again to leave" });
                     if !input.interrupt() {
                         return Exit::Cancelled.into();
                     }

@@ -214,10 +214,12 @@ fn failed_start(walk: &WalkContext<'_>) -> Option<Vec<EventBody>> {
 }
 
 /// Returns the events that start and end a waiting prompt that the user interrupted before its start. `None` if no
-/// prompt waits, or if another prompt or a compaction has to end first.
+/// prompt waits, or if another prompt, a compaction or a command of the user has to end first: the interruption then
+/// ends that work, and the prompt follows.
 pub(in crate::machine) fn interrupted_start(plan: &Plan, state: &ThreadState) -> Option<Vec<EventBody>> {
     let chat = state.chat.as_ref()?;
-    let is_waiting = chat.current.is_none() && chat.compaction.is_none() && !chat.queue.is_empty();
+    let is_busy = chat.current.is_some() || chat.compaction.is_some() || !chat.commands.is_empty();
+    let is_waiting = !is_busy && !chat.queue.is_empty();
     (is_waiting && state.unstarted_continuation().is_none())
         .then(|| unstarted_prompt(plan, state, chat, PromptStatus::Interrupted, None))
 }

@@ -278,6 +278,16 @@ fn interruption_before_the_start_of_a_prompt_ends_that_prompt_and_no_other() {
     assert!(user_texts(&play, 0).last().unwrap().ends_with("second"));
 }
 
+#[test]
+fn interruption_of_a_command_of_the_user_keeps_the_prompt_that_waits_behind_it() {
+    let mut play = after_one_prompt(vec![text("two")]);
+    receive(&mut play, "c", ControlMessage::Shell { command: "sleep 20".into(), excluded: false });
+    receive(&mut play, "b", submit("second", Delivery::Prompt));
+    receive(&mut play, "i", ControlMessage::Interrupt);
+    assert_eq!(statuses(&play), [(PromptStatus::Done, None)]);
+    assert!(play.state.chat.as_ref().unwrap().queue.iter().any(|message| message.text == "second"));
+}
+
 fn compact() -> ControlMessage {
     ControlMessage::Compact { focus: None }
 }

@@ -47,7 +47,7 @@ impl ChatTerminal {
         if self.select_in_overlay(action) {
             return Ok(());
         }
-        let may_leave = std::mem::take(&mut self.may_leave);
+        let leaving = std::mem::take(&mut self.leaving);
         let may_widen = std::mem::take(&mut self.may_widen);
         let may_rewind = std::mem::take(&mut self.may_rewind);
         self.hint = self.hint.filter(|_| action == KeyAction::None);
@@ -65,7 +65,7 @@ impl ChatTerminal {
             KeyAction::Withdraw => {
                 self.session.requests.control.send(ControlMessage::Retract { input: None });
             }
-            KeyAction::Interrupt if self.is_running || self.user_commands.is_running() => self.interrupt(),
+            KeyAction::Interrupt if self.is_running || self.is_busy_while_idle() => self.interrupt(),
             KeyAction::Interrupt if may_rewind && self.editor.is_empty() => self.list_rewinds(),
             KeyAction::Interrupt if self.editor.is_empty() => {
                 self.may_rewind = true;
@@ -75,18 +75,7 @@ impl ChatTerminal {
                 self.editor.take();
                 self.edited();
             }
-            KeyAction::Clear if self.is_leaving => {
-                // The chat is already closing. The signal ends the process even if a call does not stop.
-                kill_process(getpid(), Signal::TERM)?;
-            }
-            KeyAction::Clear if may_leave => self.leave(),
-            KeyAction::Clear => {
-                if self.is_running || self.user_commands.is_running() {
-                    self.interrupt();
-                }
-                self.may_leave = true;
-                self.hint = Some("Ctrl+C again leaves; `rye chat -c` opens the session again");
-            }
+            KeyAction::Clear => self.interrupt_or_leave(leaving)?,
             KeyAction::Leave if self.editor.is_empty() => self.leave(),
             KeyAction::Leave | KeyAction::Edit => {
                 self.editor.input(key);
@@ -96,6 +85,9 @@ impl ChatTerminal {
             KeyAction::Redraw => self.screen.clear_all()?,
             KeyAction::Complete => self.complete(),
             KeyAction::CompleteBack => self.toggle_mode(may_widen),
+            KeyAction::SearchHistory if self.editor.is_empty() => {
+                self.hint = Some("type a part of an earlier prompt, then Ctrl+R; Up shows the prompts one by one");
+            }
             KeyAction::SearchHistory => {
                 let found = self.history.search(&self.editor.text());
                 let entries = found.into_iter().map(|text| Entry { text, note: String::new() }).collect();

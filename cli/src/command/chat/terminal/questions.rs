@@ -117,7 +117,7 @@ impl ChatTerminal {
                 self.submit_checked(input, text, delivery, warning.without);
             }
             (KeyQuestion::Compact { focus }, Some('c')) => {
-                self.session.requests.control.send(ControlMessage::Compact { focus });
+                self.compact(focus);
             }
             (question @ (KeyQuestion::Cache(_) | KeyQuestion::Compact { .. }), _) => self.question = Some(question),
             (KeyQuestion::Rewind { prompt }, pressed) => match (action, pressed) {

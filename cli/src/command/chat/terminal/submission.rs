@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rye_engine::event::{Delivery, UserInput};
+use rye_engine::event::{ControlMessage, Delivery, EventBody, UserInput};
 use rye_engine::session_tree::{SessionThread, current_prompts, other_branches};
 use serde_json::Value;
 
@@ -20,6 +20,8 @@ use crate::present::format_date;
 pub(super) struct PendingMessage {
     text: String,
     delivery: Delivery,
+    /// Names of the files with the images.
+    images: Vec<String>,
 }
 
 /// A message that waits until the commands before it have taken effect.
@@ -154,12 +156,13 @@ impl ChatTerminal {
                 return self.return_to_editor(&text);
             }
         };
+        let names = images.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect();
         if !without.is_empty() {
-            self.pending.push_back(PendingMessage { text, delivery: Delivery::Prompt });
+            self.pending.push_back(PendingMessage { text, delivery: Delivery::Prompt, images: names });
             return self.commands.submit_without(input, images, without);
         }
         if !images.is_empty() {
-            self.pending.push_back(PendingMessage { text, delivery });
+            self.pending.push_back(PendingMessage { text, delivery, images: names });
             return self.commands.submit(input, images, delivery);
         }
         let id = self.session.requests.control.submit(input, delivery);
@@ -171,7 +174,7 @@ impl ChatTerminal {
 
     /// Shows a submitted message: in the list of queued messages while a prompt runs, else as the next prompt.
     fn submitted(&mut self, id: Option<String>, text: String, delivery: Delivery) {
-        let waits = self.is_running || self.user_commands.is_running();
+        let waits = self.is_running || self.is_busy_while_idle();
         // While the session is idle, a message becomes the next prompt.
         let delivery = if self.is_running { delivery } else { Delivery::Prompt };
         match id.filter(|_| waits) {
@@ -180,16 +183,41 @@ impl ChatTerminal {
         }
     }
 
+    /// Shows a message that another process sent to the session.
+    pub(super) fn show_foreign_message(&mut self, body: &EventBody) {
+        let EventBody::Mail(mail) = body else { return };
+        if self.session.requests.control.has_sent(&mail.id) {
+            return;
+        }
+        let (text, delivery) = if let ControlMessage::Submit { input, delivery } = &mail.message {
+            (&input.text, *delivery)
+        } else if let ControlMessage::Steer { text } = &mail.message {
+            (text, Delivery::Steer)
+        } else if let ControlMessage::FollowUp { text } = &mail.message {
+            (text, Delivery::FollowUp)
+        } else {
+            return;
+        };
+        self.submitted(Some(mail.id.clone()), text.clone(), delivery);
+    }
+
     /// Handles the response to a message with images. Shows the message if its images are stored; otherwise prints the
     /// error and returns the text of the message to the editor.
     fn images_sent(&mut self, response: &ChatResponse) {
-        let Some(PendingMessage { text, delivery }) = self.pending.pop_front() else { return };
+        let Some(PendingMessage { text, delivery, images }) = self.pending.pop_front() else { return };
         if let Some(error) = &response.error {
             self.note(error);
             return self.return_to_editor(&text);
         }
         let id = response.data.as_ref().and_then(|data| data.get("input")?.as_str()).map(str::to_owned);
         self.submitted(id, text, delivery);
+        if !images.is_empty() {
+            self.note(&format!(
+                "sent with {}: {}",
+                if images.len() == 1 { "the image" } else { "the images" },
+                images.join(", ")
+            ));
+        }
     }
 
     /// Saves the image of the clipboard as a file, and inserts the name of the file into the text.

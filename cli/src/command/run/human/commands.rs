@@ -6,7 +6,7 @@ use rye_compiler::hook::HookPoint;
 use rye_engine::event::{AcceptedInput, CommandAction, CommandRan, HookOutcome, HookPointRun, HookVerdict, ShellRan};
 use rye_engine::thread_id::ThreadId;
 
-use super::{HumanRenderer, MAX_DETAIL_CHARS};
+use super::{HumanRenderer, MAX_DETAIL_CHARS, MAX_ERROR_CHARS};
 use crate::present::event::shown_messages;
 use crate::present::{DIM, color_style, truncate_line};
 
@@ -43,7 +43,7 @@ impl HumanRenderer {
     pub(super) fn hooks(&mut self, thread: &ThreadId, run: &HookPointRun) {
         for hook in run.considered.iter().filter(|hook| hook.verdict == HookVerdict::Failed) {
             let because = hook.because.as_deref().unwrap_or("it failed");
-            let because = truncate_line(because, MAX_DETAIL_CHARS);
+            let because = truncate_line(because, MAX_ERROR_CHARS);
             let effect = if run.point != HookPoint::Input {
                 ""
             } else if run.answer == HookOutcome::None {

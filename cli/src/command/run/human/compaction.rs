@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use rye_engine::event::{Compacted, EventBody};
+use anstyle::Style;
+use rye_compiler::report::render::table::group_thousands;
+use rye_engine::event::{Compacted, Continues, EventBody, Settled};
 use rye_engine::exchange::Usage;
 use rye_engine::thread_id::ThreadId;
 
@@ -71,5 +73,46 @@ impl HumanRenderer {
             let cost = format_spend(amount, self.unpriced);
             self.thread_line(thread, DIM, &format!("  {read} in, {} out, {cost}", usage.output));
         }
+    }
+
+    /// Records the cost of a call of a chat, whose sum is printed at the end of the prompt. If the call was for a summary
+    /// between prompts, prints an assumed cost at once.
+    pub(super) fn settled(&mut self, thread: &ThreadId, settled: &Settled) {
+        if settled.unknown_outcome {
+            self.unreported = self.unreported.saturating_add(settled.amount);
+        }
+        if !self.is_prompt_open && self.compactions.is_running(thread) {
+            self.print_unreported(thread);
+        }
+    }
+
+    /// Prints the assumed cost of the calls whose usage no provider reported.
+    pub(super) fn print_unreported(&mut self, thread: &ThreadId) {
+        let unreported = std::mem::take(&mut self.unreported);
+        if unreported > 0 {
+            let amount = format_spend(unreported, self.unpriced);
+            let line = format!(
+                "  {amount} of the cost is assumed: the worst case of a call that ended before the provider reported usage"
+            );
+            self.thread_line(thread, DIM, &line);
+        }
+    }
+
+    /// Prints the thread that a chat continues and, after a handoff, the messages that the full context has lost.
+    pub(super) fn continues(&mut self, thread: &ThreadId, from: &Continues) {
+        if !self.events {
+            self.thread_line(thread, DIM, &format!("continues {}", from.thread));
+        }
+        let Some(left_out) = from.left_out.filter(|_| self.main.as_ref() == Some(thread)) else { return };
+        let size = |messages: u64, tokens: u64| {
+            format!("{} ({} tokens)", format_count(messages, "message"), group_thousands(tokens))
+        };
+        let (left, kept) =
+            (size(left_out.messages, left_out.tokens), size(left_out.kept_messages, left_out.kept_tokens));
+        let line = format!(
+            "the context was full: the model no longer sees the first {left}, and {kept} remain; next time, `/compact` \
+             before the context is full keeps a summary"
+        );
+        self.thread_line(thread, Style::new(), &line);
     }
 }
