@@ -14,8 +14,8 @@ use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, Plan, PlanLimits, Planne
 use serde_json::{Map, Value};
 
 use crate::event::{
-    Approval, AttemptFailed, ChildIntended, ContextOperation, Continues, Ended, LimitHit, MessageSource, Opened,
-    QueuedMessage, Settled, ThreadOrigin,
+    Approval, AttemptFailed, ChildIntended, Continues, Ended, LimitHit, MessageSource, Opened, QueuedMessage, Settled,
+    ThreadOrigin,
 };
 use crate::exchange::StopReason;
 use crate::image::ImageRef;

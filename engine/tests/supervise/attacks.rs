@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::sandboxes::{Machine, PATH, SANDBOXED_MODE, is_offered};
 use super::{OWNER_MODE, UNSUPERVISED_MODE, ends};
 
-pub const TESTS: [(&str, fn()); 11] = [
+pub const TESTS: [(&str, fn()); 12] = [
     ("attacks: every attempt is refused", every_attempt_is_refused),
     ("attacks: every attempt is refused to an ordinary user", every_attempt_is_refused_to_a_user),
     ("attacks: a daemon does not outlive limits set on the helper", limits_on_the_supervisor),
