@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::complete::bound_tuple;
 use super::merge::{EXACTLY_ONE, are_disjoint, closing_rule, merge_all};
-use super::{add_notes, remove_unnameable_properties, types_of};
+use super::{add_notes, is_wire_name, remove_unnameable_properties, types_of};
 
 /// Limits for following references: the levels of a recursive definition, and the total depth. If the result is too
 /// large, the next entry, with smaller limits, is tried.
@@ -337,6 +337,9 @@ impl SubsetConverter<'_> {
             properties.insert(name.clone(), self.convert(schema, depth + 1));
         }
         let required: Vec<Value> = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+        let (required, unnameable): (Vec<Value>, Vec<Value>) =
+            required.into_iter().partition(|name| name.as_str().is_none_or(is_wire_name));
+        notes.extend(unnameable.iter().map(|name| format!("the property {name} is required")));
         for name in required.iter().filter_map(Value::as_str) {
             // The API refuses a required property that is not declared.
             properties.entry(name).or_insert_with(|| json!({}));

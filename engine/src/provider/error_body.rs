@@ -14,7 +14,7 @@ const NESTED_BILLED_FIELDS: [&str; 4] = ["usage", "usageMetadata", "choices", "c
 pub fn is_billed(value: &Value) -> bool {
     let document = value.get(0).unwrap_or(value);
     let has = |key: &&str| document.get(*key).is_some_and(|value| !value.is_null());
-    BILLED_FIELDS.iter().any(|key| has(&key)) || has_billed_part(value)
+    BILLED_FIELDS.iter().any(has) || has_billed_part(value)
 }
 
 /// Returns true if an object at any depth of a document has one of the `NESTED_BILLED_FIELDS`, which show that the

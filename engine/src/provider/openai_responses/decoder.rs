@@ -84,7 +84,7 @@ const KNOWN_EVENTS: [&str; 21] = [
 /// Returns true if an event after the end of the reply may contain more of the reply.
 fn is_unread_after_end(kind: &str) -> bool {
     let is_known = KNOWN_EVENTS.contains(&kind) || matches!(kind, "response.created" | "response.in_progress");
-    kind.ends_with(".delta") || !is_known
+    kind.rsplit('.').next() == Some("delta") || !is_known
 }
 
 /// Fields of events that the decoder reads, or that repeat what other events contain. Other fields are reported as

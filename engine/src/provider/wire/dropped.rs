@@ -295,7 +295,7 @@ fn unknown_event_after_the_end_is_named_on_every_wire() {
 #[test]
 fn repeated_key_outside_of_a_usage_report_is_named_on_every_wire() {
     fn unread<D: ReplyDecoder + Default>(data: &[&str]) -> Vec<String> {
-        let stream: String = data.iter().map(|data| format!("data: {data}\n\n")).collect();
+        let stream = data.iter().fold(String::new(), |all, data| all + &format!("data: {data}\n\n"));
         replay(&[stream.as_bytes()], D::default()).1.unwrap().unread
     }
     let anthropic = unread::<anthropic::AnthropicDecoder>(&[

@@ -42,7 +42,9 @@ pub fn parse_event(data: &str, repeated: &mut UnreadKinds) -> serde_json::Result
     let mut reader = serde_json::Deserializer::from_str(data);
     let value = MergedValue { path: &mut path, found: &mut found }.deserialize(&mut reader)?;
     reader.end()?;
-    found.iter().for_each(|path| repeated.add(&format!("repeated key {path}")));
+    for path in found {
+        repeated.add(&format!("repeated key {path}"));
+    }
     Ok(value)
 }
 
