@@ -63,11 +63,11 @@ pub fn check_threads() -> io::Result<()> {
         drop(release);
         started.map(drop)
     })
-    .map_err(no_thread)
+    .map_err(|error| no_thread(&error))
 }
 
 /// Adds to an error of the system that it is about a thread.
-pub fn no_thread(error: io::Error) -> io::Error {
+pub fn no_thread(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("no further thread can be started: {error}"))
 }
 

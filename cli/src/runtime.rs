@@ -35,7 +35,7 @@ pub fn start_runtime(workers: usize) -> io::Result<Runtime> {
     if let Err(error) = start_blocking_threads(&runtime) {
         // Dropping the runtime would wait for workers that never started.
         runtime.shutdown_background();
-        return Err(no_thread(error));
+        return Err(no_thread(&error));
     }
     {
         let _guard = runtime.enter();

@@ -81,14 +81,13 @@ pub async fn serve(args: AcpArgs, report: Printer) -> Result<(), CommandError> {
             () = agent.disconnection.wait_drained() => Some(Ok(())),
             _ = next_signal(&mut signals) => None,
         };
-        match ended {
-            Some(served) => (served, false),
-            None => {
-                agent.disconnection.set();
-                tokio::select! {
-                    served = connection => (served, true),
-                    () = agent.disconnection.wait_drained() => (Ok(()), true),
-                }
+        if let Some(served) = ended {
+            (served, false)
+        } else {
+            agent.disconnection.set();
+            tokio::select! {
+                served = connection => (served, true),
+                () = agent.disconnection.wait_drained() => (Ok(()), true),
             }
         }
     };
