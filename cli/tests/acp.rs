@@ -459,29 +459,3 @@ fn reload_lists_the_commands_of_new_files() {
     assert!(listed.last().is_some_and(has_review), "{listed:?}");
     client.end();
 }
-
-#[test]
-fn limit_that_a_hook_escalates_is_raised_or_ends_the_prompt() {
-    for (option, reason, reply) in [("once", "end_turn", "Done."), ("no", "max_turn_requests", "")] {
-        let place = project(&format!("{CALL}, {{ text: Done. }}"));
-        place.write(".ai/directives/talk.md", &talk_directive(1, TOOL));
-        place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
-        place.run_ok(&["trust"]);
-        let mut client = AcpClient::start_with(&place, &["acp", "talk", "--script", "script.yaml"], json!({}));
-        let session = client.new_session();
-        let set = json!({"sessionId": session, "modeId": "auto"});
-        client.permission = Some("accept");
-        client.ok("session/set_mode", set);
-        client.permission = Some(option);
-        let done = client.prompt(&session, "go");
-        let request = done.updates.iter().find(|message| message["method"] == "session/request_permission").unwrap();
-        let offered: Vec<&Value> =
-            request["params"]["options"].as_array().unwrap().iter().map(|offer| &offer["name"]).collect();
-        assert_eq!(offered, ["Raise `turns` to 2", "Stop"], "{request}");
-        assert_eq!(asked(&done).len(), 1, "{:?}", asked(&done));
-        assert!(asked(&done)[0].contains("turns_exceeded"), "{:?}", asked(&done));
-        assert_eq!(done.response["result"]["stopReason"], reason, "{}", done.response);
-        assert_eq!(text(&done, "agent_message_chunk"), reply);
-        client.end();
-    }
-}

@@ -448,21 +448,20 @@ fn plan_and_reasons_are_those_of_the_shell_commands() {
 fn closed_stdout_ends_no_prompt_and_parks_the_session() {
     let place = TestProject::own();
     let client = start(&place, "steps: [{ text: Done., delay_ms: 1500 }]");
-    let ChatClient { mut child, mut stdin, .. } = {
+    let ChatClient { mut child, stdin, .. } = {
         let mut client = client;
         client.ask(json!({"type": "prompt", "message": "go"}));
         client.event("prompt_started");
         client
     };
-    // Nothing reads the output any more, while the input stays open. The next response cannot be written.
+    // Nothing reads the output any more, and the input ends.
+    drop(stdin);
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let code = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status.code();
         }
         assert!(std::time::Instant::now() < until, "the session does not end");
-        // The write fails once the process has ended.
-        writeln!(stdin, "{}", json!({"type": "state"})).ok();
         std::thread::sleep(std::time::Duration::from_millis(50));
     };
     assert!(code.is_some());

@@ -17,7 +17,6 @@ use rye_engine::machine::effect::CallToApprove;
 use rye_grammar::ItemId;
 use serde_json::Value;
 
-use super::limit_raise::LimitRaise;
 use crate::command::run::ask::{ThreadGrant, is_approved_in_project};
 use crate::present::truncate_line;
 use crate::workspace::Spaces;
@@ -124,30 +123,29 @@ pub fn describe_sandbox(question: &Question, live: &LiveState, spaces: &Spaces) 
     Some(request.sandbox(&Items::new(&spaces.open().ok()?))?.to_string())
 }
 
-/// Creates the permission request for the client. `sandbox` describes the sandbox of the call. `call` is the id of the
-/// tool call that the question is about. If `call` is `None`, the request uses an id made from the thread's id. `raise`
-/// is the higher limit that the user can choose.
+/// Creates the permission request for the client. `sandbox` describes the sandbox of the call. `call` is the id of the tool call that the question is about. If
+/// `call` is `None`, the request uses an id made from the thread's id.
 pub fn permission_request(
     session: &SessionId,
     question: &Question,
     call: Option<String>,
     sandbox: Option<&str>,
-    raise: Option<&LimitRaise>,
 ) -> RequestPermissionRequest {
     let call = call.unwrap_or_else(|| format!("question-{}", question.thread));
     let fields = ToolCallUpdateFields::new().title(request_title(question, sandbox)).status(ToolCallStatus::Pending);
-    let option = |id: &'static str, name: String, kind| PermissionOption::new(id, name, kind);
+    let option = PermissionOption::new;
     let options = if question.is_limit {
-        // Without a higher limit, the prompt would reach the same limit again.
-        let raise = raise.map(|raise| option(ONCE, raise.to_string(), PermissionOptionKind::AllowOnce));
-        raise.into_iter().chain([option(NO, "Stop".to_owned(), PermissionOptionKind::RejectOnce)]).collect()
+        vec![
+            option(ONCE, "Continue with a higher limit", PermissionOptionKind::AllowOnce),
+            option(NO, "Stop", PermissionOptionKind::RejectOnce),
+        ]
     } else {
         vec![
-            option(ONCE, "Allow once".to_owned(), PermissionOptionKind::AllowOnce),
-            option(PROMPT, "Allow this tool in this prompt".to_owned(), PermissionOptionKind::AllowAlways),
-            option(SESSION, "Allow this tool in this session".to_owned(), PermissionOptionKind::AllowAlways),
-            option(PROJECT, "Allow this tool in this project".to_owned(), PermissionOptionKind::AllowAlways),
-            option(NO, "Deny".to_owned(), PermissionOptionKind::RejectOnce),
+            option(ONCE, "Allow once", PermissionOptionKind::AllowOnce),
+            option(PROMPT, "Allow this tool in this prompt", PermissionOptionKind::AllowAlways),
+            option(SESSION, "Allow this tool in this session", PermissionOptionKind::AllowAlways),
+            option(PROJECT, "Allow this tool in this project", PermissionOptionKind::AllowAlways),
+            option(NO, "Deny", PermissionOptionKind::RejectOnce),
         ]
     };
     RequestPermissionRequest::new(session.clone(), ToolCallUpdate::new(call, fields), options)
