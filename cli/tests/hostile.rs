@@ -282,7 +282,7 @@ fn links_to_protected_files_reach_no_chat() {
 fn machine_readable_reports_of_hostile_files_grow_linearly() {
     let place = TestProject::new();
     let size = |parts: usize, format: &str| {
-        let elements: String = (0..parts).map(|n| format!("<a{n}/>")).collect();
+        let elements = (0..parts).fold(String::new(), |all, n| format!("{all}<a{n}/>"));
         place.write(
             ".ai/directives/d.md",
             &format!("# D\n\n```xml\n<directive name=\"d\" version=\"1.0.0\"><metadata>{elements}</metadata></directive>\n```\n\nDo.\n"),

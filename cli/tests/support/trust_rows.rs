@@ -1,6 +1,6 @@
 //! Rows of the trust matrix: the tools, hooks and files of a project that `docs/explanation/security.md` lists.
 
-use super::{KNOWLEDGE, MatrixRow, Proof, READ, READ_NOTE, SAID, row};
+use super::{KNOWLEDGE, MatrixRow, Proof, READ, READ_NOTE, RUN, SAID, directive, holds, place, row};
 
 /// A server of the user with one tool.
 const SERVER: &str = r#"servers:
@@ -24,7 +24,6 @@ const SERVER: &str = r#"servers:
             if id is not None:
                 print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
 "#;
-const SERVER_TOOL: &str = "description: E.\nversion: 1.0.0\nkind: mcp\nserver: mine\ntool: echo\n";
 const OTHER: &str = "# Other\n\n```xml\n<directive name=\"other\" version=\"1.0.0\"><metadata><description>Other.</description>\
     <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge></metadata></directive>\n```\n\nSay it.\n";
 /// Evidence that a call passed the gate, although the tool itself may fail.
@@ -66,7 +65,7 @@ fn rows_of_tools() -> Vec<MatrixRow> {
             "<permissions><fetch><knowledge>rye.*</knowledge></fetch></permissions>",
             "{ name: rye_fetch, input: { item_type: knowledge, item_id: rye/agent/core/protocol/sign } }",
             None,
-            Proof::Said("\"why\":\"ran\""),
+            Proof::Said("that was changed and not signed again will not load"),
         ),
         row(
             "the web",
@@ -107,17 +106,6 @@ fn rows_of_tools() -> Vec<MatrixRow> {
                 "{ name: web_hook, input: {} }",
                 Some("http://127.0.0.1:9/"),
                 STARTED,
-            )
-        },
-        MatrixRow {
-            files: &[("user:.ai/config/mcp.yaml", SERVER), ("user:.ai/tools/mcp/mine/echo.yaml", SERVER_TOOL)],
-            ..row(
-                "a server of the user space",
-                "<permissions><execute><tool>mcp.mine.*</tool></execute>\
-                 <acknowledge risk=\"elevated\">t</acknowledge></permissions>",
-                "{ name: mcp_mine_echo, input: {} }",
-                Some("reaches items of your user space: tool `mcp/mine/echo`"),
-                Proof::Said("from-the-users-server"),
             )
         },
     ]
@@ -166,8 +154,6 @@ fn rows_of_hooks() -> Vec<MatrixRow> {
 
 /// Returns the rows about settings of the project that steer a thread without a wide grant.
 fn rows_of_settings() -> Vec<MatrixRow> {
-    const PRICES: &str = "models:\n  - { id: scripted, context_window: 200000, max_output: 8000, prices: { input: 0.001, \
-        output: 0.001 } }\n";
     let of_file = |name: &'static str, files: &'static [(&'static str, &'static str)], refused: &'static str| {
         MatrixRow { files, ..row(name, READ, READ_NOTE, Some(refused), SAID) }
     };
@@ -182,6 +168,52 @@ fn rows_of_settings() -> Vec<MatrixRow> {
             &[(".ai/config/agent/resilience.yaml", "budget: { unknown_outcome: estimate }\n")],
             "agent/resilience",
         ),
-        of_file("prices of the project", &[(".ai/config/agent/providers/scripted.yaml", PRICES)], "scripted"),
     ]
+}
+
+#[test]
+fn server_of_the_user_space_is_reached_only_by_a_trusted_project() {
+    if std::process::Command::new("python3").arg("--version").output().is_err() {
+        eprintln!("skipped: `python3` is not installed");
+        return;
+    }
+    let grant = "<permissions><execute><tool>mcp.mine.*</tool></execute>\
+        <acknowledge risk=\"elevated\">t</acknowledge></permissions>";
+    let proof = Proof::Said("from-the-users-server");
+    let row = row("a server of the user space", grant, "{ name: mcp_mine_echo, input: {} }", None, proof);
+    let place = place(&row);
+    place.write("../user/.ai/config/mcp.yaml", SERVER);
+    place.run_ok(&["mcp", "refresh"]);
+    // The item that `refresh` wrote for the project becomes an item of the user.
+    let item = ".ai/tools/mcp/mine/echo.yaml";
+    place.write(&format!("../user/{item}"), &place.read(item));
+    std::fs::remove_file(place.project().join(item)).unwrap();
+    let refused = place.rye(&RUN);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    assert!(refused.stderr.contains("reaches items of your user space: tool `mcp/mine/echo`"), "{}", refused.stderr);
+    place.run_ok(&["trust"]);
+    let (code, ran) = place.json(&RUN);
+    assert_eq!(code, Some(0), "{ran}");
+    assert!(holds(&place, &row.proof, ran["thread_id"].as_str()), "{ran}");
+    place.run_ok(&["trust", "--revoke"]);
+    let thread = ran["thread_id"].as_str().unwrap();
+    let resumed = place.rye(&["run", "--resume", thread, "--message", "more", "--script", "../script.yaml"]);
+    assert_eq!(resumed.code, Some(5), "{}", resumed.stderr);
+}
+
+#[test]
+fn prices_of_the_project_need_trust() {
+    let row = row("prices of the project", READ, READ_NOTE, None, SAID);
+    let place = place(&row);
+    place.write(".ai/directives/act.md", &directive("", READ).replace("\"scripted\"", "\"anthropic\""));
+    let prices = "models:\n  - { id: claude-sonnet-5, context_window: 200000, max_output: 8000, prices: { input: \"0.001\", \
+        output: \"0.001\" } }\n";
+    place.write(".ai/config/agent/providers/anthropic.yaml", prices);
+    let refused = place.rye(&["run", "act"]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    assert!(refused.stderr.contains("sets the prices of its models"), "{}", refused.stderr);
+    place.run_ok(&["trust"]);
+    let (_, after) = place.json(&["trust", "--list"]);
+    assert!(after["requirements"].as_array().unwrap().iter().all(|one| one["trusted"] == true), "{after}");
+    assert_ne!(place.rye(&["run", "act"]).code, Some(5));
 }
