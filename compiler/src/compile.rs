@@ -76,7 +76,16 @@ pub fn declared_fields(
     directive: &ItemId,
     given: &Map<String, Value>,
 ) -> Option<IndexMap<String, InterfaceField>> {
-    let composed = compose_with_inputs(world, directive, &ModelOverride::default(), given)?;
+    declared_fields_of(&LowerContext::new(&Items::new(world)), directive, given)
+}
+
+/// Returns the inputs like [`declared_fields`], with the parsed files of `shared`.
+pub(crate) fn declared_fields_of(
+    shared: &LowerContext<'_, '_>,
+    directive: &ItemId,
+    given: &Map<String, Value>,
+) -> Option<IndexMap<String, InterfaceField>> {
+    let composed = compose_given(shared, directive, &ModelOverride::default(), given)?;
     Some(lower_fields(&composed.inputs))
 }
 
@@ -114,10 +123,18 @@ fn compose_items(
     model: &ModelOverride,
     given: &Map<String, Value>,
 ) -> Option<Composed> {
-    let shared = LowerContext::new(items);
+    compose_given(&LowerContext::new(items), directive, model, given)
+}
+
+fn compose_given(
+    shared: &LowerContext<'_, '_>,
+    directive: &ItemId,
+    model: &ModelOverride,
+    given: &Map<String, Value>,
+) -> Option<Composed> {
     let model =
         |requested: Option<&ModelRequest>| shared.catalog().resolve(requested, model).ok().map(|model| model.id);
-    compose(items, directive, &Launch { inputs: Inputs::Given(given), model: &model }).value
+    compose(shared.items, directive, &Launch { inputs: Inputs::Given(given), model: &model }).value
 }
 
 /// Compiles a directive. The result has a value only if there is no error; warnings and advice do not prevent a value.

@@ -301,12 +301,21 @@ impl CompiledProject {
         };
         counts.regions += matrix.contexts.len();
         counts.open += usize::from(!matrix.open.is_empty());
+        if matrix.open.is_empty() != matrix.rest.is_empty() || matrix.rest.iter().any(|one| one.when != matrix.open) {
+            self.fail(counts, "rest", &format!("the open conditions have no plan: {matrix:#?}"));
+        }
         for (call, expected) in self.answered() {
             counts.calls_in_regions += 1;
             let inputs = self.project.region_inputs(call, expected);
             let found = regions_of(&matrix, &inputs);
             if found.is_empty() && matrix.open.iter().any(|one| read(one).evaluate(&inputs) == Some(true)) {
                 counts.calls_without_region += 1;
+                let sent = |context: &MatrixContext| {
+                    context.chain == expected.chain && expected.layers.iter().all(|(id, _)| context.parts.contains(id))
+                };
+                if !matrix.rest.iter().any(sent) {
+                    self.fail(counts, "rest", &format!("{call:?} sends more than the rest of {matrix:#?}"));
+                }
                 continue;
             }
             let [region] = found.as_slice() else {

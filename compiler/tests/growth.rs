@@ -13,6 +13,7 @@ use rye_compiler::item_graph::item_graph;
 use rye_compiler::report::closure::compile_reachable;
 use rye_compiler::report::diff::{DiffSide, diff, diff_trees};
 use rye_compiler::report::lock::lock_entries;
+use rye_compiler::report::matrix::build_matrix;
 use rye_compiler::report::render::{self, dot, graph_page, mermaid};
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::report::why::explain;
@@ -278,6 +279,43 @@ fn patterns_with_hundreds_of_wildcards_are_refused_without_a_search() {
     });
     assert_eq!(codes.matches("syntax::capability").count(), 2, "{codes}");
     assert!(operations < 100_000, "{operations} allocations");
+}
+
+/// Combinations of inputs share the parsed files of one plan, so that each costs a fraction of a compilation.
+#[test]
+fn combinations_of_inputs_share_the_parsed_files() {
+    let world = |words: usize| {
+        let words: Vec<String> = (0..words).map(|i| format!("\"w{i}\"")).collect();
+        let condition = format!("inputs.a in [{}]", words.join(", "));
+        let hook = format!(
+            "hooks:\n  - {{ id: h, event: thread_started, condition: '{condition}', action: {{ primary: fetch, item_type: knowledge, item_id: k }} }}\n"
+        );
+        let inputs = "<inputs><input name=\"a\" required=\"true\"/></inputs>";
+        let metadata = format!(
+            "<hooks>{}</hooks>",
+            repeat(40, |i| {
+                format!("<hook id=\"own{i}\" event=\"after_step\"><when>turn == {}</when><continue/></hook>", i + 1)
+            })
+        );
+        let world = single(&metadata, inputs, "{input:a}").project(".ai/knowledge/k.md", "A rule.");
+        plannable(world.project(".ai/config/agent/hooks.yaml", hook))
+    };
+    let cost = |words: usize| {
+        let world = world(words);
+        allocations(|| {
+            let found = build_matrix(&world, &CompileRequest::new(ItemId::parse("d").unwrap())).unwrap();
+            assert_eq!((found.combinations, found.contexts.len()), (words + 1, 2));
+        })
+    };
+    let one = {
+        let (world, mut inputs) = (world(64), serde_json::Map::new());
+        inputs.insert("a".to_owned(), "w1".into());
+        let request = CompileRequest { inputs: Some(inputs), ..CompileRequest::new(ItemId::parse("d").unwrap()) };
+        allocations(|| assert!(compile(&world, &request).value.is_some()))
+    };
+    let more = cost(64) - cost(16);
+    // Without shared files, each combination costs more than a compilation.
+    assert!(3 * more < 2 * 48 * one, "{more} allocations for 48 more combinations, {one} for a compilation");
 }
 
 #[test]

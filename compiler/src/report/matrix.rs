@@ -14,19 +14,21 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::compile::{CompileRequest, compile, declared_fields};
+use crate::compile::{AssumedRoute, CompileRequest, compile, compile_with_context, declared_fields_of};
 use crate::compose::{Composed, ComposedHook, compose_all};
-use crate::diagnostics::Diagnostics;
-use crate::hook::HookPoint;
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::hook::{HookPoint, PlanVerdict};
 use crate::item::Items;
+use crate::lower::cache::LowerContext;
 use crate::lower::interface::lower_fields;
-use crate::plan::{FieldType, InterfaceField};
+use crate::plan::{FieldType, InterfaceField, Origins, Plan};
 use crate::report::render::json::{CallReport, PlanReport, RunEstimateReport, WorstCaseReport, render};
+use crate::report::render::view;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::condition::Condition;
 use crate::world::World;
 use cells::{CellBox, ReadLiterals};
-use predicates::{Predicate, SplitInputs, add_predicate, input_name};
+use predicates::{Component, Predicate, SplitInputs, add_predicate, input_name};
 use region::describe_region;
 
 /// Maximum number of combinations of input values for which plans are compiled.
@@ -39,10 +41,14 @@ pub struct Matrix {
     /// Inputs that conditions read, with example values: at least one for each set of values for which all conditions
     /// have the same result. Null stands for an absent input.
     pub inputs: BTreeMap<String, Vec<Value>>,
-    /// Conditions on the inputs, in the form of `contexts[].when`, for which no example call was found. If one of these
-    /// conditions holds for a call, the call may belong to no entry of `contexts` and `refused`. Every other call
+    /// Conditions on the inputs, in the form of `contexts[].when`, for which no example call was found. A call for which
+    /// one of these conditions holds belongs to no entry of `contexts` and `refused`, or to one of them. Every other call
     /// belongs to exactly one entry.
     pub open: Vec<String>,
+    /// The plans of the calls that belong to no entry of `contexts` and `refused`: the plans with unknown inputs, one for
+    /// each route. Empty if `open` is empty. `when` is `open`, and `call` has no inputs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rest: Vec<MatrixContext>,
     /// Number of combinations of input values that were examined.
     pub combinations: usize,
     /// Contexts in the order of discovery.
@@ -137,37 +143,16 @@ fn build(world: &dyn World, request: &CompileRequest, kind: MatrixKind) -> Resul
         directive: id.to_string(),
         inputs,
         open: describe_region(&split, split.unexamined(&components)),
+        rest: Vec::new(),
         combinations,
         contexts: Vec::new(),
         refused: Vec::new(),
     };
-    let mut known: IndexMap<String, (MatrixContext, Vec<CellBox>)> = IndexMap::new();
-    let mut refused: BTreeMap<Vec<String>, Vec<CellBox>> = BTreeMap::new();
-    for at in 0..combinations {
-        let (cells, chosen) = split.combination(&components, at);
-        let mut inputs = given.clone();
-        inputs.extend(chosen);
-        // The route that the values select may declare other inputs. Inputs that no condition reads get placeholder
-        // values.
-        let own = if all.len() > 1 { declared_fields(world, id, &inputs) } else { None };
-        let own = own.as_ref().unwrap_or(&declared).iter();
-        for (name, field) in own.filter(|(name, _)| !split.names.contains(name) && !given.contains_key(*name)) {
-            inputs.extend(placeholder_value(name, field).map(|value| (name.clone(), value)));
-        }
-        let compiled = compile(world, &CompileRequest { inputs: Some(inputs), ..request.clone() });
-        let Some(compilation) = compiled.value else {
-            let codes: BTreeSet<String> =
-                compiled.diagnostics.iter().filter(|d| d.is_error()).map(|d| d.code().to_owned()).collect();
-            refused.entry(codes.into_iter().collect()).or_default().push(cells);
-            continue;
-        };
-        let report = render(&compilation, Vec::new());
-        let key = match kind {
-            MatrixKind::Plans => context_key(&report),
-            MatrixKind::Routes => report.chain.join("\n"),
-        };
-        known.entry(key).or_insert_with(|| (matrix_context(&report), Vec::new())).1.push(cells);
+    if kind == MatrixKind::Plans && !matrix.open.is_empty() {
+        matrix.rest = compile_rest(world, request, &all, &matrix.open);
     }
+    let calls = Calls { world, request, kind, given: &given, declared: &declared, has_routes: all.len() > 1 };
+    let CompiledCalls { known, refused } = calls.compile(&split, &components, combinations);
     for (mut context, cells) in known.into_values() {
         context.when = describe_region(&split, cells);
         matrix.contexts.push(context);
@@ -176,6 +161,124 @@ fn build(world: &dyn World, request: &CompileRequest, kind: MatrixKind) -> Resul
         matrix.refused.push(RefusedRegion { when: describe_region(&split, cells), codes });
     }
     Ok(matrix)
+}
+
+/// The calls of a directive whose plans are compared.
+struct Calls<'c> {
+    world: &'c dyn World,
+    request: &'c CompileRequest,
+    kind: MatrixKind,
+    given: &'c Map<String, Value>,
+    declared: &'c IndexMap<String, InterfaceField>,
+    /// True if the inputs decide the route.
+    has_routes: bool,
+}
+
+/// The contexts by their keys, and the refused calls by the codes of their errors, each with its cells.
+#[derive(Default)]
+struct CompiledCalls {
+    known: IndexMap<String, (MatrixContext, Vec<CellBox>)>,
+    refused: BTreeMap<Vec<String>, Vec<CellBox>>,
+}
+
+impl Calls<'_> {
+    /// Compiles the calls of all combinations. Calls that differ in their inputs share the parsed files and all results
+    /// that do not depend on inputs. Only the first call of each context is compiled to a whole plan with its id.
+    fn compile(&self, split: &SplitInputs<'_>, components: &[Component], combinations: usize) -> CompiledCalls {
+        let mut compiled = CompiledCalls::default();
+        let mut at = 0;
+        while at < combinations {
+            let items = Items::new(self.world);
+            let shared = LowerContext::new(&items);
+            while at < combinations {
+                let (cells, chosen) = split.combination(components, at);
+                at += 1;
+                let inputs = self.complete_inputs(&shared, split, chosen);
+                let request = CompileRequest { inputs: Some(inputs), ..self.request.clone() };
+                if !self.add_call(&shared, &request, cells, &mut compiled) {
+                    // A report that is shared by several calls is made for the first of them only.
+                    break;
+                }
+            }
+        }
+        compiled
+    }
+
+    /// Adds the values of the other inputs to those of a combination. The route that the values select may declare other
+    /// inputs. Inputs that no condition reads get placeholder values.
+    fn complete_inputs(
+        &self,
+        shared: &LowerContext<'_, '_>,
+        split: &SplitInputs<'_>,
+        chosen: Map<String, Value>,
+    ) -> Map<String, Value> {
+        let mut inputs = self.given.clone();
+        inputs.extend(chosen);
+        let own = if self.has_routes { declared_fields_of(shared, &self.request.directive, &inputs) } else { None };
+        let own = own.as_ref().unwrap_or(self.declared).iter();
+        for (name, field) in own.filter(|(name, _)| !split.names.contains(name) && !self.given.contains_key(*name)) {
+            inputs.extend(placeholder_value(name, field).map(|value| (name.clone(), value)));
+        }
+        inputs
+    }
+
+    /// Adds a call with these cells to its context or to the refused calls. Returns false if the shared results contain
+    /// errors, which other calls may not have.
+    fn add_call(
+        &self,
+        shared: &LowerContext<'_, '_>,
+        request: &CompileRequest,
+        cells: CellBox,
+        compiled: &mut CompiledCalls,
+    ) -> bool {
+        let mut found = Diagnostics::new();
+        let lowered = compile_with_context(shared, request, &mut found);
+        let is_shared = !shared.items.diagnostics().has_errors() && !shared.diagnostics().has_errors();
+        let is_missing = |one: &Diagnostic| !one.is_error() || one.code() == "interface::missing-input";
+        if is_shared && found.has_errors() && found.iter().all(is_missing) && !compiled.known.is_empty() {
+            compiled.refused.entry(error_codes(&found)).or_default().push(cells);
+            return true;
+        }
+        if let Some(lowered) = lowered.filter(|_| is_shared && !found.has_errors())
+            && let Some((_, all)) = compiled.known.get_mut(&self.key(&lowered.plan, &lowered.origins))
+        {
+            all.push(cells);
+            return true;
+        }
+        let whole = compile(self.world, request);
+        let Some(compilation) = whole.value else {
+            compiled.refused.entry(error_codes(&whole.diagnostics)).or_default().push(cells);
+            return false;
+        };
+        let key = self.key(&compilation.plan, &compilation.origins);
+        let first = || (matrix_context(&render(&compilation, Vec::new())), Vec::new());
+        compiled.known.entry(key).or_insert_with(first).1.push(cells);
+        is_shared && !found.has_errors()
+    }
+
+    fn key(&self, plan: &Plan, origins: &Origins) -> String {
+        match self.kind {
+            MatrixKind::Plans => context_key(plan, origins),
+            MatrixKind::Routes => plan.chain.iter().map(|link| format!("{}\n", link.id)).collect(),
+        }
+    }
+}
+
+fn error_codes(found: &Diagnostics) -> Vec<String> {
+    let codes: BTreeSet<String> = found.iter().filter(|d| d.is_error()).map(|d| d.code().to_owned()).collect();
+    codes.into_iter().collect()
+}
+
+/// Compiles the plans with unknown inputs, one for each route. They apply to the calls for which no example was found.
+/// A route with errors has no plan and is left out.
+fn compile_rest(world: &dyn World, request: &CompileRequest, all: &[Composed], open: &[String]) -> Vec<MatrixContext> {
+    let plan = |composed: &Composed| {
+        let parent = composed.chain.iter().rev().nth(1).map(|directive| directive.id().clone());
+        let route = if all.len() > 1 { Some(AssumedRoute { parent }) } else { request.route.clone() };
+        let compiled = compile(world, &CompileRequest { inputs: None, route, ..request.clone() });
+        Some(MatrixContext { when: open.to_vec(), ..matrix_context(&render(&compiled.value?, Vec::new())) })
+    };
+    all.iter().filter_map(plan).collect()
 }
 
 /// Merges the declarations of all routes by name. An input is required if every route requires it. A default is kept
@@ -283,13 +386,22 @@ fn placeholder_value(name: &str, field: &InterfaceField) -> Option<Value> {
     }
 }
 
-/// Returns the key of a context: the parts of the report in which contexts can differ (extends chain, parts of the
+/// Returns the key of a context: the parts of the plan in which contexts can differ (extends chain, parts of the
 /// prompt, model, hooks, limits and grants), without the values of inputs.
-fn context_key(report: &PlanReport) -> String {
-    let hooks: Vec<String> = report.hooks.iter().map(|h| format!("{} {:?}", h.id, h.verdict)).collect();
-    let limits: Vec<String> = report.limits.iter().map(|(name, limit)| format!("{name}={}", limit.value)).collect();
-    let grants: Vec<&str> = report.capabilities.iter().map(|g| g.pattern.as_str()).collect();
-    format!("{:?}\n{:?}\n{hooks:?}\n{limits:?}\n{grants:?}\n{}", report.chain, context_parts(report), report.model.id)
+fn context_key(plan: &Plan, origins: &Origins) -> String {
+    let chain: Vec<&ItemId> = plan.chain.iter().map(|link| &link.id).collect();
+    let (system, first, _) = view::view_prompt(plan, origins);
+    let layers: Vec<&str> = system.layers.iter().chain(&first.layers).map(|view| view.layer.id.as_str()).collect();
+    let tools: Vec<&str> = plan.palette.iter().map(|tool| &*tool.name).collect();
+    let verdict = |verdict: &PlanVerdict| match verdict {
+        PlanVerdict::Fires => "fires",
+        PlanVerdict::Never { .. } => "never",
+        PlanVerdict::Depends { .. } => "depends",
+        PlanVerdict::Removed { .. } => "removed",
+    };
+    let hooks: Vec<(&str, &str)> = plan.hooks.iter().map(|hook| (hook.id.as_str(), verdict(&hook.verdict))).collect();
+    let grants: Vec<&str> = plan.capabilities.grants.iter().map(|grant| grant.pattern.as_str()).collect();
+    format!("{chain:?}\n{layers:?}\n{tools:?}\n{hooks:?}\n{:?}\n{grants:?}\n{}", plan.limits, plan.model.id)
 }
 
 fn context_parts(report: &PlanReport) -> Vec<String> {
@@ -391,6 +503,9 @@ mod tests {
         assert_eq!(when, [["!(a == b)"], ["exists(b) && a == b"]]);
         // A required input is never absent.
         assert_eq!(found.open, ["!exists(b) && a == b"]);
+        let rest: Vec<(&[String], usize)> =
+            found.rest.iter().map(|context| (context.when.as_slice(), context.parts.len())).collect();
+        assert_eq!(rest, [(found.open.as_slice(), 2)], "the hook may fire, so its knowledge counts");
     }
 
     #[test]

@@ -36,13 +36,15 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
         Some((first, rest)) => first.parts.iter().filter(|p| rest.iter().all(|c| c.parts.contains(p))).collect(),
         None => Vec::new(),
     };
-    for context in &found.contexts {
+    for (context, is_rest) in
+        found.contexts.iter().map(|context| (context, false)).chain(found.rest.iter().map(|context| (context, true)))
+    {
         let dollars = |cost: &Option<Value>| {
             cost.as_ref().map_or_else(|| "–".to_owned(), rye_compiler::report::render::json::dollars)
         };
         let own: Vec<&str> = context.parts.iter().filter(|p| !common.contains(p)).map(String::as_str).collect();
         table.row(vec![
-            describe_when(&context.when).into(),
+            if is_rest { "none of the above".to_owned() } else { describe_when(&context.when) }.into(),
             format_tokens(context.tokens, report.format()).into(),
             dollars(&context.first.cost).into(),
             dollars(&context.typical.cost).into(),
@@ -62,7 +64,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
     }
     if !found.open.is_empty() {
         report.note(&printable(&format!(
-            "some plans are not listed, because no inputs were found that meet this condition: {}",
+            "no inputs were found that meet this condition, so `none of the above` is the plan with unknown inputs: {}",
             describe_when(&found.open)
         )));
     }
