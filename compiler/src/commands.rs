@@ -43,7 +43,7 @@ pub fn read_commands(items: &Items<'_>, found: &mut Diagnostics) -> Vec<ChatComm
             Space::System => HookSource::Builtin,
         };
         let hooks = read_hooks(&hooks, &source, *space, found);
-        check_unique_ids(&hooks, found);
+        check_unique_ids("commands", &hooks, found);
         for hook in hooks {
             if commands.iter().any(|known| known.hook.id.node == hook.id.node) {
                 continue;

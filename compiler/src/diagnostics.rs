@@ -12,6 +12,7 @@ mod hook;
 mod interface;
 mod item;
 mod limit;
+mod misplaced_key;
 mod model;
 mod palette;
 mod plan;

@@ -48,10 +48,10 @@ use std::collections::BTreeSet;
 use rye_grammar::{ItemId, Sources, Span};
 
 use crate::assertion_file;
-use crate::commands::read_commands;
+use crate::commands::{ChatCommand, read_commands};
 use crate::compose::{Composed, HookScope, compose_all_with};
 use crate::context_files::{appended_layers, context_layers};
-use crate::diagnostics::{ContextError, Diagnostic, Diagnostics, Severity};
+use crate::diagnostics::{ContextError, Diagnostic, Diagnostics, Severity, TemplateError};
 use crate::hook::HookSource;
 use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
 use crate::lower::cache::{LowerCache, LowerContext};
@@ -329,18 +329,32 @@ impl<'i, 'w> Checker<'i, 'w> {
     /// Checks each hook that a settings file declares, independently of the directives to which the hook applies.
     fn check_hook_files(&mut self) {
         let commands = read_commands(self.items, &mut self.found);
-        let commands = commands.iter().map(|command| &command.hook);
+        self.check_hidden_templates(&commands);
+        let commands = commands.iter().map(|command| ("command", &command.hook));
         let files = self.items.hook_files();
-        for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().chain(commands) {
+        let hooks = [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten();
+        for (what, hook) in hooks.map(|hook| ("hook", hook)).chain(commands) {
             hook::check(self.items, hook, None, &mut self.found);
             if hook.space == Space::Project {
-                capability::check_hook_grants(hook, &mut self.found);
+                capability::check_hook_grants(what, hook, &mut self.found);
             }
             self.capabilities.check_patterns(
                 self.items,
                 hook.grants.iter().map(|g| (&g.node, g.span)),
                 &mut self.found,
             );
+        }
+    }
+
+    /// Reports prompt templates of the project with the name of a command of the settings, which hides them.
+    fn check_hidden_templates(&mut self, commands: &[ChatCommand]) {
+        for name in commands.iter().map(|command| &command.hook.id.node) {
+            let id = ItemId::parse(&name.replace(':', "/")).ok();
+            let template = id.and_then(|id| self.items.prompt_template(&id));
+            if let Some(template) = template.filter(|template| template.file.space == Space::Project) {
+                let span = Span::new(template.file.source, 0, 0);
+                self.found.push(TemplateError::Hidden { name: name.clone(), is_built_in: false, span });
+            }
         }
     }
 

@@ -92,10 +92,10 @@ pub enum CapabilityError {
     DeadGrant { pattern: String, item: String, why: String, add: Option<String>, tokens: u64, span: Span },
     /// A hook blocks every call that the grant allows.
     #[error("every call of `{item}` that `{pattern}` allows is refused: the hook `{hook}` blocks it")]
-    BlockedGrant { pattern: String, item: String, hook: String, tokens: u64, span: Span, hook_span: Span },
+    BlockedGrant { pattern: String, item: String, hook: String, tokens: Option<u64>, span: Span, hook_span: Span },
     /// A grant of a hook that the hook's action never uses.
-    #[error("the hook `{hook}` never uses its grant `{pattern}`: {why}")]
-    UnusedHookGrant { hook: String, pattern: String, why: String, span: Span },
+    #[error("the {what} `{hook}` never uses its grant `{pattern}`: {why}")]
+    UnusedHookGrant { what: &'static str, hook: String, pattern: String, why: String, span: Span },
     /// A literal argument of a call is outside of the folders and hosts that the grants allow; `why` is the reason, as
     /// a clause.
     #[error("`{value}` is refused: {why}")]
@@ -203,9 +203,12 @@ impl Problem for CapabilityError {
                 Some(add) => format!("write `{add}`, or remove the grant: the tool's definition costs {tokens} tokens in every request"),
                 None => "raise the limit, or remove the grant".to_owned(),
             }),
-            Self::BlockedGrant { tokens, .. } => Some(format!(
+            Self::BlockedGrant { tokens: Some(tokens), .. } => Some(format!(
                 "narrow the condition of the hook, or remove the grant: the tool's definition costs {tokens} tokens in every request"
             )),
+            Self::BlockedGrant { tokens: None, .. } => {
+                Some("narrow the condition of the hook, or remove the grant".into())
+            }
             Self::UnusedHookGrant { .. } => Some("remove the grant".into()),
             Self::OutsideGrant { .. } => Some("correct the argument, or extend the grant".into()),
             Self::WholeNetwork { .. } => Some(

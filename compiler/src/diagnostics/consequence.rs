@@ -10,7 +10,7 @@ use rye_grammar::{SourceId, Sources, Span, SyntaxKind};
 
 use super::{
     CapabilityError, ConfigError, ContextError, Diagnostic, HookError, InterfaceError, ItemError, LimitError,
-    ModelError, SkillError, SpawnError,
+    ModelError, SkillError, SpawnError, misplaced_key,
 };
 use crate::semantics::glob;
 use crate::semantics::needs;
@@ -33,6 +33,7 @@ pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>, sources: &Sources) {
     dropped.extend(defaults_of_unseparated_choices(all));
     dropped.extend(models_of_broken_providers(all, sources));
     dropped.extend(parts_with_unknown_keys(all));
+    dropped.extend(misplaced_key::consequences(all));
     let mut index = 0;
     all.retain(|_| {
         index += 1;

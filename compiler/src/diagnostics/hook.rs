@@ -129,8 +129,11 @@ pub enum HookError {
     /// A text with commas on the right side of `in`, where the author probably meant a list.
     #[error("the hook `{id}` tests whether `{text}` contains the fact, not whether the fact is one of several values")]
     TextList { id: String, text: String, span: Span },
-    #[error("two hooks of one file have the id `{id}`")]
-    DuplicateId { id: String, first: Span, second: Span },
+    #[error(
+        "two {what} of {} have the id `{id}`",
+        if first.source == second.source { "one file" } else { "the hook files of one space" }
+    )]
+    DuplicateId { what: &'static str, id: String, first: Span, second: Span },
     /// `path` is a fact that the model or a tool controls; `parameter` is the parameter that the fact would fill.
     #[error("`${{{path}}}` would let the model write the parameter `{parameter}` of a command")]
     UntrustedParameter { id: String, path: String, parameter: String, span: Span },

@@ -4,6 +4,7 @@ use rye_grammar::Span;
 use thiserror::Error;
 
 use super::foreign_words::{self, WordPlace};
+use super::misplaced_key;
 use super::{Label, Problem, Severity, did_you_mean, new_label, value_help};
 use crate::world::{ItemKind, MCP_FILE};
 
@@ -469,7 +470,7 @@ fn unknown_key_help(what: &str, key: &str, of: &str, suggestion: Option<&String>
     // The suggestion `event` takes precedence over a translation of the key: usually the value of the key is the name
     // of an event.
     let is_event = of == "a hook" && suggestion.is_some_and(|meant| meant == "event");
-    let translated = misplaced_help(what, key, of).or_else(|| foreign_words::help_for_key(what, key, of));
+    let translated = misplaced_key::help(what, key, of).or_else(|| foreign_words::help_for_key(what, key, of));
     translated.filter(|_| !is_event).or_else(|| {
         did_you_mean(suggestion, || {
             let known = (!known.is_empty()).then(|| format!("known here: {}", super::quote_list(known)));
@@ -543,54 +544,6 @@ fn kind_with_article(kind: ItemKind) -> &'static str {
         ItemKind::Prompt => "a prompt template",
         ItemKind::Skill => "a skill",
         ItemKind::Directive => "a directive",
-    }
-}
-
-/// Returns the help for an element, a key or a text that is written at a wrong place: the help names the right place.
-/// `None` for anything else.
-fn misplaced_help(what: &str, key: &str, of: &str) -> Option<String> {
-    match (what, of) {
-        ("element", "`<limits>`") => Some(format!("limits are attributes: `<limits {key}=\"…\"/>`")),
-        ("element", "`<permissions>`") if matches!(key, "tool" | "directive" | "knowledge") => {
-            Some(format!("choose a primary: `<execute><{key}>…</{key}></execute>`, `<fetch>` or `<sign>`"))
-        }
-        ("key", "`limits` of `agent/agent`") if crate::semantics::limits::LimitName::parse(key).is_some() => {
-            Some(format!(
-                "to set a default, write `limits: {{ {key}: … }}` in `agent/resilience`; to bound every directive, write `limits: {{ max: {{ {key}: … }} }}` here"
-            ))
-        }
-        ("key", "`check.yaml`") if key.contains("::") => {
-            Some(format!("severities belong under `levels`: `levels: {{ \"{key}\": allow }}`"))
-        }
-        ("key", "`check.yaml`") if matches!(key, "severity" | "severities" | "rules" | "codes" | "allow") => {
-            Some("severities of codes belong under `levels`: `levels: { \"item::shadows\": allow }`".to_owned())
-        }
-        ("text", "`<limits>`") => Some("limits are attributes: `<limits turns=\"10\" spend=\"0.50\"/>`".to_owned()),
-        ("text", "`<context>`") => {
-            Some(format!("an item of a context is an element: `<before>{key}</before>`, `<after>` or `<system>`"))
-        }
-        ("text", "`<inputs>`") => Some("an input is an element: `<input name=\"topic\">what it is</input>`".to_owned()),
-        ("text", "`<outputs>`") => {
-            Some("an output is an element: `<output name=\"url\">what it is</output>`".to_owned())
-        }
-        ("element", "`<permissions>`") if matches!(key, "allow" | "grant" | "tools" | "allowed" | "allowed-tools") => {
-            Some(
-                "everything that is granted is allowed: `<execute><tool>rye.file-system.read</tool></execute>`"
-                    .to_owned(),
-            )
-        }
-        ("element", "`<permissions>`") if matches!(key, "deny" | "disallow" | "block" | "ask" | "denied") => {
-            Some(format!(
-                "remove `<{key}>`: a call without a grant is denied; a hook on `tool_call` blocks single calls, and the risk tier of a grant decides if calls need an approval"
-            ))
-        }
-        ("key", "an action") if key == "type" => Some("did you mean `primary`?".to_owned()),
-        ("text", "`<model>`") => Some(format!("a model is named by attributes: `<model tier=\"{key}\"/>`")),
-        ("element", "`<input>`" | "`<output>`") if matches!(key, "enum" | "values" | "choices" | "options") => {
-            Some("the allowed values are an attribute: `enum=\"a,b\"`".to_owned())
-        }
-        ("attribute", "`<metadata>`") => Some(format!("write an element: `<metadata><{key}>…</{key}></metadata>`")),
-        _ => None,
     }
 }
 

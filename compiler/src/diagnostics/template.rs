@@ -16,6 +16,9 @@ pub enum TemplateError {
     /// An `argument-hint` although the text has no placeholder.
     #[error("the arguments of this template are never used")]
     UnusedArguments { span: Span },
+    /// The `argument-hint` names more arguments than the placeholders use.
+    #[error("the hint names {hinted} arguments, but this template uses {used} of them")]
+    UnusedArgument { hinted: usize, used: usize, span: Span },
     /// A template that uses a later argument and not this one, so that the text of the user is lost.
     #[error("this template uses argument {later}, but not argument {number}")]
     SkippedArgument { number: usize, later: usize, span: Span },
@@ -23,8 +26,11 @@ pub enum TemplateError {
     UnhintedArgument { number: usize, hinted: usize, span: Span },
     #[error("`{text}` is not a placeholder of a prompt template")]
     Placeholder { text: String, span: Span },
-    #[error("the prompt template `{name}` cannot be called: `/{name}` is a built-in command of every chat")]
-    Hidden { name: String, span: Span },
+    #[error(
+        "the prompt template `{name}` cannot be called: `/{name}` is a {}",
+        if *is_built_in { "built-in command of every chat" } else { "command of `agent/chat`" }
+    )]
+    Hidden { name: String, is_built_in: bool, span: Span },
     /// A command that does not use the text after its name, although it has an `argument_hint` or contains a
     /// placeholder of another client for this text. `written` is that placeholder, if there is one.
     #[error("the command `{name}` ignores the text after its name")]
@@ -38,6 +44,7 @@ impl Problem for TemplateError {
             Self::Import { .. } => "template::import",
             Self::MisspelledPlaceholder { .. }
             | Self::UnusedArguments { .. }
+            | Self::UnusedArgument { .. }
             | Self::UnhintedArgument { .. }
             | Self::SkippedArgument { .. } => "template::arguments",
             Self::Placeholder { .. } => "template::placeholder",
@@ -52,6 +59,7 @@ impl Problem for TemplateError {
             | Self::Import { .. }
             | Self::MisspelledPlaceholder { .. }
             | Self::UnusedArguments { .. }
+            | Self::UnusedArgument { .. }
             | Self::SkippedArgument { .. }
             | Self::UnhintedArgument { .. }
             | Self::Placeholder { .. }
@@ -65,6 +73,9 @@ impl Problem for TemplateError {
             Self::MisspelledPlaceholder { .. } => {
                 "write `$ARGUMENTS` or `$@` for all arguments and `$1` for the first one; `$$` is a literal dollar sign"
                     .into()
+            }
+            Self::UnusedArgument { used, .. } => {
+                format!("write `${}` in the text, or remove the other arguments from the hint", used + 1)
             }
             Self::UnusedArguments { .. } => "write `$ARGUMENTS` or `$1` in the text, or remove the hint".into(),
             Self::SkippedArgument { number, .. } => {
@@ -98,6 +109,7 @@ impl Problem for TemplateError {
             | Self::Placeholder { span, .. } => {
                 vec![new_label(*span, "sent as text")]
             }
+            Self::UnusedArgument { span, .. } => vec![new_label(*span, "more than the text uses")],
             Self::UnusedArguments { span } => vec![new_label(*span, "the text has no placeholder")],
             Self::SkippedArgument { span, .. } => vec![new_label(*span, "an earlier argument is missing")],
             Self::UnhintedArgument { span, .. } => vec![new_label(*span, "this hint")],

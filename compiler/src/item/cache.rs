@@ -536,7 +536,7 @@ impl<'w> Items<'w> {
         for space in Space::ALL {
             let all = [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten();
             let of_space: Vec<_> = all.filter(|h| h.space == space).cloned().collect();
-            hook_reader::check_unique_ids(&of_space, &mut found);
+            hook_reader::check_unique_ids("hooks", &of_space, &mut found);
         }
         for diagnostic in found {
             // Each of these diagnostics points into a hook file, and is dropped when that file is read again.

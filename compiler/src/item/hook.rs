@@ -188,7 +188,7 @@ pub fn from_xml(element: &Element, file: &FileRef, found: &mut Diagnostics) -> V
     found.syntax(parsed.errors);
     let source = HookSource::Directive { id: file.id.to_string() };
     let hooks = read::read_hooks(&parsed.tree, &source, file.space, found);
-    read::check_unique_ids(&hooks, found);
+    read::check_unique_ids("hooks", &hooks, found);
     hooks
 }
 

@@ -88,6 +88,7 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     if BUILT_IN_COMMANDS.contains(&name) {
         found.push(TemplateError::Hidden {
             name: name.to_owned(),
+            is_built_in: true,
             span: Span::new(file.source, 0, text.lines().next().map_or(0, str::len)),
         });
     }
@@ -143,6 +144,8 @@ fn check_hint(hint: Option<&Spanned<String>>, most: Option<usize>, is_misspelled
             let is_open = most == MAX_HINTED_ARGUMENTS || hint.node.contains("...") || hint.node.contains('…');
             if hinted > 0 && most > hinted && !is_open {
                 found.push(TemplateError::UnhintedArgument { number: most, hinted, span: hint.span });
+            } else if hinted > most && !is_open && !is_misspelled {
+                found.push(TemplateError::UnusedArgument { hinted, used: most, span: hint.span });
             }
         }
     }

@@ -16,6 +16,12 @@ pub(super) fn wrong_type(key: &str, wanted: &str, node: &Node) -> Option<String>
     if key == "needs" {
         return Some("name folders and hosts: `needs: { write: [out/], net: [api.example.com] }`".to_owned());
     }
+    if wanted == "`true` or `false`"
+        && let Kind::String(text) = &node.kind
+        && let "true" | "false" = text.to_ascii_lowercase().as_str()
+    {
+        return Some(format!("remove the quotes: `{key}: {}`", text.to_ascii_lowercase()));
+    }
     if !wanted.contains("string") {
         return None;
     }

@@ -261,7 +261,8 @@ impl SchemaChecker<'_, '_> {
         for item in value.items() {
             match item.as_str() {
                 Some(name) if seen.contains(&name) => {
-                    self.r.report_bad_value(item.span, format!("`{key}` names `{name}` twice"), "named before", None);
+                    let (message, help) = (format!("`{key}` names `{name}` twice"), "remove one of the two".to_owned());
+                    self.r.report_bad_value(item.span, message, "named before", Some(help));
                 }
                 Some(name) => seen.push(name),
                 None => self.r.report_wrong_type(item, key, "a list of names"),

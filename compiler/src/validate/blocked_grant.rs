@@ -1,5 +1,5 @@
-//! Grants of one tool that a `tool_call` hook makes useless: the hook's condition is true for every call of the tool,
-//! whatever the other facts are.
+//! Grants of one tool or directive that a `tool_call` hook makes useless: the hook's condition is true for every call
+//! of the item, whatever the other facts are.
 
 use rye_grammar::ItemId;
 use rye_grammar::capability::is_literal;
@@ -14,7 +14,7 @@ use crate::semantics::condition::Verdict;
 use crate::semantics::facts::Facts;
 use crate::world::ItemKind;
 
-/// Reports each grant of a single tool in the last directive of the chain if a hook blocks every call that the grant
+/// Reports each grant of a single tool or directive in the last directive of the chain if a hook blocks every call that the grant
 /// allows.
 pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     let blocks = |hook: &&ComposedHook| {
@@ -29,26 +29,31 @@ pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     let guards: Vec<&ComposedHook> = guards.collect();
     for grant in &permissions.grants {
         let pattern = &grant.pattern.0;
-        let Some(dotted) = pattern.strip_prefix("rye.execute.tool.").filter(|id| is_literal(id)) else { continue };
-        let Some(id) = ItemId::from_dotted(dotted).filter(|id| items.exists(ItemKind::Tool, id)) else { continue };
+        let kinds = [("rye.execute.tool.", ItemKind::Tool), ("rye.execute.directive.", ItemKind::Directive)];
+        let of_kind = |(head, kind)| Some((kind, pattern.strip_prefix(head).filter(|id| is_literal(id))?));
+        let Some((kind, dotted)) = kinds.into_iter().find_map(of_kind) else { continue };
+        let Some(id) = ItemId::from_dotted(dotted).filter(|id| items.exists(kind, id)) else { continue };
         let Some(guard) = guards.iter().find(|guard| blocks_every_call(guard, composed, &id)) else { continue };
-        let Some(tool) = items.tool(&id) else { continue };
+        let tool = if kind == ItemKind::Tool { items.tool(&id) } else { None };
+        if kind == ItemKind::Tool && tool.is_none() {
+            continue;
+        }
         found.push(CapabilityError::BlockedGrant {
             pattern: pattern.clone(),
             item: id.to_string(),
             hook: guard.decl.id.node.clone(),
-            tokens: SizedTool::of(tool).tokens,
+            tokens: tool.map(|tool| SizedTool::of(tool).tokens),
             span: grant.span,
             hook_span: guard.decl.span,
         });
     }
 }
 
-/// Returns true if the condition of a hook is true for every call of a tool in a thread of this directive.
-fn blocks_every_call(guard: &ComposedHook, composed: &Composed, tool: &ItemId) -> bool {
+/// Returns true if the condition of a hook is true for every call of an item in a thread of this directive.
+fn blocks_every_call(guard: &ComposedHook, composed: &Composed, item: &ItemId) -> bool {
     let Some(condition) = &guard.decl.compiled else { return true };
     let mut facts = Facts::new();
-    facts.set("call.item_id", Value::from(tool.as_str()));
+    facts.set("call.item_id", Value::from(item.as_str()));
     // The tool can also be called through `rye_execute`.
     facts.declare_unknown("call.name");
     facts.declare_unknown("call.id");

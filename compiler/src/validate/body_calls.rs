@@ -306,7 +306,7 @@ fn check_primary_arguments(leaf: &Directive, primary: Primary, start: usize, aft
     if let Some(argument) = arguments.named(&["item_type"])
         && let ArgumentValue::Literal(Value::String(text)) = &argument.value
         && !item_types.contains(&text.as_str())
-        && !text.contains(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-/.".contains(c))
     {
         found.push(InterfaceError::Type {
             what: format!("the argument `item_type` of `{}`", primary.tool_name()),

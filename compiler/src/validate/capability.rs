@@ -529,18 +529,19 @@ pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String
 
 /// Reports the grants of a hook whose action needs no grant. An action that names no item never needs one. In a settings
 /// file, an action whose item id is written out needs a grant only if the item is a directive.
-pub fn check_hook_grants(hook: &HookDecl, found: &mut Diagnostics) {
+/// `what` names the declaration in the report: a hook or a command.
+pub fn check_hook_grants(what: &'static str, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };
     let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });
     let own = matches!(hook.source, HookSource::Directive { .. });
     let why = match action.node.item() {
-        None => "the action of the hook uses no item".to_owned(),
+        None => format!("the action of the {what} uses no item"),
         Some(_) if starts || own || !hook.has_static_id() => return,
-        Some((_, id)) => format!("the hook names `{id}` itself, which needs no grant"),
+        Some((_, id)) => format!("the {what} names `{id}` itself, which needs no grant"),
     };
     for grant in &hook.grants {
         let (hook, pattern, why) = (hook.id.node.clone(), grant.node.0.clone(), why.clone());
-        found.push(CapabilityError::UnusedHookGrant { hook, pattern, why, span: grant.span });
+        found.push(CapabilityError::UnusedHookGrant { what, hook, pattern, why, span: grant.span });
     }
 }
 

@@ -38,6 +38,10 @@ impl SuppressionUses {
             if removes {
                 continue;
             }
+            if let Some(name) = id.strip_prefix("skill/") {
+                found.extend(misspelled_skill(items, name, span));
+                continue;
+            }
             let files = items.hook_files();
             let hooks = [&files.user, &files.builtin, &files.project].into_iter().flatten();
             let hook_ids = hooks.map(|h| h.id.node.as_str());
@@ -55,8 +59,18 @@ impl Merge for SuppressionUses {
     }
 }
 
-/// Returns true for the id of a layer that is not knowledge: the guidance for tools, a context file, or the skills. A
-/// suppression of such a layer is never reported as useless.
+/// Returns the error for the suppression of a skill that does not exist, if a skill with a similar name exists. Another
+/// user may have a skill with the written name.
+fn misspelled_skill(items: &Items<'_>, name: &str, span: Span) -> Option<ContextError> {
+    let skills = items.list(ItemKind::Skill);
+    let names = || skills.iter().map(|entry| entry.id.as_str());
+    let near = closest(name, names()).filter(|_| names().all(|known| known != name))?;
+    let (id, suggestion) = (format!("skill/{name}"), Some(format!("skill/{near}")));
+    Some(ContextError::SuppressesNothing { id, span, suggestion })
+}
+
+/// Returns true for the id of a layer that is not an item: the guidance for tools, a context file, or the list of
+/// skills. A suppression of such a layer is never reported as useless.
 fn is_session_layer(id: &str) -> bool {
-    matches!(id, "tools" | "skills") || id.starts_with("context/") || id.starts_with("skill/")
+    matches!(id, "tools" | "skills") || id.starts_with("context/")
 }

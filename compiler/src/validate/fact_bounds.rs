@@ -13,7 +13,9 @@ use serde_json::Value;
 
 use super::model::ModelIds;
 use super::unreachable_limits::{most_attempts, most_retries};
+use crate::commands::read_commands;
 use crate::compose::{Composed, ComposedHook};
+use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookPoint};
 use crate::item::{HookDecl, Items};
 use crate::palette::tool_name;
@@ -107,6 +109,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
     pub fn domain(&self, hook: &HookDecl, path: &Path, without: Option<BoundCause>) -> Option<Domain> {
         match path.to_string().as_str() {
             "model" => compared_texts(hook, path),
+            "name" if hook.event == HookPoint::Command => Some(self.command_names()),
             "call.item_id" if without != Some(BoundCause::Grants) => self.calls(hook, path, CallFact::ItemId),
             "call.name" if without != Some(BoundCause::Grants) => self.calls(hook, path, CallFact::Name),
             "attempt" if without != Some(BoundCause::Retries) && hook.event == HookPoint::Error => self.attempts(),
@@ -115,6 +118,12 @@ impl<'c, 'w> FactBounds<'c, 'w> {
             fact if without != Some(BoundCause::Limits) => self.limited(fact, without),
             _ => None,
         }
+    }
+
+    /// Returns the names of the commands of all spaces.
+    fn command_names(&self) -> Domain {
+        let commands = read_commands(self.items, &mut Diagnostics::new());
+        Domain::Values(commands.iter().map(|command| Some(Value::from(command.hook.id.node.as_str()))).collect())
     }
 
     /// Returns the bound on the attempts of a call; `None` if a hook may repeat a call any number of times.

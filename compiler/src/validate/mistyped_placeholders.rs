@@ -221,6 +221,11 @@ fn intended_input<'t>(
     let written = inside;
     let inside = inside.trim();
     let declared = |name: &'t str| is_input(name).then_some(name);
+    // Input methods and editors write other colons: `{input：name}`, `{input﹕name}`, `{input∶name}`.
+    let other_colon = ["：", "﹕", "∶", "꞉"].into_iter().find_map(|colon| inside.split_once(colon));
+    if let Some((_, name)) = other_colon.filter(|(word, name)| word.trim() == "input" && is_name(name.trim())) {
+        return Some((declared(name.trim()),));
+    }
     if let Some((word, name)) = inside.split_once(':').filter(|_| !dollar) {
         let exact = written.starts_with("input:") && !double;
         // A misspelling of `input` counts only before the name of a declared input (`{imput:name}`).

@@ -207,6 +207,11 @@ impl ActionReader<'_> {
             ActionName::Escalate => HookAction::Escalate,
             ActionName::Raise => {
                 self.placeholders.item = self.get("limit").map(|node| node.span);
+                // A number in place of the name: the values of `limit` and `value` may be exchanged.
+                if let Some(node) = self.get("limit").filter(|node| matches!(node.kind, Kind::Number(_))) {
+                    self.report_not_one_of("limit", &node, &LimitName::ALL.map(|name| name.as_str()));
+                    return None;
+                }
                 let (limit, value) = (self.required_text("limit", span)?, self.required_value("value", span)?);
                 self.check_limit_value(&limit, &value);
                 HookAction::Raise { limit, value }

@@ -37,7 +37,12 @@ pub fn read_hooks(node: &Node, source: &HookSource, space: Space, found: &mut Di
         Kind::Null => return Vec::new(),
         Kind::List(items) => items,
         Kind::Bool(_) | Kind::Number(_) | Kind::String(_) | Kind::Map(_) => {
-            data::report_invalid(found, "hooks", node, "a list of hooks");
+            data::report_invalid(
+                found,
+                "hooks",
+                node,
+                "a list of hooks, such as `- { id: …, event: tool_call, action: … }`",
+            );
             return Vec::new();
         }
     };
@@ -55,11 +60,12 @@ pub fn read_hooks(node: &Node, source: &HookSource, space: Space, found: &mut Di
 }
 
 /// Reports each id that occurs twice among the hooks of one directive or of one space.
-pub fn check_unique_ids(hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
+/// `what` names the declarations in the report: hooks or commands.
+pub fn check_unique_ids(what: &'static str, hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
     let mut seen: std::collections::BTreeMap<&str, rye_grammar::Span> = std::collections::BTreeMap::new();
     for hook in hooks {
         if let Some(first) = seen.insert(&hook.id.node, hook.id.span) {
-            found.push(HookError::DuplicateId { id: hook.id.node.clone(), first, second: hook.id.span });
+            found.push(HookError::DuplicateId { what, id: hook.id.node.clone(), first, second: hook.id.span });
         }
     }
 }
@@ -111,7 +117,7 @@ fn read_hook(
         }
         _ => read_required(node, "event", "a hook", found).and_then(|n| data::read_string(found, "event", n)),
     };
-    let point = event.as_ref().and_then(|e| read_point(e, found));
+    let point = event.as_ref().and_then(|e| read_point(e, node.get("id").and_then(Node::as_str), found));
     let layer = node.get("layer").and_then(|n| data::read_number(found, "layer", n));
     let position = node.get("position").and_then(|n| read_position(n, found));
     let wrap = node.get("wrap").and_then(|n| data::read_bool(found, "wrap", n));
@@ -217,13 +223,15 @@ fn read_required<'n>(node: &'n Node, key: &str, of: &str, found: &mut Diagnostic
     value
 }
 
-fn read_point(event: &Spanned<String>, found: &mut Diagnostics) -> Option<&'static HookPointRow> {
+fn read_point(event: &Spanned<String>, id: Option<&str>, found: &mut Diagnostics) -> Option<&'static HookPointRow> {
     let point = hook_point::by_name(&event.node);
     if point.is_none() {
+        // The values of `event` and `id` may be exchanged.
+        let exchanged = id.filter(|id| hook_point::by_name(id).is_some()).map(str::to_owned);
         found.push(HookError::UnknownEvent {
             event: event.node.clone(),
             span: event.span,
-            suggestion: closest(&event.node, hook_point::event_names()),
+            suggestion: exchanged.or_else(|| closest(&event.node, hook_point::event_names())),
         });
     }
     point

@@ -172,13 +172,25 @@ fn templates_of_other_clients_are_read_as_far_as_possible() {
     let (template, found) = read_template(".claude/commands/t.md", text);
     assert_eq!(found, []);
     assert_eq!(template.unwrap().argument_hint.as_deref(), Some("[file]"));
-    let text = "---\nargument-hint: [file] [priority]\ndescription: \"Use when: asked\"\n---\n$1";
+    let text = "---\nargument-hint: [file] [priority]\ndescription: \"Use when: asked\"\n---\n$1 $2";
     let (template, found) = read_template(".claude/commands/t.md", text);
     let template = template.unwrap();
     assert!(!found.is_empty() && found.iter().all(|d| d.code() == "item::invalid-value" && !d.is_error()), "{found:?}");
     assert_eq!(template.argument_hint.as_deref(), Some("[file] [priority]"));
     assert_eq!(template.description.as_deref(), Some("Use when: asked"));
-    assert_eq!(template.body.node, "$1");
+    assert_eq!(template.body.node, "$1 $2");
+}
+
+#[test]
+fn hint_with_more_arguments_than_the_text_uses_is_reported() {
+    let codes_of = |body: &str| {
+        let text = format!("---\nargument-hint: \"[crop] [bed] [day]\"\n---\n{body}");
+        codes(&read_template(".ai/prompts/t.md", &text).1).join(" ")
+    };
+    assert_eq!(codes_of("Sow $1."), "template::arguments");
+    for clean in ["Sow $1 in $2 on $3.", "Sow $ARGUMENTS.", "Sow $1 with ${@:2}."] {
+        assert_eq!(codes_of(clean), "", "{clean}");
+    }
 }
 
 #[test]

@@ -1,17 +1,21 @@
 //! Rules of the error classification that never match: an earlier rule has the same condition, or no failure meets the
 //! rule's condition.
 
+use std::collections::BTreeMap;
+
 use rye_grammar::condition::{self, Expr, ExprKind};
 use rye_grammar::data::Node;
+use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
-use crate::diagnostics::{ConfigError, Diagnostics};
+use crate::diagnostics::{ConfigError, Diagnostics, ItemError};
 use crate::item::Items;
 use crate::semantics::classify::fact_type;
 use crate::semantics::condition::{Condition, Domain, Fuel, PatternBudget, Verdict};
 use crate::semantics::facts::Facts;
 use crate::semantics::value::Type;
 use crate::validate::impossible_comparison::type_mismatch;
+use crate::world::Space;
 
 /// The lowest and the highest status code that HTTP allows.
 const STATUS_CODES: (i32, f64) = (100, 599.0);
@@ -19,6 +23,7 @@ const STATUS_CODES: (i32, f64) = (100, 599.0);
 /// Reports the classification rules of the project and the user that never match. `node` is the file
 /// `error_classification.yaml`, merged over all spaces.
 pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
+    check_unique_ids(items, found);
     let mut earlier: Vec<(String, Value)> = Vec::new();
     let mut patterns = PatternBudget::default();
     for rule in node.get("patterns").map(Node::items).unwrap_or_default() {
@@ -36,6 +41,28 @@ pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
             }
         }
         earlier.push((id.to_owned(), value));
+    }
+}
+
+/// Reports each id that occurs twice among the rules of one file. The rules of several spaces may have equal ids: the
+/// rule of the highest space applies.
+fn check_unique_ids(items: &Items<'_>, found: &mut Diagnostics) {
+    let Ok(file) = ItemId::parse("agent/error_classification") else { return };
+    let layers = items.config_layers(&file);
+    for (_, layer) in layers.iter().filter(|(space, _)| *space != Space::System) {
+        let mut firsts: BTreeMap<&str, Span> = BTreeMap::new();
+        for id in layer.get("patterns").map(Node::items).unwrap_or_default().iter().filter_map(|rule| rule.get("id")) {
+            let Some(name) = id.as_str() else { continue };
+            match firsts.get(name) {
+                Some(first) => {
+                    let what = format!("the rule `{name}`");
+                    found.push(ItemError::Repeated { what, first: *first, second: id.span });
+                }
+                None => {
+                    firsts.insert(name, id.span);
+                }
+            }
+        }
     }
 }
 

@@ -101,6 +101,21 @@ pub fn check_delays(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found:
     for inner in node.entries().iter().map(|entry| &entry.value).chain(node.items()) {
         check_delays(id, inner, is_own, found);
     }
+    let retries = node.get("max_retries").filter(|retries| is_own(retries.span));
+    if retries.is_some_and(|retries| retries.to_value() == 0)
+        && let Some(unused) =
+            ["base_seconds", "max_seconds"].into_iter().find(|key| node.get(key).is_some_and(|one| is_own(one.span)))
+        && let Some(written) = node.get(unused)
+    {
+        found.push(ConfigError::Implausible {
+            file: id.to_owned(),
+            key: unused.to_owned(),
+            why: "`max_retries` is 0, so no retry waits".to_owned(),
+            help: format!("raise `max_retries`, or remove `{unused}`"),
+            span: written.span,
+        });
+        return;
+    }
     let delay = |key: &str| node.get(key).and_then(|value| Some((value.to_value().as_f64()?, value.span)));
     let Some(((base, base_span), (most, most_span))) = delay("base_seconds").zip(delay("max_seconds")) else { return };
     if base > most && (is_own(base_span) || is_own(most_span)) {
