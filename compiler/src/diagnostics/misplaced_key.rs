@@ -1,5 +1,5 @@
-//! Parts of files at the wrong place: the help that names the right place, and the diagnostics that only follow from such
-//! a part.
+//! Parts of files at the wrong place: the help that names the right place, and the diagnostics that only follow from
+//! such a part.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few diagnostics are a consequence of others")]
 

@@ -41,12 +41,12 @@ pub struct Matrix {
     /// Inputs that conditions read, with example values: at least one for each set of values for which all conditions
     /// have the same result. Null stands for an absent input.
     pub inputs: BTreeMap<String, Vec<Value>>,
-    /// Conditions on the inputs, in the form of `contexts[].when`, for which no example call was found. A call for which
-    /// one of these conditions holds belongs to no entry of `contexts` and `refused`, or to one of them. Every other call
-    /// belongs to exactly one entry.
+    /// Conditions on the inputs, in the form of `contexts[].when`, for which no example call was found. A call for
+    /// which one of these conditions holds belongs to no entry of `contexts` and `refused`, or to one of them. Every
+    /// other call belongs to exactly one entry.
     pub open: Vec<String>,
-    /// The plans of the calls that belong to no entry of `contexts` and `refused`: the plans with unknown inputs, one for
-    /// each route. Empty if `open` is empty. `when` is `open`, and `call` has no inputs.
+    /// The plans of the calls that belong to no entry of `contexts` and `refused`: the plans with unknown inputs, one
+    /// for each route. Empty if `open` is empty. `when` is `open`, and `call` has no inputs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rest: Vec<MatrixContext>,
     /// Number of combinations of input values that were examined.
@@ -204,8 +204,8 @@ impl Calls<'_> {
         compiled
     }
 
-    /// Adds the values of the other inputs to those of a combination. The route that the values select may declare other
-    /// inputs. Inputs that no condition reads get placeholder values.
+    /// Adds the values of the other inputs to those of a combination. The route that the values select may declare
+    /// other inputs. Inputs that no condition reads get placeholder values.
     fn complete_inputs(
         &self,
         shared: &LowerContext<'_, '_>,

@@ -14,8 +14,8 @@ use crate::semantics::condition::Verdict;
 use crate::semantics::facts::Facts;
 use crate::world::ItemKind;
 
-/// Reports each grant of a single tool or directive in the last directive of the chain if a hook blocks every call that the grant
-/// allows.
+/// Reports each grant of a single tool or directive in the last directive of the chain if a hook blocks every call that
+/// the grant allows.
 pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     let blocks = |hook: &&ComposedHook| {
         let action = hook.decl.action.as_ref().map(|action| &action.node);
