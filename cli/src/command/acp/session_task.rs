@@ -15,11 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::agent::invalid;
-<<<<<<< ours
 use super::disconnection::{ANSWER_TIMEOUT, PromptResponder};
-use super::limit_raise::LimitRaise;
-=======
->>>>>>> theirs
 use super::map::{UpdateMapper, agent_text, stop_reason};
 use super::open_session::OpenSession;
 use super::pending::{PendingPrompts, PromptOutcome};
