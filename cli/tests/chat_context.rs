@@ -222,6 +222,7 @@ fn why_names_the_files_of_context_files_and_skills() {
     }
     let run = place.rye(&["why", "context/AGENTS.md", "--of", "talk"]);
     assert_eq!(run.code, Some(1), "a run has no context files: {}", run.stdout);
+    place.run_ok(&["trust"]);
     let mut command = place.command(&["chat", "talk", "--script", "script.yaml"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = b"/why context/AGENTS.md\n/why skills\n/why skill/tidy\n";

@@ -96,8 +96,8 @@ const HOOKS: &str = r#"hooks:
   - { id: forget, event: context, condition: "turn == 4", action: { drop: { kinds: [bash] } } }
   - { id: extra, event: context, condition: "turn == 2", action: { inject: { content: "Only now." } } }
   - { id: guarded, event: tool_call, condition: "call.input.path == 'secret.txt'", action: { block: { reason: "not here" } } }
-  - { id: begun, event: tool_execution_start, action: { primary: execute, item_type: tool, item_id: team/answer, params: { text: "${call.name}" } } }
-  - { id: over, event: tool_execution_end, action: { primary: execute, item_type: tool, item_id: team/answer, params: { text: "${result.bytes}" } } }
+  - { id: begun, event: tool_execution_start, action: { primary: execute, item_type: tool, item_id: team/answer, params: { text: begun } } }
+  - { id: over, event: tool_execution_end, action: { primary: execute, item_type: tool, item_id: team/answer, params: { text: over } } }
   - { id: marked, event: tool_result, action: { modify: { content: "[checked] ${result.content}" } } }
   - { id: more, event: agent_end, condition: "result contains 'Shall I?'", action: { follow_up: "Go on." } }
 "#;

@@ -109,8 +109,8 @@ fn first_chat_goes_as_the_page_says() {
     terminal.wait_until("the price of the message", |rows| {
         let at = rows.iter().rposition(|row| row.contains("> /preview now in French"));
         at.is_some_and(|at| {
-            rows.iter().skip(at).any(|row| row.contains("now in French") && !row.contains("> /preview"))
-        }) && rows.iter().skip(at.unwrap_or_default()).any(|row| row.contains('$'))
+            rows.iter().skip(at).any(|row| row.starts_with("1505 tokens (") && row.contains(", about $"))
+        })
     });
 
     // Back to an earlier prompt.

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use rye_engine::event::EventBody;
+use rye_engine::event::{Approval, EventBody};
 use rye_engine::store::ThreadRow;
 use rye_engine::thread::{Cost, PrintedCost, Status};
 use rye_engine::thread_id::ThreadId;
@@ -303,7 +303,9 @@ fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<CurrentSt
             current.turn = Some(attempt.turn);
         } else if matches!(event.body, EventBody::ApprovalAsked(_)) {
             current.asks = Some(event.seq);
-        } else if matches!(event.body, EventBody::ApprovalGiven(_)) {
+        } else if let EventBody::ApprovalGiven(given) = &event.body
+            && given.answer != Approval::Suspended
+        {
             current.asks = None;
         }
     }
