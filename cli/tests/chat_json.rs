@@ -156,6 +156,8 @@ fn request_that_is_open_at_the_end_of_the_input_is_refused() {
     let mut client = start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));
     client.ask(json!({"type": "prompt", "message": "go"}));
     client.event("approval_asked");
+    // The event precedes the wait for its answer.
+    std::thread::sleep(std::time::Duration::from_secs(1));
     let seen = client.end();
     let result = seen.iter().find(|line| line["event"]["type"] == "tool_call_result").unwrap();
     assert_eq!(result["event"]["why"]["kind"], "unapproved", "{result}");
