@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use ::rye::{Approvals, CompileRequest, ControlMessage, Delivery, EngineBuilder, ItemId, Project, SessionRequest};
 use ::rye::{InputSource, UserInput};
 use acp::AcpClient;
-use chat_project::{write_commands, write_provider};
+use chat_project::{write_commands, write_provider, write_system_layers};
 use pty::PtyTerminal;
 use recorder::{ApiFormat, Recorder};
 use rye::TestProject;
@@ -87,15 +87,24 @@ const STEERED: usize = 13;
 
 const HOOKS: &str = r#"hooks:
   - { id: checked, event: input, condition: "text contains 'draft'", action: { transform: "${text} (checked)" } }
+  - { id: twice, event: input, condition: "text contains '(checked)'", action: { transform: "${text} (twice)" } }
   - { id: swallowed, event: input, condition: "text == 'nothing'", action: handled }
   - { id: note, event: before_agent_start, action: { message: { content: "A note." } } }
   - { id: secret, event: before_agent_start, action: { message: { content: "A hidden note.", display: false } } }
   - { id: tone, event: before_agent_start, condition: "prompt contains 'cheap'", action: { system_prompt: { append: "Be cheap." } } }
+  - { id: wording, event: before_agent_start, condition: "prompt contains 'cheap'", action: { system_prompt: { append: "Be plain." } } }
+  - { id: forget, event: context, condition: "turn == 4", action: { drop: { kinds: [bash] } } }
   - { id: extra, event: context, condition: "turn == 2", action: { inject: { content: "Only now." } } }
   - { id: guarded, event: tool_call, condition: "call.input.path == 'secret.txt'", action: { block: { reason: "not here" } } }
+  - { id: begun, event: tool_execution_start, action: { primary: execute, item_type: tool, item_id: team/answer, params: { text: begun } } }
+  - { id: over, event: tool_execution_end, action: { primary: execute, item_type: tool, item_id: team/answer, params: { text: over } } }
   - { id: marked, event: tool_result, action: { modify: { content: "[checked] ${result.content}" } } }
   - { id: more, event: agent_end, condition: "result contains 'Shall I?'", action: { follow_up: "Go on." } }
 "#;
+/// The texts of the layers of the system prompt that follow the chain, in their order.
+const LAYERS: [&str; 5] =
+    ["team_words: Count words", "Count before you write.", "Rules of the team.", "Use tabs.", "Tidies."];
+
 const DIRECTIVE: &str = r#"# Talk
 
 ```xml
@@ -104,7 +113,7 @@ const DIRECTIVE: &str = r#"# Talk
     <description>Talk.</description>
     <model provider="local" tier="fast"/>
     <limits turns="4" spend="0.50"/>
-    <permissions><execute><tool>rye.file-system.read</tool><tool>rye.file-system.write</tool><tool write="out/">rye.bash.bash</tool></execute></permissions>
+    <permissions><execute><tool>rye.file-system.read</tool><tool>rye.file-system.write</tool><tool write="out/">rye.bash.bash</tool><tool>team.words</tool></execute></permissions>
   </metadata>
 </directive>
 ```
@@ -118,6 +127,7 @@ fn project(server: &Recorder, wire: ApiFormat) -> TestProject {
     place.write(".ai/directives/talk.md", DIRECTIVE);
     place.write(".ai/config/agent/hooks.yaml", HOOKS);
     write_commands(&place);
+    write_system_layers(&place);
     place.write(".ai/prompts/review.md", "---\ndescription: Review a file.\n---\nReview $1.\n");
     place.write(".ai/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy up.\n");
     place.write("AGENTS.md", "Use tabs.\n");
@@ -530,12 +540,27 @@ fn compare_front_ends(wire: ApiFormat) {
         let found = (events(&place), take_requests(&server));
         assert_eq!(found.1.len(), REQUESTS, "{wire:?} {name}");
         assert!(found.1.iter().all(|request| request.contains("A note.") && request.contains("A hidden note.")));
+        assert!(found.1[0].contains("first draft (checked) (twice)"), "{wire:?} {name}: {}", found.1[0]);
+        for request in &found.1 {
+            let order = LAYERS.map(|text| request.find(text));
+            assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{wire:?} {name}: {order:?} {request}");
+        }
+        // The text of the `context` hook is in one request only, and not in the conversation.
+        let with_extra = found.1.windows(2).filter(|two| two[0].contains("Only now.") && two[1].contains("Only now."));
+        assert_eq!(with_extra.count(), 0, "{wire:?} {name}");
+        assert!(found.1.iter().any(|request| request.contains("Only now.")), "{wire:?} {name}");
+        let ran = |hook: &str| found.0.iter().any(|event| event.contains(hook));
+        assert!(ran("\"begun\"") && ran("\"over\""), "{wire:?} {name}: hooks of calls");
         // The output of `!` reaches the model, the output of `!!` never.
         assert!(found.1.iter().any(|request| request.contains("echo shown")), "{wire:?} {name}");
         assert!(!found.1.iter().any(|request| request.contains("hidden\\n") || request.contains("echo hidden")));
         assert!(found.1[QUESTION].contains("not here") && found.1[QUESTION + 1].contains("Go on."), "{wire:?} {name}");
         assert!(found.1.iter().any(|request| request.contains("[checked] ")), "{wire:?} {name}");
-        assert_eq!(found.1.iter().filter(|request| request.contains("Be cheap.")).count(), 1, "{wire:?} {name}");
+        let appended: Vec<&String> = found.1.iter().filter(|request| request.contains("Be cheap.")).collect();
+        assert!(
+            appended.len() == 1 && appended[0].find("Be cheap.") < appended[0].find("Be plain."),
+            "{wire:?} {name}"
+        );
         // The steering message skips the call; the follow-up arrives when the model would finish.
         assert!(found.1[STEERED + 1].contains("Skipped due to queued user message"), "{wire:?} {name}");
         assert!(found.1[STEERED + 1].contains("stop after this") && !found.1[STEERED + 1].contains("sum it up"));

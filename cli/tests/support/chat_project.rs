@@ -23,6 +23,17 @@ pub fn write_commands(place: &TestProject) {
     place.write(".ai/tools/team/answer.sh", ANSWER);
 }
 
+/// Adds layers to the system prompt: an appended knowledge item, and the tool `team/words` with a snippet and a guideline.
+pub fn write_system_layers(place: &TestProject) {
+    place.write(".ai/config/agent/chat.yaml", &format!("{COMMANDS}append_system: team/rules\n"));
+    place.write(".ai/knowledge/team/rules.md", "Rules of the team.\n");
+    place.write(
+        ".ai/tools/team/words.yaml",
+        "description: Counts words.\nkind: command\ncommand: [wc, -w]\nsnippet: Count words\n\
+         guidelines: [Count before you write.]\n",
+    );
+}
+
 /// Declares the provider `local`, whose model is the server.
 pub fn write_provider(place: &TestProject, server: &Recorder, wire: ApiFormat) {
     let (wire, url) = (wire.names().0, &server.url);
