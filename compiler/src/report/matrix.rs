@@ -259,7 +259,10 @@ impl Calls<'_> {
     fn key(&self, plan: &Plan, origins: &Origins) -> String {
         match self.kind {
             MatrixKind::Plans => context_key(plan, origins),
-            MatrixKind::Routes => plan.chain.iter().map(|link| format!("{}\n", link.id)).collect(),
+            MatrixKind::Routes => {
+                let ids: Vec<String> = plan.chain.iter().map(|link| link.id.to_string()).collect();
+                ids.join("\n")
+            }
         }
     }
 }

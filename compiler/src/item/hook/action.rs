@@ -209,7 +209,7 @@ impl ActionReader<'_> {
                 self.placeholders.item = self.get("limit").map(|node| node.span);
                 // A number in place of the name: the values of `limit` and `value` may be exchanged.
                 if let Some(node) = self.get("limit").filter(|node| matches!(node.kind, Kind::Number(_))) {
-                    self.report_not_one_of("limit", &node, &LimitName::ALL.map(|name| name.as_str()));
+                    self.report_not_one_of("limit", &node, &LimitName::ALL.map(LimitName::as_str));
                     return None;
                 }
                 let (limit, value) = (self.required_text("limit", span)?, self.required_value("value", span)?);
