@@ -497,13 +497,6 @@ impl ChatTerminal {
         }
     }
 
-    /// Puts unsent messages before the text in the editor.
-    fn return_to_editor(&mut self, text: &str) {
-        let written = self.editor.text();
-        self.editor.restore(&if written.is_empty() { text.to_owned() } else { format!("{text}\n{written}") });
-        self.edited();
-    }
-
     fn paint(&mut self) -> io::Result<()> {
         if self.suspended_until.is_some() {
             return Ok(());

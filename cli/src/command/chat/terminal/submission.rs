@@ -77,6 +77,13 @@ fn rewind_entries(data: &Value) -> Vec<Entry> {
 }
 
 impl ChatTerminal {
+    /// Puts unsent messages before the text in the editor.
+    pub(super) fn return_to_editor(&mut self, text: &str) {
+        let written = self.editor.text();
+        self.editor.restore(&if written.is_empty() { text.to_owned() } else { format!("{text}\n{written}") });
+        self.edited();
+    }
+
     /// Requests the list of the prompts to rewind to.
     pub(super) fn list_rewinds(&mut self) {
         self.offers_rewinds = true;
