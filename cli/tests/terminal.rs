@@ -179,7 +179,7 @@ fn keys_typed_before_a_question_do_not_answer_it() {
     let mut run = Terminal::start(&place, 100, "run shell");
     run.wait_for("Allow?", 1);
     run.press("y\n");
-    run.wait_for("rye_bash_bash ·", 1);
+    run.wait_for("rye_bash_bash: echo one >> out/log; sleep 1 ·", 1);
     run.press("y\n");
     run.wait_for("Allow?", 2);
     // The early key was discarded: without another key, the question stays open.

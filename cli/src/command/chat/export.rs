@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use rye_compiler::report::render::html::escape_html;
-use rye_engine::event::{Event, EventBody};
-use rye_engine::message::calls_in;
+use rye_engine::event::{AcceptedInput, CognitionIn, Event, EventBody, MessageSource};
+use rye_engine::message::{Message, calls_in, text_of};
 use rye_engine::rooted_dir::create_user_file;
 use rye_engine::secrets::mask_secrets;
 use rye_engine::thread_id::ThreadId;
@@ -130,8 +130,19 @@ enum ExportPart {
     Line(String),
 }
 
+/// Removes the message that the user typed from `accepted` and returns it, if `sent` is a message of the user. The first
+/// message of a thread contains layers before the text of the user.
+fn take_typed<'e>(sent: &CognitionIn, accepted: &mut Vec<&'e AcceptedInput>) -> Option<&'e AcceptedInput> {
+    use MessageSource::{FollowUp, NextTurn, Prompt, Steer};
+    let Message::User { content } = &sent.message else { return None };
+    let text = matches!(sent.source, Prompt | Steer | FollowUp | NextTurn).then(|| text_of(content))?;
+    let matches = accepted.iter().enumerate().filter(|(_, input)| text.ends_with(&input.text));
+    let (at, _) = matches.rev().max_by_key(|(_, input)| input.text.len())?;
+    Some(accepted.remove(at))
+}
+
 fn parts(events: &[Event]) -> Vec<ExportPart> {
-    let (mut parts, mut calls) = (Vec::new(), BTreeMap::new());
+    let (mut parts, mut calls, mut accepted) = (Vec::new(), BTreeMap::new(), Vec::new());
     for event in events {
         if let EventBody::CognitionOut(reply) = &event.body {
             let made = calls_in(&reply.content).map(|call| (call.id.clone(), format_call(call, MAX_CALL_CHARS)));
@@ -142,7 +153,11 @@ fn parts(events: &[Event]) -> Vec<ExportPart> {
         } else if let EventBody::UserInput(input) = &event.body
             && !input.handled
         {
-            parts.push(ExportPart::Prompt(input.raw.clone()));
+            accepted.push(&**input);
+        } else if let EventBody::CognitionIn(sent) = &event.body {
+            // A message that a fork left out was accepted and not sent.
+            let typed = take_typed(sent, &mut accepted);
+            parts.extend(typed.map(|input| ExportPart::Prompt(input.raw.clone())));
         } else if let Some(reply) = reply_text(&event.body) {
             parts.push(ExportPart::Reply(reply));
         }

@@ -12,7 +12,7 @@ use rye_compiler::report::render;
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::ItemKind;
-use rye_engine::event::{AcceptedInput, Event, EventBody, HookPointRun, HookVerdict, ThreadHead, ThreadOrigin};
+use rye_engine::event::{AcceptedInput, Event, EventBody, HookPointRun, HookVerdict, ThreadHead};
 use rye_engine::message::ContentBlock;
 use rye_engine::secrets::mask_secrets;
 use rye_engine::session_tree::session_rows;
@@ -329,15 +329,11 @@ impl RequestHandler {
         let threads = self.engine.threads();
         read_events(move || {
             let (mut events, mut read) = (Vec::new(), BTreeSet::new());
-            let (mut next, mut is_fork) = (Some((thread, u64::MAX)), false);
+            let mut next = Some((thread, u64::MAX));
             while let Some((id, last)) = next.filter(|(id, _)| read.insert(id.clone())) {
                 let mut own = threads.transcript(&id)?;
                 own.retain(|event| event.seq <= last);
-                if is_fork {
-                    drop_unsent(&mut own);
-                }
                 let head = ThreadHead::of(&own);
-                is_fork = head.opened.is_some_and(|opened| opened.origin == ThreadOrigin::Fork);
                 next = head.continues.and_then(|link| Some((ThreadId::parse(&link.thread).ok()?, link.at_seq)));
                 events.splice(..0, own);
             }
@@ -345,17 +341,6 @@ impl RequestHandler {
         })
         .await
     }
-}
-
-/// Removes the messages after the last prompt: a fork before a prompt starts behind the intake of its message.
-fn drop_unsent(events: &mut Vec<Event>) {
-    let is_prompt = |event: &Event| matches!(event.body, EventBody::PromptStarted(_) | EventBody::PromptEnded(_));
-    let end = events.iter().rposition(is_prompt).map_or(0, |at| at + 1);
-    let mut at = 0;
-    events.retain(|event| {
-        at += 1;
-        at <= end || !matches!(event.body, EventBody::UserInput(_))
-    });
 }
 
 /// Reads events in a thread for blocking work.

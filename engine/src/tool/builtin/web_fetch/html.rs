@@ -2,7 +2,7 @@
 //! Any input is accepted and read in one pass, without rendering.
 
 /// Elements without readable content.
-const SKIPPED_ELEMENTS: [&str; 6] = ["script", "style", "noscript", "template", "svg", "head"];
+const SKIPPED_ELEMENTS: [&str; 6] = ["script", "style", "noscript", "template", "svg", "title"];
 /// Elements that start a new line.
 const BLOCK_ELEMENTS: [&str; 24] = [
     "p",
@@ -159,7 +159,8 @@ fn after_closing<'a>(text: &'a str, name: &str) -> &'a str {
     let mut rest = text;
     while let Some(at) = rest.find("</") {
         rest = rest.get(at + 2..).unwrap_or_default();
-        if rest.get(..name.len()).is_some_and(|n| n.eq_ignore_ascii_case(name)) {
+        let closed = rest.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+        if closed.eq_ignore_ascii_case(name) {
             return rest.split_once('>').map_or("", |(_, after)| after);
         }
     }
@@ -231,6 +232,13 @@ mod tests {
             text,
             "# Big & small\n\nOne two [link A](/x?a=1&b=2).\n\n- a\n- b\n\n  kept\n   so\n1 < 2 &unknown; & end\n"
         );
+    }
+
+    #[test]
+    fn text_follows_a_head_without_its_optional_end() {
+        let page = "<html><head><title>T</title><meta charset=utf-8><body><header>Top</header><p>One</p></body></html>";
+        assert_eq!(html_to_text(page), "Top\n\nOne\n");
+        assert_eq!(html_to_text("<style>a{}</styles>b</style>c"), "c\n");
     }
 
     #[test]
