@@ -1,4 +1,4 @@
-//! Files that are compiled into this program: the examples of `rye init --example`, and a new project.
+//! Files that are compiled into this program: the examples of `rye init --example`, and the files of a new project.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -65,8 +65,9 @@ pub fn annotated_files(name: &str) -> Files {
     example_files(name).into_iter().map(annotate).collect()
 }
 
-/// Returns the files of the examples (unchanged, and as `rye init` writes them) and the files of a new project. All of
-/// them are compiled into this program, and are therefore trusted.
+/// Returns the trust subjects of the files of the examples and of a new project. A file of an example has two forms:
+/// unchanged, and as `rye init` writes the file. All of these files are trusted, because they are compiled into this
+/// program.
 pub fn example_subjects() -> BTreeSet<Subject> {
     let mut found: BTreeSet<Subject> = BTreeSet::new();
     let mut files: Vec<(String, Vec<u8>)> = starter_files().into_iter().collect();

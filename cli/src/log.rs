@@ -31,9 +31,9 @@ pub fn start_log(global: &Global) -> Result<bool, CommandError> {
     Ok(true)
 }
 
-/// Returns the first word of a filter that resembles a level without being one, and that level; `None` if there is no
-/// such word. Without this check, the log library would take the word for the name of a target, and the filter would
-/// select nothing.
+/// Returns the first misspelled level in a filter (such as `debgu`), and the level that was probably meant. `None` if
+/// no level is misspelled. Without this check, the log library would use the misspelled level as the name of a target,
+/// and the filter would select nothing.
 fn misspelled_level(filter: &str) -> Option<(&str, String)> {
     const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
     let words = filter.split(',').map(|part| part.rsplit('=').next().unwrap_or(part).trim());
@@ -46,7 +46,7 @@ fn misspelled_level(filter: &str) -> Option<(&str, String)> {
 }
 
 /// Returns the filter of the log: the value of the environment variable, else the filter for the number of `-v` flags.
-/// `None` if neither requests a log.
+/// `None` if neither the variable nor the flags request a log.
 fn log_filter(variable: Option<String>, verbose: u8) -> Option<String> {
     let level = match verbose {
         0 | 1 => None,

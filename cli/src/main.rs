@@ -100,7 +100,7 @@ fn parse_arguments() -> Result<Args, clap::Error> {
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// Adds a tip to the error of a word or option that is not expected.
+/// Adds a tip to the error about an unexpected word or option, or about a missing id of a directive.
 fn with_tip(mut error: clap::Error, command: &Command) -> clap::Error {
     use clap::error::{ContextKind, ContextValue};
     let words: Vec<String> = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok()).collect();
@@ -116,7 +116,7 @@ fn with_tip(mut error: clap::Error, command: &Command) -> clap::Error {
         let options: Vec<String> = options.map(str::to_owned).collect();
         slip_tip(error.kind(), &words, &unexpected, &options, &|path| std::path::Path::new(path).is_file())
     };
-    // The parser itself suggests a command only if it is very similar.
+    // `clap` itself suggests only very similar commands.
     let has_suggestion = error.get(ContextKind::SuggestedSubcommand).is_some();
     let meant = || {
         let names = subcommands_before(command, &words, &unexpected);
@@ -233,7 +233,7 @@ impl From<WorldError> for CommandError {
 }
 
 impl From<std::io::Error> for CommandError {
-    /// Converts an I/O error. If the reader of the output has closed the pipe, the exit code is that of a success.
+    /// Converts an I/O error. If the reader of the output has closed the pipe, the command counts as successful.
     fn from(error: std::io::Error) -> Self {
         let exit = if error.kind() == std::io::ErrorKind::BrokenPipe { Exit::Success } else { Exit::Failed };
         Self { exit, code: None, message: error.to_string(), help: None }

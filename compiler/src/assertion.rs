@@ -165,7 +165,8 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
     AssertOutcome { report, diagnostics, sources }
 }
 
-/// Returns the flow of the texts that the assertions for these directives name with `flows`.
+/// Returns the flow of the texts that assertions track with `flows(from, to)`. Only assertions that apply to one of the
+/// directives `roots` count.
 fn text_flow(
     search: &mut ThreadSearch<'_, '_, '_>,
     assertions: &Assertions,

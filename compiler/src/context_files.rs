@@ -17,7 +17,7 @@ const DEFAULT_MAX_TOKENS: u64 = 8000;
 /// The tag that encloses a context file.
 const TAG: &str = "project_instructions";
 
-/// Prefix of the ids of the layers of context files, before the path of the file.
+/// The start of the id of a context file's layer; the path of the file follows (`context/AGENTS.md`).
 pub const CONTEXT_PREFIX: &str = "context/";
 
 /// The settings file of chats.

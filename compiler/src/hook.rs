@@ -51,7 +51,7 @@ pub enum Position {
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum HookSource {
     User,
-    /// The directive of the chain that declares the hook.
+    /// The directive that declares the hook.
     Directive {
         id: String,
     },
@@ -103,7 +103,7 @@ pub enum HookAction {
     FollowUp { content: String },
 }
 
-/// The item that an action fetches, executes or signs; other actions use no item.
+/// The item that a hook action fetches, executes or signs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum HookCall<'a> {
     Fetch { item_type: ItemKind, item_id: &'a str },
@@ -147,7 +147,8 @@ impl HookAction {
         if let Self::SetExtends { item_id } = self { Some(item_id) } else { None }
     }
 
-    /// Returns true if the action replaces the system prompt by a text that does not contain it.
+    /// Returns true if the action replaces the system prompt by a text without the placeholder `${system_prompt}`, so
+    /// that the earlier system prompt is lost.
     pub fn replaces_system_prompt(&self) -> bool {
         let Self::SystemPrompt { text: Some(text), .. } = self else { return false };
         !text.contains("${system_prompt")

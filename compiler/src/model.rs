@@ -1,5 +1,5 @@
 //! Model resolution: finds the model that `<model>`, `--model` or the defaults request in the provider files
-//! (`language.md` 2, `engine.md` 6). No request is made and no key is read here.
+//! (`language.md` 2, `engine.md` 6). This module sends no request and reads no key.
 
 mod read;
 
@@ -16,7 +16,7 @@ use crate::item::ModelRequest;
 use crate::plan::{PlannedModel, Prices, Sampling, Tokenizer, ToolUse};
 pub use read::{PRICES, SCRIPTED_WIRE, WIRE_FORMATS, read_provider, read_settings};
 
-/// A provider file, merged over the spaces.
+/// A provider, merged from the provider files with its id in all spaces.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Provider {
     pub id: String,
@@ -25,10 +25,11 @@ pub struct Provider {
     /// Tier → model id, in file order.
     pub tiers: IndexMap<String, String>,
     pub models: Vec<Model>,
-    /// The remaining keys of the provider file, without the tiers and the models: data for the connection.
+    /// The keys of the provider file without the tiers and models (such as the address of the server), and the id of
+    /// the provider.
     pub connection: Value,
-    /// The keys of `connection` that a file of the project sets. Also contains `prices` if files of the project affect
-    /// the prices that a `spend` limit is computed with.
+    /// The keys of `connection` that a file of the project sets. Contains `prices` too if files of the project affect
+    /// the prices from which a `spend` limit is computed.
     pub from_project: Vec<String>,
 }
 
@@ -38,14 +39,16 @@ pub struct Model {
     pub context_window: u64,
     pub max_output: u64,
     pub tool_use: ToolUse,
-    /// True if a message may hold images.
+    /// True if the model accepts images in messages.
     pub images: bool,
     pub prices: Option<Prices>,
-    /// The exact tokenizer of the model, if there is one.
+    /// The tokenizer with which the tokens of the model are counted exactly; `None` if the provider file names no
+    /// tokenizer.
     pub tokenizer: Option<Tokenizer>,
 }
 
-/// `agent/models`: the defaults for directives that name no model.
+/// The settings file `agent/models`: the default provider and tier for directives that name no model, and the aliases
+/// of tiers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelSettings {
     pub default_provider: Option<Spanned<String>>,
@@ -56,7 +59,8 @@ pub struct ModelSettings {
     pub aliases: IndexMap<String, String>,
 }
 
-/// The model requested by the command line or the parent's call, which overrides the directive's model.
+/// A request of the command line or of a spawning call for a model. The requested model overrides the model of the
+/// directive.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ModelOverride {
     /// A tier or a model id, optionally with its provider: `provider/fast`.
@@ -84,10 +88,11 @@ impl ModelOverride {
     }
 }
 
-/// A function that reads the provider file with an id. Returns `None` if the file does not exist or is unusable.
+/// A function that takes the id of a provider and reads the provider file. Returns `None` if the file does not exist or
+/// is unusable.
 pub type ProviderLoader<'l> = Box<dyn Fn(&str) -> Option<Provider> + 'l>;
 
-/// The existing providers; each file is read on first use, once.
+/// The providers of all spaces. A provider file is read once, when the provider is first needed.
 pub struct ProviderCatalog<'l> {
     pub settings: ModelSettings,
     /// Every provider id, sorted.
@@ -124,7 +129,8 @@ impl<'l> ProviderCatalog<'l> {
     /// `agent/models`.
     ///
     /// # Errors
-    /// There is no provider, model or tier of that name; the error lists the known ones.
+    ///
+    /// No provider, model or tier has the requested name. The error lists the known names.
     pub fn resolve(
         &self,
         requested: Option<&ModelRequest>,
@@ -231,9 +237,9 @@ impl<'l> ProviderCatalog<'l> {
         Err(self.unknown_provider(wanted, &name.node).unwrap_or_else(|| self.unknown_error(wanted, &name.node, known)))
     }
 
-    /// Returns the error for a name whose text before the first slash is not a provider: `anthropc/haiku`. `None` if
-    /// the name has no slash, or if `wanted` names the provider. The id of a model may contain a slash too, so the
-    /// caller uses this error only if nothing else explains the name.
+    /// Returns the error for an unknown provider in `name` (such as `anthropc/haiku`). `None` if `name` has no slash,
+    /// or if `wanted` names the provider. The id of a model may contain a slash, so the caller uses this error only if
+    /// no model or tier has the name.
     fn unknown_provider(&self, wanted: &ModelQuery, name: &str) -> Option<ModelError> {
         let (requested, rest) = name.split_once('/').filter(|_| wanted.provider.is_none())?;
         let near = closest(requested, self.names.iter().map(String::as_str));
@@ -253,8 +259,8 @@ impl<'l> ProviderCatalog<'l> {
         ModelError::Unknown { requested: requested.to_owned(), provider, is_scripted, span, suggestion, known }
     }
 
-    /// Returns a warning if the provider file of a model does not list the model; `None` if the file lists the model,
-    /// or if a script replaces the provider.
+    /// Returns a warning if the provider file of a model does not list the model. `None` if the file lists the model,
+    /// or if the provider replays a script in place of a model.
     pub fn check_unlisted(&self, model: &PlannedModel) -> Option<ModelError> {
         let provider = self.provider(&model.provider)?;
         if provider.wire == SCRIPTED_WIRE || provider.models.iter().any(|listed| listed.id == model.id) {
@@ -377,8 +383,8 @@ impl Provider {
     }
 
     /// Returns the plan of a model that the provider file does not list. The model gets the smallest context window and
-    /// the smallest reply length of the listed models. `None` if the file lists no model, or if the provider plays a
-    /// script, which has no unlisted models.
+    /// the smallest reply length of the listed models. `None` if the file lists no model, or if the provider replays a
+    /// script.
     fn unlisted(&self, id: &str) -> Option<PlannedModel> {
         if self.wire == SCRIPTED_WIRE {
             return None;

@@ -179,8 +179,9 @@ impl Palette {
         self.tools.iter().fold(0, |sum, tool| sum.saturating_add(tool.tokens))
     }
 
-    /// Returns the size of the tools in a request to a model: of their definitions or, without native tool use, of the
-    /// instructions that replace the definitions. `size_of` returns the size of one definition.
+    /// Returns the size of the tool definitions in a request to `model`. A model without native tool use gets
+    /// instructions in place of the definitions; the result is then the size of the instructions. `size_of` returns the
+    /// size of one definition.
     pub fn opening(&self, model: &PlannedModel, size_of: &dyn Fn(&PaletteTool) -> TextSize) -> OpeningSize {
         match model.tool_use {
             ToolUse::Native => {
@@ -246,9 +247,9 @@ fn add_native_tools(
     }
 }
 
-/// Returns the primaries that some pattern could allow, each with the first such pattern. `of` returns the primaries
-/// that a pattern could allow. If no permissions are declared (`patterns` is `None`), returns all primaries without
-/// patterns.
+/// Returns the primaries that the patterns could allow, each with the first pattern that could allow the primary. `of`
+/// returns the primaries that one pattern could allow. If no permissions are declared (`patterns` is `None`), returns
+/// all primaries without patterns.
 pub fn granted_primaries<L: AsRef<[primary::Primary]>>(
     patterns: Option<&[String]>,
     of: impl Fn(&str) -> L,

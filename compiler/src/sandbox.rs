@@ -73,8 +73,8 @@ pub fn only_reads_files(items: &Items<'_>, id: &ItemId) -> bool {
 pub fn is_standard_read_tool(plan: &Plan, id: &ItemId) -> bool {
     let is_known = |(name, own, _): &(&str, &str, SandboxKind)| *own == id.as_str() && READ_ONLY_TOOLS.contains(name);
     let mut files = plan.manifest.iter().filter(|read| read.kind == ItemKind::Tool && read.id == id.as_str());
-    // The plan must contain only the tool of the standard library, because a tool of another space with the same id may
-    // do anything.
+    // The manifest must list exactly one file for this id, a file of the standard library. A tool of another space with
+    // the same id may do anything.
     BUILT_IN_TOOLS.iter().any(is_known)
         && files.next().is_some_and(|read| read.space == Some(Space::System))
         && files.next().is_none()
@@ -154,7 +154,8 @@ pub fn requires_bubblewrap(world: &dyn World) -> bool {
     layers.iter().filter_map(|(_, node)| node.get("sandbox")).any(|sandbox| sandbox.as_str() != Some("landlock"))
 }
 
-/// Returns the sandboxes of the palette, in palette order, then those of the persistent tools that only hooks run.
+/// Returns the sandboxes of the tools in the palette, in palette order. The sandboxes of persistent tools that only
+/// hooks run follow.
 pub fn plan_sandboxes(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
     let sandbox = |tool: &PaletteTool| tool_sandbox(items, plan, &tool.name, tool.item_id.as_ref());
     let mut sandboxes: Vec<ToolSandbox> = plan.palette.iter().map(sandbox).collect();

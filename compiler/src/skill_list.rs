@@ -137,8 +137,8 @@ impl SkillList {
     }
 }
 
-/// Returns the entries of a skill's `allowed-tools` that name tools which no pattern of `granted` allows. A skill grants
-/// nothing itself.
+/// Returns the entries of a skill's `allowed-tools` whose tool no pattern of `granted` allows. A skill itself grants
+/// nothing.
 pub fn ungranted_tools(skill: &Skill, granted: &CapabilitySet) -> Vec<String> {
     let is_granted = |entry: &str| {
         let name = entry.split_once('(').map_or(entry, |(name, _)| name);

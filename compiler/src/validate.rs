@@ -346,7 +346,8 @@ impl<'i, 'w> Checker<'i, 'w> {
         }
     }
 
-    /// Reports prompt templates of the project with the name of a command of the settings, which shadows them.
+    /// Reports each prompt template of the project that a command of the settings shadows, because the command has the
+    /// same name.
     fn check_hidden_templates(&mut self, commands: &[ChatCommand]) {
         for name in commands.iter().map(|command| &command.hook.id.node) {
             let id = ItemId::parse(&name.replace(':', "/")).ok();

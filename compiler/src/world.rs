@@ -83,7 +83,8 @@ pub struct ContextFile {
     /// Path of the file, relative to the space's root: `AGENTS.md`, `../AGENTS.md`.
     pub path: Arc<str>,
     pub bytes: Arc<[u8]>,
-    /// Paths of the other context files of the folder whose text differs. They are not used.
+    /// Paths of the folder's other context files whose text differs from this file. A chat does not use these other
+    /// files.
     pub ignored: Vec<Arc<str>>,
 }
 

@@ -175,8 +175,8 @@ pub async fn drive(
                 let both = !exported && !end.status.is_parked();
                 let artifact = if both { Artifact::Both } else { Artifact::Snapshot };
                 let step = thread.step(Effect::Done { settle, ended, cancel, leaves }, driver.halt(), &**driver);
-                // If the process dies before the commit, the registry has no end, and recovery writes the artifacts
-                // again.
+                // The artifacts are written before the registry records the end. If the process dies in between,
+                // recovery writes the artifacts again.
                 driver.write_final(thread, &end, artifact).await;
                 driver.perform(step).await?;
                 discard_messages(driver, &mut settled).await;

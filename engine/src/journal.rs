@@ -1,5 +1,5 @@
-//! The driver's writer of a transcript. Events are buffered until an effect is performed, then written together; before
-//! an effect with side effects they are also synced.
+//! The driver's writer of a transcript. Events are buffered until an effect is performed, and then written together.
+//! Before an effect with side effects, the events are also synced.
 
 use std::io;
 use std::sync::Arc;
@@ -140,8 +140,7 @@ impl Journal {
     }
 }
 
-/// Appends events with one write. The last line gets a seal; recovery treats lines after the last seal as never
-/// acknowledged.
+/// Appends events with one write. The last line gets a seal, because recovery cuts all lines after the last seal.
 fn write(
     transcript: &mut Transcript,
     objects: &Objects,

@@ -217,7 +217,8 @@ impl ServerHandler for ClientSide {
         let mut observer = RequestObserver { context, deletion, token, sent: 0.0 };
         match session.call(name, input, ticket, &mut observer).await? {
             CallOutcome::Done(result) => Ok(result_of(result).into()),
-            // The client expects no response to a call that it cancelled, except by deleting the session.
+            // A client that has cancelled a call expects no response, so it ignores this error. A client that has
+            // deleted the session expects a response to each open call.
             CallOutcome::Cancelled => Err(ErrorData::internal_error("the call was cancelled", None)),
         }
     }

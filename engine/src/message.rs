@@ -35,7 +35,8 @@ pub enum Message {
         content: String,
         display: bool,
     },
-    /// A command that the user ran; `excluded` (`!!`) hides it from the model.
+    /// A command that the user ran. `excluded` is true if the user typed `!!` before the command: the model then does
+    /// not see it.
     Bash {
         command: String,
         output: String,
@@ -57,7 +58,7 @@ pub enum ContentBlock {
     Text {
         text: SharedText,
     },
-    /// An image by reference: its bytes stay in the object store until a request is sent.
+    /// A reference to an image. The bytes of the image are in the object store, and are read when a request is sent.
     Image(ImageRef),
     /// Model reasoning, sent back unchanged; `signature` comes from the provider.
     Thinking {
@@ -91,8 +92,9 @@ pub struct ToolCall {
     pub input: Value,
 }
 
-/// Input key of a tool call whose arguments are not a JSON object, or have a fault that a parser would hide:
-/// `{"__malformed": <original text>}`. Such a call never runs. Its result is an error that quotes the model's text.
+/// Input key that holds the malformed arguments of a tool call: `{"__malformed": <original text>}`. Arguments are
+/// malformed if they are not a JSON object, or if they have a fault that a parser would hide (such as a repeated key).
+/// A call with malformed arguments never runs. Its result is an error that quotes the model's text.
 pub const MALFORMED_KEY: &str = "__malformed";
 
 impl ToolCall {
@@ -117,8 +119,7 @@ impl ToolCall {
         Self { id: id.into(), name: name.into(), input }
     }
 
-    /// Returns the text of arguments that are not stored as an object: they are not a JSON object, or have a fault.
-    /// `None` if the arguments are an object.
+    /// Returns the original text of malformed arguments (see [`MALFORMED_KEY`]); `None` if the arguments are valid.
     pub fn malformed(&self) -> Option<&str> {
         self.input.get(MALFORMED_KEY).and_then(Value::as_str)
     }
@@ -186,7 +187,6 @@ pub fn text_of(content: &[ContentBlock]) -> SharedText {
     texts.iter().map(|text| text.as_str()).collect::<Vec<_>>().join("\n").into()
 }
 
-/// Returns the texts among the blocks, in order.
 fn texts_in(content: &[ContentBlock]) -> impl Iterator<Item = &SharedText> {
     content.iter().filter_map(|block| match block {
         ContentBlock::Text { text } => Some(text),
@@ -225,7 +225,7 @@ pub fn reply_text(content: &[ContentBlock]) -> SharedText {
     text.into()
 }
 
-/// Returns a fence longer than every run of backticks in `text`.
+/// Returns a Markdown code fence that is longer than every run of backticks in `text`.
 pub(crate) fn fence_for(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.saturating_add(1).max(3))

@@ -58,15 +58,17 @@ fn is_script_error(error: &CallError) -> bool {
     error.code.as_deref() == Some(SCRIPT_ERROR)
 }
 
-/// Returns how often a call with this failure may be retried, by the classification table of the plan; 0 if the table
-/// is invalid. `failures` is the number of failed attempts of this turn, on which the result can depend.
+/// Returns the number of retries that the classification table of the plan allows for this failure; 0 if the table is
+/// invalid. `failures` is the number of failed attempts of this turn, which conditions of the table can read as
+/// `attempt`.
 pub fn max_retries(plan: &Plan, error: &CallError, failures: u32) -> u32 {
     let table = plan.settings.classification();
     table.map_or(0, |table| table.classify(&failure(error, failures)).backoff.max_retries)
 }
 
 /// Returns true if another model may succeed: the failure is retryable, the setup of the provider failed, the model
-/// does not exist (404, 410), or the key or the quota is refused. False if the request is wrong.
+/// does not exist (404, 410), the key is refused, or the quota is exceeded. Returns false for other failures, such as
+/// an invalid request.
 pub fn is_unavailable(error: &CallError, class: &FailureClassification) -> bool {
     class.retryable
         || error.stage == FailedStage::Setup

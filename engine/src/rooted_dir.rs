@@ -1,6 +1,6 @@
 //! File access of commands within one folder. The folder's contents are untrusted: access never leaves the folder,
-//! never writes through a link, and never blocks on a pipe. `tool::confine` does the same for files of tools, `store`
-//! for the files of threads.
+//! never writes through a link, and never blocks on a pipe. For files of tools see `tool::confine`, and for files of
+//! threads see `store`.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -79,7 +79,6 @@ impl RootedDir {
         let beside = temporary_path(path)?;
         let written = self.write_new(&beside, bytes, permissions).and_then(|()| self.0.rename(&beside, &self.0, path));
         if written.is_err() {
-            // Removes the unfinished temporary file, if it exists.
             self.0.remove_file(&beside).ok();
         }
         written
@@ -213,8 +212,8 @@ pub fn write_user_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The file exists, a link leads elsewhere, or the path is protected: `rye` or git would read a file below `.ai`,
-/// `.git` or another protected name as settings, or run it.
+/// The file exists, a link leads elsewhere, or the path is protected (such as `.git/hooks/x`): `rye` or git could run
+/// the file or read it as settings.
 pub fn create_user_file(project: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let path = without_parent_parts(&project.join(path));
     if let Ok(within) = path.strip_prefix(project) {
@@ -253,12 +252,13 @@ fn check_ordinary(path: &Path) -> io::Result<()> {
     Err(other("rye or git could use a file at this place; name a file outside of `.ai`, `.git` and `.env*`"))
 }
 
-/// Reads a whole text file that the user named. An open file of this process (`/dev/stdin`, `/dev/fd/N`), as the shell
-/// passes it for `<(COMMAND)`, is read until its end.
+/// Reads a whole text file that the user named. An open file of this process (`/dev/stdin`, or `/dev/fd/N`, which the
+/// shell passes for `<(COMMAND)`) is read until its end.
 ///
 /// # Errors
+///
 /// The file cannot be read, is longer than `most` bytes or not UTF-8. Any other pipe or device is refused without
-/// waiting, because the name can belong to an untrusted repository.
+/// waiting, because a file of an untrusted repository can be a link to a device without an end.
 pub fn read_user_file(path: &Path, most: u64) -> io::Result<String> {
     let is_open_file = path == Path::new("/dev/stdin") || OPEN_FILES.iter().any(|folder| path.starts_with(folder));
     if !is_open_file && !std::fs::metadata(path)?.is_file() {

@@ -1,6 +1,8 @@
 //! Masking of secrets in tool results, errors of providers, events and exports, before they are stored, hashed, written
-//! to the transcript or sent to a model. Finds common key formats, and the values of secret variables of this process
-//! or the user's `.env`: plain and in common encodings, in one line or wrapped. Masking is not complete: a secret in an
+//! to the transcript or sent to a model.
+//!
+//! Finds keys in common formats. Also finds the values of secret variables of this process and of the user's `.env`,
+//! even if a value is encoded (such as base 64) or wrapped over several lines. Masking is not complete: a secret in an
 //! unknown format passes.
 
 mod streams;
@@ -57,13 +59,14 @@ const KEY_PREFIXES: [&str; 19] = [
 ];
 /// Parts of a variable's name that mark its value as a secret.
 const SECRET_NAME_PARTS: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL"];
-/// Endings of a variable's name that mark its value as a path, if the value begins with `/`.
+/// Endings of variable names. If the name ends in one of them and the value begins with `/`, the value is a path and is
+/// not masked.
 const PATH_NAME_ENDS: [&str; 8] = ["_FILE", "_PATH", "_DIR", "_HOME", "_ROOT", "_SOCK", "_SOCKET", "_CONTROL"];
 /// Minimum length in bytes of a masked value. Shorter values occur in ordinary text by chance, and their base 64 forms
-/// are too short to be recognized at every alignment.
+/// are too short to be recognized reliably.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// A regular expression for all formats in `KEY_FORMATS`, with a group for each.
+/// A regular expression for all formats in `KEY_FORMATS`, with one capture group for each format.
 static KEY_FORMATS_REGEX: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let groups: Vec<String> = KEY_FORMATS.iter().map(|(_, shape)| format!("({shape})")).collect();
     Regex::new(&groups.join("|")).ok()
@@ -84,14 +87,13 @@ struct KnownSecrets {
     values: BTreeMap<String, String>,
     /// The values without encoding.
     plain: Needles,
-    /// The values without white space, and the values in base 64 at every alignment. Both are searched for in
-    /// [`Stream::compact`].
+    /// The forms of the values that [`compact_forms`] returns. These forms are searched for in [`Stream::compact`].
     compact: Needles,
     /// The values in hexadecimal, which are searched for in [`Stream::hex_digits`].
     hex: Needles,
 }
 
-/// Byte strings that are searched for together, each with the name of its variable.
+/// Byte strings that are searched for together, each with the name of the variable that holds the secret.
 #[derive(Debug, Default)]
 struct Needles {
     names: BTreeMap<Vec<u8>, String>,
@@ -108,21 +110,22 @@ pub fn add_secrets(variables: impl Iterator<Item = (String, String)>) {
     }
 }
 
-/// Returns the text with every secret value replaced by a mark with the name of its variable.
+/// Returns the text with every secret replaced by `[masked: NAME]`. `NAME` is the name of the variable that holds the
+/// secret, or the name of the key format.
 pub fn mask_secrets(text: &str) -> Cow<'_, str> {
     let own = Arc::clone(&KNOWN_SECRETS.read().unwrap_or_else(PoisonError::into_inner));
     mask_with(text, &own)
 }
 
-/// Masks `value` under the name `name` in every encoding, and then all other secrets. A `value` of fewer than
-/// `MIN_SECRET_BYTES` bytes is masked only where it occurs without encoding.
+/// Masks `value` under the name `name` in every encoding that is known here. Then masks all other secrets. A `value` of
+/// fewer than `MIN_SECRET_BYTES` bytes is masked only where it occurs without encoding.
 pub fn mask_one(text: &str, name: &str, value: &str) -> String {
     let own = KnownSecrets::new(vec![(name.to_owned(), value.to_owned())]);
     mask_secrets(&own.mask(text)).into_owned()
 }
 
-/// Replaces each exact occurrence of `value` in the text by a mark with `name`, the name of the value's variable. Does
-/// not find encoded forms of the value. Ignores a value of fewer than `MIN_SECRET_BYTES` bytes.
+/// Replaces each exact occurrence of `value` in the text by `[masked: NAME]`, where `NAME` is `name`. Does not find
+/// encoded forms of the value. Ignores a value of fewer than `MIN_SECRET_BYTES` bytes.
 pub fn mask_exact(text: &mut String, name: &str, value: &str) {
     if value.len() >= MIN_SECRET_BYTES && text.contains(value) {
         *text = text.replace(value, &format!("[masked: {name}]"));
@@ -223,7 +226,8 @@ fn replace_ranges<'t>(text: &'t str, mut found: Vec<(Range<usize>, &str)>) -> Co
 }
 
 /// Returns the forms in which a text without white space can contain a value: the value itself, the value in a URL with
-/// `+` for blanks, and the value in base 64 at every alignment.
+/// `+` for blanks, and the value in base 64. Base 64 encodes groups of 3 bytes, so there is one form for each position
+/// of the value's start in a group.
 fn compact_forms(value: &str) -> Vec<Vec<u8>> {
     let bytes = value.as_bytes();
     let mut all = vec![Stream::of(value).compact().bytes, Stream::of(&value.replace(' ', "+")).compact().bytes];

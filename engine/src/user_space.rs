@@ -21,7 +21,7 @@ const ROOT_VARIABLES: [&str; 2] = ["RYE_USER_SPACE", "USER_SPACE"];
 const ACCOUNTS: &str = "/etc/passwd";
 /// Number of hexadecimal digits in a [`project_folder_name`]: 128 bits of the hash.
 const PROJECT_NAME_CHARS: usize = 32;
-/// Maximum number of files read in one secret folder.
+/// Maximum number of files and folders that are inspected below one secret folder.
 const MAX_FILES: usize = 10_000;
 
 /// Returns the canonical root of the user space: `$RYE_USER_SPACE`, else `$USER_SPACE`, else `$HOME`. A relative
@@ -30,7 +30,7 @@ pub fn root() -> Option<PathBuf> {
     ROOT_VARIABLES.into_iter().find_map(path_variable).or_else(home_folder)?.canonicalize().ok()
 }
 
-/// The error of a variable that should name a user space and does not.
+/// The error for a variable that names no valid user space (such as `RYE_USER_SPACE=/missing`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RootVariableError {
     #[error("`{variable}` names `{}`, which is not a folder", path.display())]

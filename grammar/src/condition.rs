@@ -97,7 +97,7 @@ pub struct Path {
     pub segments: Vec<Segment>,
 }
 
-/// A part of a path between two dots: a name, or a number (the index of a list item or the key of an object).
+/// A segment of a dotted path: a name, or a number. The number is the index of a list item or the key of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
     Name(String),

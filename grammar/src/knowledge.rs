@@ -102,8 +102,8 @@ fn find_metadata(
     Some(MetadataRange { yaml: fence.content, whole: fence.whole })
 }
 
-/// Finds front matter: from `---` on the first non-blank line to the next `---` or `...` line. `None` if there is none,
-/// or if it is never closed, which is reported.
+/// Finds front matter: from `---` on the first non-blank line to the next `---` or `...` line. `None` if there is no
+/// front matter. Front matter that is never closed is reported and not returned.
 fn front_matter(source: SourceId, text: &str, start: usize, errors: &mut Vec<SyntaxError>) -> Option<MetadataRange> {
     let mut all = lines(text, start).map(|line| (line, text.get(line.content()).unwrap_or_default().trim_end()));
     let (open, _) = all.by_ref().find(|(_, content)| !content.is_empty()).filter(|(_, content)| *content == "---")?;

@@ -1,6 +1,6 @@
-//! The grammar: parses text to trees. Syntax only: spans, shapes and spellings, not their meaning.
+//! The grammar: parses text to trees. This crate checks the syntax only; the compiler checks the meaning.
 //!
-//! Parsing never fails and never panics: on invalid input it returns a smaller tree and more errors ([`Parsed`]).
+//! Parsing never fails and never panics: for invalid input, the result has a smaller tree and more errors ([`Parsed`]).
 
 pub mod capability;
 pub mod condition;

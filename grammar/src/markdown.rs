@@ -1,7 +1,7 @@
 //! The part of Markdown that locates metadata: fences, headings, blank lines. Nothing is rendered.
 //!
-//! Fences follow `CommonMark`, also inside list items: three or more backticks or tildes open a fence, and at least as
-//! many of the same character close it. A fence inside of a longer fence is text of the longer one.
+//! Fences follow `CommonMark`, also inside list items. Three or more backticks or tildes open a fence. At least as many
+//! of the same character close the fence. A shorter fence inside the fence is text.
 
 use std::ops::Range;
 

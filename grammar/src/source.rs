@@ -71,7 +71,7 @@ impl InvalidUtf8 {
 /// Decodes a file's bytes as UTF-8 and drops a byte order mark. Control characters are left for the parsers to report.
 ///
 /// # Errors
-/// Returns [`InvalidUtf8`] with the place in `bytes`.
+/// Returns [`InvalidUtf8`] with the place of the first invalid byte.
 pub fn decode(bytes: &[u8]) -> Result<&str, InvalidUtf8> {
     let text = std::str::from_utf8(bytes).map_err(|e| InvalidUtf8::locate(bytes, e.valid_up_to()))?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))

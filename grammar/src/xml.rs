@@ -43,8 +43,8 @@ impl Element {
         self.children.iter().filter_map(|n| if let XmlNode::Element(e) = n { Some(e) } else { None })
     }
 
-    /// Returns all text directly inside the element, joined and trimmed; the span covers the trimmed text, or the whole
-    /// element if the text is empty.
+    /// Returns all text directly inside the element, joined and trimmed. The span covers the text, or the whole element
+    /// if the text is empty.
     pub fn text(&self) -> Spanned<String> {
         let mut texts = self.children.iter().filter_map(|n| match n {
             XmlNode::Text(t) if !t.node.trim().is_empty() => Some(t),
@@ -62,7 +62,8 @@ impl Element {
     }
 }
 
-/// Trims white space. If the source spells the text with entities, the span of the text is unchanged.
+/// Trims white space. If the source spells the text with entities, the span is unchanged, because offsets in the text
+/// are not offsets in the source.
 fn trimmed(text: &Spanned<String>) -> Spanned<String> {
     let inner = text.node.trim();
     if text.span.len() != text.node.len() {

@@ -205,8 +205,8 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     Ok(exit)
 }
 
-/// Returns the session that `--resume` names, or, with `--continue`, the last session that no process runs. `None`
-/// without these options.
+/// Returns the session that `--resume` names, or, with `--continue`, the newest session that no running process owns.
+/// `None` without these options.
 fn session_to_open(args: &ChatArgs, spaces: &Spaces, report: &Printer) -> Result<Option<ThreadStart>, CommandError> {
     if args.resume.is_none() && !args.r#continue {
         return Ok(None);
@@ -233,7 +233,7 @@ fn session_to_open(args: &ChatArgs, spaces: &Spaces, report: &Printer) -> Result
             ));
         }
         closed.retain(|session| session.last.liveness != Liveness::Alive);
-        // A session without a prompt and without a text in its editor holds no work of the user.
+        // Prefer a session with a prompt or with a text in its editor: any other session holds no work of the user.
         let used = closed.iter().position(|session| {
             !matches!(session_title(&reader, &session.last.row.id), Ok(None)) || has_draft(spaces, &session.last.row.id)
         });

@@ -70,7 +70,7 @@ pub struct CheckOutput {
 pub struct CheckSummary {
     pub errors: usize,
     pub warnings: usize,
-    /// Number of project files that hold an item, without exports of threads.
+    /// Number of files of the project that hold an item. The knowledge that finished threads export is not counted.
     pub files: usize,
     pub directives: usize,
 }
@@ -160,8 +160,8 @@ fn check_server_settings(world: &dyn World, report: &mut CheckReport) {
     }
 }
 
-/// Adds the file that contains an error or a secret to the sources of a report. Returns the span of the error or
-/// secret.
+/// Adds the file of `place` to the sources of a report. `place` is the position of an error or a secret in this file.
+/// Returns the span of this position.
 #[cfg(feature = "mcp")]
 fn add_place(place: ServersErrorPlace, report: &mut CheckReport) -> Span {
     let source = report.sources.add(Source::new(place.path, place.text));
@@ -175,7 +175,7 @@ fn selection_of(args: &CheckArgs, spaces: &Spaces, world: &dyn World) -> Result<
     })
 }
 
-/// Adds the severity overrides of the command line to `levels`, the overrides of the project, and returns both.
+/// Returns the severity overrides of the project (`levels`), extended by the overrides of the command line.
 fn severity_overrides(args: &CheckArgs, mut levels: SeverityOverrides) -> Result<SeverityOverrides, CommandError> {
     for code in &args.allow {
         levels.allow(code).map_err(|unknown| {

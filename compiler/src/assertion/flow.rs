@@ -1,8 +1,9 @@
-//! The flow of text between threads. A thread reads the results of its calls and hooks, the message of its parent, and
-//! the outputs of its children; any text that it reads can become part of any text that it writes. So a text that a
-//! thread reads can rise to each spawn parent whose child does not declassify its outputs, and then reach every thread
-//! below that parent. Threads with equal states have equal descendants, so the search follows the starts of states
-//! ([`super::threads`]), not those of single threads.
+//! The flow of text between threads.
+//!
+//! A thread reads the results of its calls and hooks, the message of its parent, and the outputs of its children. Any
+//! text that a thread reads can become part of any text that the thread writes. So a text can rise from a child to its
+//! spawn parent, unless the child declassifies its outputs. From a parent, a text can reach each child. Threads with
+//! equal states have equal descendants, so the search examines states ([`super::threads`]) instead of single threads.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -29,10 +30,11 @@ pub struct TextFlow {
 /// The texts that a use of the capability `pattern` returns.
 struct TextSource {
     pattern: String,
-    /// The states that read such a text themselves, with the capability that each uses.
+    /// The states whose threads can use a capability that matches `pattern`, each with this capability.
     capabilities: BTreeMap<usize, String>,
-    /// The number of starts from a state down to the nearest state that reads such a text, without starts of
-    /// declassifying directives. A state without an entry gets no such text from below.
+    /// The distance from each state down to the nearest state in `capabilities`, counted in starts of child threads.
+    /// Starts of declassifying directives are not followed. A state from which no such state can be reached has no
+    /// entry.
     distances: BTreeMap<usize, usize>,
 }
 
@@ -45,7 +47,8 @@ pub struct FlowPath {
 }
 
 impl TextFlow {
-    /// Creates the flow of texts through `states`. A source is a pattern with the states that read its text.
+    /// Creates the flow of texts through `states`. Each source is a pattern of capabilities, with the states that can
+    /// use a matching capability.
     pub fn new(states: BTreeMap<usize, FlowState>, sources: Vec<(String, BTreeMap<usize, String>)>) -> Self {
         let mut parents: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (parent, state) in &states {

@@ -236,8 +236,9 @@ fn flow_is_found_where_an_earlier_thread_with_the_same_state_gets_no_text() {
     let meta = |inside: &str| format!("<metadata><permissions>{inside}</permissions></metadata>");
     let root = meta("<execute><directive>mid</directive><directive>outer</directive><tool>rye.bash.*</tool></execute>");
     let reader = meta(WEB);
-    // `root` starts `mid` itself, before `outer` gets text of the web from `reader` and starts `mid` too. The outputs of
-    // `outer` are declassified, so no text of the web reaches `root`.
+    // The search finds the start of `mid` by `root` first. This `mid` gets no text of the web, because the outputs of
+    // `outer` are declassified. Then `outer`, which reads text of the web from `reader`, starts another `mid`, and this
+    // `mid` gets the text.
     let hooks = r#"hooks: [{id: start, event: after_step, condition: 'directive == "outer"', grants: [rye.execute.tool.rye.web.*], action: {primary: execute, item_type: directive, item_id: reader}}]"#;
     let rule = "lethal_trifecta: off\ndeclassifying: [outer]\nassertions:\n  - id: apart\n    for: 'directive == \"root\"'\n    never: 'directive == \"mid\" && flows(\"rye.execute.tool.rye.web.*\", \"rye.execute.tool.rye.bash.*\")'\n";
     let world = with_directives(

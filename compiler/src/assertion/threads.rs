@@ -122,8 +122,8 @@ impl SpendingOfThread {
     }
 }
 
-/// The states of the threads of one directive, each with the texts that reach it ([`TextFlow::texts_at`]), and the
-/// spending of the threads.
+/// The threads that a search has found. The key is the state of a thread, with the texts that reach the thread
+/// ([`TextFlow::texts_at`]). The value is the spending of the threads with this key.
 #[derive(Default)]
 struct SeenThreads(BTreeMap<(usize, Vec<bool>), BTreeSet<SpendingOfThread>>);
 
@@ -208,9 +208,10 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         }
     }
 
-    /// Finds the threads that a directive can lead to, breadth first. A thread is repeated if an earlier thread has its
-    /// state, and the same texts of `flow` reach both. It starts the same threads as the earlier one, so it is not
-    /// examined further. Repeated threads are left out unless the report needs them.
+    /// Finds the threads that a directive can lead to, breadth first. A thread is repeated if an earlier thread has an
+    /// equal state and receives the same texts of `flow`. The search does not examine a repeated thread further,
+    /// because the thread starts the same threads as the earlier one. A repeated thread is left out, unless its
+    /// spending is new or the report needs the thread.
     pub fn find_threads(&mut self, root: &ItemId, flow: &TextFlow) -> ReachableThreads {
         let mut seen = SeenThreads::default();
         let mut queue: VecDeque<(PossibleThread, usize, bool)> = VecDeque::new();
@@ -264,9 +265,9 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         ReachableThreads { threads, left_out, complete }
     }
 
-    /// Returns the flow of the texts of `sources`, which are patterns of capabilities, through the threads that these
-    /// directives can lead to. Each state of these threads is examined once. `declassifying` are the directives whose
-    /// outputs contain no untrusted text.
+    /// Returns the flow of texts through the threads that the directives `roots` can lead to. `sources` are patterns of
+    /// the capabilities that return the texts. `declassifying` are the directives whose outputs contain no untrusted
+    /// text. Each state of the threads is examined once.
     pub fn text_flow(
         &mut self,
         roots: &[ItemId],
@@ -374,7 +375,8 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         *self.states.entry(state).or_insert(next)
     }
 
-    /// Returns the threads that run a directive without a parent, one for each route.
+    /// Returns the threads in which a directive runs without a spawn parent: one thread for each route of the
+    /// directive.
     fn root_threads(&mut self, id: &ItemId) -> Vec<PossibleThread> {
         let mut threads: Vec<PossibleThread> = self.routes_of(id).iter().map(|alone| root_thread(id, alone)).collect();
         for thread in &mut threads {

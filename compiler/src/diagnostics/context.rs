@@ -14,8 +14,8 @@ pub enum ContextError {
     /// budget.
     #[error("the context file `{path}` has {tokens} tokens, but only {left} tokens of the budget are left")]
     FileTooLong { path: String, tokens: u64, left: u64, budget: u64 },
-    /// A context file that is not used, because the folder has a context file of a higher rank with another text. `used`
-    /// is the path of the other file.
+    /// A context file that is not used, because its folder has a context file of a higher rank with another text (such
+    /// as `CLAUDE.md` beside `AGENTS.md`). `used` is the path of the file with the higher rank.
     #[error("the context file `{path}` is not used: `{used}` takes precedence and has another text")]
     IgnoredFile { path: String, used: String },
     /// An item that is declared twice in one chain; the first declaration sets its position.

@@ -215,8 +215,8 @@ pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
     help_for(P::Tool, name).filter(|_| !name.contains(['.', '/'])).map(str::to_owned)
 }
 
-/// Returns the id of the built-in tool with this name in another system, with dots: `rye.bash.bash` for `Bash`. `None`
-/// for any other name.
+/// Returns the id of the built-in tool that other agents call `name`, with dots: `rye.bash.bash` for `Bash`. `None` if
+/// no built-in tool is known for the name.
 pub(crate) fn known_tool(name: &str) -> Option<&'static str> {
     let (_, rest) = help_for(P::Tool, name)?.split_once('`')?;
     rest.split_once('`').map(|(id, _)| id).filter(|id| id.starts_with("rye."))

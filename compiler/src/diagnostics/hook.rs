@@ -111,10 +111,11 @@ pub enum HookError {
     /// A hook whose action has no effect; `why` is the reason, as a clause.
     #[error("the hook `{id}` has no effect: {why}")]
     NoEffect { id: String, why: String, span: Span },
-    /// A hook that ends a call or the thread with an empty text; `text` is the name of the field.
+    /// A hook whose action has an empty text. `text` is the name of the field: `reason` of `block`, or `error` of
+    /// `terminate`.
     #[error("the `{text}` of the hook `{id}` is empty")]
     EmptyText { id: String, text: &'static str, span: Span },
-    /// A hook with a delay in milliseconds that is too short to be noticed.
+    /// A hook that retries after very few milliseconds. The author probably meant seconds.
     #[error("the hook `{id}` waits {delay_ms} milliseconds before it repeats the call, which is hardly a wait")]
     ShortDelay { id: String, delay_ms: u64, span: Span },
     /// An unconditional hook that makes the model continue after each final answer.
@@ -123,7 +124,8 @@ pub enum HookError {
     /// A hook at `input` that answers every message with `handled`, so that no message reaches the model.
     #[error("the hook `{id}` handles every message, so the model gets none of them")]
     SwallowsEverything { id: String, span: Span },
-    /// A hook of a directive that fires only in a chat. `because` is the reason.
+    /// A hook that can fire only in a chat, although its directive is not for chats. `because` is the reason why the
+    /// hook cannot fire in a run.
     #[error("the hook `{id}` never fires in a run: {because}")]
     NeverInRun { id: String, because: &'static str, span: Span },
     /// A text with commas on the right side of `in`, where the author probably meant a list.

@@ -10,10 +10,12 @@ use crate::world::{ItemKind, MCP_FILE};
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
-    /// A parameter of a command or request tool whose placeholder occurs in no part of the command or request.
+    /// A parameter that a command tool or HTTP tool declares but never uses: no part of the command or request contains
+    /// the placeholder of the parameter.
     #[error("the parameter `{name}` of this {} is never used", if *is_request { "request" } else { "command" })]
     UnusedParameter { name: String, is_request: bool, span: Span },
-    /// A part of an HTTP request that contradicts another part.
+    /// Parts of an HTTP request that contradict each other, such as a body with the method `GET`, or a JSON body with
+    /// another `Content-Type`.
     #[error("{message}")]
     RequestPart { message: String, label: &'static str, help: &'static str, span: Span },
     #[error("unknown {} `{id}`", kind.as_str())]
@@ -42,10 +44,11 @@ pub enum ItemError {
     /// A value of the wrong type or outside its range.
     #[error("{what} cannot be {found}")]
     InvalidValue { what: String, found: String, expected: String, span: Span },
-    /// A required part is missing: `what` names the part, and `of` the item or element that must have it.
+    /// A required attribute, key or text is missing. `what` names the missing part, and `of` names the element or item
+    /// without the part.
     #[error("{of} has no {what}")]
     Missing { what: String, of: String, span: Span, help: String },
-    /// A part that occurs twice although only one occurrence is allowed.
+    /// An element, attribute or key that occurs twice, but may occur only once.
     #[error("{what} occurs twice")]
     Repeated { what: String, first: Span, second: Span },
     /// An error in a key of a tool file. The message comes from the reader of tool files.
@@ -61,8 +64,8 @@ pub enum ItemError {
     /// A tool that its MCP server runs only as a task.
     #[error("the tool `{id}` cannot be called: its server runs it only as a task")]
     ServerTask { id: String, span: Span, label: String },
-    /// A script reads a parameter that the tool does not declare. `read` is the text in the script, `why` the reason as
-    /// a clause, and `help` the fix.
+    /// A script reads a parameter that the tool does not declare. `read` is the code that reads the parameter, `why`
+    /// the reason at the end of the message, and `help` the fix.
     #[error("`{read}` reads no parameter of the tool: {why}")]
     ScriptParameter { read: String, why: String, help: String, span: Span },
     /// A `$NAME` in the URL or a header of an HTTP tool.
@@ -109,11 +112,12 @@ pub enum ItemError {
     /// A `version` that is not a version number.
     #[error("`{found}` is not a version")]
     Version { found: String, span: Span },
-    /// A file or folder under `.ai/` that nothing reads; `reason` states why nothing reads it, as a clause.
+    /// A file or folder that nothing reads, such as a misspelled folder in `.ai/`. `reason` is the reason at the end of
+    /// the message.
     #[error("`{path}` is never read: {reason}")]
     Unrecognized { path: String, reason: String, suggestion: Option<String> },
-    /// A file of another client, whose settings do not apply. `content` names what the file holds, and `place` where rye
-    /// reads the same.
+    /// A file of another client, such as `.claude/settings.json`, whose settings do not apply. `content` names the
+    /// content of the file, and `place` is a help text that names the place for this content in rye.
     #[error("`{path}` is not read: {content} of another client do not apply to rye")]
     OtherClient { path: String, content: &'static str, place: &'static str },
     /// A program in `.ai/tools/` that no tool runs. `declaration` is the file that could declare the program.
@@ -126,14 +130,14 @@ pub enum ItemError {
     /// A JavaScript file that declares a tool without exporting it. `mark` is the first line of the declaration.
     #[error("this file declares no tool: `{mark}` is not exported")]
     Unexported { mark: String, help: &'static str, span: Span },
-    /// Front matter in a file whose kind has none; `because` describes the consequence, as a clause.
+    /// Front matter in a file whose kind has no front matter. `because` is the label, which describes the consequence.
     #[error("the `{mark}` front matter of this {} is never read", kind.as_str())]
     FrontMatter { mark: &'static str, kind: ItemKind, because: &'static str, help: &'static str, span: Span },
     /// An unknown id in the metadata of knowledge; `key` is `extends`, `references` or `used_by`.
     #[error("`{key}` names the unknown {what} `{id}`")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
-    /// A constant of a script that is never read, because its name is probably misspelled. `suggestion` is the most
-    /// similar name of a constant that is read.
+    /// A constant of a script that nothing reads. Its name resembles `suggestion`, a constant of tool declarations, so
+    /// the name is probably misspelled.
     #[error("the constant `{name}` is never read")]
     NearConstant { name: String, suggestion: String, span: Span },
     /// The body tells the model to use an item that does not exist; `what` is its kind.
@@ -235,7 +239,7 @@ impl Problem for ItemError {
 
     fn severity(&self) -> Severity {
         match self {
-            // The settings that the author relies on, such as guards and budgets, would silently not apply.
+            // An error, because the settings in the file (such as guards and budgets) would silently not apply.
             Self::Unrecognized { path, suggestion: Some(meant), .. }
                 if meant.starts_with(ItemKind::Config.folder()) || (meant == MCP_FILE && path.contains('/')) =>
             {
@@ -314,7 +318,7 @@ impl Problem for ItemError {
             Self::InvalidValue { what, expected, found, .. } => {
                 let word = found.trim_matches('`');
                 let translated = foreign_words::help_for(WordPlace::FieldType, word).filter(|_| what == "`type`");
-                // `expected` contains an example of a host, not a list of known words.
+                // For `net`, `expected` is an example of a host, so no allowed value can be suggested.
                 let literal = (what == "`net` of `<tool>`").then(|| format!("write {expected}"));
                 translated.map(str::to_owned).or(literal).or_else(|| value_help(found, expected))
             }
@@ -464,8 +468,8 @@ impl Problem for ItemError {
     }
 }
 
-/// Returns the help for an unknown element, attribute or key: its probable meaning, or the names that are known in its
-/// place. `None` if neither is known.
+/// Returns the help for an unknown element, attribute or key: its probable meaning, or the names that are allowed
+/// there. `None` if there is no help.
 fn unknown_key_help(what: &str, key: &str, of: &str, suggestion: Option<&String>, known: &[String]) -> Option<String> {
     // The suggestion `event` takes precedence over a translation of the key: usually the value of the key is the name
     // of an event.

@@ -1,5 +1,5 @@
-//! Parts of files at the wrong place: the help that names the right place, and the diagnostics that only follow from
-//! such a part.
+//! The help for elements, keys and texts at a wrong place, and the search for diagnostics that only follow from another
+//! diagnostic.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "few diagnostics are a consequence of others")]
 
@@ -12,8 +12,9 @@ use super::{CapabilityError, ConfigError, Diagnostic, InterfaceError, ItemError,
 /// The keys of the prices of a model.
 const PRICES: [&str; 4] = ["input", "output", "cache_read", "cache_write"];
 
-/// Returns the help for an element, a key or a text that is written at a wrong place: the help names the right place.
-/// `None` for anything else.
+/// Returns the help for an unknown element, key, attribute or text, such as the place where the element belongs. `what`
+/// is `element`, `key`, `attribute` or `text`; `key` is the name; `of` is the element or file that contains the name.
+/// `None` if no help is known.
 pub(super) fn help(what: &str, key: &str, of: &str) -> Option<String> {
     match (what, of) {
         (_, _) if invisible_character(key).is_some() => invisible_character(key).map(|c| {
@@ -77,20 +78,19 @@ pub(super) fn help(what: &str, key: &str, of: &str) -> Option<String> {
     }
 }
 
-/// Returns the first invisible character of a text; `None` if there is none.
 fn invisible_character(text: &str) -> Option<char> {
     let is_invisible = |c: &char| matches!(u32::from(*c), 0xA0 | 0xAD | 0x2000..=0x200F | 0x2028..=0x202F | 0x205F..=0x2064 | 0x3000 | 0xFEFF);
     text.chars().find(is_invisible)
 }
 
-/// Returns the indexes of diagnostics that only follow from another one, which names the mistake:
+/// Returns the indexes of the diagnostics that only follow from another diagnostic:
 ///
-/// - inputs that are unknown because `<inputs>` is at the wrong place, or because `name` and `type` are exchanged,
-/// - a second price of a model at the wrong place, and limits that need the prices,
-/// - references to a directive whose file has a wrong name,
-/// - variables that are declared under a key of another format,
-/// - a tier whose model is missing because another model has its id,
-/// - a default tier that no provider has.
+/// - an unknown input, if `<inputs>` is at the wrong place, or if the `name` and the `type` of the input are exchanged,
+/// - each further price of a model, if its prices are at the wrong place, and the report that the model has no prices,
+/// - a grant or an assertion that matches no directive, if the file of a directive has a wrong name,
+/// - an undeclared variable of a tool, if the tool declares its variables under another key than `environment`,
+/// - an invalid tier, if two models of the provider have the same id,
+/// - a default provider without a tier, if no provider has this tier.
 pub(super) fn consequences(all: &[Diagnostic]) -> BTreeSet<usize> {
     let causes = Causes::of(all);
     all.iter().enumerate().filter(|(index, one)| causes.explain(*index, one)).map(|(index, _)| index).collect()
@@ -101,13 +101,14 @@ pub(super) fn consequences(all: &[Diagnostic]) -> BTreeSet<usize> {
 struct Causes {
     /// Files with `<inputs>` at the wrong place.
     inputs: BTreeSet<SourceId>,
-    /// Invalid types of fields, which may be names.
+    /// Invalid values of `type`, each with its file. Such a value can be the name of an input.
     types: BTreeSet<(SourceId, String)>,
-    /// Models with prices at the wrong place: the owner of the key as in the message, and the first such key.
+    /// Models with prices at the wrong place, in the form in which the message names them, each with the index of the
+    /// diagnostic for the first price.
     prices: Vec<(String, usize)>,
     /// The ids of directives whose files have a wrong name.
     directives: BTreeSet<String>,
-    /// Tools that declare variables under a key of another format.
+    /// Files of tools that declare variables under another key than `environment`.
     variables: BTreeSet<SourceId>,
     /// Provider files with two models of one id.
     models: BTreeSet<SourceId>,

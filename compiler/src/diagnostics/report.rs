@@ -1,5 +1,5 @@
-//! A diagnostic in the form that `miette` renders: one message over a virtual text that holds every labeled file, so
-//! that labels in several files are all shown. Callers choose the renderer and its colors.
+//! A diagnostic in the form that `miette` renders. All labeled files are joined into one virtual text, because `miette`
+//! shows the labels of only one text.
 
 mod view;
 
@@ -25,7 +25,7 @@ const HEADER_INDENT: &str = "  ";
 #[derive(Debug)]
 pub struct Report {
     code: String,
-    /// The message; empty if the header contains it.
+    /// The message; empty after `split_header` has moved the message to the header.
     message: String,
     help: Option<String>,
     severity: miette::Severity,

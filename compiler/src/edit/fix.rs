@@ -36,7 +36,8 @@ pub fn fix(diagnostic: &Diagnostic, sources: &Sources) -> Option<Fix> {
     if sources.slice(span) != word || instead.chars().any(|c| c.is_control() || "<>&\"'".contains(c)) {
         return None;
     }
-    // For a word of another system, the help may name a word other than `instead`. Then no fix is offered.
+    // No fix is offered if the word is not a misspelling of `instead` (such as a word of another agent system), or if
+    // the help suggests another word.
     let is_wrong_name = matches!(diagnostic, Diagnostic::Item(ItemError::NameMismatch { .. }));
     if !is_wrong_name && !is_misspelling(word, instead) {
         return None;
@@ -64,7 +65,8 @@ fn find_replacement<'d>(diagnostic: &'d Diagnostic, sources: &'d Sources) -> Opt
                 Some((written, *span, expected))
             }
             ItemError::UnknownBuiltin { name, span, suggestion, .. } => Some((name, *span, suggestion.as_deref()?)),
-            // A script may define constants of any name, so a name with more differences is probably another constant.
+            // A script may define constants of any name. A name that differs in more characters is probably not a
+            // misspelling.
             ItemError::NearConstant { name, span, suggestion }
                 if strsim::damerau_levenshtein(name, suggestion) <= MAX_CONSTANT_DISTANCE =>
             {

@@ -10,8 +10,8 @@ use crate::diagnostics::Diagnostic;
 use crate::validate::{CheckReport, Selection, check};
 use crate::world::{MapWorld, Space, World};
 
-/// Maximum number of fixes that are tried one by one. Single fixes are tried only if the project is not better with all
-/// fixes together. Each trial is a check of the project.
+/// Maximum number of fixes that are tried one by one. Fixes are tried one by one only if all fixes together add a
+/// diagnostic or remove none. Each trial is a check of the project.
 const MAX_TRIALS: usize = 100;
 
 /// A file of the project and its repaired text.
@@ -31,7 +31,7 @@ pub struct Repairs {
     pub unsafe_fixes: Vec<String>,
     /// Number of fixes that were not tried, because the project has too many fixes.
     pub untried: usize,
-    /// Signed files that have fixes. They stay unchanged, because a change would invalidate the signature.
+    /// Signed files that have fixes. Signed files stay unchanged, because a change would invalidate the signature.
     pub signed: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ fn candidates(found: &CheckReport) -> Vec<Candidate> {
             candidates.push(Candidate { source: fix.source, edits: fix.edits, message: Some(diagnostic.message()) });
         }
     }
-    // In a file with errors, an old word may mean something other than its replacement.
+    // In a file with diagnostics, an old word may mean something other than its replacement.
     let reported: Vec<SourceId> =
         found.diagnostics.iter().filter_map(|one| Some(one.labels().first()?.span.source)).collect();
     for (source, file) in found.sources.iter() {

@@ -80,7 +80,8 @@ impl<'t> FrontMatter<'t> {
         }
     }
 
-    /// Returns the value of a key as written, of any type; `None` if the key is missing.
+    /// Returns the value of a key as text: the content of a string, or the source text of any other value (such as `[a,
+    /// b]`). `None` if the key is missing.
     pub fn written(&self, key: &str) -> Option<Spanned<String>> {
         match self.node(key) {
             Some(node) => Some(Spanned::new(self.raw(node), node.span)),

@@ -8,8 +8,8 @@ use super::front_matter::{self, FrontMatter};
 use crate::diagnostics::{Diagnostics, SkillError};
 use crate::plan::prompt::escape_closing_tags;
 
-/// Keys that the front matter of a skill can have. `allowed-tools` grants nothing; the check reports its tools that no
-/// directive grants.
+/// Keys that the front matter of a skill can have. `allowed-tools` grants nothing: `rye check` reports the tools in
+/// `allowed-tools` that no directive grants.
 const KEYS: [&str; 7] =
     ["name", "description", "license", "compatibility", "metadata", "allowed-tools", "disable-model-invocation"];
 
@@ -45,7 +45,7 @@ impl Skill {
 
     /// Returns the opening tag: `<skill name="…" location="…">`.
     pub fn opening_tag(&self) -> String {
-        // Neither an id nor the path of a skill has characters that end an attribute.
+        // No escaping is needed: neither an id nor the path of a skill has characters that end an attribute.
         format!("<{SKILL_TAG} name=\"{}\" location=\"{}\">", self.file.id, self.location())
     }
 
@@ -77,7 +77,8 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     let body = front.body;
     let start = Span::new(file.source, 0, 0);
     let Some(description) = description else {
-        // An error in the front matter may be the reason why the description or the name was not read.
+        // The front matter has a reported error, which may be the reason for the missing description. No second error
+        // is reported.
         if has_errors {
             return None;
         }
@@ -100,8 +101,8 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     Some(Skill { file, sha256, description: description.node, is_hidden, wanted_tools, body })
 }
 
-/// Splits the value of `allowed-tools` at spaces, commas and the brackets of a list. A text in parentheses belongs to
-/// the tool before it.
+/// Splits the value of `allowed-tools` into its entries. Separators are spaces, commas, quotes and the brackets of a
+/// list. A text in parentheses belongs to the tool before it: `Bash(git add:*)` is one entry.
 fn split_tools(written: &str) -> Vec<String> {
     let mut depth = 0_usize;
     let is_separator = |c: char| {

@@ -15,14 +15,14 @@ pub const TOOL_OVERHEAD_TOKENS: u64 = 128;
 /// Upper bound on the tokens that a provider adds around one message, or around one content block of a message.
 pub const MESSAGE_OVERHEAD_TOKENS: u64 = 128;
 
-/// Maximum number of sizes of definitions that are kept. A plan and each of its model calls need the same ones, and the
-/// conversion of a definition takes more instructions than the rest of a bound.
+/// Maximum number of entries in `KNOWN_DEFINITIONS`. The sizes are stored because a plan and each of its model calls
+/// need them, and because the conversion of a definition takes longer than the rest of a bound.
 const MAX_KNOWN_DEFINITIONS: usize = 64;
 
 /// The sizes of the definitions that were computed last, the most recent one at the end.
 static KNOWN_DEFINITIONS: Mutex<Vec<KnownDefinition>> = Mutex::new(Vec::new());
 
-/// The size of a tool's definition in requests to models with one wire format, tool use and tokenizer.
+/// The size of a tool definition. The size applies to each model with this wire format, tool use and tokenizer.
 struct KnownDefinition {
     tool: PaletteTool,
     wire: String,
@@ -31,8 +31,8 @@ struct KnownDefinition {
 }
 
 impl KnownDefinition {
-    /// Returns true for the size of this tool in requests to this model. Only shared texts are compared: the kept tool
-    /// holds a reference to its texts, so they cannot change, and no other text can get their address.
+    /// Returns true if this is the size of `tool` in requests to `model`. The texts of the tools are compared by
+    /// address. No other text can have these addresses, because `self.tool` holds references to its texts.
     fn is_of(&self, model: &PlannedModel, tool: &PaletteTool) -> bool {
         Arc::ptr_eq(&self.tool.schema, &tool.schema)
             && Arc::ptr_eq(&self.tool.description, &tool.description)
@@ -108,7 +108,7 @@ impl PlannedModel {
         self.known_size(tool, || self.computed_size(tool))
     }
 
-    /// Returns the kept size of a definition. If no size is kept, keeps and returns the one that `compute` returns.
+    /// Returns the stored size of a definition. If no size is stored, computes the size with `compute` and stores it.
     fn known_size(&self, tool: &PaletteTool, compute: impl FnOnce() -> TextSize) -> TextSize {
         let known = || KNOWN_DEFINITIONS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known().iter().rev().find(|known| known.is_of(self, tool)) {

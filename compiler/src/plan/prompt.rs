@@ -1,5 +1,5 @@
-//! The prompt of a plan: layers of segments. `rye plan` and `rye run` render it with the same functions, so the printed
-//! prompt is the one that is sent. `lower/prompt.rs` decides which layers exist.
+//! The prompt of a plan: layers of segments. `rye plan` and `rye run` render the prompt with the same functions, so the
+//! printed prompt equals the sent prompt. `lower/prompt.rs` decides which layers exist.
 
 mod guard;
 
@@ -18,21 +18,21 @@ pub struct Prompt {
     pub first_message: Vec<Layer>,
     /// Layers that `thread_continued` hooks add to the last user message of a continuation or resume.
     pub continued: Vec<Layer>,
-    /// The body after its inputs are filled in, without the element that encloses it in the first message. The fact
-    /// `directive_body` is rendered from these segments.
+    /// The body with its inputs filled in. In the first message, an element encloses the body; these segments do not
+    /// contain the element. The fact `directive_body` is rendered from these segments.
     #[serde(default)]
     pub body: Vec<Segment>,
 }
 
-/// A contribution to the prompt and its origin.
+/// A text or item of the prompt, with its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
     /// Id of the knowledge item, of the directive (for its body), or of the hook (for the text that an execute hook
     /// returns). Layers of other kinds have a fixed id, such as `skills`; a context file has `context/PATH`.
     pub id: String,
     pub kind: LayerKind,
-    /// The position of the layer: before or after the body; in the system prompt, before or after the layers of the
-    /// chain. `None` for the body itself and for layers without a position.
+    /// Before or after the body; in the system prompt, before or after the layers of the chain. `None` for the body
+    /// itself and for layers without a position.
     pub position: Option<Position>,
     /// Id of the hook that added the layer; `None` for layers of the chain.
     pub hook: Option<String>,
@@ -45,7 +45,8 @@ pub struct Layer {
     /// Name of the element around the text; `None` if there is no element. The tags of the element are part of the
     /// segments, and no placeholder value can close the element.
     pub tag: Option<String>,
-    /// Number of closing tags of `tag` in the knowledge itself; each is sent as `&lt;/…`.
+    /// Number of closing tags of `tag` in the text of the knowledge. Each of these tags is escaped as `&lt;/…`, so that
+    /// the text cannot close the element.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub escaped: u64,
     pub segments: Vec<Segment>,
@@ -97,8 +98,7 @@ pub enum LayerKind {
     ContextFile,
     /// Knowledge that the settings of chats append to the system prompt.
     Appended,
-    /// A text that a hook adds before the model is called. No plan contains such a layer; reports of the first request
-    /// do.
+    /// A text that a hook adds before a model call. Reports of the first request contain such layers, plans do not.
     TurnText,
 }
 
@@ -139,8 +139,8 @@ pub trait PromptFacts {
     fn fires(&mut self, hook: &str) -> bool;
 }
 
-/// Renders one layer with its placeholders filled by `fill`, even if its hook does not fire. A [`LayerKind::Answer`]
-/// layer renders to an empty string, not to an empty element, if `fill` returns an empty text for each placeholder.
+/// Renders one layer and fills its placeholders with `fill`. Does not check that the hook of the layer fires. If `fill`
+/// returns only empty texts for a [`LayerKind::Answer`] layer, the result is an empty string, not an empty element.
 pub fn render_layer(layer: &Layer, fill: &mut dyn FnMut(&RuntimePlaceholder) -> String) -> String {
     let mut empty = layer.kind == LayerKind::Answer;
     let mut pieces = Vec::with_capacity(layer.segments.len());
@@ -157,8 +157,8 @@ pub fn render_layer(layer: &Layer, fill: &mut dyn FnMut(&RuntimePlaceholder) -> 
     if empty { String::new() } else { guard_layer(layer.tag.as_deref(), &pieces) }
 }
 
-/// The opening messages of a thread and the ids of their contributors: hooks by the hook's id, items of the chain by
-/// the item's id.
+/// The opening messages of a thread, and the ids of the layers in these messages. If a hook added a layer, the id is
+/// the id of the hook.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpeningMessages {
     pub system: String,

@@ -1,9 +1,9 @@
 //! Checks the four invariants of a plan's graph (`engine.md` 2), which `Graph` defines: total, reachable, bounded and
 //! gated.
 //!
-//! The check reads only the finished graph and shares no code with its construction. It therefore rejects a mistake in
-//! `build`, a plan edited by hand and a plan stored by another version in the same way. Decision 0002 explains why
-//! cycles end.
+//! The check reads only the finished graph and shares no code with its construction. The check therefore finds a
+//! mistake in `build`, and also rejects a plan that was edited by hand or stored by another version. Decision 0002
+//! explains why cycles end.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -105,7 +105,7 @@ fn check_bounded(graph: &Graph) -> Vec<PlanError> {
     found.into_iter().enumerate().map(|(i, c)| PlanError::Unbounded { circle: names(c), why: why(i) }).collect()
 }
 
-/// The finite resource that taking an edge consumes; it keeps a cycle from running forever.
+/// A finite resource that an edge consumes, so that a cycle with this edge cannot run forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Consumed {
     /// An attempt at a model call. The limits on spend, tokens and duration bound the number of attempts.
@@ -114,7 +114,7 @@ enum Consumed {
     Call,
     /// A control message from another process or the user.
     Message,
-    /// Headroom of a limit, which a raise by a hook or an approved raise consumes. A hook that leaves the limit
+    /// Headroom of a limit. A raise by a hook or an approved raise consumes headroom. A hook that leaves the limit
     /// unchanged does not have the outcome `raise`, so it does not take this edge.
     Limit,
 }

@@ -132,7 +132,7 @@ impl SignRequest {
     }
 }
 
-/// The arguments of a call, all of whose keys are known; an argument with the value null counts as left out.
+/// The arguments of a call. All keys are known. An argument with the value null counts as left out.
 struct Arguments<'a> {
     map: &'a Map<String, Value>,
     tool: &'static str,

@@ -16,7 +16,8 @@ use crate::world::{ItemKind, World};
 /// The stages of the intake in their order, as a heading.
 pub const STAGES: &str = "command → input → skill → template → queue";
 
-/// A stage of the intake of a chat. A message that no stage answers goes to the queue.
+/// A stage of the intake of a chat. A message that no command and no hook handles goes to the queue after the last
+/// stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IntakeStage {
@@ -51,7 +52,7 @@ pub struct IntakeEntry {
     pub tokens: Option<u64>,
     /// Tokens of the entry in the list of skills of the system prompt; null if it is not listed.
     pub listed_tokens: Option<u64>,
-    /// The item that a command runs, the verdict of a hook, the tools that a skill asks for in vain, or the arguments
+    /// The item that a command runs, the verdict of a hook, the tools of a skill that no grant allows, or the arguments
     /// that a prompt template expects.
     pub text: String,
     pub source: Option<SourceReport>,

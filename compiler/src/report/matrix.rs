@@ -41,12 +41,12 @@ pub struct Matrix {
     /// Inputs that conditions read, with example values: at least one for each set of values for which all conditions
     /// have the same result. Null stands for an absent input.
     pub inputs: BTreeMap<String, Vec<Value>>,
-    /// Conditions on the inputs, in the form of `contexts[].when`, for which no example call was found. A call for
-    /// which one of these conditions holds belongs to no entry of `contexts` and `refused`, or to one of them. Every
-    /// other call belongs to exactly one entry.
+    /// Conditions on the inputs for which no example call was found, in the form of `contexts[].when`. If one of these
+    /// conditions holds for a call, the call belongs to at most one entry of `contexts` and `refused`. Every other call
+    /// belongs to exactly one entry.
     pub open: Vec<String>,
-    /// The plans of the calls that belong to no entry of `contexts` and `refused`: the plans with unknown inputs, one
-    /// for each route. Empty if `open` is empty. `when` is `open`, and `call` has no inputs.
+    /// Plans for the calls that belong to no entry of `contexts` and `refused`, one plan for each route. The plans are
+    /// compiled with unknown inputs: `when` repeats `open`, and `call` has no inputs. Empty if `open` is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rest: Vec<MatrixContext>,
     /// Number of combinations of input values that were examined.
@@ -163,7 +163,7 @@ fn build(world: &dyn World, request: &CompileRequest, kind: MatrixKind) -> Resul
     Ok(matrix)
 }
 
-/// The calls of a directive whose plans are compared.
+/// The settings for compiling the possible calls of a directive and grouping them by plan or route.
 struct Calls<'c> {
     world: &'c dyn World,
     request: &'c CompileRequest,
@@ -174,7 +174,8 @@ struct Calls<'c> {
     has_routes: bool,
 }
 
-/// The contexts by their keys, and the refused calls by the codes of their errors, each with its cells.
+/// The results of the compiled calls: the contexts by key, and the refused calls by the codes of their errors. Each
+/// result has the cells of its calls.
 #[derive(Default)]
 struct CompiledCalls {
     known: IndexMap<String, (MatrixContext, Vec<CellBox>)>,
@@ -196,7 +197,7 @@ impl Calls<'_> {
                 let inputs = self.complete_inputs(&shared, split, chosen);
                 let request = CompileRequest { inputs: Some(inputs), ..self.request.clone() };
                 if !self.add_call(&shared, &request, cells, &mut compiled) {
-                    // A report that is shared by several calls is made for the first of them only.
+                    // The shared results can contain errors of this call, so the next call starts with new ones.
                     break;
                 }
             }
@@ -204,8 +205,8 @@ impl Calls<'_> {
         compiled
     }
 
-    /// Adds the values of the other inputs to those of a combination. The route that the values select may declare
-    /// other inputs. Inputs that no condition reads get placeholder values.
+    /// Completes the inputs of a combination: adds the inputs of the request, and placeholder values for inputs that no
+    /// condition reads. The inputs are those that the route of the combination declares.
     fn complete_inputs(
         &self,
         shared: &LowerContext<'_, '_>,
@@ -222,8 +223,8 @@ impl Calls<'_> {
         inputs
     }
 
-    /// Adds a call with these cells to its context or to the refused calls. Returns false if the shared results contain
-    /// errors, which other calls may not have.
+    /// Adds a call with these cells to its context or to the refused calls. Returns false if the shared results can
+    /// contain errors that other calls do not have.
     fn add_call(
         &self,
         shared: &LowerContext<'_, '_>,

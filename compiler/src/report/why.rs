@@ -257,7 +257,7 @@ fn explain_declared(world: &dyn World, compilation: &Compilation, thing: &str, f
             let policy = policy.as_str().unwrap_or_default().to_owned();
             let default = "the built-in default: no directive of the chain declares `<nudge>`";
             let cause = by.as_ref().map_or(default.to_owned(), |(id, _)| format!("declared by `{id}`"));
-            // Without a declaration, the place is the directive whose `<metadata>` can declare it.
+            // If no directive declares `<nudge>`, the place is the last directive of the chain, which can declare it.
             let leaf = || compilation.origins.get(&format!("link.{}", plan.directive))?.place.clone();
             add(thing, format!("{policy}, {cause}"), by.and_then(|(_, place)| place).or_else(leaf));
         }

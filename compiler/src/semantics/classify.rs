@@ -99,8 +99,8 @@ impl Failure {
 impl Classification {
     /// Returns the delay before the next attempt in milliseconds, without jitter; `None` if the failure is not
     /// retryable. The header `retry-after-ms` sets the delay, else the header `retry-after`, else the backoff. The
-    /// caller caps the delay by the thread's remaining time. `now_ms` is in milliseconds since 1970; without a current
-    /// time, a date in `retry-after` is compared with the `date` header of the response.
+    /// caller checks that the delay ends before the thread's deadline. `now_ms` is in milliseconds since 1970; without
+    /// a current time, a date in `retry-after` is compared with the `date` header of the response.
     pub fn delay_ms(&self, failure: &Failure, now_ms: Option<i64>) -> Option<u64> {
         self.retryable.then(|| {
             delay::requested_delay_ms(failure, now_ms).unwrap_or_else(|| self.backoff.delay_ms(failure.attempt))

@@ -125,7 +125,8 @@ const fn object(name: &'static str, fields: &'static [HookFact]) -> HookFact {
 pub const COMMON_FACTS: &[HookFact] = &[text("thread_id"), text("directive"), text("category"), text("model")];
 
 const INPUTS: HookFact = HookFact { name: "inputs", shape: FactShape::Inputs };
-/// The fact `cost`. `current` is an alias of `spend`, `limit` of the spend limit, and `loop_count` of `cost.turns`.
+/// The fact `cost`. `cost.current` equals `cost.spend`, and `cost.limit` is the limit `spend`. The fact `loop_count`
+/// equals `cost.turns`.
 const COST: HookFact = object(
     "cost",
     &[
@@ -304,7 +305,7 @@ const fn row(
 
 /// Returns the table row of a hook point.
 pub fn row_of(point: HookPoint) -> &'static HookPointRow {
-    // A test checks that the table holds every point; this row only makes the function total.
+    // A test checks that the table holds every point, so this fallback is never used.
     const FIRST: &HookPointRow = &row(HookPoint::ResolveExtends, "resolve_extends", Mode::FirstMatch, &[], &[]);
     HOOK_POINTS.iter().find(|p| p.point == point).unwrap_or(FIRST)
 }
@@ -331,7 +332,8 @@ impl HookPointRow {
         self.all_facts().any(|f| f.name == root)
     }
 
-    /// Returns the names of the facts, with the fields of objects: `cost.turns`.
+    /// Returns the names of the facts. For a fact with declared fields, returns the paths of the fields instead, such
+    /// as `cost.turns`.
     pub fn fact_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for fact in self.all_facts() {
@@ -486,8 +488,8 @@ impl ActionName {
     }
 }
 
-/// Returns the name of the declared output that a path reads at a hook point, and the rest of the path. `None` for other
-/// paths. Only `directive_return` has the outputs of a complete return.
+/// Returns the name of the declared output that a path reads at the hook point `directive_return`, and the rest of the
+/// path. `None` for other paths. `None` at other hook points, because only `directive_return` has all outputs.
 pub fn declared_output(point: HookPoint, path: &Path) -> Option<(&str, &[Segment])> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), inside @ ..]

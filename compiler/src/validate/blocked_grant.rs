@@ -1,5 +1,5 @@
-//! Grants of one tool or directive that a `tool_call` hook makes useless: the hook's condition is true for every call
-//! of the item, whatever the other facts are.
+//! Grants of a single tool or directive that have no effect, because the condition of a `tool_call` hook with the
+//! action `block` is true for every call of the item.
 
 use rye_grammar::ItemId;
 use rye_grammar::capability::is_literal;
@@ -14,8 +14,8 @@ use crate::semantics::condition::Verdict;
 use crate::semantics::facts::Facts;
 use crate::world::ItemKind;
 
-/// Reports each grant of a single tool or directive in the last directive of the chain if a hook blocks every call that
-/// the grant allows.
+/// Reports each grant in the last directive of the chain that names a single tool or directive, if a hook blocks every
+/// call of this item.
 pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     let blocks = |hook: &&ComposedHook| {
         let action = hook.decl.action.as_ref().map(|action| &action.node);

@@ -13,12 +13,11 @@ use crate::hook::HookAction;
 use crate::item::{Directive, HookDecl, Items};
 use crate::world::Space;
 
-/// The directives with an empty body, and the directives that others extend. The check reports a directive that gives
-/// the model no text on any route and that no directive extends.
+/// The directives with an empty body, and the directives that other directives extend.
 #[derive(Default)]
 pub struct EmptyDirectives {
-    /// The directives with an empty body: the span of each, and a flag that is true if no route seen so far adds text
-    /// to its prompt.
+    /// The directives with an empty body, each with its span and a flag. The flag is true if no route seen so far adds
+    /// text to the prompt of the directive.
     empty: BTreeMap<ItemId, (Span, bool)>,
     extended: BTreeSet<ItemId>,
     /// True if a directive could not be read. Such a directive may extend any other directive.

@@ -26,8 +26,8 @@ use crate::semantics::risk::{Policy, Tier};
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::ItemKind;
 
-/// Memos of checks of patterns: the items that each pattern matches, and whether the grants of a base cover a pattern.
-/// A base is an ancestor with sealed `<permissions>`.
+/// Checks grants against the items and against sealed `<permissions>`. Stores the results by pattern, so that equal
+/// grants of several directives are checked once.
 #[derive(Default)]
 pub struct PatternMatcher {
     /// Dotted ids by type, sorted; filled on first use.
@@ -35,8 +35,8 @@ pub struct PatternMatcher {
     reaches: HashMap<String, PatternMatch>,
     /// Capability groups, for suggestions; `None` until a pattern that matches nothing needs a suggestion.
     groups: Option<Vec<CapabilityGroup>>,
-    /// Memo of whether the grants of a base (an ancestor with sealed `<permissions>`) cover a pattern. The key is the
-    /// span of the base's `<permissions>`, and the pattern.
+    /// Results of checking that sealed `<permissions>` of an ancestor cover a pattern. The key is the span of these
+    /// `<permissions>`, and the pattern.
     covered: HashMap<(Span, String), Coverage>,
 }
 
@@ -64,8 +64,8 @@ enum PatternMatch {
 }
 
 impl PatternMatcher {
-    /// Checks the `<permissions>` that the last directive of the chain itself declares: patterns, risks and
-    /// acknowledgements.
+    /// Checks the `<permissions>` that the leaf of the chain declares: patterns, risks, acknowledgements, and the
+    /// granted folders and hosts.
     pub fn check_leaf(&mut self, shared: &LowerContext<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
         let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };
         self.check_patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
@@ -95,7 +95,8 @@ impl PatternMatcher {
             let text = &pattern.0;
             items.record_read(|| Dependency::Pattern(text.clone()));
             if !self.reaches.contains_key(text) {
-                // Depend on the match result, not on the lists that were searched.
+                // An incremental check depends on the match result (`Dependency::Pattern`), not on the item lists that
+                // the search reads.
                 let answer = items.untracked(|| self.match_pattern(items, text));
                 self.reaches.insert(text.clone(), answer);
             }
@@ -106,8 +107,9 @@ impl PatternMatcher {
         }
     }
 
-    /// Reports grants of the last directive of the chain that its nearest ancestor with sealed `<permissions>` does not
-    /// grant. The permissions of ancestors without a seal are only defaults, so the directive may grant more.
+    /// Compares the grants of the leaf with the sealed `<permissions>` of the nearest ancestor that has them. Reports
+    /// each grant that these `<permissions>` do not cover. The permissions of ancestors without a seal are only
+    /// defaults, so the leaf may grant more.
     pub fn check_against_base(&mut self, items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
         let mut links = composed.chain.iter().rev();
         let Some(leaf) = links.next() else { return };
@@ -187,7 +189,7 @@ impl PatternMatcher {
                 if !items.is_listed(kind.kind()) && is_compatible_with_head(pattern, &head) {
                     return true;
                 }
-                // A query has no id, so the pattern may end at the kind.
+                // A query has no id, so the pattern may end at the item type (such as `rye.fetch.knowledge`).
                 if glob.matches(&head) {
                     return true;
                 }
@@ -228,8 +230,8 @@ impl PatternMatcher {
         })
     }
 
-    /// Suggests a pattern for a grant that wrongly contains the name of a group of capability patterns in place of an
-    /// item: the first pattern of the group that matches an item. `None` if there is no such group or pattern.
+    /// Suggests a pattern for a grant that names a capability group where an item is expected: the first pattern of the
+    /// group that matches an item. `None` if there is no such group or pattern.
     fn suggest_group(&mut self, items: &Items<'_>, pattern: &str) -> Option<String> {
         let name = pattern.splitn(4, '.').nth(3)?;
         let groups = self.groups.get_or_insert_with(|| groups::all_groups(items));
@@ -298,7 +300,7 @@ impl PatternMatcher {
     }
 }
 
-/// Reports a grant if the policy for its risk blocks it, or if the policy requires an acknowledgement that is missing.
+/// Reports a grant whose risk is not acknowledged, if the policy for the risk is `block` or `acknowledge_required`.
 fn check_risk(
     shared: &LowerContext<'_, '_>,
     pattern: &str,
@@ -429,8 +431,8 @@ fn check_unused_openings(items: &Items<'_>, grant: &GrantDecl, found: &mut Diagn
     }
 }
 
-/// Returns the MCP server of a tool if the server runs in a sandbox. The settings of the server name the folders and
-/// hosts of this sandbox.
+/// Returns the name of the MCP server of a tool if the server runs in a sandbox. The settings of the server name the
+/// folders and hosts of this sandbox.
 fn server_in_sandbox(tool: &Tool) -> Option<String> {
     match &tool.spec.kind {
         ToolKind::Mcp { server, sandbox: ServerSandbox::Process, .. } => Some(server.clone()),
@@ -527,8 +529,11 @@ pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// Reports the grants of a hook whose action needs no grant. An action that names no item never needs one. In a settings
-/// file, an action whose item id is written out needs a grant only if the item is a directive.
+/// Reports the grants of a hook whose action needs no grant:
+///
+/// - an action without an item,
+/// - in a settings file, an action with an item that is not a directive and whose id contains no placeholder.
+///
 /// `what` names the declaration in the report: a hook or a command.
 pub fn check_hook_grants(what: &'static str, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };

@@ -1,5 +1,5 @@
-//! Reports hooks for the messages of a user that keep every message from the model, and hooks of a directive that fire
-//! only in a chat.
+//! Reports `input` hooks that keep every message from the model, and hooks that can fire only in a chat although their
+//! directive is not for chats.
 
 use rye_grammar::condition::Path;
 
@@ -35,8 +35,8 @@ pub fn check(hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
     }
 }
 
-/// Returns the reason why a hook cannot fire in a run, although it can fire in a chat; `None` if it can fire in a run,
-/// or never fires.
+/// Returns the reason why a hook can fire in a chat but not in a run; `None` if the hook can fire in a run, or if it
+/// cannot fire in a chat either.
 fn reason_against_runs(hook: &HookDecl) -> Option<&'static str> {
     if hook.event == HookPoint::Command {
         return Some("only a chat has commands");

@@ -59,8 +59,8 @@ impl Merge for SuppressionUses {
     }
 }
 
-/// Returns the error for the suppression of a skill that does not exist, if a skill with a similar name exists. Another
-/// user may have a skill with the written name.
+/// Returns the error for the suppression of a skill that does not exist. `None` if no skill has a similar name: the
+/// skill may then exist for another user.
 fn misspelled_skill(items: &Items<'_>, name: &str, span: Span) -> Option<ContextError> {
     let skills = items.list(ItemKind::Skill);
     let names = || skills.iter().map(|entry| entry.id.as_str());

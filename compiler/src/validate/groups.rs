@@ -1,5 +1,5 @@
-//! Named groups of capability patterns (`agent/capabilities/…`). They serve suggestions, `rye explain` and completion,
-//! and grant nothing.
+//! Named groups of capability patterns (`agent/capabilities/…`). Diagnostics suggest the patterns of a group, and `rye
+//! explain` prints the groups. A group grants nothing.
 
 use rye_grammar::data::Node;
 
@@ -24,7 +24,7 @@ pub fn all_groups(items: &Items<'_>) -> Vec<CapabilityGroup> {
     let mut groups: Vec<CapabilityGroup> = Vec::new();
     let mut last = None;
     for entry in items.list(ItemKind::Config).iter().filter(|e| e.id.as_str().starts_with(GROUP_PREFIX)) {
-        // An id that files in several spaces have is listed once for each space.
+        // The list has an entry for each space with a file of this id.
         if last.replace(entry.id.clone()).as_ref() == Some(&entry.id) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! Checks of a single hook: the facts, items and parameters it names (`language.md` 7). For hooks that never fire see
-//! `hook_use`.
+//! Checks of a single hook: the facts, items and parameters that the hook names must exist (`language.md` 7). For hooks
+//! that never fire see `hook_use`.
 
 use std::collections::BTreeSet;
 
@@ -98,8 +98,9 @@ fn collect_unquoted_texts(expr: &Expr, point: &HookPointRow, all: &mut Vec<(Stri
     }
 }
 
-/// Returns the text that the author probably meant if an expression consists of paths and arithmetic operators only:
-/// `rye/bash/bash` without quotes reads as two divisions. `None` for any other expression.
+/// Returns the text of an expression that consists only of paths and arithmetic operators. The author of such an
+/// expression probably forgot quotes: `rye/bash/bash` without quotes reads as two divisions. `None` for any other
+/// expression.
 fn unquoted_text(expr: &Expr) -> Option<String> {
     match &expr.kind {
         ExprKind::Path(path) => Some(path.to_string()),
@@ -219,8 +220,8 @@ pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
 }
 
 /// Checks the placeholders in the knowledge that a hook fetches. Only a placeholder whose first segment is a fact of
-/// the hook's point is checked; any other `${…}` is sent as text. The check reads the knowledge, so the compilation of
-/// a plan calls this function only for hooks that fire.
+/// the hook point is checked; the model gets any other `${…}` as text. The check reads the knowledge, so the
+/// compilation of a plan calls this function only for live hooks.
 pub fn check_content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let point = hook_point::row_of(hook.event);
     let Some(knowledge) = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id)) else {
@@ -272,9 +273,9 @@ fn check_input_types(hook: &HookDecl, own: &Composed, found: &mut Diagnostics) {
     check_condition_types(hook, &input, &output, found);
 }
 
-/// Reports the errors of a hook's condition that only the types of inputs and outputs reveal. `input` gets the name of
-/// an input and a path inside its value, and returns the type at the path; `None` if the type is unknown. The path is
-/// empty for the whole value. `output` does the same for outputs.
+/// Reports the errors in a hook's condition that only the types of inputs and outputs reveal. `input` and `output` take
+/// the name of an input or output, and a path inside its value (empty for the whole value). Both functions return the
+/// type at the path; `None` if the type is unknown.
 pub fn check_condition_types(
     hook: &HookDecl,
     input: &dyn Fn(&str, &[Segment]) -> Option<FieldType>,
@@ -303,7 +304,8 @@ pub fn check_condition_types(
 /// Maximum number of errors for which the closest name is searched as a suggestion.
 const MAX_SUGGESTIONS: usize = 1_000;
 
-/// Reports an input that the directive's chain does not declare, unless errors hide declarations of the chain.
+/// Reports an input that the directive's chain does not declare. Reports nothing if syntax errors hide declarations of
+/// the chain.
 pub fn check_input(name: &str, span: Span, own: &Composed, found: &mut Diagnostics) {
     if !own.inputs.contains_key(name) && !own.chain.iter().any(|link| link.is_incomplete) {
         // Each search compares all names, so searches for thousands of unknown names would be slow.
@@ -318,8 +320,8 @@ pub fn check_input(name: &str, span: Span, own: &Composed, found: &mut Diagnosti
     }
 }
 
-/// Reports a parameter of a command that contains text of the model or of a tool, because such a text could inject a
-/// command.
+/// Reports a hook that passes text of the model or of a tool as a parameter of a command, because the text could inject
+/// a command.
 fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(HookAction::Execute { item_type: ItemKind::Tool, item_id, .. }) = hook.action.as_ref().map(|a| &a.node)
     else {
@@ -330,7 +332,8 @@ fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Di
         let parameter = parameter.split('.').next().unwrap_or(parameter);
         let tool = ItemId::parse(item_id).ok().filter(|_| hook.has_static_id()).and_then(|id| items.tool(&id));
         let command = match tool.as_ref().map(|t| &t.spec.kind) {
-            // Parameters of a command tool become its arguments; parameters of a shell script become its variables.
+            // A command tool gets its parameters as arguments, and a shell script as variables, so each parameter can
+            // become part of a command.
             Some(ToolKind::Command { .. } | ToolKind::Script { language: ScriptLanguage::Shell, .. }) => true,
             Some(ToolKind::Builtin { .. } | ToolKind::Script { .. } | ToolKind::Http(_) | ToolKind::Mcp { .. })
             | None => parameter == "command",
@@ -346,8 +349,8 @@ fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Di
     }
 }
 
-/// Checks that the item and the limit that an action names exist. If only a run determines the item, checks that the
-/// hook has a grant.
+/// Checks that the item and the limit that an action names exist. If the id of the item contains a placeholder, instead
+/// checks that a hook of a settings file has grants.
 fn check_names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &mut Diagnostics) {
     let span = hook.item_span();
     if let Some(parent) = action.parent().and_then(|id| ItemId::parse(id).ok()) {
@@ -402,7 +405,7 @@ pub fn call(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
 }
 
 /// Reports parameters of a call (`call.input.NAME`) that a hook reads although no tool has them. If the condition of
-/// the hook is true for calls of certain tools only, just the parameters of these tools count. The function reads the
+/// the hook is true only for calls of certain tools, only the parameters of these tools count. The function reads the
 /// tools, so only `rye check` calls it.
 pub fn check_call_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     let Some(condition) = hook.condition.as_ref().filter(|_| hook.enabled) else { return };
@@ -444,8 +447,8 @@ struct KnownParameters {
     is_complete: bool,
 }
 
-/// Returns the parameters that a call can have if a hook fires for it. `required` lists the tools that the condition of
-/// the hook names (see [`required_tools`]).
+/// Returns the parameters of the calls for which a hook can fire. `required` lists the tools that the condition of the
+/// hook names (see [`required_tools`]).
 ///
 /// - If `required` is set, returns the parameters of these tools. `None` if the list is empty, or if a tool does not
 ///   exist or accepts parameters that its schema does not list.

@@ -1,9 +1,9 @@
 //! Reports these mistakes in a hook:
 //!
 //! - an action that changes nothing,
-//! - an empty reason of a refusal or of the end of the thread,
+//! - an empty `reason` of the action `block`, or an empty `error` of the action `terminate`,
 //! - a delay in milliseconds that was probably meant in seconds,
-//! - an unconditional action that lets a thread continue each time it is about to end,
+//! - an unconditional action that lets a thread continue each time the thread is about to end,
 //! - a comparison with a text where the author probably meant a list.
 
 use rye_grammar::Span;
@@ -37,8 +37,8 @@ pub fn check(hook: &HookDecl, found: &mut Diagnostics) {
 /// The shortest plausible delay of a retry. A smaller number is probably meant in seconds.
 const MIN_DELAY_MS: u64 = 50;
 
-/// Returns the error for an empty reason, or for a delay that is hardly a wait; `None` for any other action. `id` is the
-/// hook, and `span` its action.
+/// Returns the error for an empty `reason`, an empty `error`, or a delay below `MIN_DELAY_MS`; `None` if the action has
+/// no such field. `id` is the hook, and `span` its action.
 fn odd_field(id: String, action: &HookAction, span: Span) -> Option<HookError> {
     match action {
         HookAction::Block { reason } if reason.trim().is_empty() => {
@@ -139,7 +139,7 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
 }
 
 /// Collects each text on the right side of `in` that joins several words, such as `"read,write"`. The author means a
-/// list, but `in` is true for every part of the text.
+/// list, but `in` with a text is true for every substring of the text.
 fn collect_joined_texts(expr: &Expr, all: &mut Vec<(String, Span)>) {
     match &expr.kind {
         ExprKind::Literal(_) | ExprKind::Path(_) | ExprKind::Exists(_) => {}

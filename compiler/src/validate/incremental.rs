@@ -30,9 +30,9 @@ impl CheckSession {
         Self::default()
     }
 
-    /// Checks a world and reuses the results of the previous check. Reads the lists of the world again, and every file
-    /// that an earlier check has read, unless the world reports the file as unchanged ([`World::changed_since`]).
-    /// Callers need not report changes.
+    /// Checks a world and reuses the results of the previous check. Callers need not report changes: each check reads
+    /// the lists of the world again, and every file that an earlier check has read. Files that the world reports as
+    /// unchanged ([`World::changed_since`]) are not read again.
     pub fn check(&mut self, world: &dyn World, selection: &Selection) -> CheckReport {
         let (items, changes) = Items::restore(world, std::mem::take(&mut self.items));
         let mut checked = run_checks(&items, changes, std::mem::take(&mut self.known), selection);
@@ -121,8 +121,8 @@ pub(super) type UnitLists = [Arc<[Entry]>; 5];
 /// An item of the project that is checked on its own.
 pub(super) type Unit = (ItemKind, ItemId);
 
-/// The results of all units in order, in chunks of neighboring units, so that an edit requires merging only one chunk
-/// again.
+/// The results of all units in order, in chunks of neighboring units. After an edit, only the chunks of the affected
+/// units are merged again.
 #[derive(Default)]
 pub(super) struct UnitReports {
     /// The lists of items that were split into the chunks in `blocks`; `None` before the first check.
@@ -140,8 +140,8 @@ struct Chunk {
 }
 
 impl UnitReports {
-    /// Updates the results of the units in `lists`: keeps the cached results whose dependencies did not change, and
-    /// computes the other results with `ask`.
+    /// Updates the results of the units in `lists`. Keeps a cached result if its dependencies did not change; `ask`
+    /// computes the other results.
     pub fn update(
         &mut self,
         items: &Items<'_>,
@@ -240,8 +240,8 @@ pub(super) fn units<'l>(lists: &'l UnitLists) -> impl Iterator<Item = (ItemKind,
     UNIT_KINDS.into_iter().zip(lists).flat_map(of).filter(|(kind, id)| !is_export(*kind, id))
 }
 
-/// Returns true if `read` is the content of a unit: an item of the project that is checked on its own. The caller keeps
-/// the content of units in its cache, because every check reads all units.
+/// Returns true if `read` is the content of a unit (an item of the project that is checked on its own). The caller
+/// keeps the content of units in its cache, because every check reads all units.
 pub(super) fn is_unit(lists: &UnitLists, read: &Dependency) -> bool {
     let Dependency::Item(kind, id) = read else { return false };
     let list = UNIT_KINDS.iter().zip(lists).find(|(of, _)| *of == kind).map(|(_, list)| list);

@@ -1,4 +1,5 @@
-//! Reports skills that ask for tools which no directive of the project grants.
+//! Reports skills that ask for a tool which neither a directive of the project nor the standard directive of chats
+//! grants.
 
 use std::sync::Arc;
 

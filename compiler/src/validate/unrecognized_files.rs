@@ -12,16 +12,17 @@ use crate::world::{CLAUDE_AGENTS, CLAUDE_SETTINGS, ItemKind, MCP_FILE, Space, Un
 /// Folders of `.ai/` without items: state of runs, and data of tools.
 const OTHER_FOLDERS: [&str; 2] = ["state", "data"];
 
-/// The lock file, the only file that may be directly in `.ai/`.
+/// The lock file: the only file that is read directly in the `.ai/` of a project.
 const LOCKFILE: &str = "lock.json";
 
-/// The reason why a file of MCP servers with any other path is not read.
+/// The reason in the diagnostic for a misplaced file of MCP servers.
 const MCP_PLACES: &str = "MCP servers are read from `.mcp.json` in the project's root and from `.ai/config/mcp.yaml`";
 
 /// Folders that package managers, interpreters and compilers create.
 const TOOL_FOLDERS: [&str; 3] = ["node_modules", "__pycache__", "target"];
 
-/// Folder names of other clients, and misplaced settings folders, each with the place of their content in this system.
+/// Folder names that other clients use, or that are folders of settings in the wrong place. The second text is the
+/// place where this content belongs.
 const OTHER_FOLDER_NAMES: [(&str, &str); 6] = [
     ("agents agent subagents workflows workflow actions", ".ai/directives/"),
     ("hooks hook", ".ai/config/agent/hooks.yaml"),
@@ -231,7 +232,7 @@ fn servers_file(name: &str) -> String {
     if is_yaml { format!("{}mcp.yaml", ItemKind::Config.folder()) } else { MCP_FILE.to_owned() }
 }
 
-/// Returns true for a file in one of the folders of a kind.
+/// Returns true if the file at `path` is in a folder that holds items of this kind.
 fn is_in_folder(kind: ItemKind, path: &str) -> bool {
     kind.folders().iter().any(|folder| path.starts_with(folder))
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::types_of;
 
-/// The rule of a `oneOf` that is sent as `anyOf`.
+/// The rule in the description of a schema whose `oneOf` is sent as `anyOf`.
 pub(super) const EXACTLY_ONE: &str = "oneOf: exactly one of the alternatives";
 
 /// Adds the constraints of `other` to `map`, so that a value has to match both. Annotations of `other` replace those of
@@ -14,7 +14,7 @@ pub(super) const EXACTLY_ONE: &str = "oneOf: exactly one of the alternatives";
 pub(super) fn merge_all(map: &mut Map<String, Value>, mut other: Map<String, Value>, conflicts: &mut Vec<Value>) {
     let differ = |key: &&str| map.get(*key).zip(other.get(*key)).is_some_and(|(one, other)| one != other);
     if ["unevaluatedProperties", "unevaluatedItems"].iter().any(differ) {
-        // The keyword depends on all other keywords of its schema.
+        // These keywords depend on all other keywords of their schema, so the two schemas cannot be merged.
         conflicts.push(Value::Object(other));
         return;
     }
@@ -83,9 +83,9 @@ pub(super) fn closing_rule(map: &Map<String, Value>, member: &Map<String, Value>
 const KEYWORD_GROUPS: [&[&str]; 3] =
     [&["if", "then", "else"], &["contains", "minContains", "maxContains"], &["prefixItems", "items"]];
 
-/// Removes from `other` each group of keywords of which `map` has a keyword too, and returns the groups. Their keywords
-/// would have another meaning beside those of `map`. A group that both have alike stays, and so do two schemas of
-/// `items` without `prefixItems`.
+/// Removes from `other` each group of keywords that `map` has too, and returns the removed groups: beside the keywords
+/// of `map`, their keywords would change their meaning. A group is not removed if it is equal in both schemas, or if it
+/// consists only of `items` in both.
 fn split_groups(map: &Map<String, Value>, other: &mut Map<String, Value>) -> Vec<Value> {
     let mut split = Vec::new();
     for group in KEYWORD_GROUPS {
@@ -271,8 +271,8 @@ fn choices(schema: &Value) -> Option<Value> {
     map.get("const").map(|value| json!([value])).or_else(|| map.get("enum").cloned())
 }
 
-/// Returns true if no value matches two of the alternatives. Two alternatives exclude each other if they have no type
-/// in common, or if both require the same property with different constant values.
+/// Returns true if no value can match two of the alternatives. Recognizes alternatives without a common type, with
+/// different constants, or with a required property that has a different constant in each.
 pub(super) fn are_disjoint(alternatives: &[Value]) -> bool {
     let pairwise = |differ: &dyn Fn(&Value, &Value) -> bool| {
         alternatives

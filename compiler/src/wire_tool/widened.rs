@@ -1,9 +1,10 @@
 //! Schemas that the conversion widens, and keywords that must not contain such a schema.
 //!
-//! A property name that a wire refuses is removed from its schema, which then accepts more. Under `not`, in a branch of
-//! `oneOf`, in `if` and under `contains` with `maxContains`, a schema that accepts more makes the whole accept less.
-//! Such a keyword becomes a rule in the description. So does `unevaluatedProperties` or `unevaluatedItems` beside a
-//! part that evaluates fewer properties or items after the conversion.
+//! The conversion removes a property whose name a wire format refuses. The schema that declares the property then
+//! accepts more values. If the widened schema is under `not` or `if`, in a branch of `oneOf`, or under `contains` with
+//! `maxContains`, the whole schema would accept fewer values. So the conversion replaces such a keyword with a rule in
+//! the description. `unevaluatedProperties` and `unevaluatedItems` also become rules if a widened schema applies to the
+//! same value.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +26,7 @@ pub(super) struct WidenedSchemas {
 }
 
 impl WidenedSchemas {
-    /// Inspects a schema that is not converted yet. References point into it.
+    /// Creates a search in `root`, a schema before the conversion. References are resolved in `root`.
     pub(super) fn new(root: &Value) -> Self {
         let mut widened = Self { root: root.clone(), has_unevaluated_items: false, is_any_widened: true };
         widened.has_unevaluated_items = any_schema(root, |map| map.contains_key("unevaluatedItems"));
@@ -33,8 +34,8 @@ impl WidenedSchemas {
         widened
     }
 
-    /// Removes each keyword of `map` that would accept less after the conversion, and returns the keywords as rules. A
-    /// `oneOf` becomes an `anyOf` if the schema has none. The schemas in `map` are not converted yet.
+    /// Removes each keyword of `map` that would accept fewer values after the conversion, and returns the keywords as
+    /// rules. A `oneOf` becomes an `anyOf` if `map` has no `anyOf`. The schemas in `map` are not converted yet.
     pub(super) fn remove_narrowed_keywords(&self, map: &mut Map<String, Value>) -> Vec<String> {
         if !self.is_any_widened {
             return Vec::new();
@@ -80,7 +81,8 @@ impl WidenedSchemas {
     /// Returns true if the conversion of `map` alone, without the schemas below it, accepts more values.
     fn widens(&self, map: &Map<String, Value>) -> bool {
         let mut names = map.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
-        // The `items` that each array gets evaluates all its items.
+        // The conversion adds `items` to each array. The added keyword evaluates all items, so `unevaluatedItems`
+        // rejects none.
         let has_added_items =
             self.has_unevaluated_items && !map.contains_key("items") && types_of(map).contains(&"array");
         has_added_items || names.any(|name| !is_wire_name(name))
@@ -112,7 +114,7 @@ impl WidenedSchemas {
             match resolve_pointer(&self.root, reference) {
                 Some(Value::Object(target)) => found.push(target),
                 Some(_) => {}
-                // The target is unknown.
+                // A schema that cannot be found counts as widened.
                 None => return true,
             }
         }
@@ -147,7 +149,7 @@ fn push_schemas<'v>(key: &str, value: &'v Value, found: &mut Vec<&'v Map<String,
     }
 }
 
-/// The form in which a keyword holds schemas.
+/// The form of a keyword's value: one schema, a list of schemas, or a map of schemas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SchemaHolder {
     One,

@@ -75,7 +75,7 @@ pub(super) async fn watch_inboxes(engine: Weak<EngineContext>, threads_changed: 
         };
         match tokio::task::spawn_blocking(work).await {
             Ok(current) => watcher = Some(current),
-            // The next pass starts with a new watch.
+            // If the pass panicked, the next pass starts with a new watcher.
             Err(error) => {
                 tracing::warn!(%error, "the mailboxes could not be read");
                 update_at = Some(Instant::now() + UPDATE_DELAY);
@@ -140,7 +140,7 @@ impl InboxWatcher {
             folders.contains(&layout::inbox(thread)) || folders.contains(&layout::thread_folder(thread))
         };
         let threads: BTreeSet<ThreadId> = self.threads.keys().filter(is_changed).cloned().collect();
-        // An inbox in the list may be new (just created, or removed and created again), so it needs a watch.
+        // The inbox of a changed thread may be new (just created, or removed and created again), so it needs a watch.
         for thread in &threads {
             self.watch_inbox(thread);
         }

@@ -101,7 +101,8 @@ fn context_file(space: Space, path: String, bytes: Vec<u8>) -> ContextFile {
 }
 
 /// Returns the context file of the highest rank in a folder; `None` if the folder has no context file. `read` reads the
-/// file with a name. The other files of the folder are only compared, so a file that cannot be read is no error.
+/// file with a given name. Files of a lower rank are only compared with the returned file, so an error in reading such
+/// a file is ignored.
 fn first_of_folder(
     read: &dyn Fn(&str) -> Result<Option<ContextFile>, WorldError>,
 ) -> Result<Option<ContextFile>, WorldError> {

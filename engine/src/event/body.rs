@@ -136,7 +136,8 @@ pub struct Continues {
     /// The grants of the continued prompt, if that prompt narrows the grants of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_grants: Option<Vec<Grant>>,
-    /// The messages that the handoff of a chat left out because the context was full; `None` if there are none.
+    /// The number and the tokens of the messages that the handoff of a chat left out, because the context was full;
+    /// `None` if no message was left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_out: Option<super::LeftOutMessages>,
 }

@@ -122,7 +122,8 @@ pub struct ContinuedPrompt {
     pub capped: bool,
 }
 
-/// The sizes of the parts of a conversation that a handoff left out and retained, in estimated tokens.
+/// The messages that a handoff left out, and the messages that it retained (`kept_…`): their number and their estimated
+/// tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOutMessages {
     pub messages: u64,

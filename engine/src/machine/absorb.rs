@@ -340,8 +340,9 @@ fn tool_interrupted(state: &ThreadState, cut: ToolFinished) -> Vec<EventBody> {
     events
 }
 
-/// Returns the events that end an interrupted prompt whose reply had partly arrived. If the user interrupted no prompt,
-/// and for a summary, returns the settlement at the reported usage; empty without one.
+/// Returns the events after a reply was interrupted. If the user interrupted a prompt, the events end the prompt.
+/// Otherwise (for example, if the reply is a summary), returns only the settlement of the reported usage; empty if the
+/// provider reported no usage.
 fn reply_interrupted(plan: &Plan, state: &ThreadState, reply: &InterruptedReply) -> Vec<EventBody> {
     let is_reply = state.attempt.as_ref().is_some_and(|attempt| !attempt.compacts);
     let has_prompt = state.chat.as_ref().is_some_and(|chat| chat.current.is_some());

@@ -23,14 +23,14 @@ pub enum Effect {
         attempt: u32,
         /// True if the plan's fallback model is called.
         fallback: bool,
-        /// The call from which [`crate::machine::build_request`] builds the request.
+        /// The parameters from which [`crate::machine::build_request`] builds the request.
         call: ModelCall,
     },
     /// Tool calls of one group, which run at the same time. The driver answers with a signal for each call.
     RunTools(Vec<Allowed<Dispatch>>),
     RunHooks(Box<HookRun>),
-    /// A shell command that the user submitted in a chat. `id` is the id of its control message. The driver runs the
-    /// command concurrently with the current effect.
+    /// A shell command that the user submitted in a chat. `id` is the id of the control message that submitted the
+    /// command. The driver runs the command concurrently with the current effect.
     RunCommand {
         id: String,
         call: Box<Allowed<Dispatch>>,
@@ -50,7 +50,7 @@ pub enum Effect {
         /// The call to approve; `None` if the request is about a reached limit.
         call: Option<Box<CallToApprove>>,
     },
-    /// Waits for the next prompt of a chat, until any control message arrives. Before the wait, the driver books the
+    /// A wait for the next prompt of a chat. Any control message ends the wait. Before the wait, the driver books the
     /// open settlements.
     Wait,
     /// The end of the thread: the driver settles open attempts and releases the reservation. If `cancel` is given, the
@@ -68,7 +68,7 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContinuationRow {
     pub limits: PlanLimits,
-    /// The id of the continuation's plan; `None` for the plan of the thread.
+    /// The id of the continuation's plan; `None` if the continuation has the plan of this thread.
     pub plan_id: Option<String>,
 }
 
@@ -97,8 +97,8 @@ pub struct CallToApprove {
     pub count: usize,
 }
 
-/// A reservation of an attempt's worst case, with the settlements of earlier attempts. The driver commits them
-/// together.
+/// A reservation of the worst-case cost of an attempt, with the settlements of earlier attempts. The driver commits the
+/// reservation and the settlements together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     pub turn: u64,
@@ -115,8 +115,9 @@ pub struct Reservation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookRun {
     pub point: HookPoint,
-    /// The subject of the hooks: the index of a call, or the id of a message (`resume` for the message of a resumed
-    /// thread). For hooks that only observe an event, the number of the event. `None` at a point without a subject.
+    /// The subject of the hooks, depending on the hook point: the index of a call, the id of a message (`resume` for
+    /// the message of a resumed thread), or the number of an event that the hooks only observe. `None` at a point
+    /// without a subject.
     pub subject: Option<String>,
     pub facts: Map<String, Value>,
     /// The current turn.
@@ -140,8 +141,8 @@ pub struct HookBounds {
     pub limits: PlanLimits,
     /// Number of children that the thread has started so far, including the children that its hooks started.
     pub spawned: u64,
-    /// Nano-dollars that are kept for the thread itself and that the child cannot reserve: the worst-case cost of one
-    /// more turn. 0 at the hook points of the thread's end.
+    /// Worst-case cost of one more turn of the thread, in nano-dollars. The child cannot reserve this amount. 0 at the
+    /// hook points of the thread's end.
     pub turn_reserve: u64,
     /// Settlements that are not in the ledger yet.
     pub unsettled: Vec<Settled>,

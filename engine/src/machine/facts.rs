@@ -51,8 +51,8 @@ pub(super) fn point_facts(
         HookPoint::AgentEnd => {
             put("turn", state.cost.turns.into());
             put("result", state.last_text().unwrap_or_default().as_str().into());
-            // These are the valid outputs of the last incomplete return: after a complete return, the hooks of this
-            // point do not run.
+            // `partial_outputs` holds the valid outputs of the last call of `rye_directive_return` that lacked a
+            // required output. After a call with all outputs, the hooks of this point do not run.
             put("outputs", state.partial_outputs.clone().map_or(Value::Null, Value::Object));
         }
         HookPoint::Limit => {
@@ -90,7 +90,8 @@ pub(super) fn point_facts(
     facts
 }
 
-/// Returns the facts that every hook point has, including `cost`.
+/// Returns the facts that do not depend on the hook point: `thread_id`, `directive`, `category`, `model`, `cost` and
+/// `loop_count`.
 pub(super) fn common_facts(plan: &Plan, state: &ThreadState) -> Map<String, Value> {
     let thread = state.launch.as_ref().map(|l| l.thread_id.clone()).unwrap_or_default();
     let mut facts = Map::new();

@@ -31,8 +31,8 @@ impl InheritedMessages {
         Self::within(plan.settings.values().resume_ceiling_tokens, state)
     }
 
-    /// Returns the sizes of the messages of a thread that its handoff leaves out and retains; `None` if it retains all
-    /// messages.
+    /// Returns the number and the tokens of the messages that the handoff of a thread leaves out and retains; `None` if
+    /// no message is left out.
     pub fn left_out(&self, plan: &Plan, state: &ThreadState) -> Option<LeftOutMessages> {
         let by = plan.model.counted_by;
         let size = |messages: &[SharedMessage]| {

@@ -42,7 +42,7 @@ pub enum Fact {
     ToolFinished(Box<ToolFinished>),
     /// A call was interrupted after its program had written output. The answer is the output and the interruption.
     ToolInterrupted(Box<ToolFinished>),
-    /// A reply was interrupted.
+    /// A reply was interrupted after a part of its text, or its usage, had arrived.
     ReplyInterrupted(InterruptedReply),
     /// The results of creating the child threads of one group of calls.
     Spawned(Vec<SpawnResult>),

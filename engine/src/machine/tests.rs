@@ -1,4 +1,4 @@
-//! Runs of the machine: replies in, effects and events out.
+//! Tests that run the machine with fixed replies, and check its effects and events.
 
 #![allow(
     clippy::unwrap_used,
@@ -319,8 +319,8 @@ fn children_are_spawned_once_and_bounded() {
 fn steering_skips_what_has_not_started() {
     let list = [call("a_write", json!({})), call("a_write", json!({}))];
     let mut play = SimulatedThread::new(plan(), vec![calls(&list), text("done")]);
-    // The effects are record (prompt), record (intent), reserve, model, record (start) and tools; the message arrives
-    // before the next effect.
+    // The first six effects are record (prompt), record (intent), reserve, model, record (start) and tools. The message
+    // arrives before the next effect.
     play.messages.push((6, ControlMessage::Steer { text: "stop that".into() }));
     play.run();
     assert_eq!(play.dispatched.len(), 1);
@@ -372,7 +372,7 @@ fn hooks_block_modify_and_end() {
     let mut play = SimulatedThread::new(plan, vec![calls(&list), text("done")]);
     play.hooks.insert(HookPoint::ToolCall, [HookOutcome::Block { reason: "no".into() }].into());
     let modified = HookOutcome::Modify { content: Some(json!("changed")), is_error: None, details: None };
-    // The hook changes only the result of the call that ran, because the blocked call has no result of a tool.
+    // The hook changes only the result of the call that ran: the tool of the blocked call did not run.
     play.hooks.insert(HookPoint::ToolResult, [modified].into());
     let stop = HookOutcome::Terminate { status: Some(Status::Cancelled), error: Some("enough".into()) };
     play.hooks.insert(HookPoint::AfterStep, [stop].into());
@@ -396,7 +396,7 @@ fn context_hooks_change_one_call_only() {
     play.hooks.insert(HookPoint::Context, [HookOutcome::None, keep, HookOutcome::None].into());
     play.run();
     let sizes: Vec<usize> = play.requests.iter().map(|r| r.turns.len()).collect();
-    // The hook retains a result, so the call of this result is retained too.
+    // `KeepLast` keeps the last message, which is a result. The call of a kept result is kept too.
     assert_eq!(sizes, [1, 2, 5]);
 }
 

@@ -43,7 +43,7 @@ const MAX_SESSIONS: usize = 32;
 const SESSION_IDLE_TIME: Duration = Duration::from_mins(1);
 /// Timeout for the head of a request, and for its body.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time from the deletion of a session until its calls are answered.
+/// Maximum time that the deletion of a session waits until the calls of the session are answered.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Minimum length of a token that the user chooses, in characters.
 const MIN_TOKEN_CHARS: usize = 16;
@@ -125,7 +125,7 @@ struct SessionUse {
     is_deleted: watch::Sender<bool>,
 }
 
-/// The end of a session that its client deletes, as a part of each request of the session.
+/// A signal that the client has deleted the session. The server adds the signal to each request of the session.
 #[derive(Clone)]
 pub(super) struct SessionDeletion(watch::Receiver<bool>);
 
@@ -134,7 +134,8 @@ impl SessionDeletion {
     pub async fn wait(&self) {
         let mut changes = self.0.clone();
         if changes.wait_for(|is_deleted| *is_deleted).await.is_err() {
-            // The session was replaced by a newer one, because it was unused.
+            // The sender was dropped, but the client did not delete the session: a new session has replaced this unused
+            // one.
             std::future::pending::<()>().await;
         }
     }

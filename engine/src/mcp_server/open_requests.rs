@@ -70,7 +70,7 @@ impl OpenRequests {
     /// Waits until a session has no request in progress.
     pub async fn wait_answered(&self, session: &str) {
         let mut changes = self.0.subscribe();
-        // The wait fails only if the sender is dropped, and `self` has it.
+        // The wait can fail only if the sender is dropped, and `self` holds the sender.
         changes.wait_for(|open| !open.iter().any(|(of, _)| of == session)).await.ok();
     }
 

@@ -1,5 +1,5 @@
-//! The provider of threads that serve an MCP client. In place of a model's replies, the provider passes the calls of
-//! the client to the thread.
+//! The provider of threads that serve an MCP client. The replies of this provider are the calls of the client, not the
+//! output of a model.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -48,8 +48,8 @@ enum SlotState {
 }
 
 impl CallSlot {
-    /// Cancels the call. Returns true if the call was running; such a call still gets a result. Returns false if the
-    /// call had not started; it then never runs.
+    /// Cancels the call. If the call is running, stops it and returns true; the client still gets a result. If the call
+    /// is queued, returns false; the call then never runs.
     pub fn cancel(&self, engine: &Engine) -> bool {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let SlotState::Running { thread, call_id } = &*state {

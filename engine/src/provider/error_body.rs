@@ -51,12 +51,12 @@ impl ProviderErrorBody {
             _ => None,
         };
         let message = text("message").or_else(|| error.as_str().map(str::to_owned));
-        // The type `error` of a bare error event contains no information.
+        // In a bare error event (`{"type": "error", …}`), the type contains no information.
         let kind = text("type").filter(|kind| nested.is_some() || kind != "error");
         Self { kind: kind.or_else(|| text("status")), code: text("code"), message }
     }
 
-    /// Returns the error of an attempt in whose stream the provider reported this error.
+    /// Returns the error of an attempt whose stream contained this error.
     pub fn into_stream_error(self) -> CallError {
         let kind = self.kind.or_else(|| self.code.clone());
         let message = match (&self.message, &kind) {

@@ -1,6 +1,6 @@
 //! The HTTP client of providers: shared clients, bounded waits, bounded errors, no secrets in messages.
 //!
-//! Independent of the wires' formats, apart from the common form of an error body.
+//! The module does not depend on a wire format, except for the error body that most providers share.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -20,11 +20,11 @@ use super::wire::length;
 use crate::exchange::{CallError, CutStream, FailedStage};
 use crate::secrets::mask_secrets;
 
-/// Maximum bytes read of an error's body.
+/// Maximum number of bytes that are read of the body of an error.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 /// Maximum number of characters that are kept of the error message of a provider.
 const MAX_MESSAGE_CHARS: usize = 2_000;
-/// Maximum characters kept of a header's value, an error's type or its code.
+/// Maximum number of characters that are kept of a header value, an error type or an error code.
 const MAX_NAME_CHARS: usize = 256;
 /// Timeout for establishing a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -35,7 +35,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 tokio::task_local! {
-    /// A replacement of the timer in a test: a wait ends at a notification, so that no test measures time.
+    /// The signal that replaces the timer in a test: [`wait_at_most`] times out when the test notifies the signal.
     pub(crate) static TEST_TIMEOUT_SIGNAL: std::sync::Arc<tokio::sync::Notify>;
 }
 
@@ -107,8 +107,8 @@ impl Endpoint {
         Some(Self { url, ..self.clone() })
     }
 
-    /// Sends `body` and waits for the response headers. An error status is recorded in `progress` before its body is
-    /// read.
+    /// Sends `body` and waits for the response headers. An error status is recorded in `progress` before the body is
+    /// read, because the engine can stop the call while the body arrives.
     ///
     /// # Errors
     /// Connection failures, timeouts, and error statuses.
@@ -168,8 +168,9 @@ impl Endpoint {
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
-    /// Returns `error` in a form that can be displayed and stored. Masks the key first, because the server may have
-    /// quoted the key and a part of a key is a secret too. Then replaces control characters and truncates the texts.
+    /// Returns `error` in a form that can be displayed and stored. Masks the key, because the server may have quoted
+    /// it. Then replaces control characters and truncates the texts. The key is masked first, because a truncated key
+    /// would not be found, but a part of a key is a secret too.
     pub fn sanitize_error(&self, mut error: CallError) -> CallError {
         let clean = |text: &str, limit: usize| match &self.key {
             Some(key) => printable_excerpt(&key.mask(text), limit),
@@ -400,7 +401,8 @@ fn is_loopback(url: &Url) -> bool {
     host.eq_ignore_ascii_case("localhost") || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Returns the text of the innermost cause of an error. Unlike the text of the error itself, it never contains the URL.
+/// Returns the text of the innermost cause of an error. The text never contains the URL, unlike the text of `error`
+/// itself.
 fn innermost_cause(error: &reqwest::Error) -> String {
     let mut innermost: &dyn std::error::Error = error;
     while let Some(source) = innermost.source() {

@@ -1,12 +1,12 @@
-//! The facts that a provider has reported about a call that still runs. They decide the cost of a call that the engine
-//! stops.
+//! The facts that a provider has reported about a call that still runs. If the engine stops the call, these facts
+//! decide its cost.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::exchange::{CallError, Usage};
 
-/// The facts that a running call has reported so far. The caller of a provider reads them after it has stopped the
-/// call.
+/// The facts that a provider has reported about a running call. The caller of the provider reads the facts after it has
+/// stopped the call.
 #[derive(Debug, Default)]
 pub struct CallProgress(Mutex<ReportedFacts>);
 

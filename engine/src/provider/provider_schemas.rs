@@ -1,5 +1,5 @@
-//! Validation of request bodies in tests: the providers' published request types as JSON Schema in
-//! `fixtures/requests/`, and rules that JSON Schema cannot express.
+//! Validation of request bodies in tests. The rules are the published request types of the providers, as JSON Schema in
+//! `fixtures/requests/`, and checks that JSON Schema cannot express.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -63,7 +63,7 @@ mod turns;
 mod unrecoverable;
 mod write_bounds;
 
-/// Replies of a model, by directive and turn.
+/// A function that returns the reply of the model to a request.
 pub(super) type ReplyScript = dyn Fn(&Request) -> Result<Vec<ContentBlock>, CallError> + Send + Sync;
 
 pub(super) struct ScriptedModel {
@@ -250,7 +250,8 @@ async fn one_turn_within_its_budget_of_commits_and_syncs() {
     assert_eq!(engine.threads().result(&thread(&result)).unwrap(), Some(result));
 }
 
-/// The count includes the syncs of the database, and one for the folder of the directive's category.
+/// The expected number includes the syncs of the database. The `+ 1` is the sync of the folder of the directive's
+/// category, which contains the folder of the thread.
 #[tokio::test]
 async fn syncs_of_one_turn_are_within_their_budget_in_a_new_and_a_known_project() {
     let mut lab = Lab::new(|_| Ok(reply_text("hello")));
@@ -293,7 +294,8 @@ async fn a_durable_tool_turn_costs_one_commit_and_two_syncs() {
     assert_eq!(used[1].2, used[0].2, "{used:?}");
 }
 
-/// A call of a tool that may write is synced before and after it; a call that only reads is synced before its answer.
+/// The transcript is synced before and after a call that may write. For a call that only reads, the transcript is
+/// synced before the answer.
 #[tokio::test]
 async fn a_served_call_costs_no_commit_and_a_sync_for_each_effect() {
     for tool in ["read", "write"] {
@@ -331,7 +333,8 @@ async fn a_served_call_costs_no_commit_and_a_sync_for_each_effect() {
     }
 }
 
-/// No provider bills the calls of a client, so their size is bounded by the size of a message and not by the money.
+/// No provider bills the calls of a client, so the limit `spend` does not bound their size. Only the maximum size of a
+/// message does.
 #[tokio::test]
 async fn large_call_of_a_client_reserves_no_money() {
     let mut lab = Lab::new(|request| {

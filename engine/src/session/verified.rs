@@ -153,8 +153,8 @@ impl EngineContext {
     }
 
     /// Checks the recorded start of a thread (`ThreadClaims`) against the thread that it continues and against its
-    /// parent. Then checks the start of the continued thread, or of the parent if the thread continues no other, and so
-    /// on up to the root of the tree.
+    /// parent. Then checks the start of the continued thread, and so on up to the root of the tree. The parent is next
+    /// if a thread continues no other thread, or continues a session with another plan.
     fn check_lineage(
         &self,
         thread: &ThreadId,
@@ -389,7 +389,7 @@ fn check_own(thread: &ThreadId, ThreadClaims { opened, plan, continues, .. }: &T
         return Err(invalid_claim(thread, &reason));
     }
     let is_linked = matches!(opened.origin, ThreadOrigin::Resume | ThreadOrigin::Handoff | ThreadOrigin::Fork);
-    // A replan has the grants and the limits of its own plan.
+    // `is_linked` does not contain `Replan`, because a thread with another plan has the grants and limits of that plan.
     if continues.is_some() && !is_linked && opened.origin != ThreadOrigin::Replan {
         let reason = "it continues another thread, but its origin is not a resume, handoff, fork or replan";
         return Err(invalid_claim(thread, reason));
@@ -471,7 +471,8 @@ fn check_child(
     let by_hook = |grant: &Grant| {
         hooks && parent.plan.hooks.iter().any(|hook| hook.is_live() && hook.grants.contains(&grant.pattern))
     };
-    // If a prompt narrows the grants of the parent, the child inherits one more set, which can only deny more.
+    // If a prompt narrows the grants of the parent, the child inherits one more grant set than the parent has. The
+    // additional set can only deny more.
     let narrows = inherited.len() == above.grants.len().saturating_add(1);
     let inherited = inherited.get(usize::from(narrows)..).unwrap_or_default();
     let within = |(set, of): (&Vec<Grant>, &Vec<Grant>)| set.iter().all(|grant| of.contains(grant) || by_hook(grant));

@@ -14,8 +14,8 @@ pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone)]
 pub struct CancellationToken(watch::Receiver<()>);
 
-/// The sender of a thread's cancellations. A cancellation stops the calls that are running now. It does not affect
-/// calls of later steps, because the step after a cancellation ends the thread anyway.
+/// The sender of a thread's cancellations. A cancellation stops the calls that are running now, but no calls of later
+/// steps: the step after a cancellation ends the thread anyway.
 #[derive(Debug)]
 pub struct CancellationSource(watch::Sender<()>);
 
@@ -43,7 +43,7 @@ impl Default for CancellationSource {
 }
 
 impl CancellationToken {
-    /// Returns a receiver that is never canceled.
+    /// Returns a receiver that is never cancelled.
     pub fn never() -> Self {
         CancellationSource::new().token()
     }
@@ -57,7 +57,8 @@ impl CancellationToken {
     }
 }
 
-/// A stop condition that long work checks between steps.
+/// A condition under which a long computation (such as a search in many files) must stop: the deadline has passed, or
+/// the [`StopGuard`] was dropped. The computation checks the condition regularly.
 #[derive(Debug, Clone)]
 pub struct StopCondition {
     deadline: Option<Instant>,

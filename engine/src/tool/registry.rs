@@ -30,7 +30,8 @@ pub struct PreparedTool {
     config: Option<Value>,
 }
 
-/// The built-in tools by the name that tool files use, and the location of the user space.
+/// The registry of tools: the built-in tools by the name that tool files use, the MCP servers, and the root of the user
+/// space.
 pub struct ToolRegistry {
     builtins: BTreeMap<String, ToolFactory>,
     user: Option<PathBuf>,

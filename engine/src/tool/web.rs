@@ -14,7 +14,6 @@ use tokio::time::timeout;
 use rye_compiler::semantics::address::is_public;
 use rye_compiler::semantics::needs::{is_host_inside, is_same_host};
 
-/// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
 /// Timeout for establishing a connection, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +23,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct WebClient {
     /// Granted host patterns: `api.example.com`, `*.example.com`, `*`.
     pub hosts: Vec<String>,
-    /// Hosts that every thread of the spawn chain spells out. Other hosts are reached at public addresses only.
+    /// Hosts that the grants of every thread of the spawn chain name without a wildcard. Other hosts are reached at
+    /// public addresses only.
     pub local_hosts: Vec<String>,
     /// Timeout of the whole exchange, redirects and body included.
     pub timeout: Duration,
@@ -86,7 +86,7 @@ impl WebClient {
                 request.method = Method::GET;
                 request.body = None;
             }
-            // A header may be a secret of the first host.
+            // A header may contain a secret for the first host, so no header is sent to another origin.
             if next.origin() != request.url.origin() {
                 request.headers = HeaderMap::new();
             }
@@ -163,13 +163,13 @@ impl WebClient {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostGrant {
     ByPattern,
-    /// The grants of every thread of the spawn chain contain the name of the host, not a pattern. Only then may the host
-    /// be this machine or belong to its network.
+    /// Every thread of the spawn chain has a grant that names the host without a wildcard. Only such a host may have a
+    /// non-public address, such as an address of this machine.
     ByName,
 }
 
 fn client_for_grant(granted: HostGrant) -> Result<Client, String> {
-    // An error means that the process already has a provider, which is then used.
+    // An error means that the process already has a default crypto provider, which rustls then uses.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let builder = Client::builder()
         .redirect(redirect::Policy::none())

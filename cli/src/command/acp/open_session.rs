@@ -101,8 +101,8 @@ impl OpenSession {
         }
     }
 
-    /// Waits until the published state belongs to a thread that is not in `earlier`, and then sends the configuration
-    /// options. Right after a change of threads, the published state may still belong to an earlier thread.
+    /// Sends the configuration options after a change of threads. First waits until the live state belongs to a thread
+    /// that is not in `earlier`, because the live state can belong to an earlier thread for a short time.
     pub async fn send_options_after(&self, earlier: &[ThreadId]) {
         let control = &self.requests.control;
         loop {
@@ -179,8 +179,8 @@ impl OpenSession {
         self.choose("change", what, changes, ToolKind::SwitchMode, options).await.as_deref() == Some(ACCEPT)
     }
 
-    /// Lets the client show the options to its user, and returns the id of the chosen option; `None` if the client does
-    /// not answer.
+    /// Lets the client show the options to its user, and returns the id of the chosen option. `None` if the user
+    /// cancels or the client does not answer.
     async fn choose(
         &self,
         subject: &str,
@@ -203,8 +203,9 @@ impl OpenSession {
         Some(selected.option_id.to_string())
     }
 
-    /// Interrupts the prompt, closes the session and waits for its end. If children still run, first asks the user to
-    /// wait for the children or to stop them. Without an answer, the session waits for them.
+    /// Closes the session: interrupts the prompt and waits until the task of the session has ended. If children still
+    /// run, first asks the user to wait for the children or to stop them. Without an answer, the session waits for the
+    /// children.
     pub async fn close(&self) {
         let children = self.requests.running_children().len();
         if children > 0 {

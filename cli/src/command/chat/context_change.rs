@@ -30,7 +30,7 @@ pub struct ContextChange {
     pub comparison: PlanComparison,
     /// The hooks and layers that name the part, at most `MAX_REFERENCES`.
     pub references: Vec<String>,
-    /// The lines of `rye plan --diff` if the new plan allows more than the current plan; empty if it does not.
+    /// The lines of `rye plan --diff` if the new plan allows more than the current plan; else empty.
     pub widens: Vec<String>,
     /// True if the change is applied at the next idle step.
     pub applied: bool,
@@ -52,7 +52,8 @@ impl RequestHandler {
         }
         let compilation = recompile(&self.spaces, &plan, &PlanRequest::Omit(omitted))?;
         let after = Arc::new(compilation.plan.clone());
-        // Both plans are compiled from the current files, so they differ only if leaving out the part has an effect.
+        // The current plan is recompiled too, so that changes of the files affect both plans. The plans then differ
+        // only if leaving out the part has an effect.
         let before = recompile(&self.spaces, &plan, &PlanRequest::Same)?.plan;
         if omits && (Plan { omitted: before.omitted.clone(), ..compilation.plan.clone() }) == before {
             let parts = context_parts(&live);
@@ -84,8 +85,8 @@ impl RequestHandler {
     }
 }
 
-/// Describes the places of a plan that refer to a part of the context, such as a skill or knowledge: live hooks whose
-/// action names the part, and layers whose text contains the name of the part.
+/// Lists the hooks and layers of a plan that name a part of the context, such as a skill or knowledge. A hook is listed
+/// if it is live and its action names the part. A layer is listed if its text contains the name of the part.
 fn references(plan: &Plan, part: &str) -> Vec<String> {
     let name = part.strip_prefix("context/").or_else(|| part.strip_prefix("skill/")).unwrap_or(part);
     let hooks = plan.hooks.iter().filter(|hook| hook.is_live() && hook.id != part);

@@ -48,7 +48,8 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
         return Err(CommandError::usage("`--inputs -` is not allowed here: stdin holds the messages of the client")
             .with_help("name a file: `--inputs FILE`"));
     }
-    // The client takes the place of the model, so scripts of the project need no trust here.
+    // The client takes the place of the model. A script of the project that simulates a model is never used, so such a
+    // script needs no trust.
     let compilation = match compile_directive(&args.directive, &args.call, None, PlanMode::Run, true, spaces, report)? {
         Ok(compilation) => compilation,
         Err(exit) => return Ok(exit),

@@ -1,5 +1,5 @@
-//! Checks, before a new session starts, that the key of its provider is set, if the provider needs a key. The error
-//! lists the key variables of all providers and the usual local servers.
+//! Checks that the key of a model's provider is set, before a new session starts. A provider that needs no key passes.
+//! The error lists the key variables of all providers and the usual local servers.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -71,8 +71,8 @@ fn check_key(
     }))
 }
 
-/// Returns models whose provider has a key, as `PROVIDER/TIER` with the default tier of the provider. If several
-/// providers use the same key variable, only the first of these providers is listed.
+/// Returns the default tier of each provider whose key is set, as `PROVIDER/TIER`. If several providers use the same
+/// key variable, only the first of these providers is listed.
 pub fn usable_models(spaces: &Spaces) -> Result<Vec<String>, CommandError> {
     let world = spaces.open()?;
     let environment = ProviderEnvironment::read(spaces.user.as_deref())?;

@@ -22,11 +22,11 @@ pub trait Render: Send {
     fn live(&mut self, live: &StreamEvent);
     /// Renders a message that is not an event.
     fn note(&mut self, text: &str);
-    /// Renders a question, after all output so far. Nothing else is rendered until the question is closed.
+    /// Renders a question, after all output so far. No event is rendered until the question is closed.
     fn question(&mut self, text: &str) {
         write!(anstream::stderr().lock(), "{}", mask_controls(text)).ok();
     }
-    /// Records a signal of the user, which stops the run.
+    /// Called when the user sends a stop signal (such as Ctrl+C).
     fn stop(&mut self) {}
     /// Returns true if [`Self::tick`] repaints the terminal.
     fn is_animated(&self) -> bool {
@@ -150,7 +150,7 @@ impl Renderer {
         let screen = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
             // Printing may block, so this thread runs nothing else.
             let all = runtime.block_on(render());
-            // The receiver may be gone.
+            // An error means that the `Renderer` was dropped. Then the outcome is not needed.
             tell.send(all).ok();
         })?;
         Ok(Self { sender, shown, thread: screen.thread().clone() })
@@ -167,7 +167,7 @@ impl Renderer {
         let (tell, printed) = oneshot::channel();
         self.sender.0.send(RendererMessage::AwaitedNote { text: text.to_owned(), printed: tell }).ok();
         self.thread.unpark();
-        // A renderer that is gone prints nothing.
+        // An error means that the rendering thread has ended. Then the message is not printed.
         printed.await.ok();
     }
 
@@ -196,7 +196,8 @@ async fn print(
         if is_open && live.is_idle() {
             show.flush();
             if !is_quiet {
-                // Blocking is fine on this thread. A message ends the wait.
+                // This thread may block, because it only renders. The wait ends early if a method of `Renderer` sends a
+                // message.
                 std::thread::park_timeout(BATCH_INTERVAL);
             }
         }
@@ -260,7 +261,7 @@ async fn print(
     shown
 }
 
-/// A renderer without output; the transcript holds all events.
+/// A renderer that prints nothing.
 struct NullRenderer;
 
 impl Render for NullRenderer {

@@ -1,5 +1,6 @@
 //! `rye threads prove THREAD`: verifies that the plan of a thread compiles from its sources, and that the first request
-//! of the thread is the planned one, byte for byte. With `--prompts`, also compares each prompt of the session.
+//! of the thread equals the request in the plan, byte for byte. With `--prompts`, also compares each prompt of the
+//! session.
 
 use clap::Args;
 use rye_compiler::compile::{CompileRequest, SpawnParent, compile};
@@ -58,7 +59,8 @@ pub struct ProveOutput {
     pub differs: Option<String>,
     /// Manifest entries of the plan that have changed, missing files included.
     pub changed: Vec<String>,
-    /// True if the sources compile to the same plan; null if some have changed and no copy is stored.
+    /// True if the sources compile to the same plan. Null if sources have changed and their stored copies are missing
+    /// or, with `--at`, are not used.
     pub recompiled: Option<bool>,
     /// Origin of the sources: `files` (current), `kept` (copies stored when the thread started) or `revision`.
     pub sources: String,
@@ -73,9 +75,9 @@ pub struct ProvedPrompt {
     pub thread: String,
     /// Number of the prompt in the session, from 1. Prompts of different branches can have the same number.
     pub prompt: u64,
-    /// Size of the messages that match: the user's, and for the first prompt of a thread the system prompt.
+    /// Bytes of the matching messages: the user message and, for the first prompt of a thread, the system prompt.
     pub bytes: usize,
-    /// Differences between the messages that were derived again and the recorded ones; empty if all match.
+    /// Differences between the derived messages and the recorded messages; empty if all match.
     pub differs: Vec<String>,
 }
 
@@ -172,8 +174,8 @@ fn prove_prompts(
     Ok(proved)
 }
 
-/// Expands a typed call of a skill or prompt template with the file contents of the recorded expansion: the current
-/// files if they have not changed, else the stored copies.
+/// Expands a typed call of a skill or prompt template in the same way as the recorded expansion. Reads the current file
+/// if its hash equals the recorded hash, else the stored copy.
 fn expand_again(disk: &dyn Disk, now: &dyn World, input: &AcceptedInput, typed: &str) -> Result<String, String> {
     let mut world = MapWorld::with_fallback(now);
     for part in &input.expansions {
@@ -234,8 +236,8 @@ impl RecordedCall<'_> {
         bare.parent.clone_from(parent);
         bare.mode = plan.mode;
         bare.omitted.clone_from(&plan.omitted);
-        // The transcript does not record overrides of the call, only the resulting plan. Try each combination of
-        // overrides that could have led to it.
+        // The transcript does not record the overrides of the call, only the resulting plan. Each combination of
+        // overrides that could lead to the recorded plan is tried.
         let limits = Limits::from(plan.limits);
         let limits = LimitName::ALL.map(|name| (name.to_string(), LimitValue::Json(limits.get(name)))).to_vec();
         let requested =
@@ -254,9 +256,9 @@ impl RecordedCall<'_> {
 
 impl RecordedCall<'_> {
     /// Compiles the request `call`, and returns the ids of the plans with which the recorded thread may have run; empty
-    /// if the request does not compile. The first id is the id of the compiled plan. For a chat, the second id belongs
-    /// to the compiled plan with the limits and the requested model of the recorded plan: a thread after `/model` or
-    /// `/budget` has this id, because the command changes one of these settings and keeps the others.
+    /// if the request does not compile. The first id is the id of the compiled plan. In a chat, `/model` and `/budget`
+    /// can change the plan later. For a chat, the second id is therefore the id of the compiled plan with the limits
+    /// and the requested model of the recorded plan.
     fn compile_to_ids(&self, world: &dyn World, call: &CompileRequest) -> Vec<String> {
         let Some(made) = compile(world, call).value else { return Vec::new() };
         let mut ids = vec![made.plan_id.clone()];

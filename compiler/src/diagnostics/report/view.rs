@@ -93,15 +93,15 @@ impl SourceView {
         ))
     }
 
-    /// Returns the byte offset of the start of a line: `above` lines before the line of `offset`, or the first line of
-    /// the text.
+    /// Returns the byte offset at which a line starts. The line is `above` lines before the line that contains
+    /// `offset`, or the first line if there are fewer lines before.
     fn line_start(&self, offset: usize, above: usize) -> usize {
         let text = self.text.get(..offset).unwrap_or("");
         text.rmatch_indices('\n').nth(above).map_or(0, |(at, _)| at + 1)
     }
 
-    /// Returns the byte offset of the end of a line, after its line break: the line that is `below` lines after the
-    /// line of `offset`, or the last line of the text.
+    /// Returns the byte offset at which a line ends, after its line break. The line is `below` lines after the line
+    /// that contains `offset`, or the last line if there are fewer lines after.
     fn line_end(&self, offset: usize, below: usize) -> usize {
         let text = self.text.get(offset..).unwrap_or("");
         text.match_indices('\n').nth(below).map_or(self.text.len(), |(at, _)| offset + at + 1)

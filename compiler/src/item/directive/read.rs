@@ -192,8 +192,8 @@ fn read_model(element: &Element, found: &mut Diagnostics) -> ModelRequest {
     ModelRequest { tier, id, provider, fallback, sampling }
 }
 
-/// Reads the attribute `name`, a number from 0 to `most`; the number keeps its spelling. `None` if the attribute is
-/// missing or is another value, which is reported.
+/// Reads the attribute `name`, a number from 0 to `most`, and keeps the spelling of the number. Reports any other
+/// value. `None` if the attribute is missing or invalid.
 fn read_sampling_value(
     element: &Element,
     name: &str,
@@ -258,7 +258,7 @@ fn read_context(element: &Element, found: &mut Diagnostics) -> ContextDecl {
 }
 
 fn read_item_id(element: &Element, found: &mut Diagnostics) -> Option<Spanned<rye_grammar::ItemId>> {
-    // The id is written as an attribute: `<before id="rules"/>`.
+    // A common mistake: the id is an attribute (`<before id="rules"/>`), not the text of the element.
     let misplaced = element.attributes.first().filter(|_| element.children.is_empty());
     if let Some(attribute) = misplaced {
         let tag = &element.name.node;

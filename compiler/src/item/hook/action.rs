@@ -207,7 +207,7 @@ impl ActionReader<'_> {
             ActionName::Escalate => HookAction::Escalate,
             ActionName::Raise => {
                 self.placeholders.item = self.get("limit").map(|node| node.span);
-                // A number in place of the name: the values of `limit` and `value` may be exchanged.
+                // If `limit` is a number, the author may have exchanged the values of `limit` and `value`.
                 if let Some(node) = self.get("limit").filter(|node| matches!(node.kind, Kind::Number(_))) {
                     self.report_not_one_of("limit", &node, &LimitName::ALL.map(LimitName::as_str));
                     return None;

@@ -1,5 +1,5 @@
-//! Parameters inside the code that a command tool passes to an interpreter (`sh -c`): the program runs the value of such
-//! a parameter as code.
+//! Checks of command tools that pass code to an interpreter (such as `sh -c "ls {path}"`). A parameter inside the code
+//! is an error, because the interpreter would run the value of the parameter as code.
 
 use rye_grammar::data::Node;
 use rye_grammar::tool_header::ToolTree;
@@ -7,7 +7,7 @@ use rye_grammar::tool_header::ToolTree;
 use crate::diagnostics::ItemError;
 use crate::tool_spec::{ArgvPlaceholder, placeholders};
 
-/// Programs that run the text of an argument, with the options that precede the text.
+/// Interpreters, each with the options that precede code on the command line.
 const INTERPRETERS: [(&str, &[&str]); 14] = [
     ("sh", &["-c", "-ec", "-lc"]),
     ("bash", &["-c", "-ec", "-lc"]),
@@ -25,8 +25,8 @@ const INTERPRETERS: [(&str, &[&str]); 14] = [
     ("pwsh", &["-c", "-Command"]),
 ];
 
-/// Returns the error for the first parameter inside code. A code that is one parameter and nothing else is intended: the
-/// tool runs the code of the model.
+/// Returns the error for the first parameter inside code. Code that consists of one parameter only (`sh -c {script}`)
+/// is allowed: the tool is meant to run code of the model.
 pub fn check(tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("command"))?;
     let arguments: Vec<&Node> = tree.metadata.get("command")?.items().iter().collect();

@@ -24,7 +24,7 @@ const POINTS: [HookPoint; 12] = [
     HookPoint::AgentEnd,
 ];
 const PARTS: [GraphPart; 5] = [GraphPart::Tools, GraphPart::Return, GraphPart::Nudge, GraphPart::Ask, GraphPart::Chat];
-/// The parts of the graph of a run. The tests that break a graph break this one.
+/// The optional parts of the graph of a run.
 const RUN_PARTS: [GraphPart; 4] = [GraphPart::Tools, GraphPart::Return, GraphPart::Nudge, GraphPart::Ask];
 
 fn full() -> Graph {

@@ -56,7 +56,7 @@ pub struct PlanReport {
     pub route: Option<String>,
     pub system: SystemReport,
     pub first_message: FirstMessageReport,
-    /// The text that a continuation gets instead of the first message.
+    /// The text that `thread_continued` hooks add to the last user message of a continuation.
     pub continued: SystemReport,
     /// The parts of the first request, and whether a continuation has them.
     #[serde(default)]
@@ -121,7 +121,7 @@ pub struct FirstMessageReport {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LayerReport {
-    /// Id of the knowledge item that is the layer, of the hook that returned its text, or of the directive (the body).
+    /// Id of the knowledge item, of the hook that returned the text, or of the directive (for its body).
     pub id: String,
     pub tokens: u64,
     pub bytes: usize,
@@ -174,14 +174,14 @@ pub struct ReadReport {
     /// `directive`, `knowledge`, `tool`, `config`, `prompt` or `skill`; `context` for a context file, whose id is its path.
     pub kind: String,
     pub id: String,
-    /// The space of the file that was read; null, like `sha256`, for an id that no space has.
+    /// The space of the file that was read. If no space has the id, `space` and `sha256` are null.
     pub space: Option<String>,
     pub sha256: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolReport {
-    /// The item's id; the name for primaries and `rye_directive_return`.
+    /// The id of the item. For primaries and `rye_directive_return`, the tool name.
     pub id: String,
     pub name: String,
     pub tokens: u64,
@@ -344,7 +344,7 @@ pub fn dollars(value: &Value) -> String {
 }
 
 impl PlanReport {
-    /// Adds the summary, and the token estimates of omitted items that the summary contains.
+    /// Adds the summary. Omitted items without a token estimate get the estimate from the summary.
     #[must_use]
     pub fn with_summary(mut self, summary: PlanSummary) -> Self {
         for absent in &mut self.absent {
@@ -398,8 +398,8 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
     }
 }
 
-/// Returns the headless policy of a report of version 0.1, which does not state the policy. This version allowed calls
-/// that need approval if there was no approver.
+/// Returns the headless policy of reports of version 0.1, which have no field for the policy. Without an approver,
+/// version 0.1 allowed calls that need approval.
 fn policy_of_0_1() -> HeadlessPolicy {
     HeadlessPolicy::Allow
 }
@@ -485,7 +485,7 @@ fn report_tool(compilation: &Compilation, tool: &PaletteTool) -> ToolReport {
 
 fn sent_tool(model: &PlannedModel, tool: &PaletteTool) -> Option<SentToolReport> {
     let sent = model.wire_tool(tool);
-    // The texts are compared, because values are equal even if the order of their keys differs.
+    // Compares texts, because JSON values are equal even if the order of their keys differs.
     let is_as_written = sent.text() == format!("{}{}", tool.schema, tool.description);
     let (description, schema) = (sent.description.into_owned(), sent.parameters.map(Cow::into_owned));
     (!is_as_written).then_some(SentToolReport { description, schema })

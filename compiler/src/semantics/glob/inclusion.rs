@@ -1,4 +1,5 @@
-//! Glob inclusion over well-formed capabilities, decided by searching a product of automata (`language.md` 9).
+//! Checks that capability patterns cover other patterns, by searching a product of automata (`language.md` 9). Only
+//! well-formed capabilities are compared.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::LazyLock;
@@ -16,10 +17,10 @@ pub const MAX_STEPS: usize = 5_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coverage {
     Covered,
-    /// A shortest well-formed capability that the pattern of the child matches and no pattern of a parent matches. The
-    /// capability of a skill only if there is no other.
+    /// A shortest well-formed capability that the pattern of the child matches and no pattern of a parent matches.
+    /// Names a skill only if no other capability has this property.
     Counterexample(String),
-    /// More than [`MAX_STATES`] states or [`MAX_STEPS`] steps; counts as not covered.
+    /// The search reached [`MAX_STATES`] or [`MAX_STEPS`]. The pattern of the child then counts as not covered.
     TooComplex,
 }
 
@@ -50,8 +51,8 @@ pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
     }
 }
 
-/// Finds a shortest well-formed capability that every `included` pattern matches and no `excluded` pattern matches. The
-/// capability of a skill is found only if there is no other.
+/// Finds a shortest well-formed capability that every `included` pattern matches and no `excluded` pattern matches.
+/// Finds the capability of a skill only if no other capability has this property.
 pub fn witness(included: &[&Glob], excluded: &[&Glob]) -> Witness {
     let included = vec![included.iter().map(|g| (*g).clone()).collect()];
     let excluded: Vec<Glob> = excluded.iter().map(|g| (*g).clone()).collect();
@@ -75,8 +76,8 @@ const HEADS: [&str; 9] = [
     "rye.sign.knowledge",
 ];
 
-/// The starts of the capabilities of skills, in the form of [`HEADS`]. They are searched last, so that an example names
-/// a skill only if no other capability is an example.
+/// The starts of the capabilities of skills, in the form of [`HEADS`]. The search tries these starts last, so that an
+/// example names a skill only if there is no other example.
 const SKILL_HEADS: [&str; 1] = ["rye.fetch.skill"];
 
 /// The index in [`TRIE`] of the root for [`HEADS`].
@@ -99,8 +100,7 @@ struct TrieNode {
     edges: Vec<(char, u32)>,
     /// True if the characters from the root of the trie to this node form an entry of [`HEADS`].
     head: bool,
-    /// True if the entry of [`HEADS`] that ends at this node is a whole capability: `rye.fetch.<type>`. After any other
-    /// entry, a further segment must follow.
+    /// True if the characters from the root of the trie to this node form an entry of [`HEADS`] or [`SKILL_HEADS`].
     query: bool,
 }
 
@@ -215,7 +215,7 @@ struct InclusionSearch<'a> {
     excluded: &'a [Glob],
     characters: Vec<char>,
     states: Vec<SearchState>,
-    /// Number of steps so far, at most [`MAX_STEPS`].
+    /// Number of steps so far. The search ends when this number exceeds [`MAX_STEPS`].
     steps: usize,
     seen: HashSet<Vec<u32>>,
     queue: VecDeque<usize>,
@@ -248,8 +248,8 @@ impl<'a> InclusionSearch<'a> {
         }
     }
 
-    /// Searches for a capability that every pattern of one list in `included` matches and no pattern in `excluded`
-    /// matches. Searches the capabilities of skills last.
+    /// Searches for a capability that no pattern in `excluded` matches. Every pattern of at least one list in
+    /// `included` must match the capability. Searches the capabilities of skills last.
     fn run(mut self) -> Witness {
         match self.search_from(ROOT) {
             Witness::None => self.search_from(SKILL_ROOT),
@@ -257,7 +257,8 @@ impl<'a> InclusionSearch<'a> {
         }
     }
 
-    /// Searches breadth first and from all lists at once, so that the first capability found is a shortest one.
+    /// Searches breadth first, and from all lists in `included` at once, so that the first capability found is a
+    /// shortest one.
     fn search_from(&mut self, root: u32) -> Witness {
         for (group, globs) in self.included.iter().enumerate() {
             let state = SearchState {
@@ -344,8 +345,8 @@ fn state_key(state: &SearchState) -> Vec<u32> {
     key
 }
 
-/// Returns one character for each set of characters that the patterns and the heads of capabilities ([`HEADS`]) do not
-/// distinguish. A search need only try these characters.
+/// Returns one character for each set of characters that neither the patterns nor the entries of [`HEADS`] and
+/// [`SKILL_HEADS`] distinguish. A search need only try these characters.
 fn representatives<'g>(globs: impl Iterator<Item = &'g Glob>) -> Vec<char> {
     let mut classes: Vec<&Token> = Vec::new();
     let mut spelled: Vec<char> = HEADS.iter().chain(&SKILL_HEADS).flat_map(|head| head.chars()).collect();

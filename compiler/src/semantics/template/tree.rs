@@ -86,7 +86,6 @@ impl<T: TemplateText> TemplateTree<T> {
         }
     }
 
-    /// Returns every text of the tree, in order.
     fn texts(&self) -> Vec<&T> {
         match self {
             Self::Value(_) => Vec::new(),

@@ -99,8 +99,8 @@ fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<Str
     Some(format!("no failure meets its condition{values}"))
 }
 
-/// Returns the reason why the first comparison of a fact with a literal of another type is false; `None` if there is no
-/// such comparison.
+/// Describes the first comparison of a fact with a literal of another type, which is never equal to the fact. `None` if
+/// there is no such comparison.
 fn mistyped_comparison(condition: &Expr) -> Option<String> {
     match &condition.kind {
         ExprKind::Compare { left, right, .. } => {

@@ -14,16 +14,18 @@ use crate::semantics::money::Nanos;
 /// Maximum depth of spawn chains that the check follows; equal to the default of the limit `depth`.
 const MAX_DEPTH: usize = 5;
 
-/// The most that a directive can spend. `above` is the spawn parent whose limit bounds the amount, with the edge of the
-/// spawn. `None` if the directive's own limit bounds the amount.
+/// The highest amount that a directive can spend. `above` is the spawn parent whose limit bounds this amount (an index
+/// into the nodes of the graph), and the edge of the spawn. `above` is `None` if the directive's own limit bounds the
+/// amount.
 #[derive(Clone, Copy)]
 struct Budget<'n> {
     spend: Nanos,
     above: Option<(usize, &'n SpawnEdge)>,
 }
 
-/// Reports spawns that the available money never covers. Returns, for each node of the graph, the highest spend that
-/// the limits of the directive and of the directives that spawn it allow; `None` if this amount is unknown.
+/// Reports each spawn of a child that requests more money than the spawn parent can ever reserve. For each node of the
+/// graph, returns the highest amount that the directive can spend under its own limit and the limits of its spawn
+/// parents. `None` if this amount is unknown.
 pub fn check(graph: &SpawnGraph<'_>, found: &mut Diagnostics) -> Vec<Option<Nanos>> {
     let requested: Vec<Option<(Nanos, Span)>> =
         graph.nodes.iter().map(|node| min_requested_spend(node.links)).collect();

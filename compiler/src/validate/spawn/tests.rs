@@ -52,7 +52,7 @@ fn unbounded_spawn_cycle_is_reported_and_bounded_is_not() {
     assert_eq!(spawn_codes(&[("a", bounded, "", START_B), ("b", ALL, "", START_A)], ""), NOTHING);
     // Without an edge back there is no cycle, and a grant alone is no edge.
     assert_eq!(spawn_codes(&[("a", ALL, "", START_B), ("b", ALL, "", "Do it.")], ""), NOTHING);
-    // The cycle is closed by the thread tool, and by a hook that always fires.
+    // A call of the thread tool can close a cycle, and so can a hook that always fires.
     let by_tool =
         "Call `rye_execute(item_id=\"rye/agent/threads/thread_directive\", parameters={\"directive_name\": \"a\"})`.";
     let tool = "<permissions><execute><directive>*</directive><tool>rye.agent.threads.*</tool></execute></permissions>";
@@ -137,7 +137,7 @@ fn child_spend_above_every_ancestor_budget_is_reported() {
         ["spawn::no-budget"]
     );
     assert_eq!(spawn_codes(&[("a", with("0.90"), "", START_B), ("b", with("0.30"), "", "x")], ""), NOTHING);
-    // The directive in between requests no spend itself, and can have no more than its ancestor.
+    // `b` declares no limit `spend`, so it can spend no more than `a`.
     let between = "<limits depth=\"3\"/><permissions><execute><directive>*</directive></execute></permissions>";
     let path = [("a", with("0.20"), "", START_B), ("b", between, "", start_c), ("c", with("0.40"), "", "x")];
     assert_eq!(spawn_codes(&path, ""), ["spawn::no-budget"]);
@@ -158,7 +158,7 @@ fn output_read_by_a_body_must_be_declared_by_a_child() {
     assert_eq!(spawn_codes(&[("a", ALL, "", reads), ("b", "", "link", "x")], ""), ["spawn::unknown-output"]);
     let messages = spawn_messages(&[("a", ALL, "", reads), ("b", "", "urls", "x")], "");
     assert!(messages[0].contains("`url`"), "{messages:?}");
-    // An output that the directive itself declares is not an output of a child.
+    // `a` itself declares the output `url`, so its body may mean this output. Nothing is reported.
     assert_eq!(spawn_codes(&[("a", ALL, "url", reads), ("b", "", "link", "x")], ""), NOTHING);
     // A hook of the directive itself spawns the child.
     let hooked = "<permissions><execute><directive>*</directive></execute></permissions><hooks><hook id=\"h\" event=\"after_step\"><execute item_type=\"directive\" item_id=\"b\"/></hook></hooks>";
@@ -173,7 +173,7 @@ fn output_read_by_a_body_must_be_declared_by_a_child() {
     assert!(
         !spawn_codes(&[("a", ALL, "", open), ("b", "", "link", "x")], "").contains(&"spawn::unknown-output".to_owned())
     );
-    // Outputs of a child that a hook of a file spawns may be read as well.
+    // A hook in a settings file spawns `c`, so the body of `a` may read the outputs of `c` too.
     let file = "hooks: [{id: f, event: thread_completed, condition: 'directive == \"a\"', action: {primary: execute, item_type: directive, item_id: c}}]";
     let three = [("a", ALL, "", reads), ("b", "", "link", "x"), ("c", "", "url", "x")];
     assert_eq!(spawn_codes(&three, file), NOTHING);
@@ -191,7 +191,7 @@ fn depth_used_up_by_an_ancestor_is_reported() {
         "{messages:?}"
     );
     assert_eq!(spawn_codes(&chain(two), ""), NOTHING);
-    // Recursion with a limit ends on purpose.
+    // The limit `depth` ends the recursion, so the recursion is intended and is not reported.
     assert_eq!(spawn_codes(&[("a", one, "", START_A)], ""), NOTHING);
 }
 

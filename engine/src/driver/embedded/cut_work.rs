@@ -49,7 +49,7 @@ impl CutWork {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).remove(call);
     }
 
-    /// Returns the record of the facts that the next model call reports, and drops the facts of the last one.
+    /// Returns a new record for the facts that the next model call reports. The record of the last call is dropped.
     pub(super) fn begin_model_call(&self) -> Arc<CallProgress> {
         let progress = Arc::<CallProgress>::default();
         *self.model_call.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&progress);

@@ -33,8 +33,8 @@ pub struct MeasuredTokens {
     pub system: Arc<str>,
     /// True if the plan's fallback model counted the tokens.
     pub of_fallback: bool,
-    /// The grant sets of the prompt; `None` if the prompt did not narrow the grants of the thread. These grant sets
-    /// determine the tools of the request.
+    /// The grant sets to which the prompt narrowed the grants of the thread; `None` if the prompt did not narrow them.
+    /// The grant sets determine the tools of the request.
     pub narrowed: Option<Arc<[Vec<Grant>]>>,
 }
 
@@ -80,8 +80,8 @@ impl Attempt {
     fn pending(&self, usage: Usage, cut: Option<CutStream>, replied: bool, of_fallback: bool) -> PendingSettlement {
         let Self { turn, number, input, max_output, worst_case, .. } = *self;
         let unknown = cut.map(|cut| {
-            // The thread does not know the bytes of a request that it cut itself. `input` bounds its tokens, and an
-            // estimate of so many bytes is this bound.
+            // If the thread itself cut the stream, the number of sent bytes is unknown (0). The bytes are then computed
+            // from `input`, so that the estimate of the input tokens equals this upper bound.
             let sent = if cut.sent == 0 { input.saturating_mul(BYTES_PER_TOKEN) } else { cut.sent };
             UnknownOutcome { cut: CutStream { sent, ..cut }, input, max_output, worst_case, replied }
         });

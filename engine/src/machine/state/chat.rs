@@ -9,7 +9,7 @@ use super::{MeasuredTokens, ThreadState};
 use crate::event::{ChatMode, ContinuedPrompt, Delivery, PromptBounds, QueuedMessage, ShellRan};
 use crate::thread::Cost;
 
-/// The state of a chat.
+/// The state that only a chat has: its prompts, queued messages and requests of the user.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChatState {
     /// Number of prompts of the session so far.
@@ -68,7 +68,8 @@ pub struct CompactionRequest {
 pub struct Successor {
     /// The id of the successor's plan; `None` if the successor has the plan of this thread.
     pub plan: Option<String>,
-    /// The conversation ends before the prompt with this number; `None` for the whole conversation.
+    /// The successor gets the conversation before the prompt with this number; `None` if the successor gets the whole
+    /// conversation.
     pub before_prompt: Option<u64>,
     /// The thread whose prompts `before_prompt` counts; `None` for the current branch of the session.
     pub branch: Option<String>,
@@ -94,9 +95,9 @@ impl ThreadState {
         self.chat.as_ref().is_some_and(|chat| chat.current.is_none())
     }
 
-    /// Returns the maximum duration of the summary of an idle chat, in milliseconds: `prompt_seconds`, but at most the
-    /// remaining duration of the session. `None` if no attempt requests a summary of an idle chat. No other deadline
-    /// bounds such an attempt, because the clock of the thread stands still between prompts.
+    /// Returns the maximum duration, in milliseconds, of a request for a summary in an idle chat: `prompt_seconds`, but
+    /// at most the remaining duration of the session. `None` if the chat is not idle or requests no summary. No other
+    /// deadline bounds the request, because the clock of the thread stands still between prompts.
     pub fn idle_compaction_ms(&self, now: i64, prompt_seconds: u64) -> Option<u64> {
         let compacts = self.attempt.as_ref().is_some_and(|attempt| attempt.compacts);
         let session = self.thread_limits.duration_seconds.saturating_mul(1000);
@@ -166,8 +167,8 @@ impl ThreadState {
         }
     }
 
-    /// Calls `keep` with the queued message that has this id. `keep` may change the message; if it returns false, the
-    /// message is removed.
+    /// Calls `keep` with the queued or held message that has this id. `keep` may change the message. If `keep` returns
+    /// false, the message is removed.
     pub(in crate::machine) fn edit_queued(&mut self, id: &str, mut keep: impl FnMut(&mut QueuedMessage) -> bool) {
         let mut edit = |queue: &mut VecDeque<QueuedMessage>| {
             queue.retain_mut(|message| message.id != id || keep(message));

@@ -20,12 +20,12 @@ pub struct Conversation {
     /// True if the conversation contains the message with which the thread starts: its first prompt, or the message of
     /// a continuation. Also true for a thread that only runs one tool call and has no conversation.
     pub prompted: bool,
-    /// The index in `messages` of the user message of the current prompt. The messages for the next turn follow this
-    /// message.
+    /// The index in `messages` of the user message of the current prompt. Messages with the delivery `next_turn` follow
+    /// this message.
     pub prompt_index: usize,
-    /// The indexes in `messages` of the messages of the unfinished prompt: the outputs of the user's commands, the user
-    /// message, and the messages for the next turn. In a run, the index of its first message, or of the message with
-    /// which it was resumed. `None` if a chat is idle.
+    /// The range of the unfinished prompt in `messages`: the outputs of the user's commands, the user message, and the
+    /// messages with the delivery `next_turn`. In a run, the range has only the first message, or the message with
+    /// which the run was resumed. `None` if a chat is idle.
     pub open_prompt: Option<Range<usize>>,
     /// True if the `input` hooks have run for the message with which the thread was resumed.
     pub resume_screened: bool,
@@ -38,7 +38,7 @@ pub struct Conversation {
     /// Number of messages up to the last reply that an `agent_end` hook refused. Replies among these messages are never
     /// a part of the thread's result.
     pub denied: usize,
-    /// The joined text of the replies that were cut. It precedes the text of the reply that continues them.
+    /// The joined text of replies that ended before they were complete. The text of the next reply continues this text.
     pub cut_text: String,
     /// The parts of the thread's replies that were not understood.
     pub unread: UnreadParts,

@@ -13,9 +13,8 @@ impl ThreadState {
     }
 
     /// Returns the nano-dollars of the `spend` limit that are neither spent nor reserved for a living child. In a chat,
-    /// only the children that the current prompt has started count, each with its whole reservation. The reservations
-    /// of descendants that outlived their parent during the current prompt (`Cost::outstanding`) are subtracted too,
-    /// because the thread does not see the end of these descendants.
+    /// only the children of the current prompt count. Money that is still reserved for descendants of ended children
+    /// (`Cost::outstanding`) is subtracted too, because the thread does not see the end of these descendants.
     pub fn prompt_headroom(&self) -> u64 {
         self.headroom(self.limits.spend, self.held_by_prompt())
     }
@@ -93,8 +92,8 @@ impl ThreadState {
         }
     }
 
-    /// Adds the cost of a child that an earlier prompt started, without a charge to the current prompt: the cost before
-    /// the prompt and the limit of the prompt rise by the same amount. The limit never exceeds the limit of the thread.
+    /// Excludes the cost of a child of an earlier prompt from the current prompt: the cost before the prompt and the
+    /// limit of the prompt rise by the same amount. The limit never exceeds the limit of the thread.
     pub(in crate::machine) fn charge_earlier_prompt(&mut self, cost: &Cost) {
         if let Some(current) = self.chat.as_mut().and_then(|chat| chat.current.as_mut()) {
             let before = &mut current.cost_before;

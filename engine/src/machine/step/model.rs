@@ -42,9 +42,9 @@ pub(super) fn model(walk: &WalkContext<'_>) -> StepResult {
     StepResult::Write(vec![intended])
 }
 
-/// Returns the children whose end can make the next call affordable, because it returns the rest of their reservation.
-/// A child of an earlier prompt holds no money of the current prompt. Its end helps only if the prompt's own limit pays
-/// for the call, so that the limit of the session forbids the call.
+/// Returns the living children whose end can make the next call affordable, because the end of a child returns the rest
+/// of its reservation. A child of an earlier prompt holds no money of the current prompt. Such a child is returned only
+/// if the limit of the prompt pays for the call, so that only the limit of the session forbids the call.
 fn children_with_money(walk: &WalkContext<'_>) -> Vec<AwaitedChild> {
     let state = walk.state;
     let is_session_short = affordable_call(walk, false, state.prompt_headroom()).is_some();
@@ -135,7 +135,7 @@ struct AffordableCall {
     max_output: u64,
     /// Worst-case cost, in nano-dollars.
     worst_case: u64,
-    /// True if a client makes the call in place of a model.
+    /// True if an MCP client makes the call in place of a model, so that the call costs nothing.
     is_free: bool,
 }
 

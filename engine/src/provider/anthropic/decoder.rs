@@ -60,7 +60,8 @@ impl ReplyDecoder for AnthropicDecoder {
             let late = serde_json::from_str::<Value>(&event.data).unwrap_or_default();
             self.update_usage(late.get("usage"));
             self.update_usage(late.pointer("/message/usage"));
-            // These events can repeat the end or report the usage.
+            // After the end of a reply, these events contain no more of the reply: they repeat the end or report the
+            // usage.
             let is_end = |kind: &str| matches!(kind, "ping" | "message_start" | "message_delta" | "message_stop");
             let kind = event_kind(event, &late);
             if self.stopped && !is_keep_alive(event) && !is_end(kind) {

@@ -1,4 +1,5 @@
-//! Tests of requests as text, parsed calls, and streamed text.
+//! Tests of tool calls as text: requests that contain calls and results, the parser of calls, and streams that contain
+//! calls.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 

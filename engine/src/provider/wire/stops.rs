@@ -1,5 +1,5 @@
-//! The stop reasons of each wire: every documented reason, the reasons of compatible servers, and an unknown reason.
-//! The table of `docs/reference/providers.md` lists the same reasons.
+//! Tests of the stop reasons of each wire format: every documented reason, reasons that compatible servers send, and an
+//! unknown reason. The table in `docs/reference/providers.md` lists the reasons.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

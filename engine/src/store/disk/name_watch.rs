@@ -71,7 +71,8 @@ impl InotifyWatch {
                 // The folder was removed.
                 changed.extend(self.folders.remove(&event.wd()));
             } else if let Some(folder) = self.folders.get(&event.wd()) {
-                // A new file in a folder is reported once it is complete. Names of temporary files start with a dot.
+                // A new file is reported when it is complete, not when it is created. Names of temporary files start
+                // with a dot.
                 let is_complete = what.contains(ReadFlags::ISDIR) || !what.contains(ReadFlags::CREATE);
                 if is_complete && event.file_name().is_none_or(|name| !name.to_bytes().starts_with(b".")) {
                     changed.insert(folder.clone());
@@ -92,7 +93,7 @@ impl NameWatch for InotifyWatch {
 
     fn remove(&mut self, folder: &Path) {
         for (number, _) in self.folders.extract_if(|_, watched| watched == folder) {
-            // The kernel has removed the watch of a removed folder already.
+            // Fails if the folder was removed, because the kernel then removes the watch itself.
             inotify::remove_watch(self.inotify.get_ref(), number).ok();
         }
     }
@@ -114,7 +115,7 @@ impl NameWatch for InotifyWatch {
 
 /// Returns true if another machine can change a file system of this type.
 fn is_shared(file_system: impl TryInto<i64>) -> bool {
-    // The type of the number differs between machines: signed or unsigned, with 32 or 64 bits.
+    // The type of the number differs between platforms: signed or unsigned, with 32 or 64 bits.
     let number = file_system.try_into().ok().and_then(|number: i64| u32::try_from(number & 0xffff_ffff).ok());
     number.is_none_or(|number| SHARED_FILE_SYSTEMS.contains(&number))
 }

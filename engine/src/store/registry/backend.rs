@@ -1,6 +1,6 @@
 //! Two backends of the database that do not work on a file of the operating system. `MemoryBackend` holds a registry in
-//! memory while it is created. `DiskBackend` stores the database through a [`Disk`]; with it, tests crash a simulated
-//! disk between any two writes of the database.
+//! memory while it is created. `DiskBackend` stores the database through a [`Disk`], so that tests can crash a
+//! simulated disk between any two writes of the database.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,8 +13,8 @@ use redb::StorageBackend;
 use crate::store::StoreError;
 use crate::store::disk::Disk;
 
-/// A backend that does the I/O of the database through [`Disk`]. Each opening of the database has a backend of its own,
-/// and only one process uses it.
+/// A backend that does the I/O of the database through [`Disk`]. The registry uses this backend for a disk without
+/// files of the operating system, such as a simulated disk. Only one process can use such a disk.
 #[derive(Debug)]
 pub struct DiskBackend {
     disk: Arc<dyn Disk>,

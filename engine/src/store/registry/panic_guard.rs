@@ -22,7 +22,7 @@ static ABORT_HANDLER: OnceLock<AbortHandler> = OnceLock::new();
 /// handler, damage must be found before the first write, so opening the registry checks its whole file and takes
 /// longer.
 pub fn set_abort_handler(handler: AbortHandler) {
-    // A later handler is ignored, because the first handler ends the process.
+    // If a handler is set already, `set` fails and the first handler stays.
     let _ = ABORT_HANDLER.set(handler);
 }
 

@@ -1,4 +1,5 @@
-//! The registry: shared by threads and processes, recovered after their deaths, versioned.
+//! Tests of the registry: use by several threads and processes, recovery after the death of a process, and the version
+//! of the format.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -72,7 +73,7 @@ fn active_lists_threads_that_have_not_ended() {
             registry.active().unwrap().iter().map(|row| row.id.to_string()).collect()
         };
         assert_eq!(active(&registry), ["a-1", "a-3"]);
-        // A suspended thread continues once approved.
+        // `active` lists no suspended threads: a suspended thread continues only after an approval.
         registry.commit(&[status("a-2", Status::Running), status("a-1", Status::Suspended)]).unwrap();
         assert_eq!(active(&registry), ["a-2", "a-3"]);
     });
@@ -236,7 +237,7 @@ fn full_disk_is_reported_on_every_commit() {
             if disk.operations() - begun <= at {
                 break;
             }
-            // Writes that only speed up a later opening may fail.
+            // The commit succeeded although a write failed. Such a write only speeds up a later opening.
             continue;
         };
         failed += 1;
@@ -247,7 +248,7 @@ fn full_disk_is_reported_on_every_commit() {
         }
         let words = again.to_string();
         assert!(words.contains("registry.redb`: made to fail; free some space, then repeat"), "{words}");
-        // A new opening finds the state before or after the change.
+        // After the failed commit, reopening the registry finds the state before or after the change.
         drop(registry);
         let registry = Registry::open(disk).unwrap();
         assert!(registry.threads().unwrap().len() <= 1);
@@ -280,7 +281,8 @@ fn continuation_has_the_spawns_that_all_descendants_leave() {
         registry.commit(&handoff).unwrap();
         let counted = || registry.thread(&id("root-2")).unwrap().map(|row| (row.spawns, row.spawned)).unwrap();
         assert_eq!(counted(), (Some(2), 0));
-        // A child that survives the handoff uses the spawns of the continuation.
+        // `child-1` started before the handoff and still runs. Its new spawn counts against the limit of the
+        // continuation `root-2`.
         assert_eq!(spawn(&registry, "child-1", 2, "low-2"), ChangeResult::Child(id("low-2")));
         assert_eq!(spawn(&registry, "root-2", 1, "child-2"), ChangeResult::Child(id("child-2")));
         assert_eq!(counted(), (Some(2), 2));
@@ -351,7 +353,7 @@ fn continuous_writer_lets_other_processes_commit() {
     assert!(registries[0].threads().unwrap().len() > 6);
 }
 
-/// An environment variable of the processes that [`killed_writers_lose_nothing`] starts and kills.
+/// Environment variable that makes the test program a writer process. The value is the folder of the registry.
 const CHILD: &str = "RYE_TEST_REGISTRY_WRITER";
 
 #[test]
@@ -370,7 +372,7 @@ fn killed_writers_lose_nothing() {
         let [first, second] = writers;
         acknowledged.extend(first.kill());
         if round > 0 {
-            // A live process continues to write.
+            // After the first writer was killed, the test process can still open the registry and write.
             let own = Registry::open(Arc::clone(&disk)).unwrap();
             let thread = format!("own-{round}");
             own.commit(&[put(&thread)]).unwrap();
@@ -418,7 +420,8 @@ impl WriterProcess {
         }
     }
 
-    /// Reads the next line of output; false at its end.
+    /// Reads the next line of the output, and records the thread that the line reports as committed. Returns false at
+    /// the end of the output.
     fn read_line(&mut self) -> bool {
         let mut line = String::new();
         let read = self.stderr.read_line(&mut line).unwrap();
@@ -427,7 +430,7 @@ impl WriterProcess {
         read > 0
     }
 
-    /// Kills the process and returns everything it has committed.
+    /// Kills the process and returns the threads that it reported as committed.
     fn kill(mut self) -> Vec<ThreadId> {
         self.process.kill().unwrap();
         while self.read_line() {}
@@ -519,7 +522,7 @@ async fn commit_does_not_overtake_one_whose_caller_stopped_waiting() {
     writer.commit(set(Status::Killed)).await.unwrap();
     assert_eq!(writer.registry().thread(&id("t-1")).unwrap().unwrap().status, Status::Killed);
     let registry = Arc::clone(writer.registry());
-    // The writer thread has ended when the writer is dropped.
+    // Dropping the writer waits for its thread, so no commit is pending afterwards.
     drop(writer);
     assert_eq!(registry.thread(&id("t-1")).unwrap().unwrap().status, Status::Killed);
 }

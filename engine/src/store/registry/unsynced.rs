@@ -154,7 +154,7 @@ impl WritersExcluded {
     /// [`StoreError::InUse`]: a process has the registry open for writing.
     pub fn acquire(disk: &Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let Some(path) = mark_of_this_boot(&**disk) else { return Ok(None) };
-        // Creates the file.
+        // `lock_shared` creates the file of the mark if it is missing.
         drop(disk.lock_shared(&path).map_err(StoreError::io("lock", &path))?);
         match disk.try_lock(&path).map_err(StoreError::io("lock", &path))? {
             Some(lock) => Ok(Some(Self { disk: Arc::clone(disk), path, _lock: lock })),

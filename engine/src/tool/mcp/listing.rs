@@ -13,14 +13,14 @@ use sha2::{Digest, Sha256};
 use super::McpServer;
 use super::config::SandboxOpenings;
 
-/// A tool definition of a server.
+/// The definition of a tool, as an MCP server lists the tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct McpToolDefinition {
     /// The tool's name, as the server lists it.
     pub name: String,
     pub description: String,
     pub schema: Map<String, Value>,
-    /// True if the server runs the tool only as a task, which rye does not start.
+    /// True if the server runs the tool only as an MCP task, which `rye` does not support.
     pub requires_task: bool,
     /// SHA-256 of name, description and schema as canonical JSON, and of `requires_task` if it is true.
     pub sha256: String,
@@ -32,7 +32,7 @@ impl McpToolDefinition {
         if requires_task && let Some(whole) = whole.as_object_mut() {
             whole.insert("taskSupport".to_owned(), json!("required"));
         }
-        // Numbers without a canonical form are kept as they were sent.
+        // A definition with a number that has no canonical form is hashed as plain JSON.
         let bytes = serde_json_canonicalizer::to_vec(&whole).unwrap_or_else(|_| whole.to_string().into_bytes());
         let sha256 = rye_compiler::plan::hex(&Sha256::digest(&bytes));
         Self { name, description, schema, requires_task, sha256 }
@@ -78,7 +78,7 @@ impl McpToolDefinition {
     }
 }
 
-/// The items of the project for the tools of one MCP server.
+/// The tool items of one MCP server, as files of the project.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ServerItems {
     /// File names below `.ai/tools/mcp/<server>/`, with their text.
@@ -92,7 +92,7 @@ pub struct ServerItems {
 ///
 /// # Errors
 ///
-/// A message for the user: two tools with the same name.
+/// A message for the user: two tools have the same item name.
 pub fn server_items(server: &McpServer, definitions: &[McpToolDefinition]) -> Result<ServerItems, String> {
     let mut items = ServerItems::default();
     let mut names: BTreeMap<String, &str> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! The query language of `rye_fetch`: words, `"phrases"`, `wild*cards`, `field:word`, `AND`, `OR`, `NOT` (or `-`),
-//! parentheses. Of words without an operator between them, an item must match only one; an item that matches more of
-//! them ranks higher. This module does not read item files.
+//! parentheses. If no operator stands between words, an item that contains any of the words matches. An item that
+//! contains more of the words ranks higher.
 
 use rye_compiler::semantics::glob::Glob;
 
@@ -8,7 +8,7 @@ use rye_compiler::semantics::glob::Glob;
 const MAX_QUERY_TERMS: usize = 32;
 /// Maximum depth of parentheses.
 const MAX_QUERY_DEPTH: usize = 16;
-/// Points for each additional matching word: more than any number of repetitions of one word can earn.
+/// Points for each matching word after the first: more than one word can earn in all fields together.
 const POINTS_PER_WORD: u32 = 50;
 
 /// A parsed search query.
@@ -176,8 +176,8 @@ enum QueryToken {
     Close,
 }
 
-/// Splits a query into tokens. `lower` is `text` in lowercase. A word such as `and` is an operator only if `text`
-/// contains it in capitals.
+/// Splits a query into tokens. `lower` is `text` in lowercase. The words `and`, `or` and `not` are operators only if
+/// `text` contains them in capitals.
 fn tokens(lower: &str, text: &str) -> Result<Vec<QueryToken>, String> {
     let operators: Vec<&str> = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')')).collect();
     let is_operator = |word: &str| operators.contains(&word);
@@ -244,8 +244,8 @@ fn phrase_of(phrase: &str, field: Option<QueryField>) -> Option<QueryToken> {
     if text.is_empty() { None } else { Some(QueryToken::Term(Term { field, what: TermPattern::Text(text) })) }
 }
 
-/// Adds the terms of a word to `into`: one pattern if the word contains `*` or `?`, else each part of the word between
-/// punctuation.
+/// Adds the terms of a word to `into`: one pattern if the word contains `*` or `?`, else one term for each part between
+/// punctuation marks.
 fn terms(word: &str, field: Option<QueryField>, into: &mut Vec<QueryToken>) {
     if word.contains(['*', '?']) && word.chars().any(char::is_alphanumeric) {
         into.push(QueryToken::Term(Term { field, what: TermPattern::Word(Glob::new(word)) }));

@@ -1,9 +1,11 @@
-//! The helper that runs a tool's program (`engine.md` 4): this binary, started again with a hidden first argument. The
-//! helper holds a pipe to its owner and adopts orphaned descendants of the program. The helper ends all descendants
-//! when the program ends or the owner dies, even by `SIGKILL`. The standard output and error of the helper are those of
-//! the program. The pipe starts with the program's input, preceded by its length in eight bytes. The helper stays
-//! outside the sandbox, where the program cannot signal it: it starts this binary once more, which applies the sandbox
-//! and then executes the program.
+//! The helper that runs a tool's program (`engine.md` 4): this binary, started again with a hidden first argument.
+//!
+//! The helper holds a pipe to its owner and adopts orphaned descendants of the program. If the program ends or the
+//! owner dies (even by `SIGKILL`), the helper ends all descendants. The program writes to the standard output and error
+//! of the helper. If the program gets its whole input at the start, the pipe begins with the length of the input in
+//! eight bytes, followed by the input. The helper stays outside the sandbox, so the program cannot signal the helper.
+//! For a sandboxed program, the helper starts this binary once more; the new process applies the sandbox and then
+//! executes the program.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -59,14 +61,14 @@ pub(super) enum InputMode {
     Stream,
 }
 
-/// The first descriptor that child processes do not inherit: the one after the standard streams.
+/// The first descriptor after the standard streams. Child processes inherit neither this descriptor nor later ones.
 const FIRST_UNSHARED_FD: i32 = 3;
 
 static HELPER: OnceLock<OsString> = OnceLock::new();
 
-/// If `rye` started this process as a child for a tool's program, does the job of the child and returns the exit code.
-/// The child is either the helper, or it applies a sandbox and then becomes the program. In any other process, records
-/// that this binary can act as the helper, and returns `None`. Call this function first in `main`.
+/// If `rye` started this process as the helper, runs the helper and returns the exit code. If `rye` started this
+/// process to apply a sandbox, applies the sandbox and then becomes the program; returns only on failure. In any other
+/// process, records that this binary can act as the helper, and returns `None`. Call this function first in `main`.
 ///
 /// Marks every inherited descriptor after standard error as close-on-exec, so that no child process gets the
 /// descriptor.
@@ -184,8 +186,7 @@ fn run_helper(
     }
 }
 
-/// Returns the program bubblewrap and its arguments, the last of which is the path of this process's binary. `None` if
-/// bubblewrap is not used.
+/// Returns the program and the arguments that start this binary inside bubblewrap. `None` if bubblewrap is not used.
 #[cfg(target_os = "linux")]
 fn bubblewrap_command(sandbox: &OsString) -> io::Result<Option<(OsString, Vec<OsString>)>> {
     let sandbox: Sandbox = serde_json::from_str(sandbox.to_str().unwrap_or_default())?;
@@ -254,8 +255,8 @@ async fn supervise(
     // The owner sends `SIGTERM` to the group of the helper, and the helper forwards the signal to the group of the
     // program. The program has a group of its own, so that this group can be killed without the helper.
     let mut terminate = signal(SignalKind::terminate())?;
-    // Installs a handler, so that `SIGHUP` does not end the helper. The kernel sends `SIGHUP` to this group if the
-    // owner ends while a process of the group is stopped, and `end_all` stops processes before it kills them.
+    // This handler keeps `SIGHUP` from ending the helper. If the owner ends while a process of this group is stopped,
+    // the kernel sends `SIGHUP` to the group. `end_all` stops processes before it kills them.
     let _hung_up = signal(SignalKind::hangup())?;
     let owner = rustix::io::fcntl_dupfd_cloexec(io::stdin().as_fd(), 3)?;
     let mut owner = pipe::Receiver::from_owned_fd(owner)?;
@@ -388,7 +389,7 @@ fn end_everything(table: &mut ProcessTable, group: Option<Pid>, cleanup: &Cleanu
     cleanup.run();
     cleanup.remove_scratch();
     kill_process(getpid(), Signal::KILL).ok();
-    // The kernel ends this process before the call returns.
+    // The kernel ends this process before `kill_process` returns.
     std::process::abort()
 }
 
@@ -414,6 +415,6 @@ fn exit_like(status: ExitStatus) -> ExitCode {
 
 fn report(text: &str) {
     use std::io::Write;
-    // There is no other way to report a failure.
+    // An error is ignored, because there is no other output for the report.
     io::stderr().write_all(text.as_bytes()).ok();
 }

@@ -1,6 +1,7 @@
-//! Layout of a drawing. A depth-first walk in drawing order cuts each cycle at the edge that closes it. Every box gets
-//! a layer below the layers of all its predecessors. An edge that spans several layers gets a bend point in each of
-//! them. `rust-sugiyama` orders the boxes and points of each layer and assigns their positions within the layer.
+//! Layout of a drawing. A depth-first walk in drawing order reverses each edge that closes a cycle. Every box gets a
+//! layer below the layers of all its predecessors. An edge that spans several layers gets a bend point in each layer
+//! between its ends. `rust-sugiyama` orders the boxes and points of each layer and assigns their positions within the
+//! layer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,7 +97,7 @@ pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     let routes = routes(count, &forward, &layers)?;
     let mut widths: Vec<f64> = drawing.nodes.iter().map(box_width).collect();
     widths.resize(count + routes.points, 4.0);
-    // Size of each box along its layer.
+    // Size of each box and bend point along its layer.
     let mut spans = widths.clone();
     if drawing.is_horizontal {
         spans.iter_mut().take(count).for_each(|span| *span = BOX_HEIGHT);
@@ -166,8 +167,8 @@ fn starts(drawing: &Drawing, layers: &[usize]) -> Vec<LayerPosition> {
     starts
 }
 
-/// Returns the nodes that each edge connects, so that no cycle remains: an edge that closes a cycle is reversed. `None`
-/// for an edge from a node to itself, and for an edge with an end that does not exist.
+/// Returns the two nodes of each edge, in the order of the layers. An edge that closes a cycle is reversed, so that no
+/// cycle remains. `None` for an edge from a node to itself, and for an edge with an end that does not exist.
 fn acyclic_edges(drawing: &Drawing) -> Vec<Option<(usize, usize)>> {
     let count = drawing.nodes.len();
     let mut out: Vec<Vec<(usize, usize)>> = vec![Vec::new(); count];

@@ -59,7 +59,7 @@ fn message() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// A step of a history: messages that are added, a message that is changed, or messages that are left out.
+/// A change of the history: messages are added, one message is changed, or the first messages are removed.
 #[derive(Debug, Clone)]
 enum HistoryEdit {
     Add(Vec<Message>),
@@ -89,7 +89,8 @@ fn apply_edit(turns: &mut Vec<SharedMessage>, edit: HistoryEdit) {
 }
 
 proptest! {
-    /// For any order of wires and any history, the cached bytes equal the bytes of messages that were never encoded.
+    /// For any order of wires and any history, the cached bytes of a request equal the bytes of an encoding without a
+    /// cache.
     #[test]
     fn cached_bytes_equal_a_fresh_serialization(
         steps in proptest::collection::vec((edit(), 0..WIRES.len(), any::<bool>()), 1..10),

@@ -16,8 +16,8 @@ fn play<D: ReplyDecoder + Default>(events: &[String]) -> (String, Reply) {
     (shown, reply.unwrap())
 }
 
-/// Decodes a text that each wire streams in these pieces (contents of JSON strings). Returns the displayed text and the
-/// reply of each wire.
+/// Decodes a text on each of the four wires. Each wire streams the text in `pieces`, which are contents of JSON
+/// strings. Returns the displayed text and the reply of each wire.
 fn text_streams(pieces: &[&str]) -> [(String, Reply); 4] {
     let each = |event: fn(&str) -> String, end: &[&str]| -> Vec<String> {
         pieces.iter().map(|piece| event(piece)).chain(end.iter().map(|end| (*end).to_owned())).collect()

@@ -1,6 +1,6 @@
-//! An optional outer sandbox by bubblewrap. Everything except the writable paths is mounted read-only, so that modes,
-//! times and attributes, which Landlock does not restrict, cannot be changed either. Other processes are invisible, and
-//! without `net` there is no network. The sandbox of `sandbox.rs` is applied inside of bubblewrap.
+//! An optional outer sandbox by bubblewrap. Landlock does not restrict changes of modes, times and attributes.
+//! Bubblewrap therefore mounts everything read-only, except the writable paths. Other processes are invisible. Without
+//! a granted host, there is no network. The sandbox of `sandbox.rs` is applied inside of bubblewrap.
 
 use std::ffi::OsString;
 use std::io;
