@@ -84,7 +84,8 @@ pub enum Command {
 /// A function that adds the arguments of a command.
 type ArgumentBuilder = fn(clap::Command) -> clap::Command;
 
-/// The commands whose arguments are built alone. Building the arguments of all commands costs a tenth of a plan.
+/// The commands whose arguments are built without those of the other commands. Building the arguments of all commands
+/// takes a tenth of the time of `rye plan`.
 const FREQUENT_COMMANDS: &[(&str, ArgumentBuilder)] = &[
     ("check", command::check::CheckArgs::augment_args),
     ("plan", command::plan::PlanArgs::augment_args),
@@ -95,9 +96,9 @@ const FREQUENT_COMMANDS: &[(&str, ArgumentBuilder)] = &[
 ];
 
 impl Args {
-    /// Parses a command line whose first word is a frequent command, without building the arguments of the other
-    /// commands. Returns `None` for any other command line, for an invalid one and for a request of help: for these,
-    /// the whole command line is built.
+    /// Parses a command line whose first word is a frequent command. To save time, the arguments of the other commands
+    /// are not built. Returns `None` for any other command line, for an invalid one, and for a request of help. The
+    /// caller then parses with the arguments of all commands.
     pub fn parse_frequent(words: &[OsString]) -> Option<Self> {
         let name = words.get(1)?.to_str()?;
         let (name, add_arguments) = FREQUENT_COMMANDS.iter().find(|(frequent, _)| *frequent == name)?;

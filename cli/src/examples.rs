@@ -73,7 +73,7 @@ pub fn example_subjects() -> BTreeSet<Subject> {
     let mut files: Vec<(String, Vec<u8>)> = starter_files().into_iter().collect();
     for name in EXAMPLE_NAMES {
         let unchanged = example_files(name);
-        // Most files have no comment that names a schema, so both forms are equal and are hashed once.
+        // Most files have no comment that names a schema, so their two forms are equal. Such files are added once.
         files.extend(annotated_files(name).into_iter().filter(|(path, bytes)| unchanged.get(path) != Some(bytes)));
         files.extend(unchanged);
     }

@@ -1,5 +1,5 @@
-//! The files that a command writes together: if the command fails, its files are removed, and replaced files get their
-//! earlier contents, so that the command can be repeated.
+//! The files that a command writes. If the command fails, created files are removed, and replaced files get their
+//! earlier contents. The user can then repeat the command.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -27,9 +27,9 @@ enum UndoableChange {
 #[derive(Debug)]
 pub struct FileSet {
     within: RootedDir,
-    /// The path of the folder in messages; empty for the project.
+    /// The path of the root as messages show it; empty if the root is the project.
     shown: PathBuf,
-    /// The folders that were created for the root, outermost first.
+    /// The folders that were created so that the root exists, outermost first.
     created_roots: Vec<PathBuf>,
     changes: Vec<UndoableChange>,
     report: Printer,
@@ -121,7 +121,7 @@ impl FileSet {
         done.map_err(|error| self.failed("created", folder, &error))
     }
 
-    /// Keeps the files: the command has succeeded.
+    /// Keeps all changes. The command calls this after it has succeeded.
     pub fn keep(mut self) {
         self.changes.clear();
         self.created_roots.clear();
@@ -133,7 +133,7 @@ impl FileSet {
 
     fn undo(&self, change: &UndoableChange) -> io::Result<()> {
         match change {
-            // A folder in which another program has created a file stays.
+            // If another program has created a file in the folder, the folder stays.
             UndoableChange::CreatedFolder(folder) => self.within.remove_folder(folder).or(Ok(())),
             UndoableChange::CreatedFile(path) => self.within.remove(path),
             UndoableChange::ChangedFile(path, before) => self.within.replace(path, before),
@@ -148,7 +148,7 @@ impl Drop for FileSet {
                 (self.undo(change), change)
             {
                 let path = self.shown.join(path);
-                let text = format!("warning: `{}` is not as it was before the command: {error}", path.display());
+                let text = format!("warning: the change of `{}` cannot be undone: {error}", path.display());
                 self.report.note(&printable(&text));
             }
         }

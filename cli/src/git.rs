@@ -92,9 +92,9 @@ impl Revision {
 /// A file of a commit: its path, relative to the project, and the id of its git object.
 type CommitFile = (String, String);
 
-/// Lists the context files of a commit, outermost first. The result has each file with the paths of the other context
-/// files of its folder whose text differs. `prefix` is the path of the project in the repository. If it is not empty, it ends
-/// with a slash.
+/// Lists the context files of a commit, at most one for each folder, outermost first. Each file comes with the paths of
+/// the ignored files: other context files in its folder with different text. `prefix` is the path of the project in the
+/// repository. If `prefix` is not empty, it ends with a slash.
 fn context_objects(
     project: &Path,
     commit: &str,

@@ -242,7 +242,8 @@ impl Printer {
     }
 }
 
-/// Adds a help to a failure whose cause is an exhausted limit of the system.
+/// Adds a help text to a failure whose cause is an exhausted limit of the system. A help text that the failure already
+/// has is kept.
 fn with_help_for_limit(failure: &CommandError) -> Cow<'_, CommandError> {
     match help_for_limit(&failure.message) {
         Some(help) if failure.help.is_none() && !failure.message.contains("free some space") => {

@@ -8,25 +8,25 @@ use std::thread;
 
 use rustix::io::Errno;
 
-/// The helps of errors whose text contains the text of an error of the system.
+/// Help texts for errors of the system. A help text applies to each message that contains the text of its error.
 const HELPS: [(Errno, &str); 5] = [
     (
         Errno::AGAIN,
         "the limit of processes and threads is reached (EAGAIN): raise `ulimit -u`, or `pids.max` of the control group; \
-         `rye run --resume THREAD` resumes an interrupted thread",
+         `rye run --resume THREAD` recovers an interrupted thread",
     ),
     (Errno::MFILE, "the limit of open files is reached (EMFILE): raise `ulimit -n`"),
     (Errno::NFILE, "the system has too many open files (ENFILE): close other programs, or raise `fs.file-max`"),
     (Errno::NOSPC, FULL_DISK),
     (Errno::DQUOT, FULL_DISK),
 ];
-/// Each command that writes files undoes its incomplete work or continues it, so it can be repeated.
+/// Repeating is safe, because each command that writes files undoes or continues its incomplete work.
 const FULL_DISK: &str = "free some space, then repeat the command";
-/// Number of threads that every command can start.
+/// Number of threads that the system must let the process start.
 const MIN_THREADS: usize = 2;
 
-/// Returns the help for an error whose cause is an exhausted limit; `None` for any other error. The text is compared,
-/// because errors of all kinds lead to a failed command.
+/// Returns the help text for an error whose cause is an exhausted limit; `None` for any other error. The text of the
+/// message is searched, because the messages come from errors of many types.
 pub fn help_for_limit(message: &str) -> Option<&'static str> {
     let is_in = |errno: Errno| {
         let text = io::Error::from(errno).to_string();
@@ -35,9 +35,9 @@ pub fn help_for_limit(message: &str) -> Option<&'static str> {
     HELPS.into_iter().find(|(errno, _)| is_in(*errno)).map(|(_, help)| help)
 }
 
-/// Calls `end` with the message of a panic if a library panics because a limit is exhausted: tokio panics if the system
-/// starts no further thread. `end` reports the message and ends the process. Threads that run stay recoverable, as after
-/// a kill.
+/// Installs a panic hook that calls `end` with the message of a panic whose cause is an exhausted limit. For example,
+/// tokio panics if the system starts no further thread. `end` must report the message and end the process. The running
+/// threads of the project can be recovered, as after a kill.
 pub fn set_limit_handler(end: impl Fn(&str) + Send + Sync + 'static) {
     let previous = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -66,7 +66,7 @@ pub fn check_threads() -> io::Result<()> {
     .map_err(|error| no_thread(&error))
 }
 
-/// Adds to an error of the system that it is about a thread.
+/// Adds to an error of the system that no further thread can be started.
 pub fn no_thread(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("no further thread can be started: {error}"))
 }

@@ -11,8 +11,8 @@ use crate::resource_limits::no_thread;
 
 /// Maximum number of threads for blocking calls; more would use memory without more throughput.
 const MAX_BLOCKING_THREADS: usize = 16;
-/// Number of threads for blocking calls that a runtime starts with. They live as long as the runtime, so that blocking
-/// calls make progress even if the system starts no further thread: tokio queues a call for which it starts none.
+/// Number of threads for blocking calls that a runtime starts at once. These threads live as long as the runtime. If
+/// the system starts no further thread, tokio queues blocking calls until one of these threads is free.
 const MIN_BLOCKING_THREADS: usize = 2;
 /// Time for which an unused thread for blocking calls is kept.
 const BLOCKING_KEEP_ALIVE: Duration = Duration::from_hours(24 * 365);
@@ -45,13 +45,13 @@ pub fn start_runtime(workers: usize) -> io::Result<Runtime> {
     Ok(runtime)
 }
 
-/// Starts the threads for blocking calls, and checks that no thread of the runtime is missing: if the system has refused
-/// one, it also refuses the thread of the check.
+/// Starts the threads for blocking calls. Then starts another thread as a check: if the system has refused a thread of
+/// the runtime, it also refuses this one.
 fn start_blocking_threads(runtime: &Runtime) -> io::Result<()> {
     let released = Arc::new((Mutex::new(false), Condvar::new()));
     for _ in 0..MIN_BLOCKING_THREADS {
         let released = Arc::clone(&released);
-        // Each call occupies its thread until all calls have one.
+        // Each call blocks its thread until all calls are spawned, so that each call gets a thread of its own.
         runtime.spawn_blocking(move || {
             let guard = released.0.lock().unwrap_or_else(PoisonError::into_inner);
             drop(released.1.wait_while(guard, |is_released| !*is_released));

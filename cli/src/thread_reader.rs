@@ -18,10 +18,10 @@ use crate::CommandError;
 
 pub mod reference;
 
-/// Number of checks whether a transcript without a registry row still exists. Another process may be removing the
-/// thread: it removes the row first.
+/// Number of checks that must find the transcript of a thread without a registry row. Another process may be removing
+/// the thread, and a removal starts with the row.
 const REMOVAL_CHECKS: usize = 20;
-/// Time between two of these checks.
+/// Time between two checks of whether a transcript still exists.
 const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 pub struct ThreadReader(Threads);

@@ -114,7 +114,7 @@ fn amount_before_a_text_is_the_highest_cost_of_its_prompt() {
     let done = chat(&place, &["talk"], b"$0.20 first\nsecond\n$9 third\n$0 fourth\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\n"), "{}", done.stderr);
     for text in [
-        "a prompt may spend at most $0.5, not $9; /budget raises the limit, and a space before a typed text",
+        "a prompt may spend at most $0.5, not $9: raise the limit with /budget, or type a space first if $9 is",
         "must be more than $0",
     ] {
         assert!(done.stderr.contains(text), "{text}: {}", done.stderr);
@@ -209,7 +209,7 @@ fn asynchronous_child_costs_a_later_prompt_nothing_and_delays_it_not() {
     // Each later prompt pays for its own call only, whenever the child ends.
     for prompt in &ended[1..] {
         assert_eq!((&prompt["status"], &prompt["cost"]["turns"]), (&"done".into(), &1.into()), "{prompt}");
-        let settled = events.iter().filter(|event| event["type"] == "settled").last().unwrap();
+        let settled = events.iter().rfind(|event| event["type"] == "settled").unwrap();
         assert_eq!(prompt["cost"]["spend"], settled["amount"], "{prompt}");
     }
     // The prompts do not wait for the child. Its end is recorded only if it precedes the end of the session.

@@ -306,8 +306,10 @@ fn every_cell_of_the_matrix_holds() {
         let (_, listed) = place.json(&["trust", "--list"]);
         // A hook that only adds knowledge requires trust in threads that can use a shell or the network. The directive
         // of a row without a refusal can use neither.
-        let applies = |one: &&Value| !one["what"].as_str().unwrap().contains("even in threads of directives that can");
-        let listed: Vec<&Value> = listed["requirements"].as_array().unwrap().iter().filter(applies).collect();
+        let applies = |one: &&serde_json::Value| {
+            !one["what"].as_str().unwrap().contains("even in threads of directives that can")
+        };
+        let listed: Vec<_> = listed["requirements"].as_array().unwrap().iter().filter(applies).collect();
         assert_eq!(listed.is_empty(), row.refused.is_none(), "{name}: {listed:?}");
         if let Some(refused) = row.refused {
             let done = place.rye(&RUN);

@@ -30,7 +30,7 @@ use crate::palette::{OpeningSize, Palette};
 use crate::plan::graph::{GraphNeeds, GraphPart};
 use crate::plan::note::Note;
 use crate::plan::{
-    Capabilities, ChainLink, Interface, InterfaceField, Layer, NudgePolicy, Origin, OriginCause, Origins, PLAN_FORMAT,
+    Capabilities, ChainLink, Interface, InterfaceField, NudgePolicy, Origin, OriginCause, Origins, PLAN_FORMAT,
     PalettePrimary, PaletteTool, Plan, PlanMode, PlanSettings, PlannedModel, Segment, TextSize, Tokenizer,
 };
 use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
@@ -122,8 +122,7 @@ pub fn lower(
     let commands = composed_commands(shared.items, request.mode, diagnostics);
     let (hooks, traces) = hooks::lower(&frame, &commands, &shared.items.sources(), &mut origins);
     let mut repeats = Vec::new();
-    let guidance = guidance_layer(shared.items, &built.tools, model.counted_by, &mut origins);
-    let mut session: Vec<Layer> = guidance.into_iter().collect();
+    let mut session = Vec::from_iter(guidance_layer(shared.items, &built.tools, model.counted_by, &mut origins));
     if request.mode == PlanMode::Chat {
         let layers = prompt::chat_layers(composed, shared.items, model.counted_by, &access, &mut origins, diagnostics);
         session.extend(layers);

@@ -72,8 +72,8 @@ pub trait Provider: Send + Sync {
         live: &'a (dyn Fn(Delta) + Send + Sync),
     ) -> BoxFuture<'a, Result<Reply, CallError>>;
 
-    /// Makes a call as [`Self::call`] does, and records in `progress` the facts that are known before the call ends. A
-    /// provider without such facts records none.
+    /// Makes a call as [`Self::call`] does, and records in `progress` the facts that are known before the call ends.
+    /// The default implementation records nothing.
     fn call_with_progress<'a>(
         &'a self,
         request: &'a Request,

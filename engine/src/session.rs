@@ -283,7 +283,8 @@ impl EngineContext {
         row.spawn = init.parent.as_ref().map(|above| above.link.spawn);
         row.spawns = Some(init.limits.spawns);
         row.continues = init.continues.as_ref().and_then(|c| ThreadId::parse(&c.thread).ok());
-        let fact = Fact::Opened { launch: Box::new(launch), plan_id: init.plan_id, continues: init.continues };
+        let fact =
+            Fact::Opened { launch: Box::new(launch), plan_id: init.plan_id, continues: init.continues.map(Box::new) };
         thread.record_signal(Signal { at: now, fact });
         if init.is_recovery {
             let fact = Fact::Recovered { owner: self.owner.id().to_string(), cut_bytes: 0 };

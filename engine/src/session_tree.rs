@@ -228,9 +228,9 @@ fn read_thread(
     }
 }
 
-/// Completes a thread that a handoff started: it continues all prompts of the thread before it, which is the last one of
-/// `found`. A prompt during which the handoff took place belongs to the thread in which it started, and gets its end
-/// status from the thread after the handoff.
+/// Completes the entry of a thread that a handoff started. The thread continues all prompts of the thread before it,
+/// which is the last one of `found`. If the handoff took place during a prompt, the prompt is listed only in the thread
+/// in which it started. Its end status comes from the thread after the handoff.
 fn join_handoff(found: &mut [SessionThread], after: &mut SessionThread) {
     let Some(before) = found.last() else { return };
     after.prompts_before = before.prompts.last().map_or(before.prompts_before, |last| last.number);
@@ -250,7 +250,7 @@ pub fn current_prompts(tree: &[SessionThread]) -> Vec<(&SessionThread, &SessionP
     // Each step leads to an earlier thread of the list, so the loop needs at most one step per thread.
     for _ in tree {
         let Some(thread) = next else { break };
-        // A fork lists the prompts of its branch only.
+        // Prompts up to `prompts_before` belong to the thread that this thread continues.
         let first = if thread.continues.is_some() { thread.prompts_before } else { 0 };
         let own = thread.prompts.iter().rev().filter(|prompt| prompt.number > first && prompt.number <= most);
         found.extend(own.map(|prompt| (thread, prompt)));

@@ -70,9 +70,9 @@ pub struct Cost {
     pub cached_tokens: u64,
     /// Spend in nano-dollars.
     pub spend: u64,
-    /// Nano-dollars reserved for descendants that were alive when their parent ended; not part of `spend`. A prompt of
-    /// a chat counts this amount against its spend limit. At the end of a prompt, the amount includes the reservations
-    /// of the asynchronous children of the prompt that are still alive.
+    /// Nano-dollars reserved for descendants that were alive when their parent ended. The amount is not part of
+    /// `spend`, but a prompt of a chat counts it against its spend limit. At the end of a prompt, the amount also
+    /// includes the reservations of its asynchronous children that are still alive.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub outstanding: u64,
     /// Milliseconds that the thread, or a child that it awaited, waited for an approval; known at the end.
@@ -163,7 +163,7 @@ pub struct RunResult {
     /// has the name that the provider sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// Parts of the thread's replies that were not understood: kinds of events, content blocks and fields.
+    /// Names of events, content blocks and fields that `rye` did not understand in the thread's replies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
     pub error: Option<RunError>,

@@ -103,7 +103,7 @@ enum WriteMode<'f> {
     DryRun,
     /// Ask at a terminal before tools that differ from existing items are accepted.
     AskIfChanged,
-    /// Write without a question into these files, because the caller asks the user.
+    /// Write into this file set without a question, because the caller asks the user.
     Write(&'f mut FileSet),
 }
 
@@ -416,7 +416,7 @@ fn existing_items(project: &Path, server: &McpServer) -> Result<BTreeMap<String,
     Ok(found)
 }
 
-/// Compares `files`, the items of the current tools of a server, with its existing items.
+/// Compares the existing items of a server with `files`, the items of the server's current tools.
 fn compare_items(
     project: &Path,
     server: &McpServer,
@@ -457,7 +457,7 @@ fn write_items(
     before.keys().filter(|file| !files.contains_key(*file)).try_for_each(|file| set.remove(&place(file)))
 }
 
-/// Returns true if an existing item has this definition. The user's signature line is not part of the definition.
+/// Returns true if the existing item `old` has the definition `text`. The signature line of `old` is ignored.
 fn is_item(old: &str, text: &str) -> bool {
     without_signature(old) == text
 }

@@ -198,8 +198,9 @@ pub fn result_reason(result: &ToolCallResult) -> Option<String> {
     }
 }
 
-/// Returns the explanations of the accesses that the sandbox refused, each with the grant that would allow the access.
-/// They are among the last lines of a program's output. The first line of a failed call is printed anyway.
+/// Returns the explanations of the accesses that the sandbox refused. Each explanation names the grant that would allow
+/// the access. Only the last three lines of a program's output are searched. The first line of a failed call is
+/// skipped, because it is printed anyway.
 pub fn sandbox_refusals(result: &ToolCallResult) -> impl Iterator<Item = &str> {
     let lines = result.content.trim_end().lines().skip(usize::from(result.is_error));
     let lines: Vec<&str> = lines.collect();
@@ -267,7 +268,7 @@ fn message_text(message: &Message) -> String {
 /// otherwise.
 pub fn settlement_note(settled: &Settled) -> String {
     let unknown =
-        if settled.unknown_outcome { " (outcome unknown: no usable final usage of the provider)" } else { "" };
+        if settled.unknown_outcome { " (outcome unknown: the provider reported no usable final usage)" } else { "" };
     if settled.overspent == 0 {
         return unknown.to_owned();
     }

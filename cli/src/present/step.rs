@@ -31,7 +31,7 @@ impl Step {
                 Self::Model { turn: attempt.turn, model: attempt.model.clone() }
             }
             (EventBody::AttemptFailed(failed), _) => failed.retry_delay_ms.map_or(Self::Between, Self::Retry),
-            // A suspended thread still waits for the answer.
+            // A suspended thread still waits for the answer to its approval request.
             (EventBody::ApprovalGiven(given), _) if given.answer == Approval::Suspended => Self::Approval,
             (EventBody::CognitionOut(_) | EventBody::ApprovalGiven(_), _) => Self::Between,
             (EventBody::ApprovalAsked(_), _) => Self::Approval,

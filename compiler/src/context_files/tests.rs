@@ -50,7 +50,7 @@ fn other_context_file_of_a_folder_is_reported_only_if_its_text_differs() {
     let (found, problems) = layers(&differing);
     assert!(found.len() == 1 && found[0].contains("Other."), "{found:?}");
     let reported = |path: &str| {
-        format!("the context file `{path}` is not used: `AGENTS.override.md` takes precedence and has another text")
+        format!("the context file `{path}` is not used: `AGENTS.override.md` takes precedence and has a different text")
     };
     assert_eq!(problems, [reported("AGENTS.md"), reported("CLAUDE.md")]);
 }

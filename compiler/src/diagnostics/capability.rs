@@ -187,7 +187,7 @@ impl Problem for CapabilityError {
                 Some("remove the acknowledgement: it would silently cover grants that are added later".into())
             }
             Self::Repeated { .. } => {
-                Some("keep one of the two, or write the grant that the second one was meant to be".into())
+                Some("remove one of the two, or correct it".into())
             }
             Self::OpensNothing { .. } => {
                 Some("name folders relative to the project: `write=\"src/,target/\"`; paths outside the project cannot be granted".into())

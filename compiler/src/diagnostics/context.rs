@@ -16,7 +16,7 @@ pub enum ContextError {
     FileTooLong { path: String, tokens: u64, left: u64, budget: u64 },
     /// A context file that is not used, because its folder has a context file of a higher rank with another text (such
     /// as `CLAUDE.md` beside `AGENTS.md`). `used` is the path of the file with the higher rank.
-    #[error("the context file `{path}` is not used: `{used}` takes precedence and has another text")]
+    #[error("the context file `{path}` is not used: `{used}` takes precedence and has a different text")]
     IgnoredFile { path: String, used: String },
     /// An item that is declared twice in one chain; the first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]

@@ -116,7 +116,7 @@ pub enum HookError {
     #[error("the `{text}` of the hook `{id}` is empty")]
     EmptyText { id: String, text: &'static str, span: Span },
     /// A hook that retries after very few milliseconds. The author probably meant seconds.
-    #[error("the hook `{id}` waits {delay_ms} milliseconds before it repeats the call, which is hardly a wait")]
+    #[error("the hook `{id}` waits only {delay_ms} ms before it repeats the call")]
     ShortDelay { id: String, delay_ms: u64, span: Span },
     /// An unconditional hook that makes the model continue after each final answer.
     #[error("the hook `{id}` fires after every final answer, so only a limit ends the thread")]
@@ -159,10 +159,33 @@ pub enum HookError {
     },
 }
 
+/// Returns the help for a condition or a placeholder that names an unknown fact.
+fn help_for_unknown_fact(
+    path: &str,
+    suggestion: Option<&String>,
+    facts: &[String],
+    is_placeholder: bool,
+) -> Option<String> {
+    let constant = match path.to_ascii_lowercase().as_str() {
+        "true" => Some("true".to_owned()),
+        "false" => Some("false".to_owned()),
+        "none" | "nil" | "null" | "undefined" => Some("null".to_owned()),
+        _ => None,
+    };
+    did_you_mean(constant.as_ref().or(suggestion), || {
+        let quoted = if path.contains('.') || is_placeholder {
+            String::new()
+        } else {
+            format!("to compare with this text, quote it: `\"{path}\"`; ")
+        };
+        Some(format!("{quoted}facts here: {}", quote_list(facts)))
+    })
+}
+
 fn help_for_empty_text(field: &str) -> &'static str {
     match field {
         "reason" => "write why the call or the answer is refused: the model reads this text",
-        _ => "write why the thread ends: the error of the thread is this text",
+        _ => "write why the thread ends: this text becomes the error of the thread",
     }
 }
 
@@ -256,20 +279,7 @@ impl Problem for HookError {
                 quote_list(facts)
             )),
             Self::UnknownFact { path, suggestion, facts, is_placeholder, .. } => {
-                let constant = match path.to_ascii_lowercase().as_str() {
-                    "true" => Some("true".to_owned()),
-                    "false" => Some("false".to_owned()),
-                    "none" | "nil" | "null" | "undefined" => Some("null".to_owned()),
-                    _ => None,
-                };
-                did_you_mean(constant.as_ref().or(suggestion.as_ref()), || {
-                    let quoted = if path.contains('.') || *is_placeholder {
-                        String::new()
-                    } else {
-                        format!("to compare with this text, quote it: `\"{path}\"`; ")
-                    };
-                    Some(format!("{quoted}facts here: {}", quote_list(facts)))
-                })
+                help_for_unknown_fact(path, suggestion.as_ref(), facts, *is_placeholder)
             }
             Self::UnquotedText { text, .. } => Some(format!("write `\"{text}\"`")),
             Self::WrongAction { action, suggestion, allowed, .. } => foreign_words::help_for_action(action, allowed)

@@ -58,10 +58,7 @@ pub(super) fn help(what: &str, key: &str, of: &str) -> Option<String> {
             Some("an output is an element: `<output name=\"url\">what it is</output>`".to_owned())
         }
         ("element", "`<permissions>`") if matches!(key, "allow" | "grant" | "tools" | "allowed" | "allowed-tools") => {
-            Some(
-                "everything that is granted is allowed: `<execute><tool>rye.file-system.read</tool></execute>`"
-                    .to_owned(),
-            )
+            Some("write a grant: `<execute><tool>rye.file-system.read</tool></execute>`".to_owned())
         }
         ("element", "`<permissions>`") if matches!(key, "deny" | "disallow" | "block" | "ask" | "denied") => {
             Some(format!(

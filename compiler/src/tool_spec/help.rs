@@ -58,7 +58,7 @@ pub fn meant_variable(text: &str) -> Option<&str> {
 /// Returns the help for a text in `environment` that is no name of a variable. `meant` is the name inside the text.
 pub fn variable_name(meant: Option<&str>) -> String {
     match meant {
-        Some(name) => format!("write `{name}`: a tool declares the name of a variable alone"),
+        Some(name) => format!("write only the name of the variable: `{name}`"),
         None => "write the name of a variable: letters, digits and `_`, such as `API_TOKEN`".to_owned(),
     }
 }

@@ -542,7 +542,7 @@ pub fn check_hook_grants(what: &'static str, hook: &HookDecl, found: &mut Diagno
     let why = match action.node.item() {
         None => format!("the action of the {what} uses no item"),
         Some(_) if starts || own || !hook.has_static_id() => return,
-        Some((_, id)) => format!("the {what} names `{id}` itself, which needs no grant"),
+        Some((_, id)) => format!("the {what} names its item `{id}`, so it needs no grant"),
     };
     for grant in &hook.grants {
         let (hook, pattern, why) = (hook.id.node.clone(), grant.node.0.clone(), why.clone());

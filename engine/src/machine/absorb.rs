@@ -79,7 +79,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
                     chat: plan.mode == PlanMode::Chat,
                 }),
             ];
-            events.extend(continues.map(EventBody::Continues));
+            events.extend(continues.map(|continues| EventBody::Continues(*continues)));
             events
         }
         Fact::Recovered { owner, cut_bytes } => recovered(plan, state, owner, cut_bytes),

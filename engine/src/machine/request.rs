@@ -190,9 +190,9 @@ fn without_refused_images(model: &PlannedModel, mut turns: Vec<SharedMessage>) -
         if let Message::User { content } = &**turn
             && content.iter().any(|block| matches!(block, ContentBlock::Image(_)))
         {
-            let shown = content.iter().map(|block| match block {
-                ContentBlock::Image(_) => ContentBlock::Text { text: LEFT_OUT_IMAGE.into() },
-                other => other.clone(),
+            let shown = content.iter().map(|block| {
+                let is_image = matches!(block, ContentBlock::Image(_));
+                if is_image { ContentBlock::Text { text: LEFT_OUT_IMAGE.into() } } else { block.clone() }
             });
             *turn = Message::User { content: shown.collect() }.into();
         }

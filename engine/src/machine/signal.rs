@@ -25,7 +25,7 @@ pub enum Fact {
     Opened {
         launch: Box<Opened>,
         plan_id: String,
-        continues: Option<Continues>,
+        continues: Option<Box<Continues>>,
     },
     /// The thread has a new owner.
     Recovered {
@@ -43,7 +43,7 @@ pub enum Fact {
     /// A call was interrupted after its program had written output. The answer is the output and the interruption.
     ToolInterrupted(Box<ToolFinished>),
     /// A reply was interrupted after a part of its text, or its usage, had arrived.
-    ReplyInterrupted(InterruptedReply),
+    ReplyInterrupted(Box<InterruptedReply>),
     /// The results of creating the child threads of one group of calls.
     Spawned(Vec<SpawnResult>),
     /// A child ended; `answer` is the result for a call that waited for the child.

@@ -16,7 +16,7 @@ use crate::exchange::{BYTES_PER_TOKEN, CallError, CutStream, Delta, FailedStage,
 
 /// Maximum size of a reply's stream, in bytes.
 const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
-/// Time without an event after which a reply is complete, if its end marker is optional and only the marker is missing.
+/// If a reply lacks only an optional end marker, the reply is complete after this time without an event.
 const OPTIONAL_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A decoder of a stream's events: a state machine without clock, network or randomness.
@@ -53,8 +53,9 @@ pub trait ReplyDecoder: Send {
 ///
 /// # Errors
 ///
-/// The error that ended the attempt, with the usage that the stream reported before it. Once the stream has started, an
-/// error without final usage has [`CallError::cut`] set.
+/// The error that ended the attempt, with the usage that the stream reported before it. If the stream has started and
+/// has reported no final usage, the error has [`CallError::cut`] set. An error that is the only event of the stream is
+/// an exception: the provider refused the request, so `cut` is not set.
 pub async fn run<D: ReplyDecoder>(
     endpoint: &Endpoint,
     body: Vec<u8>,
@@ -78,7 +79,7 @@ async fn attempt<D: ReplyDecoder>(
     let mut stream = endpoint.post(body, progress).await?;
     let mut parser = SseParser::default();
     let (mut received, mut event_count) = (0, 0);
-    // The time at which the reply is complete if no event arrives before it.
+    // The time at which a reply without its optional end marker is complete, unless an event arrives earlier.
     let mut quiet_end: Option<Instant> = None;
     let failure = loop {
         let chunk = match stream.next(decoder.is_done(), quiet_end).await {
@@ -233,7 +234,7 @@ pub(super) fn is_keep_alive(event: &SseEvent) -> bool {
     data.is_empty() || data == "[DONE]" || event.name == "ping"
 }
 
-/// Returns the name of an event, of any kind: the type that its data names, the name of the event, or `data`.
+/// Returns a name for any event: the `type` in its data, else the name of the event, else `data`.
 pub(super) fn event_kind<'e>(event: &'e SseEvent, value: &'e Value) -> &'e str {
     let kind = value.get("type").and_then(Value::as_str).filter(|kind| !kind.is_empty());
     kind.or(Some(event.name.as_str()).filter(|name| !name.is_empty())).unwrap_or("data")

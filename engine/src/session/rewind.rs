@@ -127,7 +127,8 @@ pub fn plan_rewind(
     Ok(Some(FileRewind { files: paths.into_iter().map(of_path).collect(), not_undone }))
 }
 
-/// Describes a call of a program: its command if it has one, else its arguments.
+/// Describes a tool call that runs a program: the name of the tool, and the command or, without a command, all
+/// arguments.
 fn describe_call(name: &str, input: Option<&serde_json::Value>) -> String {
     let Some(input) = input else { return name.to_owned() };
     match input.get("command").and_then(serde_json::Value::as_str) {

@@ -120,8 +120,8 @@ impl Threads {
         Ok(found)
     }
 
-    /// Returns true if another process removes a thread or has removed it. `was_registered` states whether the thread
-    /// had a row in the registry before. A removal starts with the row, then removes the files.
+    /// Returns true if another process has removed a thread or is removing it. `was_registered` is true if the registry
+    /// contained the thread before. A removal first deletes the registry row, then the files.
     pub(crate) fn is_removed(&self, thread: &ThreadId, was_registered: bool) -> Result<bool, StoreError> {
         let row = self.registry.as_ref().map(|registry| registry.thread(thread)).transpose()?.flatten();
         Ok(row.is_none() && (was_registered || !self.has_transcript(thread)))

@@ -222,7 +222,8 @@ impl RyeAgent {
         self.lock().get(&*id.0).cloned().ok_or_else(|| unknown_session(id))
     }
 
-    /// Interrupts the prompts of all sessions, and waits until each prompt has its response.
+    /// Sends `SessionCommand::Close` to all sessions, which interrupts their prompts. Then waits for a limited time
+    /// until each prompt has its response.
     pub async fn answer_open_prompts(&self) {
         for session in self.lock().values() {
             session.send(SessionCommand::Close).ok();

@@ -19,7 +19,7 @@ use super::extension::ExtensionRequest;
 use super::lines::standard_streams;
 use super::session_task::SessionCommand;
 
-/// Answers the messages of the client until the connection ends. At its end, interrupts the prompts and answers them.
+/// Answers the messages of the client until the connection ends. Then interrupts the open prompts and responds to them.
 pub async fn connect(agent: &Arc<RyeAgent>) -> Result<(), Error> {
     let [begin, new, load, resume, close, delete, mode, option, extension, prompt, cancel, end] =
         std::array::from_fn(|_| Arc::clone(agent));

@@ -1,4 +1,5 @@
-//! The end of the connection to the client, and the prompts that need a response before it.
+//! The end of the connection to the client. After the end of the input, each open prompt still gets a response within a
+//! short time.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,11 +13,11 @@ use tokio::time::timeout;
 
 /// Maximum time from the end of the connection until each prompt has its response.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum time from the end of the connection until the client has read the last lines.
+/// Time after the end of the connection in which the client can read the last lines.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The end of the input or a stop signal. Afterwards, the client answers no more requests. Clones refer to the same
-/// connection.
+/// A flag that is set at the end of the input or at a stop signal. From then on, the client answers no more requests.
+/// Clones share the flag.
 #[derive(Debug, Clone, Default)]
 pub struct Disconnection(Arc<watch::Sender<bool>>);
 
@@ -32,29 +33,29 @@ impl Disconnection {
     /// Waits for the end of the input or a stop signal.
     pub fn wait(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut changes = self.0.subscribe();
-        // The sender lives in every clone, so the wait ends only with the value `true`.
+        // The wait fails if every clone of the flag is dropped. The error is ignored.
         async move { drop(changes.wait_for(|is_set| *is_set).await) }
     }
 
-    /// Waits until the responses to the prompts are due.
+    /// Waits for the end of the connection, and then for `ANSWER_TIMEOUT`.
     pub async fn wait_answers_due(self) {
         self.wait().await;
         tokio::time::sleep(ANSWER_TIMEOUT).await;
     }
 
-    /// Waits until the client should have read the last lines.
+    /// Waits for the end of the connection, and then for `DRAIN_TIMEOUT`, in which the client can read the last lines.
     pub async fn wait_drained(&self) {
         self.wait().await;
         tokio::time::sleep(DRAIN_TIMEOUT).await;
     }
 }
 
-/// The number of prompts of all sessions that have no response. Clones share the number.
+/// The number of prompts without a response, in all sessions. Clones share the number.
 #[derive(Debug, Clone, Default)]
 pub struct PromptCount(Arc<watch::Sender<usize>>);
 
 impl PromptCount {
-    /// Waits until every prompt has its response, at most a little longer than the responses are due.
+    /// Waits until every prompt has its response, but at most a little longer than `ANSWER_TIMEOUT`.
     pub async fn wait_answered(&self) {
         let mut counts = self.0.subscribe();
         timeout(ANSWER_TIMEOUT + ANSWER_TIMEOUT / 4, counts.wait_for(|count| *count == 0)).await.ok();

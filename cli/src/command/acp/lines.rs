@@ -17,9 +17,9 @@ const READ_AHEAD: usize = 16;
 /// A line to write to stdout, with the channel that receives the result of the write.
 type Written = (String, oneshot::Sender<io::Result<()>>);
 
-/// Returns a transport over stdin and stdout. Two threads read and write the lines. They live until the process ends,
-/// because a blocking read or write cannot be cancelled. `disconnection` is set at the end of the input, after the
-/// transport has returned the last line. If it is set before, the transport returns no more lines.
+/// Returns a transport over stdin and stdout. A thread reads the lines, and another thread writes them. Both threads
+/// live until the process ends, because a blocking read or write cannot be cancelled. After the last line of the input,
+/// the transport sets `disconnection`. If `disconnection` is set earlier, the transport returns no more lines.
 pub fn standard_streams(
     disconnection: Disconnection,
 ) -> Lines<impl Sink<String, Error = io::Error> + Send, impl Stream<Item = io::Result<String>> + Send> {

@@ -30,7 +30,7 @@ const PLAN_KEY: &str = "plan";
 /// Code of a prompt whose model refused to answer.
 const REFUSED_CODE: &str = "refused";
 
-/// Code of a prompt whose last reply was cut at its output limit.
+/// Error code of a prompt whose last reply reached the output limit.
 const TRUNCATED_CODE: &str = "output_truncated";
 
 /// The text for a client that does not show compactions.

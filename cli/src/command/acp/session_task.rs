@@ -198,7 +198,7 @@ impl SessionTask {
         for responder in pending.take_all() {
             responder.respond(Ok(StopReason::Cancelled));
         }
-        // The prompts that arrived after the session was closed.
+        // Responds to the prompts that arrived after the session was closed.
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             if let SessionCommand::Prompt { responder, .. } = command {
@@ -291,7 +291,7 @@ impl SessionTask {
                 () = open.disconnection.clone().wait_answers_due() => return responder.respond(Ok(StopReason::Cancelled)),
             };
             if is_reload {
-                // Templates and skills can change without another plan.
+                // A reload can change templates and skills even if the plan stays the same.
                 list_commands_of(&open);
             }
             if let Some(note) = note {

@@ -168,7 +168,7 @@ pub fn check_bounds(live: &LiveState, bounds: &PromptBounds) -> Result<(), Strin
         Some(spend) if spend > most => {
             let (spend, most) = (Nanos::from_u64(spend), Nanos::from_u64(most));
             return Err(format!(
-                "a prompt may spend at most ${most}, not ${spend}; /budget raises the limit, and a space before a typed text sends the text as it is"
+                "a prompt may spend at most ${most}, not ${spend}: raise the limit with /budget, or type a space first if ${spend} is part of the text"
             ));
         }
         Some(_) | None => {}

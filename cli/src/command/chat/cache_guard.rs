@@ -21,7 +21,7 @@ use crate::present::format_money;
 /// Time after which the provider of the wire `anthropic` drops a cached prefix that no request has read.
 const ANTHROPIC_CACHE_LIFETIME: Duration = Duration::from_mins(5);
 
-/// Maximum time for a prompt to start. Until then, changes of the plan wait.
+/// Maximum wait for the start of a prompt. During this wait, no other change of the plan can be sent.
 const PROMPT_START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of changed parts that a warning names.
@@ -106,7 +106,8 @@ impl RequestHandler {
         self.control.settled(&replaced).await;
         let sent = self.control.submit(input, Delivery::Prompt).ok_or(ENDED)?;
         let (control, id) = (self.control.clone(), sent.clone());
-        // The task holds the lock, so that another change starts from the plan with the parts.
+        // The task holds the lock until it has sent the original plan. The next change therefore starts from the plan
+        // with all parts.
         tokio::spawn(async move {
             // The session changes its plan at the next idle step, so the prompt must have started.
             timeout(PROMPT_START_TIMEOUT, control.started(&id)).await.ok();

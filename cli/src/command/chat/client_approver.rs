@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use super::lines::PromptLines;
 
 /// An approver that waits for the `answer` request to each `approval_asked` event. If the input ends while a request is
-/// open, the request is refused: the client may have failed. The policy for runs without a terminal answers requests
-/// after the end of the input.
+/// open, the request is refused, because the client may have failed. After the end of the input, the policy for runs
+/// without a terminal answers each new request.
 pub struct ClientApprover {
     /// Becomes true when the input has ended and all of its lines are handled.
     ended: watch::Receiver<bool>,

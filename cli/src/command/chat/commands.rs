@@ -203,7 +203,7 @@ fn parse_fork(rest: &str) -> Result<ChatVerb, String> {
 /// the number alone, the request only lists the files. The error is a message for the user.
 fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
     if rest.is_empty() {
-        // The tree lists the prompts with their numbers.
+        // `/rewind` without a number shows the tree, which lists the numbers of the prompts.
         return Ok(ChatVerb::Tree {});
     }
     let (number, part) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));

@@ -13,7 +13,8 @@ use crate::report::printable;
 const MAX_PASTED_LINES: usize = 20;
 /// Maximum bytes of a paste that is shown as it is. A longer paste is shown as a label.
 const MAX_PASTED_BYTES: usize = 2 << 10;
-/// Maximum bytes of a text that returns to the editor in full. Wrapping a longer text would delay each key.
+/// Maximum size of a text that is put back into the editor as it is, in bytes. Wrapping a longer text would delay each
+/// key.
 const MAX_RESTORED_BYTES: usize = 64 << 10;
 /// Width of the prompt sign before the text, in columns.
 const SIGN_COLUMNS: usize = 2;
@@ -59,7 +60,8 @@ impl Editor {
         self.area.move_cursor(CursorMove::End);
     }
 
-    /// Replaces the text with a text that returns to the editor; a very long text is shown as a label.
+    /// Replaces the text with an earlier text, such as a message that was not sent. A text above `MAX_RESTORED_BYTES`
+    /// is shown as a label.
     pub fn restore(&mut self, text: &str) {
         if text.len() > MAX_RESTORED_BYTES {
             *self = Self::new();

@@ -24,7 +24,7 @@ pub fn edit_externally(text: &str) -> Result<String, String> {
 }
 
 fn edit_with(program: &OsStr, text: &str) -> Result<String, String> {
-    // The name is random and only the user can read the file. It is removed at the end.
+    // The file has a random name, and only the user can read the file. The file is removed when `file` is dropped.
     let file = temporary_file(text).map_err(|error| format!("the text cannot be edited: {error}"))?;
     // As in git, `$EDITOR` is a shell command and may contain arguments.
     let mut line = program.to_owned();

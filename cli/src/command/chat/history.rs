@@ -16,10 +16,10 @@ const HISTORY: &str = "history.jsonl";
 const FOLDER_MODE: u32 = 0o700;
 /// Maximum number of prompts in the history.
 const MAX_PROMPTS: usize = 1000;
-/// Maximum size of a file, in bytes. A longer history loses its oldest prompts.
+/// Maximum size of a chat file, in bytes. A longer history loses its oldest prompts.
 const MAX_FILE_BYTES: u64 = 4 << 20;
-/// Maximum size of a prompt in the history file, in bytes. A longer prompt stays in the history only until the session
-/// closes, so that it does not displace the others.
+/// Maximum size of a prompt in the history file, in bytes. A longer prompt would displace many others, so it is kept
+/// only in memory until the session closes.
 const MAX_PROMPT_BYTES: usize = 1 << 20;
 
 /// The folder with a user's files for the chats in one project.
@@ -96,8 +96,8 @@ impl PromptHistory {
         self.unsent.clear();
     }
 
-    /// Adds a prompt to the file, which can contain prompts of other sessions that run. If the file cannot be read, it
-    /// stays as it is.
+    /// Adds a prompt to the history file. Other sessions can add prompts to the file, so the file is read again first.
+    /// If the file cannot be read, it stays unchanged.
     fn write(&self, prompt: &str) {
         let added = serde_json::Value::from(prompt).to_string();
         let Ok(stored) = self.folder.try_read(HISTORY) else { return };

@@ -204,8 +204,8 @@ impl RequestHandler {
         self.inquire(Inquiry::Why(part)).await.map(|text| json!({"text": text}))
     }
 
-    /// Explains the last message, with the lines of its hooks, skill and template. If the files have changed since, the
-    /// lines are omitted.
+    /// Explains the last message, with the source lines of its hooks, skill and template. If changed files have changed
+    /// the plan of the session, the source lines are omitted.
     async fn why_last(&self) -> Result<String, String> {
         let events = self.session_events().await?;
         let live = self.control.started_state().await;
@@ -321,8 +321,9 @@ impl RequestHandler {
         .await
     }
 
-    /// Returns the events of the current conversation, oldest first: those of the current thread, and of each thread that
-    /// it continues up to the place where it continues. Other branches of the session are left out.
+    /// Returns the events of the current conversation, oldest first. These are the events of the current thread and of
+    /// each thread that it continues. A continued thread contributes only the events before the continuation. Other
+    /// branches of the session are left out.
     pub(super) async fn conversation_events(&self) -> Result<Vec<Event>, String> {
         let live = self.control.started_state().await;
         let thread = ThreadId::parse(live.thread_id().unwrap_or_default()).map_err(|invalid| invalid.reason)?;
@@ -343,7 +344,6 @@ impl RequestHandler {
     }
 }
 
-/// Reads events in a thread for blocking work.
 async fn read_events(
     read: impl FnOnce() -> Result<Vec<Event>, StoreError> + Send + 'static,
 ) -> Result<Vec<Event>, String> {
@@ -420,14 +420,15 @@ fn explain_last_message(events: &[Event], intake: &[IntakeEntry]) -> String {
     lines.join("\n")
 }
 
-/// Returns the source line of an entry of the intake, as text; `None` if no line is known.
+/// Returns the source line of the hook, skill or template `name` (such as `hooks.yaml:3`); `None` if no line is known.
 fn describe_place(intake: &[IntakeEntry], name: &str) -> Option<String> {
     let source = intake.iter().find(|entry| entry.name == name)?.source.as_ref()?;
     Some(format!("{}:{}", source.file, source.line))
 }
 
-/// Returns a line about the `input` hooks that fired, with their source lines. If they alone changed the message, the line
-/// names the bytes of the sent text that differ from the typed text. `None` if no such hook fired.
+/// Returns a line that names the `input` hooks that fired, with their source lines. If only these hooks changed the
+/// message, the line also states which bytes of the sent text differ from the typed text. Returns `None` if no `input`
+/// hook fired.
 fn explain_fired(run: &HookPointRun, input: &AcceptedInput, intake: &[IntakeEntry]) -> Option<String> {
     let fired = run.considered.iter().filter(|one| one.verdict == HookVerdict::Fired && one.hook != "expansion");
     let named = fired.map(|one| {
@@ -451,7 +452,8 @@ fn explain_fired(run: &HookPointRun, input: &AcceptedInput, intake: &[IntakeEntr
     })
 }
 
-/// Returns the range of bytes in `sent` outside of the start and the end that it has in common with `typed`.
+/// Returns the range of bytes in `sent` that differ from `typed`: `sent` without the start and the end that both texts
+/// share.
 fn changed_bytes(typed: &str, sent: &str) -> (usize, usize) {
     let same = |(one, other): &(char, char)| one == other;
     let start: usize = typed.chars().zip(sent.chars()).take_while(same).map(|(one, _)| one.len_utf8()).sum();

@@ -20,7 +20,7 @@ pub struct PromptLines {
     ended: watch::Sender<bool>,
 }
 
-/// The end of an item of stdin: of a prompt, an answer or a JSON request.
+/// The byte that ends an item of stdin. An item is a prompt, an answer or a JSON request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ItemEnd {
     /// A line end.
@@ -189,8 +189,8 @@ fn finish_line(bytes: &[u8], end: ItemEnd, is_too_long: bool) -> Line {
     if is_too_long { Line { text: String::new(), fault: Some(LineFault::TooLong) } } else { repair(bytes, end) }
 }
 
-/// Converts an item to text without the line ends behind it. Invalid bytes, and control characters other than tabs and
-/// the line ends of an item that ends with a NUL byte, become U+FFFD.
+/// Converts an item to text and removes the line ends at its end. Invalid bytes and control characters become U+FFFD.
+/// Tabs are kept. If the item ends with a NUL byte, line ends inside the item are kept too.
 fn repair(bytes: &[u8], end: ItemEnd) -> Line {
     let bytes = match end {
         ItemEnd::Line => bytes.strip_suffix(b"\r").unwrap_or(bytes).to_vec(),

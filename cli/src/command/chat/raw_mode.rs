@@ -130,11 +130,12 @@ fn read_keys() -> KeyChannel {
     KeyChannel { events: Mutex::new(receiver), resume }
 }
 
-/// Waits for the next event. `is_typed_before` is true while the events that the terminal held at the start are read.
+/// Waits for the next event. `is_typed_before` is true while the events that were typed before raw mode are read.
 ///
-/// Enter pressed before raw mode is held as a line feed. In raw mode a line feed is Ctrl+J, which starts a new line.
+/// Before raw mode, the terminal stores Enter as a line feed. In raw mode, a line feed means Ctrl+J, which starts a new
+/// line. The function therefore turns a line feed that was typed before raw mode into Enter.
 fn next_event(is_typed_before: &mut bool) -> io::Result<Event> {
-    // Without a wait, `poll` would not read the terminal.
+    // With a timeout of zero, `poll` would not read the terminal.
     *is_typed_before = *is_typed_before && crossterm::event::poll(Duration::from_millis(1))?;
     let event = crossterm::event::read()?;
     Ok(if *is_typed_before { enter_of_line_feed(event) } else { event })

@@ -108,7 +108,8 @@ pub struct PlanOfChange {
 /// that a change also contains the changes that were sent before it.
 pub type SentPlan = Arc<tokio::sync::Mutex<Option<PlanOfChange>>>;
 
-/// Sends a stored plan and its id to the session. Returns the id of the message.
+/// Sends the session a control message that changes its plan to `plan`. Records the plan in `sent`, and returns the id
+/// of the message.
 pub(super) fn send_stored_plan(
     control: &ControlSender,
     (plan, plan_id): (Arc<Plan>, String),
@@ -236,7 +237,8 @@ fn compile_again(
     Ok(compilation)
 }
 
-/// Returns the file and the line of a diagnostic before its message: `hooks.yaml:3: `; `None` if it has no place.
+/// Returns the place of a diagnostic as a prefix of its message (`hooks.yaml:3: `). Without a known line, the prefix
+/// names only the file. Returns `None` if the diagnostic has no place.
 fn place_of(diagnostic: &Diagnostic, sources: &Sources) -> Option<String> {
     let Some(label) = diagnostic.labels().into_iter().next() else {
         return diagnostic.file().map(|file| format!("{file}: "));

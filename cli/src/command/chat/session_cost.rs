@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use super::requests::RequestHandler;
 
-/// Maximum number of prompts and of children that human output lists, the last ones.
+/// Maximum number of prompts, and of children, that human output lists. Older ones are left out.
 const MAX_LISTED: usize = 10;
 
-/// A child of a session as its thread has recorded it: the number of the prompt that started it, and the nano-dollars
-/// that were reserved for it.
+/// Facts about a child from the transcript of its parent: the number of the prompt that started the child, and the
+/// nano-dollars reserved for the child.
 #[derive(Debug, Clone, Copy)]
 struct ChildOfPrompt {
     prompt: Option<u64>,
@@ -179,10 +179,10 @@ fn unknown(cost: &Value) -> &'static str {
     if cost.get("unpriced") == Some(&Value::Bool(true)) { " and unknown costs" } else { "" }
 }
 
-/// Returns the line about earlier entries of a list that is not shown in full.
+/// Returns a line that counts the entries beyond `MAX_LISTED`, which are not listed; `None` if all entries are listed.
 fn omitted(count: usize, named: &str) -> Option<String> {
     let more = count.checked_sub(MAX_LISTED).filter(|more| *more > 0)?;
-    Some(format!("{more} earlier {named}: `rye chat --format json` lists all"))
+    Some(format!("earlier {named}: {more}; the request `cost` of `rye chat --format json` lists all"))
 }
 
 /// Returns a field as text; empty if it is absent or null.
@@ -231,7 +231,10 @@ mod tests {
             lines.first().copied(),
             Some("turns 1, tokens in 600 (400 cached), tokens out 2, $0.022 of $5 and unknown costs")
         );
-        assert_eq!(lines.get(1).copied(), Some("1 earlier prompts: `rye chat --format json` lists all"));
+        assert_eq!(
+            lines.get(1).copied(),
+            Some("earlier prompts: 1; the request `cost` of `rye chat --format json` lists all")
+        );
         assert_eq!(
             lines.get(2).copied(),
             Some("prompt 2 done: turns 1, tokens in 600 (400 cached), tokens out 2, $0.002")

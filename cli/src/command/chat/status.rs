@@ -36,8 +36,8 @@ pub struct SessionStatus {
     session_limit: u64,
     /// The cost of the session's current thread, in nano-dollars, with the cost of its ended children.
     thread_cost: u64,
-    /// The threads that the current prompt has started, and those that earlier prompts have started. The cost of the
-    /// latter is not a part of `prompt_cost`.
+    /// The threads that the current prompt has started. `earlier_children` holds the threads of earlier prompts, whose
+    /// cost is not part of `prompt_cost`.
     children: BTreeSet<String>,
     earlier_children: BTreeSet<String>,
     /// The expected and the highest price, in nano-dollars, of the request that the text in the editor would cause;
@@ -62,7 +62,7 @@ impl SessionStatus {
         };
         for event in recorded {
             status.follow(None, &event.body);
-            // The events of the children are not recorded here.
+            // `recorded` contains no events of children, so the cost of a child is added when the child has ended.
             if let EventBody::ChildEnded(child) = &event.body {
                 status.session_cost = status.session_cost.saturating_add(child.cost.spend);
             }
@@ -173,8 +173,8 @@ impl SessionStatus {
         self.next = next;
     }
 
-    /// Renders the status line. If not all fields fit into `columns`, the less important ones are left out, and if the
-    /// cost of the session does not fit with its limit, the limits are left out first.
+    /// Renders the status line. If not all fields fit into `columns`, the less important ones are left out. If the
+    /// limits leave no room for the cost of the session, the limits are left out.
     pub fn row(&self, columns: usize) -> Row {
         let has_cost = |line: &str| line.contains("session $") || self.unpriced;
         let with_limits = self.line(columns, true);

@@ -112,7 +112,7 @@ pub struct ChatTerminal {
     thoughts: Thoughts,
     commands: TypedCommands,
     user_commands: UserCommands,
-    /// The compaction that the user has requested and that has not ended.
+    /// The requested compaction that has not ended; `None` if there is none.
     compaction: Option<RunningCompaction>,
     /// The thread for which the terminal has warned of a full context.
     warned_thread: Option<String>,
@@ -139,8 +139,8 @@ pub struct ChatTerminal {
     hint: Option<&'static str>,
     is_dirty: bool,
     draft_due: Option<Instant>,
-    /// The time until which nothing is painted, set when the user suspends the process. The signal that continues the
-    /// process, which arrives only if the process was stopped, ends this pause earlier.
+    /// The time until which nothing is painted, set when the user suspends the process. `SIGCONT` ends this pause
+    /// earlier. If the process was not stopped, no `SIGCONT` arrives, and the pause ends at this time.
     suspended_until: Option<Instant>,
     /// The text in the editor for which the last preview was computed.
     previewed: String,

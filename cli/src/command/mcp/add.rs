@@ -42,7 +42,7 @@ pub struct AddArgs {
     command: Vec<String>,
 }
 
-/// Adds a server to `.mcp.json`, one of the files of `files`.
+/// Adds a server to `.mcp.json`. Records the change in `files`, so that the change can be undone.
 pub fn add_server(
     args: &AddArgs,
     configured: &BTreeMap<String, McpServer>,

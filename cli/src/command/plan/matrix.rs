@@ -64,7 +64,7 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
     }
     if !found.open.is_empty() {
         report.note(&printable(&format!(
-            "no inputs were found that meet this condition, so `none of the above` is the plan with unknown inputs: {}",
+            "`none of the above` is the plan with unknown inputs, because no inputs were found for: {}",
             describe_when(&found.open)
         )));
     }

@@ -24,8 +24,8 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The fields of new or changed model entries. A key is the id of a provider and the id of a model.
 pub type Entries = BTreeMap<(String, String), Map<String, Value>>;
 
-/// Writes the entries into the provider files of the user space, and reads the merged files. If a file is then invalid
-/// or an entry has no effect, the old contents of all files are restored.
+/// Writes the entries into the provider files of the user space, then checks them together with the project's files. If
+/// a file is invalid or an entry has no effect, the old contents of all files are restored.
 pub fn write_entries(entries: &Entries, spaces: &Spaces, report: &Printer) -> Result<(), CommandError> {
     let root = user_root().ok_or_else(|| {
         CommandError::failed("no user space was found").with_help("set `RYE_USER_SPACE` to the folder of your `.ai`")

@@ -148,8 +148,8 @@ fn test_output(
     }
 }
 
-/// Returns the path of the provider file as diagnostics print it. Of several files, the path of the one with the highest
-/// precedence is returned.
+/// Returns the path of the file that configures `provider`, as diagnostics print it. If several spaces have such a
+/// file, returns the path of the one with the highest precedence.
 fn provider_file(items: &Items<'_>, provider: &str) -> String {
     let id = format!("{PROVIDER_FOLDER}{provider}");
     let listed = items.list(ItemKind::Config);

@@ -1,4 +1,4 @@
-//! The line of an approval request that names the grant that allows the call, and the risk of the call.
+//! A line of an approval request: the risk of the call, and the grant that allows the call.
 
 use rye_compiler::semantics::capability::pattern_matches;
 use rye_compiler::semantics::risk::RiskTable;
@@ -6,8 +6,8 @@ use rye_engine::engine::ApprovalRequest;
 
 use crate::report::printable;
 
-/// Returns the grant that allows a capability, the directive that declares the grant, and the tier of the risk table.
-/// Without the grant if the thread has none that matches.
+/// Formats the risk tier of a capability, the grant that allows it, and the directive that declares the grant. If no
+/// grant of the thread matches, the line contains only the risk tier.
 pub fn grant_line(request: &ApprovalRequest<'_>, capability: &str) -> String {
     let plan = request.plan;
     let built_in = RiskTable::default();

@@ -53,8 +53,8 @@ pub struct HumanRenderer {
     events: bool,
     /// Thread whose text is printed: the first thread, then its continuation; `None` until the first thread starts.
     main: Option<ThreadId>,
-    /// The number of the first attempt of a turn, if the turn had attempts in an earlier prompt. Attempts count on over
-    /// prompts, until one succeeds.
+    /// The lowest attempt number in the current prompt, by thread. After a failed prompt, the attempt numbers continue
+    /// in the next prompt.
     first_attempts: BTreeMap<ThreadId, u32>,
     /// The printed part of the reply that the current attempt streams.
     streamed: PrintedText,

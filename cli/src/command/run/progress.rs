@@ -65,7 +65,7 @@ struct Activity {
     is_prompt: bool,
     /// The number of the first turn of the prompt, from which the turns of the prompt are counted.
     first_turn: Option<u64>,
-    /// The commands of the last reply, by the id of the call.
+    /// The commands that the calls of the last reply run, by the id of the call.
     commands: BTreeMap<String, String>,
 }
 
@@ -209,9 +209,9 @@ impl Progress {
         lines
     }
 
-    /// Returns the progress lines, each at most `columns` wide: the line of the thread `main`, then a line for each of
-    /// at most `MAX_CHILDREN` other threads, as a tree: each thread below its parent. If there are more threads, the
-    /// last line states how many.
+    /// Returns the progress lines, each at most `columns` wide. The first line shows the thread `main`. Then at most
+    /// `MAX_CHILDREN` other threads follow as a tree, each thread below its parent. If there are more threads, the last
+    /// line states how many.
     fn lines(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let stop = match self.stops {
             0 => self.stop_hint,
@@ -248,7 +248,7 @@ impl Progress {
     fn path<'a>(&'a self, thread: &'a ThreadId, main: Option<&ThreadId>) -> Vec<&'a ThreadId> {
         let mut path = vec![thread];
         let mut next = self.parents.get(thread);
-        // The path is no longer than the list, also if damaged events form a circle.
+        // The length check ends the loop if damaged events form a circle of parents.
         while let Some(parent) = next.filter(|parent| Some(*parent) != main && path.len() <= self.parents.len()) {
             path.push(parent);
             next = self.parents.get(parent);
@@ -288,7 +288,7 @@ impl Activity {
         self.step == Step::Approval
     }
 
-    /// Describes the step. A call that runs a command is described with it.
+    /// Describes the step. For a call that runs a command, the description contains the command.
     fn describe_step(&self) -> String {
         let Step::Tools(running) = &self.step else { return self.step.to_string() };
         let describe = |(id, name): (&String, &String)| match self.commands.get(id) {

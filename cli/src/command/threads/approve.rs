@@ -99,7 +99,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
              has an effect and the call does not run"
         );
         return Err(CommandError::failed(reason)
-            .with_help(format!("open the session with `rye chat -c {id}` and send the prompt again")));
+            .with_help(format!("open the session with `rye chat --resume {id}` and send the prompt again")));
     }
     if let (ApprovalScope::Project, Some(grant)) = (args.scope, &grant) {
         spaces.trust().record_capability(&grant.capability)?;

@@ -255,7 +255,7 @@ struct ListRow {
 struct CurrentStep {
     step: Step,
     turn: Option<u64>,
-    /// Sequence number of the event of the open approval request.
+    /// Sequence number of the `approval_asked` event of the open approval request.
     asks: Option<u64>,
 }
 

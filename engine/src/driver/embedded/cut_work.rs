@@ -114,7 +114,7 @@ impl EmbeddedDriver {
         let text = Some(self.cut_work.take_text()).filter(|text| !text.trim().is_empty()).unwrap_or_default();
         let reply = InterruptedReply { text, usage: progress.take_final_usage() };
         if reply != InterruptedReply::default() {
-            signals.push(self.at(Fact::ReplyInterrupted(reply)));
+            signals.push(self.at(Fact::ReplyInterrupted(Box::new(reply))));
         }
         Ok(signals)
     }

@@ -234,7 +234,10 @@ fn text_of_an_interrupted_reply_is_a_message_of_the_next_request() {
     play.start();
     to_the_model_call(&mut play);
     interrupt(&mut play);
-    assert!(play.signal(Fact::ReplyInterrupted(InterruptedReply { text: "word0 word1 ".into(), usage: None })) > 0);
+    assert!(
+        play.signal(Fact::ReplyInterrupted(Box::new(InterruptedReply { text: "word0 word1 ".into(), usage: None })))
+            > 0
+    );
     assert_eq!(statuses(&play), [(PromptStatus::Interrupted, None)]);
     // The folded events of the transcript give the same state.
     let mut folded = ThreadState::new();
@@ -260,7 +263,7 @@ fn interrupted_reply_with_a_final_usage_costs_this_usage() {
         play.start();
         to_the_model_call(&mut play);
         interrupt(&mut play);
-        play.signal(Fact::ReplyInterrupted(InterruptedReply { text: text.into(), usage: Some(usage) }));
+        play.signal(Fact::ReplyInterrupted(Box::new(InterruptedReply { text: text.into(), usage: Some(usage) })));
         while play.step() {}
         let settled: Vec<_> = play
             .events
@@ -278,7 +281,10 @@ fn text_of_a_reply_without_an_interruption_is_not_recorded() {
     let mut play = chat(vec![text("one")], &["a"]);
     play.start();
     to_the_model_call(&mut play);
-    assert_eq!(play.signal(Fact::ReplyInterrupted(InterruptedReply { text: "word0".into(), usage: None })), 0);
+    assert_eq!(
+        play.signal(Fact::ReplyInterrupted(Box::new(InterruptedReply { text: "word0".into(), usage: None }))),
+        0
+    );
 }
 
 #[test]
@@ -382,7 +388,11 @@ fn continuation_finishes_the_prompt_within_its_remaining_limits() {
     let message = Some("continue".into());
     let (thread, at_h, queue) = ("test/hello-0".into(), "h".into(), Vec::new());
     let continues = Continues { thread, at_seq: 1, at_h, message, prompt, queue, ..Continues::default() };
-    play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "plan".into(), continues: Some(continues) });
+    play.signal(Fact::Opened {
+        launch: Box::new(launch),
+        plan_id: "plan".into(),
+        continues: Some(Box::new(continues)),
+    });
     // This prompt waited in the continued thread.
     play.signal(Fact::Mail {
         id: "q".into(),

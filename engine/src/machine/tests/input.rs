@@ -191,7 +191,11 @@ fn continuation_delivers_the_queue_of_the_continued_thread() {
     let queue = vec![of("f", "follow", Delivery::FollowUp), of("p", "later", Delivery::Prompt)];
     let (thread, at_h, message) = ("test/hello-0".into(), "h".into(), Some("continue".into()));
     let continues = Continues { thread, at_seq: 1, at_h, message, prompt, queue, ..Continues::default() };
-    play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "plan".into(), continues: Some(continues) });
+    play.signal(Fact::Opened {
+        launch: Box::new(launch),
+        plan_id: "plan".into(),
+        continues: Some(Box::new(continues)),
+    });
     while play.step() {}
     assert_eq!(play.requests.len(), 3);
     assert_eq!(user_texts(&play, 1).last().map(String::as_str), Some("follow"));

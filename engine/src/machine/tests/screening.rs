@@ -93,7 +93,7 @@ fn resume(play: &mut SimulatedThread) {
         message: Some("go on".into()),
         ..Continues::default()
     };
-    play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "p".into(), continues: Some(continues) });
+    play.signal(Fact::Opened { launch: Box::new(launch), plan_id: "p".into(), continues: Some(Box::new(continues)) });
     while play.step() {}
 }
 

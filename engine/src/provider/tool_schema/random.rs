@@ -1,4 +1,4 @@
-//! Random schemas with random calls: each call that the original accepts is one that the converted schema accepts.
+//! Random schemas with random calls: the converted schema accepts each call that the original schema accepts.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -18,7 +18,7 @@ fn accepts(schema: &Value, call: &Value) -> bool {
     validator(schema).is_valid(call)
 }
 
-/// Returns the schema that a wire gets, and all the text that describes its tool.
+/// Returns the schema of a tool as the wire format `wire` gets it, and all text that describes the tool.
 fn sent(wire: &str, schema: &Value) -> (Value, String) {
     let tool = convert_tool(wire, "Does it.", schema);
     let parameters = tool.parameters.clone().map_or_else(|| json!({"type": "object"}), std::borrow::Cow::into_owned);
@@ -52,8 +52,8 @@ fn names() -> impl Strategy<Value = Vec<&'static str>> {
     prop::collection::vec(name(), 0..2)
 }
 
-/// Returns a strategy for schemas. With `has_types`, a keyword for values of one type stands beside this type. With
-/// `has_references`, a schema can refer to a definition.
+/// Returns a strategy for schemas. With `has_types`, a keyword for one type (such as `items`) stands beside this type
+/// (such as `array`). With `has_references`, a schema can refer to a definition.
 fn schema(has_types: bool, has_references: bool) -> impl Strategy<Value = Value> {
     let reference = if has_references { json!({"$ref": "#/$defs/D"}) } else { json!({"const": 1}) };
     let leaf = prop_oneof![
@@ -108,7 +108,7 @@ fn schema(has_types: bool, has_references: bool) -> impl Strategy<Value = Value>
         });
         let plain =
             prop_oneof![3 => object, 2 => rest, 1 => patterns, 2 => array, 3 => union, 2 => condition, 2 => others];
-        // A keyword of one schema beside those of another one, and properties that no part evaluates.
+        // Merges the keywords of two schemas, and sometimes forbids unevaluated properties.
         let beside = (plain.clone(), plain.clone(), any::<bool>()).prop_map(move |(one, two, is_closed)| {
             let mut both = one;
             if let (Some(map), Some(more)) = (both.as_object_mut(), two.as_object()) {
@@ -125,7 +125,7 @@ fn schema(has_types: bool, has_references: bool) -> impl Strategy<Value = Value>
     })
 }
 
-/// Returns a strategy for schemas of all parameters. A reference to the whole schema occurs below a property.
+/// Returns a strategy for the schema of a tool's parameters. The property `b` can refer to the whole schema.
 fn parameters(has_types: bool) -> impl Strategy<Value = Value> {
     let whole = prop_oneof![Just(json!({"not": {"$ref": "#"}})), Just(json!({"$ref": "#"})), schema(has_types, true)];
     (schema(has_types, true), schema(has_types, true), schema(has_types, false), whole).prop_map(
@@ -177,7 +177,8 @@ proptest! {
     }
 }
 
-/// Returns rows of a schema of the parameter `a`, values of it, and a text that the request contains.
+/// Returns rows: a name, the schema of the parameter `a`, values of `a`, and a text that the tool's description must
+/// contain.
 fn odd_names() -> Vec<(&'static str, Value, Vec<Value>, &'static str)> {
     let person = json!({"type": "object", "required": ["@t"], "properties": {"@t": {"const": "Person"}}});
     let place = json!({"type": "object", "required": ["@t"], "properties": {"@t": {"const": "Place"}}});
@@ -243,7 +244,7 @@ fn keyword_that_would_narrow_without_an_odd_name_becomes_a_rule() {
 #[test]
 fn merged_keywords_keep_their_meaning() {
     let rows = [
-        // Each list contains two different items.
+        // `[1, 2]` satisfies each `contains` with a different item.
         (json!({"contains": {"const": 1}}), json!({"contains": {"const": 2}}), json!([1, 2])),
         (
             json!({"prefixItems": [{"const": 1}]}),
@@ -286,7 +287,7 @@ fn names_of_patterns_stay_beside_closed_alternatives() {
 fn reference_to_a_changed_root_means_the_original() {
     let schema = json!({"properties": {"p": {"$ref": "#"}, "q": {"not": {"$ref": "#"}}}});
     let (sent, _) = sent("anthropic", &schema);
-    // The root accepts each value that is not an object.
+    // The root schema has no `type`, so it accepts each value that is not an object.
     for call in [json!({"p": 5}), json!({"q": {"q": 5}})] {
         assert!(accepts(&schema, &call) && accepts(&sent, &call), "{call}\n{sent:#}");
     }

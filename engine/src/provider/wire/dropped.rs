@@ -327,7 +327,7 @@ fn reasoning_beside_a_different_reasoning_content_is_named() {
     let unread = |delta: Value| reply(delta).unread;
     assert_eq!(unread(json!({"content": "a", "reasoning": "R1", "reasoning_content": "R2"})), ["delta.reasoning"]);
     assert!(unread(json!({"content": "a", "reasoning": "R1", "reasoning_content": "R1"})).is_empty());
-    // An entry of a list that holds no text.
+    // The number `5` is neither text nor empty, so the list is named as unread.
     assert_eq!(unread(json!({"content": ["a", 5]})), ["delta.content"]);
     assert!(unread(json!({"content": ["a", null]})).is_empty());
 }

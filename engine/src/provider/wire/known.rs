@@ -245,8 +245,7 @@ fn call_ids_are_shortened_for_chat() {
     }
 }
 
-/// Returns a stream with the text `a` and the usage `report`. The events of `between` come before the text, if there is
-/// no text among them.
+/// Returns a stream with the text `a` and the usage `report`. The events of `between` come before this text.
 fn stream_with(wire: Wire, between: &[Value], report: &Value) -> String {
     let text = |index: u64| json!({"type": "content_block_delta", "index": index, "delta": {"type": "text_delta", "text": "a"}});
     let (first, last): (Vec<Value>, Vec<Value>) = match wire {

@@ -35,8 +35,8 @@ pub fn merge_repeated_keys(data: &str, repeated: &mut UnreadKinds) -> Option<Str
     Some(merged.to_string())
 }
 
-/// Parses the data of an event, and adds the path of each repeated key to `repeated`. Of the values of a repeated key,
-/// the last is kept; two objects are merged.
+/// Parses the data of an event, and adds the path of each repeated key to `repeated`. Two objects with a repeated key
+/// are merged. In a usage report, the larger of two counts is kept; elsewhere, the last value is kept.
 pub fn parse_event(data: &str, repeated: &mut UnreadKinds) -> serde_json::Result<Value> {
     let (mut path, mut found) = (Vec::new(), Vec::new());
     let mut reader = serde_json::Deserializer::from_str(data);

@@ -421,7 +421,7 @@ fn list_of_unread_names_states_that_it_is_incomplete() {
     assert_eq!((names.len(), names.last().map(String::as_str)), (21, Some("more names, left out")));
 }
 
-/// Longer than any timeout of the tests that use it.
+/// Sending all pieces takes a minute, which is longer than any timeout in the tests.
 const DRIP_PIECES: usize = 3_000;
 
 /// Returns moves that send `piece` again and again for a minute.

@@ -10,7 +10,8 @@ use super::ChatTerminal;
 use crate::command::chat::overlay::cut_to_width;
 use crate::command::run::progress::spinner_frame;
 
-/// The part of the usable context, in percent, from which on the terminal warns of a full context.
+/// Percentage of the threshold `continuation_threshold`. If the used context reaches this percentage, the terminal
+/// warns of a full context.
 const WARNED_PERCENT: u64 = 80;
 
 /// A compaction of an idle session, from its request to its end.
@@ -57,7 +58,8 @@ impl ChatTerminal {
         }
     }
 
-    /// Forgets the compaction if the session has handled its request: it was interrupted, failed or had nothing to do.
+    /// Clears the compaction if the session has received the request but runs no compaction. The compaction was
+    /// interrupted, has failed or had nothing to do.
     pub(super) fn end_compaction(&mut self) {
         let Some(running) = &self.compaction else { return };
         let Some(live) = self.session.requests.control.live_state() else { return };
@@ -68,7 +70,7 @@ impl ChatTerminal {
         }
     }
 
-    /// Warns once in a thread that the context window is almost full.
+    /// Warns that the context window is almost full, once in each thread.
     pub(super) fn warn_of_full_context(&mut self, live: &LiveState) {
         let Some(thread) = live.thread_id().filter(|thread| self.warned_thread.as_deref() != Some(thread)) else {
             return;

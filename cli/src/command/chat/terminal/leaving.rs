@@ -1,4 +1,4 @@
-//! The second of two presses of Ctrl+C, which closes the session.
+//! Closing the session with Ctrl+C: a press shows a hint, and the next press closes the session.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use super::ChatTerminal;
 
-/// The presses of Ctrl+C since another key was pressed, or since a prompt ended.
+/// The effect of the last press of Ctrl+C; `None` after any other key and after the end of a prompt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum LeavingKeys {
     #[default]
@@ -15,15 +15,16 @@ pub(super) enum LeavingKeys {
     Interrupted,
     /// The hint that the next press closes the session is about to be painted.
     Announced,
-    /// The hint was on the screen.
+    /// The hint is on the screen, so the next press closes the session.
     Warned,
 }
 
 const LEAVE_HINT: &str = "Ctrl+C again leaves; `rye chat -c` opens the session again";
 
 impl ChatTerminal {
-    /// Handles Ctrl+C in an empty editor: the key interrupts the work that runs, or announces that the next press closes
-    /// the session. The session is closed only if the hint was on the screen before.
+    /// Handles Ctrl+C in an empty editor. The first press interrupts the running work. Without running work, and at the
+    /// next press, a hint is shown. Once the hint is on the screen, a press closes the session. `before` is the effect
+    /// of the press before.
     pub(super) fn interrupt_or_leave(&mut self, before: LeavingKeys) -> io::Result<()> {
         if self.is_leaving {
             // The chat is already closing. The signal ends the process even if a call does not stop.
@@ -43,7 +44,7 @@ impl ChatTerminal {
         Ok(())
     }
 
-    /// Records that the hint of an announcement is on the screen.
+    /// Records that the announced hint is now on the screen.
     pub(super) fn leaving_hint_painted(&mut self) {
         if self.leaving == LeavingKeys::Announced {
             self.leaving = LeavingKeys::Warned;

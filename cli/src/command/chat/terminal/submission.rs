@@ -238,9 +238,10 @@ impl ChatTerminal {
         }
     }
 
-    /// Opens a list of the closed sessions after `/resume`, or of the prompts after `/tree` and `/rewind`. Opens no list
-    /// if the editor contains text. Returns true if the response need not be printed, because the list shows all of it:
-    /// after `/resume` and `/rewind`. The list after `/tree` does not show the threads of the prompts.
+    /// Opens a list for a response, unless the editor contains text: the closed sessions for `/resume`, or the prompts
+    /// for `/tree` and `/rewind`. Returns true if the list shows the whole response, so that the response need not be
+    /// printed. This is the case for `/resume` and `/rewind`. The list for `/tree` does not show the threads of the
+    /// prompts.
     fn offer_list(&mut self, response: &ChatResponse) -> bool {
         let Some(data) = response.data.as_ref().filter(|_| self.editor.is_empty()) else { return false };
         let rewinds = response.command == Some("tree") && std::mem::take(&mut self.offers_rewinds);

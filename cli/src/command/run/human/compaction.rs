@@ -75,8 +75,9 @@ impl HumanRenderer {
         }
     }
 
-    /// Records the cost of a call of a chat, whose sum is printed at the end of the prompt. If the call was for a summary
-    /// between prompts, prints an assumed cost at once.
+    /// Records the cost of a call if the provider did not report the usage of the call. The sum of these costs is
+    /// printed at the end of the prompt. If the call was for a summary between two prompts, the cost is printed at
+    /// once.
     pub(super) fn settled(&mut self, thread: &ThreadId, settled: &Settled) {
         if settled.unknown_outcome {
             self.unreported = self.unreported.saturating_add(settled.amount);
@@ -98,7 +99,8 @@ impl HumanRenderer {
         }
     }
 
-    /// Prints the thread that a chat continues and, after a handoff, the messages that the full context has lost.
+    /// Prints the id of the thread that a chat continues. After a handoff because of a full context, also prints how
+    /// many messages the model no longer sees.
     pub(super) fn continues(&mut self, thread: &ThreadId, from: &Continues) {
         if !self.events {
             self.thread_line(thread, DIM, &format!("continues {}", from.thread));

@@ -14,7 +14,7 @@ use crate::command::providers::usable::usable_models;
 use crate::present::{DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::printable;
 
-/// Maximum number of unread parts that the end of a run names.
+/// Maximum number of unread events and fields that the end of a run names.
 const MAX_UNREAD_NAMES: usize = 3;
 
 impl HumanRenderer {
@@ -156,7 +156,8 @@ impl HumanRenderer {
     }
 }
 
-/// Returns a line that names the first parts of the replies that were not understood; `None` if there are none.
+/// Returns a line with the first names in `unread`, the parts of replies that were not understood; `None` if `unread`
+/// is empty.
 fn unread_line(unread: &[String]) -> Option<String> {
     let (first, rest) = unread.split_at(unread.len().min(MAX_UNREAD_NAMES));
     let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };

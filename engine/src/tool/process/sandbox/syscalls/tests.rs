@@ -211,7 +211,7 @@ fn arguments_decide_on_every_architecture() {
     }
 }
 
-/// The system calls of language runtimes, as traces list them.
+/// The system calls of language runtimes, recorded with `strace`.
 const RUNTIMES: &str = include_str!("runtimes.txt");
 
 #[test]
@@ -225,7 +225,7 @@ fn calls_of_every_recorded_runtime_belong_to_a_class_that_runs_them() {
             let class = CLASSES.iter().find(|class| class.calls.iter().any(|(name, ..)| *name == call));
             let verdict = class.unwrap_or_else(|| panic!("{runtime}: the table lacks `{call}`")).verdict;
             let runs = matches!(verdict, SyscallVerdict::Allow | SyscallVerdict::Restrict | SyscallVerdict::Network);
-            // C libraries fall back to `clone`.
+            // If the filter refuses `clone3`, C libraries use `clone`.
             assert!(runs || call == "clone3", "{runtime}: `{call}` is {verdict:?}");
         }
     }
