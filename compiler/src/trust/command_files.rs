@@ -3,6 +3,8 @@
 //! its folder is listed instead (`scripts/` for `scripts/$NAME.sh`).
 
 mod code;
+mod interpreters;
+mod programs;
 mod shell_words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::tool_spec::{ArgvPlaceholder, replace_placeholders};
-use code::{starts_programs, value_of_search_variable};
+use code::{FILES_OF_SHELLS, search_variable, starts_programs};
+use interpreters::{ProgramSource, has_other_ending, started_programs};
+use programs::{EDITORS, IMPLIED_FILES, INTERPRETERS, LAUNCHERS, READERS, SHELLS};
 use shell_words::{ShellCommand, split_commands};
 
 /// Marker that is inserted into the value of a placeholder before each part that a shell could read as a separate word.
@@ -23,133 +27,24 @@ pub const PROJECT_WORD: &str = ".";
 /// The start of a word for the files that a script loads or starts; the path of the script follows. No word of a
 /// command contains the first character.
 pub const LOADED_BY: &str = "\0loaded by ";
+/// The start of a word for a script in the language of an interpreter, whatever its ending; the name of the interpreter
+/// and, behind a NUL, the path of the script follow.
+pub const EXECUTED_BY: &str = "\0executed by ";
+/// The start of a word for a Python module that the working folder of the command contains (`python3 -m`); its path
+/// follows.
+pub const MODULE: &str = "\0module ";
+/// The start of a word for a folder from which a variable such as `PYTHONPATH` lets programs load code.
+pub const SEARCHED: &str = "\0searched ";
+/// The word for a command that can execute every file of the project, such as `python3 -c`.
+pub const EVERY_FILE: &str = "\0every file";
 /// Maximum nesting of shell texts in shell texts.
 const MAX_NESTING: usize = 8;
-/// Launchers: programs that execute a file that an argument names, and words that precede another command (`-exec`). In
-/// comparisons, digits, dots and hyphens at the end of a program's name are ignored, so that `python` includes
-/// `python3.12`.
-const LAUNCHERS: [&str; 84] = [
-    "!",
-    "-exec",
-    "-execdir",
-    "-ok",
-    "{",
-    "ash",
-    "awk",
-    "bash",
-    "bun",
-    "bunx",
-    "busybox",
-    "builtin",
-    "chroot",
-    "command",
-    "coproc",
-    "csh",
-    "dash",
-    "deno",
-    "do",
-    "doas",
-    "dotnet",
-    "elif",
-    "elixir",
-    "else",
-    "env",
-    "eval",
-    "exec",
-    "fish",
-    "for",
-    "gawk",
-    "groovy",
-    "guile",
-    "if",
-    "ionice",
-    "java",
-    "julia",
-    "ksh",
-    "lua",
-    "luajit",
-    "mawk",
-    "mksh",
-    "nice",
-    "node",
-    "nodejs",
-    "nohup",
-    "npx",
-    "nu",
-    "osascript",
-    "parallel",
-    "perl",
-    "php",
-    "pipx",
-    "pwsh",
-    "pypy",
-    "python",
-    "docker",
-    "entr",
-    "flock",
-    "hyperfine",
-    "nix-shell",
-    "script",
-    "ssh",
-    "su",
-    "tmux",
-    "watch",
-    "Rscript",
-    "ruby",
-    "sed",
-    "setsid",
-    "sh",
-    "source",
-    "stdbuf",
-    "strace",
-    "sudo",
-    "swift",
-    "tclsh",
-    "then",
-    "time",
-    "timeout",
-    "toybox",
-    "tsx",
-    "while",
-    "xargs",
-    "zsh",
-];
-/// Launchers that do not read shell commands but code in a language of their own.
-const INTERPRETERS: [&str; 22] = [
-    "bun",
-    "deno",
-    "elixir",
-    "groovy",
-    "guile",
-    "java",
-    "julia",
-    "lua",
-    "luajit",
-    "node",
-    "nodejs",
-    "osascript",
-    "perl",
-    "php",
-    "pwsh",
-    "pypy",
-    "python",
-    "Rscript",
-    "ruby",
-    "swift",
-    "tclsh",
-    "tsx",
-];
-/// Programs of `LAUNCHERS` that edit or select lines. Their script is an argument in a language of its own, which is
-/// not read as shell commands.
-const EDITORS: [&str; 4] = ["awk", "gawk", "mawk", "sed"];
-/// Launchers that are shells. A shell executes commands from its standard input if no argument names a script file or
-/// contains commands.
-const SHELLS: [&str; 12] =
-    ["ash", "bash", "busybox", "csh", "dash", "fish", "ksh", "mksh", "nu", "sh", "toybox", "zsh"];
 const SHELL_OPTIONS_WITH_VALUE: [&str; 6] = ["-O", "+O", "-o", "+o", "--init-file", "--rcfile"];
 /// Programs and options that append words to the command after them, such as lines of standard input or found files.
 const APPENDERS: [&str; 10] =
     ["xargs", "parallel", "-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+/// Programs that execute a command for the files that they find, or for the lines that they read.
+const SEARCHES: [&str; 4] = ["fd", "find", "parallel", "xargs"];
 /// Options that are followed by code in the language of the program.
 const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", "--print", "--run"];
 /// Characters that mark a word as a path or as code. Of the words after a launcher, the first word with such a
@@ -157,43 +52,6 @@ const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", 
 const PATH_OR_TEXT: &str = "/. \t\n(){};'\"$|&";
 /// Characters between the parts of an argument that holds several words.
 const SEPARATORS: [char; 7] = ['=', ':', ',', ';', ' ', '\t', '\n'];
-/// Programs that only read the files that their arguments name. Their arguments need no trust.
-const READERS: [&str; 22] = [
-    "basename",
-    "cat",
-    "cksum",
-    "cmp",
-    "comm",
-    "cut",
-    "diff",
-    "dirname",
-    "du",
-    "echo",
-    "grep",
-    "head",
-    "ls",
-    "md5sum",
-    "nl",
-    "od",
-    "printf",
-    "realpath",
-    "sha256sum",
-    "stat",
-    "tail",
-    "wc",
-];
-/// Files that a program reads from its start folder even if no argument names them.
-const IMPLIED_FILES: [(&str, &[&str]); 9] = [
-    ("make", &["GNUmakefile", "makefile", "Makefile"]),
-    ("gmake", &["GNUmakefile", "makefile", "Makefile"]),
-    ("just", &["justfile", "Justfile", ".justfile"]),
-    ("rake", &["Rakefile", "rakefile"]),
-    ("npm", &["package.json", ".npmrc"]),
-    ("pnpm", &["package.json", ".npmrc"]),
-    ("yarn", &["package.json", ".npmrc"]),
-    ("bun", &["package.json", ".npmrc"]),
-    ("npx", &["package.json", ".npmrc"]),
-];
 
 /// The values of a call, for the placeholders of its command.
 #[derive(Debug, Clone, Copy)]
@@ -301,6 +159,7 @@ fn files_of_command(parts: &[String]) -> Vec<String> {
     if appends_program(parts) || reads_program(parts) || starts_programs(parts) {
         words.found.insert(PROJECT_WORD.to_owned());
     }
+    words.add_started(parts, false);
     let is_code = parts.iter().any(|part| INTERPRETERS.contains(&name_of(part)));
     let is_shell = reads_shell_text(parts);
     let mut before = "";
@@ -362,29 +221,18 @@ fn appends_program(words: &[String]) -> bool {
     executes && !is_bounded
 }
 
+/// Returns true if the command makes a shell or an interpreter execute the files that a search finds in the project.
+fn searches_programs(words: &[String]) -> bool {
+    words.iter().any(|word| SEARCHES.contains(&name_of(word))) && appends_program(words)
+}
+
 /// Returns true if a shell or an interpreter reads its program from its standard input.
 fn reads_program(words: &[String]) -> bool {
     let launched = launched_words(words);
-    let reads = |(at, program): (usize, &String)| {
+    started_programs(words).into_iter().any(|(at, _, source)| {
         let is_looked_up = at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|word| word == "-v");
-        if is_looked_up || !runs_programs(program) || !launched.get(at).copied().unwrap_or_default() {
-            return false;
-        }
-        let is_shell = SHELLS.contains(&name_of(program));
-        let mut rest = words.get(at + 1..).unwrap_or_default().iter();
-        while let Some(word) = rest.next() {
-            if word == "-" || word == "/dev/stdin" || (word == "-s" && is_shell) {
-                return true;
-            }
-            if SHELL_OPTIONS_WITH_VALUE.contains(&word.as_str()) {
-                rest.next();
-            } else if !word.starts_with(['-', '+']) || CODE_OPTIONS.contains(&word.as_str()) || word == "--version" {
-                return false;
-            }
-        }
-        true
-    };
-    words.iter().enumerate().any(reads)
+        source == ProgramSource::StandardInput && !is_looked_up && launched.get(at) == Some(&true)
+    })
 }
 
 /// Returns true if a command outputs only text that it contains itself, or the content of files that it names.
@@ -442,8 +290,8 @@ impl FileWords {
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();
         let holds_text = is_text(own) || (launches && is_text(argument));
-        let searched = value_of_search_variable(argument).filter(|_| !holds_text || !is_shell);
-        if let Some(value) = searched {
+        if let Some((name, value)) = search_variable(argument).filter(|_| !holds_text || !is_shell) {
+            self.add_searched(name, value);
             return self.add_parts(value, true);
         }
         if !holds_text {
@@ -458,12 +306,67 @@ impl FileWords {
         }
     }
 
+    /// Adds the folders and the scripts in the value of a variable such as `PYTHONPATH`.
+    fn add_searched(&mut self, name: &str, value: &str) {
+        for place in value.split(SEPARATORS) {
+            // `$PWD/lib`
+            let place = place.trim_start_matches([VALUE_START, EXPANSION]);
+            let place = place.trim_start_matches("./").trim_matches('/');
+            if place.is_empty() || place.contains([VALUE_START, EXPANSION]) {
+                continue;
+            }
+            if FILES_OF_SHELLS.contains(&name) {
+                self.found.insert(format!("{EXECUTED_BY}sh\0{place}"));
+            } else {
+                self.found.insert(format!("{SEARCHED}{place}"));
+            }
+        }
+    }
+
+    /// Adds the programs of the shells and interpreters of a command. `is_text` is true if the command is part of a
+    /// shell text; a pipe or a here-document can then be the standard input.
+    fn add_started(&mut self, words: &[String], is_text: bool) {
+        let launched = launched_words(words);
+        for (at, name, source) in started_programs(words) {
+            let is_interpreter = INTERPRETERS.contains(&name);
+            let is_looked_up = at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|word| word == "-v");
+            let reads_input = is_text && launched.get(at) == Some(&true) && !is_looked_up;
+            match source {
+                ProgramSource::File(path) if !path.contains(EXPANSION) => {
+                    let path = path.replace(VALUE_START, "");
+                    let path = path.trim_end_matches('/');
+                    if has_other_ending(path, name) {
+                        self.found.insert(format!("{EXECUTED_BY}{name}\0{path}"));
+                    }
+                }
+                ProgramSource::Module(module) if !module.contains(EXPANSION) => {
+                    let path = module.replace(VALUE_START, "").replace('.', "/");
+                    self.add_word(&path, true);
+                    self.found.insert(format!("{MODULE}{path}"));
+                }
+                ProgramSource::Code if is_interpreter => self.add_every_file(),
+                ProgramSource::StandardInput if is_interpreter && reads_input => self.add_every_file(),
+                ProgramSource::Module(_) => self.add_every_file(),
+                ProgramSource::File(_)
+                | ProgramSource::Code
+                | ProgramSource::StandardInput
+                | ProgramSource::Information => {}
+            }
+        }
+    }
+
+    fn add_every_file(&mut self) {
+        self.found.extend([PROJECT_WORD, EVERY_FILE].map(str::to_owned));
+    }
+
     /// Adds every run of path characters in a text as a word that may name a file. Does not parse the language of the
     /// text. Skips runs with a [`VALUE_START`] or an [`EXPANSION`].
     fn add_runs(&mut self, text: &str) {
         let is_path = |c: char| c.is_alphanumeric() || "_./-+@%~".contains(c) || matches!(c, VALUE_START | EXPANSION);
         for run in text.split(|c: char| !is_path(c)).filter(|run| !run.contains([VALUE_START, EXPANSION])) {
             self.add_word(run, false);
+            // `${NAME:-scripts/x.sh}`
+            self.add_word(run.trim_start_matches('-'), false);
         }
     }
 
@@ -515,6 +418,12 @@ impl FileWords {
             self.found.insert(PROJECT_WORD.to_owned());
         }
         for command in commands {
+            self.add_started(&command.words, true);
+            // Without the file of a redirection, `python3 < lib/x` reads its program from its input.
+            self.add_started(&command.words_without_redirections(), true);
+            if searches_programs(&command.words) {
+                self.add_every_file();
+            }
             let is_shell = reads_shell_text(&command.words);
             let changes_folder = command.words.first().is_some_and(|word| matches!(word.as_str(), "cd" | "pushd"));
             for (index, (word, launches)) in command.words.iter().zip(launched_words(&command.words)).enumerate() {

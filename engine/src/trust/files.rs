@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rye_compiler::plan::hex;
-use rye_compiler::trust::command_files::{LOADED_BY, PROJECT_WORD, files_of_value};
+use rye_compiler::trust::command_files::{EXECUTED_BY, LOADED_BY, MODULE, PROJECT_WORD, files_of_value};
 use sha2::{Digest, Sha256};
 
 use super::TrustError;
@@ -37,7 +37,7 @@ pub(super) struct NamedFiles<'p> {
     pub(super) hashes: BTreeMap<String, String>,
     folders: BTreeSet<PathBuf>,
     /// The programs whose texts were searched for files that they load.
-    pub(super) read: BTreeSet<PathBuf>,
+    pub(super) read: BTreeSet<LoadingProgram>,
     bytes: u64,
 }
 
@@ -68,6 +68,12 @@ impl<'p> NamedFiles<'p> {
             return LoadingProgram::of_tool(&self.project.join(script))
                 .map_or(Ok(()), |script| self.add_loaded(script));
         }
+        if let Some((interpreter, path)) = word.strip_prefix(EXECUTED_BY).and_then(|word| word.split_once('\0')) {
+            return self.add_executed(interpreter, path);
+        }
+        if let Some(module) = word.strip_prefix(MODULE) {
+            return self.add_module(module);
+        }
         if word.contains('\0') {
             return Ok(());
         }
@@ -92,6 +98,15 @@ impl<'p> NamedFiles<'p> {
             }
         }
         Ok(())
+    }
+
+    /// Adds the script `path`, which a command starts by an interpreter, and the files that the script loads.
+    fn add_executed(&mut self, interpreter: &str, path: &str) -> Result<(), TrustError> {
+        let place = self.project.join(path);
+        self.add_place(&place, false)?;
+        let real = place.canonicalize().ok().filter(|real| real.starts_with(self.project));
+        let program = real.and_then(|real| LoadingProgram::of_interpreter(interpreter, &real));
+        program.map_or(Ok(()), |program| self.add_loaded(program))
     }
 
     /// Adds every file of the project.

@@ -2,6 +2,8 @@
 //! sources or executes. They are found by the words of the program's text, without a parser: a word counts wherever it
 //! is, in comments and strings too, so that more files are trusted rather than fewer.
 
+mod python;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
@@ -10,7 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use regex::Regex;
-use rye_compiler::trust::command_files::{PROJECT_WORD, files_of_shell_text};
+use rye_compiler::trust::command_files::{
+    EVERY_FILE, EXECUTED_BY, MODULE, PROJECT_WORD, SEARCHED, files_of_shell_text,
+};
+
+use python::{COMPILED_FOLDER, changes_search_path};
 
 use super::TrustError;
 use super::files::{MAX_DEPTH, NamedFiles};
@@ -55,11 +61,6 @@ const PACKAGE_FILE: &str = "package.json";
 /// Folders with installed packages. The programs in them are not read.
 const PACKAGE_FOLDERS: [&str; 3] = ["node_modules", "site-packages", "dist-packages"];
 
-/// Python compiles modules to files in such a folder, and loads them in place of the source.
-const COMPILED_FOLDER: &str = "__pycache__";
-/// Words of a Python program that changes the folders from which it imports.
-const SEARCH_PATH_WORDS: [&str; 2] = ["sys.path", "addsitedir"];
-
 static PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\w@.+/-]*[./][\w@.+/-]*").ok());
 static QUOTED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#""([^"\n]{1,1024})"|'([^'\n]{1,1024})'|`([^`\n]{1,1024})`"#).ok());
@@ -67,7 +68,7 @@ static QUOTED: LazyLock<Option<Regex>> =
 static EXECUTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let programs = r"sh|bash|dash|zsh|ksh|source|\.|python[\d.]*|node|perl|ruby|lua|php|-?include";
     Regex::new(&format!(
-        r#"(?m)(?:^|[\s;&|@('"`])(?:(?:{programs})(?:\s+-\S+)*\s+|script-shell\s*=\s*)['"]?([\w@.+/-]+)"#
+        r#"(?m)(?:^|[\s;&|@('"`])(?:({programs})(?:\s+-\S+)*\s+|script-shell\s*=\s*)['"]?([\w@.+/-]+)"#
     ))
     .ok()
 });
@@ -80,7 +81,7 @@ static OPEN_PATHS: LazyLock<Option<Regex>> =
 static IDENTIFIERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\p{L}_][\p{L}\p{N}_]*").ok());
 
 /// The language of a program, which decides what names in its text load files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Language {
     Python,
     JavaScript,
@@ -88,6 +89,8 @@ enum Language {
     Package,
     /// A build file. Most files that it names are sources and outputs, so only programs among them are read.
     Build,
+    /// Perl, Ruby, Lua and PHP, which load modules by their names.
+    Modular,
     /// Shell scripts, and programs of other languages.
     Shell,
 }
@@ -96,8 +99,19 @@ impl Language {
     /// Returns true if the text mainly starts other programs.
     fn starts_programs(self) -> bool {
         match self {
-            Self::Shell | Self::Build | Self::Package => true,
+            Self::Shell | Self::Modular | Self::Build | Self::Package => true,
             Self::Python | Self::JavaScript => false,
+        }
+    }
+
+    /// The language of the scripts that an interpreter executes; `None` for an interpreter of another language.
+    fn of_interpreter(name: &str) -> Option<Self> {
+        match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
+            "python" | "pypy" => Some(Self::Python),
+            "bun" | "deno" | "node" | "nodejs" | "tsx" => Some(Self::JavaScript),
+            "perl" | "ruby" | "lua" | "luajit" | "php" => Some(Self::Modular),
+            "ash" | "bash" | "dash" | "ksh" | "mksh" | "sh" | "zsh" | "source" | "." => Some(Self::Shell),
+            _ => None,
         }
     }
 
@@ -110,27 +124,37 @@ impl Language {
             _ if is_build_file(file) => Self::Build,
             "py" => Self::Python,
             "js" | "mjs" | "cjs" | "ts" | "mts" | "cts" => Self::JavaScript,
+            ending if MODULAR_ENDINGS.contains(&ending) => Self::Modular,
             _ if first.contains("python") => Self::Python,
             _ if first.contains("node") => Self::JavaScript,
+            _ if ["perl", "ruby", "lua", "php"].iter().any(|name| first.contains(name)) => Self::Modular,
             _ => Self::Shell,
         }
     }
 }
 
 /// A program whose text is read.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LoadingProgram {
     file: PathBuf,
     /// The folder of the script that a call starts. A Python program imports modules from it.
     main_folder: PathBuf,
     /// True for the script of a tool. Such a script imports from sources only, and from its folder last.
     is_tool: bool,
+    /// The language of the interpreter that the command names. `None` if the file itself tells its language.
+    language: Option<Language>,
 }
 
 impl LoadingProgram {
     /// The script `file`, which a command starts. `None` if the file is not a program whose text can name other files.
     pub fn of_command(file: &Path) -> Option<Self> {
         Self::new(file, false).filter(|program| is_program(&program.file))
+    }
+
+    /// The script `file`, which a command starts by an interpreter.
+    pub fn of_interpreter(interpreter: &str, file: &Path) -> Option<Self> {
+        let language = Language::of_interpreter(interpreter);
+        Self::new(file, false).filter(|program| program.file.is_file()).map(|program| Self { language, ..program })
     }
 
     /// The script `file` of a tool.
@@ -141,7 +165,7 @@ impl LoadingProgram {
     fn new(file: &Path, is_tool: bool) -> Option<Self> {
         let main_folder = file.parent()?.to_path_buf();
         let is_package = file.iter().any(|part| PACKAGE_FOLDERS.iter().any(|folder| part == *folder));
-        (!is_package).then(|| Self { file: file.to_path_buf(), main_folder, is_tool })
+        (!is_package).then(|| Self { file: file.to_path_buf(), main_folder, is_tool, language: None })
     }
 
     /// A file that this program loads or starts.
@@ -175,9 +199,6 @@ fn is_script(file: &Path) -> bool {
     File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"#!"
 }
 
-/// The Python modules of a folder, by name: files and folders.
-type PythonModules = BTreeMap<String, Vec<PathBuf>>;
-
 /// A word of a program's text that can name a file.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct NamedWord {
@@ -196,6 +217,10 @@ struct NamedPaths {
     files: BTreeSet<PathBuf>,
     folders: BTreeSet<PathBuf>,
     program_folders: BTreeSet<PathBuf>,
+    /// The programs whose language or working folder the text tells.
+    started: BTreeSet<LoadingProgram>,
+    /// True if the text can load every file of the project.
+    is_any: bool,
 }
 
 impl NamedFiles<'_> {
@@ -204,13 +229,22 @@ impl NamedFiles<'_> {
         let mut waiting = vec![first];
         let mut listings = BTreeMap::new();
         while let Some(program) = waiting.pop() {
-            if !self.read.insert(program.file.clone()) {
+            if !self.read.insert(program.clone()) {
                 continue;
             }
             let text = if self.read.len() > MAX_PROGRAMS { None } else { text_of(&program.file) };
             let Some(text) = text else { return self.add_project() };
-            let language = Language::of(&program.file, &text);
-            let NamedPaths { mut files, folders, program_folders } = self.named_paths(&program.file, &text, language);
+            let language = program.language.unwrap_or_else(|| Language::of(&program.file, &text));
+            let named = self.named_paths(&program.file, &text, language);
+            if named.is_any {
+                return self.add_project();
+            }
+            let NamedPaths { mut files, folders, program_folders, started, is_any: _ } = named;
+            let project = self.project;
+            for started in started.into_iter().filter(|program| program.file.starts_with(project)) {
+                self.add_place(&started.file, false)?;
+                waiting.push(started);
+            }
             for folder in &program_folders {
                 add_programs(folder, 0, &mut files);
             }
@@ -220,7 +254,7 @@ impl NamedFiles<'_> {
                 files.extend(known.filter(|file| file.starts_with(&folder) && is_program(file)));
             }
             if language == Language::Python {
-                if SEARCH_PATH_WORDS.iter().any(|word| text.contains(word)) {
+                if changes_search_path(&text) {
                     return self.add_project();
                 }
                 files.extend(self.python_files(&program, &text, &mut listings));
@@ -237,11 +271,20 @@ impl NamedFiles<'_> {
         Ok(())
     }
 
+    /// Adds the Python module `module` of the project, which a command starts with the project as its working folder.
+    pub(super) fn add_module(&mut self, module: &str) -> Result<(), TrustError> {
+        for program in Self::programs_of_module(self.project, module) {
+            self.add_place(&program.file, false)?;
+            self.add_loaded(program)?;
+        }
+        Ok(())
+    }
+
     /// Returns the files and folders that a text names, relative to the project or to the folder of its file.
     fn named_paths(&self, file: &Path, text: &str, language: Language) -> NamedPaths {
         let mut named = NamedPaths::default();
         let Some(own) = file.parent() else { return named };
-        let is_shell = language == Language::Shell;
+        let is_shell = matches!(language, Language::Shell | Language::Modular);
         let loads_any = |word: &str| language == Language::JavaScript && word.starts_with('.');
         let mut words: BTreeSet<NamedWord> = PATHS
             .iter()
@@ -255,21 +298,29 @@ impl NamedFiles<'_> {
                 // `$(FOLDER)/lib.sh`, `*/lib.sh`
                 let is_open = is_variable || (own.starts_with('/') && before.ends_with([')', '}', '*', '"']));
                 let is_behind_glob = is_open && before.ends_with('*');
+                // `~+/lib.sh`
+                let own = own.strip_prefix("+/").filter(|_| before.ends_with('~')).unwrap_or(own);
+                let is_open = is_open || before.ends_with('~');
                 let word = own.trim_start_matches('/').to_owned();
                 let is_any = loads_any(&word) || (is_shell && is_open);
                 NamedWord { word, is_prefix, is_behind_glob, is_any }
             })
             .collect();
-        let quoted = QUOTED.iter().flat_map(|quoted| quoted.captures_iter(text));
-        let quoted = quoted.filter_map(|found| found.iter().skip(1).flatten().next());
-        words.extend(quoted.map(|word| {
-            let word = word.as_str().to_owned();
+        words.extend(quoted_texts(text).map(|word| {
+            let word = word.to_owned();
             NamedWord { is_any: loads_any(&word), word, is_prefix: false, is_behind_glob: false }
         }));
         let word = |word: String, is_prefix| NamedWord { word, is_prefix, is_any: true, is_behind_glob: false };
+        let mut shell_words = Vec::new();
         if language.starts_programs() {
             let executed = EXECUTED.iter().flat_map(|executed| executed.captures_iter(text));
-            let executed: Vec<&str> = executed.filter_map(|found| Some(found.get(1)?.as_str())).collect();
+            let executed: Vec<(&str, &str)> = executed
+                .filter_map(|found| Some((found.get(1).map_or("", |program| program.as_str()), found.get(2)?.as_str())))
+                .collect();
+            for (interpreter, name) in &executed {
+                named.add_started(interpreter, &[own, self.project], name);
+            }
+            let executed: Vec<&str> = executed.into_iter().map(|(_, name)| name).collect();
             // `python3 lib`
             let main_files = |name: &str| MAIN_FILES.map(|main| self.project.join(name).join(main));
             named.files.extend(executed.iter().flat_map(|name| main_files(name)).filter(|file| file.is_file()));
@@ -277,7 +328,10 @@ impl NamedFiles<'_> {
         }
         if is_shell {
             // A shell sources files of any name. A word that ends with a slash stands for every file of the folder.
-            let shell = files_of_shell_text(text).into_iter().filter(|word| word != PROJECT_WORD);
+            let first = text.lines().next().filter(|line| line.starts_with("#!")).unwrap_or_default();
+            shell_words = files_of_shell_text(&text[first.len()..]);
+            named.is_any = language == Language::Shell && shell_words.iter().any(|word| word == EVERY_FILE);
+            let shell = shell_words.iter().filter(|word| *word != PROJECT_WORD && !word.contains('\0'));
             words.extend(shell.map(|name| word(name.clone(), name.ends_with('/'))));
             words.retain(|word| !is_only_written(text, &word.word));
         }
@@ -285,26 +339,32 @@ impl NamedFiles<'_> {
         if language.starts_programs() {
             let module_names: BTreeSet<&str> = names_in(text);
             let entered = words.iter().map(|word| word.word.trim_matches('/')).chain(module_names.iter().copied());
-            let entered: BTreeSet<PathBuf> = entered
-                .filter(|name| name.contains(char::is_alphanumeric))
-                .map(|name| self.project.join(name))
-                .filter(|folder| folder.is_dir())
-                .take(MAX_ENTERED_FOLDERS)
-                .collect();
+            let entered = entered_folders(&[self.project, own], &entered.collect());
             if OPEN_PATHS.iter().any(|open| open.is_match(text)) {
                 named.program_folders.extend(entered.iter().cloned());
             }
             // `cd lib && bash x.sh`, `D=lib; . "$D/x.sh"`.
             folders.extend(entered);
-            let is_modular = file.extension().is_some_and(|ending| MODULAR_ENDINGS.iter().any(|one| ending == *one));
-            if is_modular || INTERPRETERS.iter().any(|interpreters| interpreters.is_match(text)) {
+            if language == Language::Modular || INTERPRETERS.iter().any(|interpreters| interpreters.is_match(text)) {
                 for folder in &folders {
                     add_modules(folder, &module_names, 0, &mut named.files);
                 }
             }
         }
+        // Without `cd`, the scripts of a package start in the folder of the package.
+        let starts_here = language == Language::Package && !text.contains("cd ");
+        for word in &shell_words {
+            named.add_shell_word(word, &folders);
+        }
         for word in &words {
-            for folder in &folders {
+            if let Some(dots) = word.dots_before_open_part(language) {
+                // `./${name}.js` is relative to the file in an import, and to the project in the start of a program.
+                let folder = own.join(dots).canonicalize().ok();
+                named.folders.extend(folder.filter(|folder| folder != self.project));
+                named.program_folders.extend((!dots.contains("..")).then(|| self.project.to_path_buf()));
+            }
+            let is_dots = starts_here && !word.word.contains(char::is_alphanumeric);
+            for folder in folders.iter().take(if is_dots { 2 } else { folders.len() }) {
                 named.add(&folder.join(word.word.trim_start_matches('/')), word, language);
                 if word.is_behind_glob {
                     for inner in fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_INNER_FOLDERS) {
@@ -320,45 +380,40 @@ impl NamedFiles<'_> {
         }
         named
     }
+}
 
-    /// Returns the files of the modules and packages whose names a Python text contains, in the folders from which the
-    /// program can import: the folder of the started script, the program's own folder, and the folders between them.
-    fn python_files(
-        &self,
-        program: &LoadingProgram,
-        text: &str,
-        listings: &mut BTreeMap<PathBuf, PythonModules>,
-    ) -> BTreeSet<PathBuf> {
-        let names = IDENTIFIERS.iter().flat_map(|names| names.find_iter(text)).map(|name| name.as_str());
-        let names: BTreeSet<&str> = names.collect();
-        // Python compares other letters in a normal form, so such a name can be that of any module.
-        let is_any = names.iter().any(|name| !name.is_ascii());
-        let between = program.file.ancestors().skip(1).take_while(|folder| folder.starts_with(&program.main_folder));
-        let mut folders: BTreeSet<&Path> = between.chain(program.file.parent()).collect();
-        folders.insert(&program.main_folder);
-        let mut found = BTreeSet::new();
-        for folder in folders.into_iter().filter(|folder| folder.starts_with(self.project)) {
-            let modules = listings.entry(folder.to_path_buf()).or_insert_with(|| python_modules_in(folder));
-            // Modules of the folder replace those that other modules import, such as `re`.
-            let replaces = !program.is_tool && folder == program.main_folder;
-            for (name, module) in modules.iter().flat_map(|(name, paths)| paths.iter().map(move |path| (name, path))) {
-                let is_named = is_any || names.contains(name.as_str());
-                if is_named || (replaces && (!module.is_dir() || has_init(module))) {
-                    add_python_files(module, 0, &mut found);
-                }
-            }
-        }
-        if !program.is_tool {
-            let compiled: Vec<PathBuf> =
-                found.iter().chain(std::iter::once(&program.file)).flat_map(|file| compiled_files(file)).collect();
-            found.extend(compiled);
-        }
-        found.remove(&program.file);
-        found
+impl NamedWord {
+    /// Returns the path of dots (`./`, `../`) in front of the first part that the text leaves open.
+    fn dots_before_open_part(&self, language: Language) -> Option<&str> {
+        let template = self.word.split_once("${").map(|(start, _)| start);
+        let start = template.or(self.is_prefix.then_some(&self.word)).filter(|start| start.ends_with('/'))?;
+        let is_dots = start.starts_with('.') && start.chars().all(|c| matches!(c, '.' | '/'));
+        (is_dots && matches!(language, Language::Python | Language::JavaScript)).then_some(start)
     }
 }
 
 impl NamedPaths {
+    /// Adds a script that a text starts by an interpreter, with the path `name` in one of these folders.
+    fn add_started(&mut self, interpreter: &str, folders: &[&Path], name: &str) {
+        let Some(language) = Language::of_interpreter(interpreter) else { return };
+        let files = folders.iter().filter_map(|folder| folder.join(name.trim_start_matches('/')).canonicalize().ok());
+        let programs = files.filter_map(|file| LoadingProgram::of_interpreter(interpreter, &file));
+        // The ending of most scripts tells the same language.
+        self.started.extend(programs.filter(|program| Language::of(&program.file, "") != language));
+    }
+
+    /// Adds what a word of [`files_of_shell_text`] names beside a file.
+    fn add_shell_word(&mut self, word: &str, folders: &[PathBuf]) {
+        if let Some((interpreter, name)) = word.strip_prefix(EXECUTED_BY).and_then(|word| word.split_once('\0')) {
+            let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
+            self.add_started(interpreter, &folders, name);
+        } else if let Some(module) = word.strip_prefix(MODULE) {
+            self.started.extend(folders.iter().flat_map(|folder| NamedFiles::programs_of_module(folder, module)));
+        } else if let Some(name) = word.strip_prefix(SEARCHED) {
+            self.folders.extend(folders.iter().map(|folder| folder.join(name)).filter(|folder| folder.is_dir()));
+        }
+    }
+
     /// Adds the file or the folder that a word names.
     fn add(&mut self, place: &Path, word: &NamedWord, language: Language) {
         let (NamedWord { word, is_prefix, is_any, is_behind_glob: _ }, is_folder) = (word, place.is_dir());
@@ -382,7 +437,9 @@ impl NamedPaths {
         let is_loaded = || match language {
             // An executable file without a known ending can be an output of the build.
             Language::Build => has_program_ending(place) || is_script(place),
-            Language::Python | Language::JavaScript | Language::Package | Language::Shell => is_program(place),
+            Language::Python | Language::JavaScript | Language::Package | Language::Modular | Language::Shell => {
+                is_program(place)
+            }
         };
         if place.is_file() && (*is_any || is_loaded()) {
             self.files.insert(place.to_path_buf());
@@ -397,6 +454,30 @@ impl NamedPaths {
             }
         }
     }
+}
+
+/// Returns the texts in quotes.
+fn quoted_texts(text: &str) -> impl Iterator<Item = &str> {
+    let quoted = QUOTED.iter().flat_map(move |quoted| quoted.captures_iter(text));
+    quoted.filter_map(|found| found.iter().skip(1).flatten().next()).map(|found| found.as_str())
+}
+
+/// Returns the folders with one of these names in the folders `starts`, and in the folders found so far: `cd a; cd b`.
+fn entered_folders(starts: &[&Path], names: &BTreeSet<&str>) -> Vec<PathBuf> {
+    let names = names.iter().filter(|name| name.contains(char::is_alphanumeric));
+    let mut entered: Vec<PathBuf> = Vec::new();
+    let mut next = 0;
+    let mut above: Vec<PathBuf> = starts.iter().map(|start| start.to_path_buf()).collect();
+    while let Some(folder) = above.get(next).cloned() {
+        next += 1;
+        for inner in names.clone().map(|name| folder.join(name)) {
+            if entered.len() < MAX_ENTERED_FOLDERS && !above.contains(&inner) && inner.is_dir() {
+                above.push(inner.clone());
+                entered.push(inner);
+            }
+        }
+    }
+    entered
 }
 
 /// Returns the names in a text. `-MModule` of Perl also counts without its first letter.
@@ -442,9 +523,10 @@ fn add_programs(folder: &Path, depth: usize, files: &mut BTreeSet<PathBuf>) {
     }
 }
 
-/// Returns true for folders with installed packages and for the folders of git and of Python's compiled files.
+/// Returns true for folders with installed packages, and for the folders of git, of Python's compiled files and of the
+/// engine's state.
 fn is_left_out(folder: &Path) -> bool {
-    PACKAGE_FOLDERS.iter().chain(&[COMPILED_FOLDER, ".git"]).any(|name| folder.ends_with(name))
+    PACKAGE_FOLDERS.iter().chain(&[COMPILED_FOLDER, ".git", ".ai/state"]).any(|name| folder.ends_with(name))
 }
 
 /// Returns true if a JavaScript text imports by a name that `package.json` defines: a name that starts with `#`, or the
@@ -454,57 +536,6 @@ fn selects_modules(package: &Path, text: &str) -> bool {
         serde_json::from_str::<serde_json::Value>(&text).ok()?.get("name")?.as_str().map(str::to_owned)
     });
     ["\"#", "'#", "`#"].iter().any(|start| text.contains(start)) || name.is_some_and(|name| text.contains(&name))
-}
-
-/// Returns the files and folders of a folder that a Python program can import, by the name of the module.
-fn python_modules_in(folder: &Path) -> PythonModules {
-    let mut modules = PythonModules::new();
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
-        if let Some(module) = name.split('.').next().filter(|_| path.is_dir() || is_python_module(&path)) {
-            modules.entry(module.to_owned()).or_default().push(path.clone());
-        }
-    }
-    modules
-}
-
-fn has_init(folder: &Path) -> bool {
-    ["__init__.py", "__init__.pyc"].iter().any(|name| folder.join(name).exists())
-}
-
-/// Returns the compiled forms of a Python file.
-fn compiled_files(file: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(stem)) = (file.parent(), file.file_stem().and_then(|stem| stem.to_str())) else {
-        return Vec::new();
-    };
-    let entries = fs::read_dir(folder.join(COMPILED_FOLDER)).into_iter().flatten().flatten();
-    let compiled = entries.map(|entry| entry.path()).filter(|path| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        path.extension().is_some_and(|ending| ending == "pyc") && name.split('.').next() == Some(stem)
-    });
-    compiled.collect()
-}
-
-/// Adds a Python module and, if it is a folder, every Python file in it.
-fn add_python_files(module: &Path, depth: usize, files: &mut BTreeSet<PathBuf>) {
-    if !module.is_dir() {
-        if is_python_module(module) {
-            files.insert(module.to_path_buf());
-        }
-        return;
-    }
-    if depth > MAX_DEPTH || files.len() > MAX_PROGRAMS || is_left_out(module) {
-        return;
-    }
-    for entry in fs::read_dir(module).into_iter().flatten().flatten() {
-        add_python_files(&entry.path(), depth + 1, files);
-    }
-}
-
-/// Returns true if Python can import a file as a module.
-fn is_python_module(file: &Path) -> bool {
-    file.extension().is_some_and(|ending| ["py", "pyc", "so"].iter().any(|one| ending == *one))
 }
 
 /// Returns the text of a program; `None` if it is larger than `MAX_TEXT_BYTES`. A machine program, data, and a file that

@@ -162,6 +162,31 @@ fn files_that_a_script_loads_are_part_of_it() {
         (shell, "perl -Ilib -MQ -e1", "lib/Q.pm"),
         (shell, "python3 lib", "lib/__main__.py"),
         (shell, "node lib", "lib/index.js"),
+        (shell, "cd lib; cd sub; bash q.sh", "lib/sub/q.sh"),
+        (shell, "cd lib && cd sub && ./run", "lib/sub/run"),
+        (shell, "cd \"$(dirname \"$0\")/sub\"; . ./c", ".ai/tools/ops/sub/c"),
+        (shell, ". ~+/lib/common", "lib/common"),
+        (shell, "find . -name common -exec bash {} \\;", "lib/common"),
+        (shell, "PYTHONPATH=pp python3 lib/m.py", "pp/re.py"),
+        (shell, "export NODE_PATH=\"$PWD/mods\"; node lib/m.js", "mods/dep.js"),
+        (shell, "python3 -c 'import lib.h'", "lib/h.py"),
+        (shell, "python3 <<E\nimport lib.h\nE", "lib/h.py"),
+        (shell, "node -e 'require(name)'", "lib/h.js"),
+        (shell, "python3 -um lib.m", "re.py"),
+        (shell, "cd lib; python3 -m m", "lib/re.py"),
+        (python, "import subprocess; subprocess.run(['bash', f'./{name}/q.sh'])", "lib/q.sh"),
+        (javascript, "await import(`./${name}.mjs`)", ".ai/tools/ops/new.mjs"),
+        (javascript, "await import(`./${name}/h.mjs`)", ".ai/tools/ops/plugin/h.mjs"),
+        (python, "from sys import argv, path", "lib/anything.py"),
+        (python, "from sys import (argv,\n    path)", "lib/anything.py"),
+        (python, "import sys as s; s.path.insert(0, 'lib')", "lib/anything.py"),
+        (python, "import sys; s = sys; s.path.insert(0, 'lib')", "lib/anything.py"),
+        (python, "import sys; sys . path.insert(0, 'lib')", "lib/anything.py"),
+        (python, "import sys; (sys\n.path.insert(0, 'lib'))", "lib/anything.py"),
+        (python, "import sys; getattr(sys, 'path').insert(0, 'lib')", "lib/anything.py"),
+        (python, "import_module('my-mod')", ".ai/tools/ops/my-mod.py"),
+        (python, "__import__('q@1')", ".ai/tools/ops/q@1.py"),
+        (python, "__import__('my mod')", ".ai/tools/ops/my mod.py"),
         (python, "import subprocess; subprocess.run(['bash', 'lib/' + name + '.sh'])", "lib/q.sh"),
     ];
     for (main, text, changed) in rows {
@@ -178,6 +203,11 @@ fn files_that_a_script_loads_are_part_of_it() {
         (shell, "O=out; date > \"$O/log\"", "out/log"),
         (shell, "date > \"out/$(date +%s).txt\"", "out/1.txt"),
         (python, "open('out/' + name, 'w')", "out/result.txt"),
+        (python, "import os, sys; os.path.join(sys.argv[1], 'path')", "lib/anything.py"),
+        (javascript, "`${a}/${b}`", "lib/anything.js"),
+        (shell, "python3 -V && command -v node", "lib/anything.py"),
+        (shell, "#!/usr/bin/env perl\nprint 1;", "lib/anything.py"),
+        (shell, "echo x | python3 -m json.tool > out/x.json", "lib/re.py"),
     ] {
         assert!(!ends_with_a_change_of(main, text, changed), "{text}: {changed}");
     }
@@ -219,15 +249,25 @@ fn new_file_that_replaces_a_module_of_a_command_is_part_of_it() {
 }
 
 /// Returns true if trust in a command ends after a change of `changed`. `file` has this text.
-fn command_reads(command: &[&str], (file, text): (&str, &str), changed: &str) -> bool {
+fn command_reads(command: &[&str], file: (&str, &str), changed: &str) -> bool {
+    ends_with_change(command, file, changed, changed != file.0)
+}
+
+/// Returns true if trust in a command ends with a new file `added`. `file` has this text.
+fn ends_with_new_file(command: &[&str], file: (&str, &str), added: &str) -> bool {
+    ends_with_change(command, file, added, false)
+}
+
+fn ends_with_change(command: &[&str], (file, text): (&str, &str), changed: &str, exists: bool) -> bool {
     let spaces = TestSpaces::new();
     let write = |path: &str, text: &str| {
         let path = spaces.project().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     };
+    write("start.sh", "python3 lib/run\n");
     write(file, text);
-    if changed != file {
+    if exists {
         write(changed, "before\n");
     }
     let words: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
@@ -263,6 +303,51 @@ fn scripts_that_build_files_start_are_part_of_a_command() {
     ] {
         assert!(!command_reads(command, (file, text), changed), "{text}: {changed}");
     }
+}
+
+#[test]
+fn modules_of_the_working_folder_are_part_of_a_command() {
+    let module = ("lib/m.py", "import json\n");
+    for (command, file, added) in [
+        (&["python3", "-m", "lib.m"][..], module, "re.py"),
+        (&["python3", "-m", "lib.m"], module, "re/__init__.py"),
+        (&["python3", "-mlib.m"], module, "re.py"),
+        (&["python3", "-um", "lib.m"], module, "re.py"),
+        (&["python3", "-m", "lib.m"], module, "lib/__pycache__/m.cpython-311.pyc"),
+        (&["python3", "-m", "lib.m"], module, "lib/__init__.py"),
+        (&["python3", "-m", "lib"], ("lib/__main__.py", "import json\n"), "re.py"),
+        (&["python3", "-m", "json.tool", "data.json"], ("data.json", "{}"), "re.py"),
+        (&["bash", "-c", "python3 - < lib/m.py"], module, "re.py"),
+        (&["bash", "-c", "python3 -m lib.m"], module, "re.py"),
+        (&["bash", "run.sh"], ("run.sh", "python3 -m lib.m\n"), "re.py"),
+        (&["bash", "run.sh"], ("run.sh", "python3 <<E\nimport json\nE\n"), "re.py"),
+    ] {
+        assert!(ends_with_new_file(command, file, added), "{command:?}: {added}");
+    }
+    for (command, added) in [(&["python3", "-m", "lib.m"][..], "src/re.py"), (&["python3", "lib/m.py"], "re.py")] {
+        assert!(!ends_with_new_file(command, module, added), "{command:?}: {added}");
+    }
+}
+
+#[test]
+fn script_without_an_ending_is_read_in_the_language_of_its_interpreter() {
+    for (command, file, text, changed) in [
+        (&["bash", "lib/run"][..], "lib/run", ". lib/q.sh", "lib/q.sh"),
+        (&["bash", "-e", "lib/run"], "lib/run", ". lib/q.sh", "lib/q.sh"),
+        (&["sh", "-euo", "pipefail", "lib/run.ksh"], "lib/run.ksh", "exec python3 lib/srv.py", "lib/srv.py"),
+        (&["bash", "-c", "bash lib/run"], "lib/run", ". lib/q.sh", "lib/q.sh"),
+        (&["env", "BASH_ENV=lib/e", "bash", "-c", "true"], "lib/e", ". lib/f", "lib/f"),
+        (&["python3", "lib/run"], "lib/run", "import h", "lib/h.py"),
+        (&["python3", "-u", "lib/run"], "lib/run", "#!/usr/bin/env python3\nimport h", "lib/h.py"),
+        (&["python3", "lib/m.pyw"], "lib/m.pyw", "import h", "lib/h.py"),
+        (&["node", "lib/run"], "lib/run", "require('./h')", "lib/h.js"),
+        (&["perl", "-w", "lib/run"], "lib/run", "require './lib/q.pl';", "lib/q.pl"),
+        (&["bash", "start.sh"], "lib/run", "import h", "lib/h.py"),
+    ] {
+        assert!(command_reads(command, (file, text), changed), "{command:?}: {text}");
+    }
+    assert!(ends_with_new_file(&["python3", "lib/run"], ("lib/run", "import json"), "lib/re.py"));
+    assert!(!command_reads(&["python3", "lib/run", "lib/data"], ("lib/data", ". lib/q.sh"), "lib/q.sh"));
 }
 
 #[test]

@@ -59,10 +59,14 @@ const SEARCH_VARIABLES: [&str; 29] = [
     "VISUAL",
 ];
 
-/// Returns the value that the word assigns to one of the `SEARCH_VARIABLES`; `None` for any other word.
-pub fn value_of_search_variable(word: &str) -> Option<&str> {
+/// The `SEARCH_VARIABLES` that name a script, which a shell executes when it starts.
+pub const FILES_OF_SHELLS: [&str; 2] = ["BASH_ENV", "ENV"];
+
+/// Returns the name and the value if the word assigns a value to one of the `SEARCH_VARIABLES`.
+pub fn search_variable(word: &str) -> Option<(&str, &str)> {
     let (name, value) = word.split_once('=')?;
-    SEARCH_VARIABLES.contains(&name.trim_end_matches('+')).then_some(value)
+    let name = name.trim_end_matches('+');
+    SEARCH_VARIABLES.contains(&name).then_some((name, value))
 }
 
 /// Returns true if an argument of a command is code that can start a program, in a language other than a shell's.

@@ -9,6 +9,15 @@ pub struct ShellCommand {
     pub words: Vec<String>,
     /// The texts of command substitutions and parameter expansions in the words of the command.
     pub nested: Vec<String>,
+    /// The positions of the words that name the file or the descriptor of a redirection.
+    redirections: Vec<usize>,
+}
+
+impl ShellCommand {
+    pub fn words_without_redirections(&self) -> Vec<String> {
+        let words = self.words.iter().enumerate().filter(|(at, _)| !self.redirections.contains(at));
+        words.map(|(_, word)| word.clone()).collect()
+    }
 }
 
 /// Splits a shell text into its simple commands.
@@ -23,6 +32,8 @@ struct Splitter {
     text: Vec<char>,
     at: usize,
     word: Option<String>,
+    /// True if the next word is the file of a redirection.
+    redirects: bool,
     command: ShellCommand,
     commands: Vec<ShellCommand>,
 }
@@ -52,7 +63,12 @@ impl Splitter {
                     self.command.nested.push(inner.replace('|', " "));
                 }
                 ';' | '&' | '|' | '\n' | '(' | ')' => self.end_command(),
-                '<' | '>' => self.end_word(),
+                '<' | '>' => {
+                    let is_descriptor = |word: &String| word.chars().all(|c| c.is_ascii_digit());
+                    self.redirects |= self.word.as_ref().is_some_and(is_descriptor);
+                    self.end_word();
+                    self.redirects = true;
+                }
                 c if c.is_whitespace() => self.end_word(),
                 c => self.push(c),
             }
@@ -78,20 +94,23 @@ impl Splitter {
 
     fn end_word(&mut self) {
         let Some(word) = self.word.take() else { return };
+        let redirects = std::mem::take(&mut self.redirects);
         // An assignment before a command: the command is the next word.
         let is_assignment = self.command.words.is_empty()
             && word.split_once('=').is_some_and(|(name, _)| {
                 !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '+')
             });
         if is_assignment {
-            self.commands.push(ShellCommand { words: vec!["=".to_owned(), word], nested: Vec::new() });
+            self.commands.push(ShellCommand { words: vec!["=".to_owned(), word], ..ShellCommand::default() });
         } else {
+            self.command.redirections.extend(redirects.then_some(self.command.words.len()));
             self.command.words.push(word);
         }
     }
 
     fn end_command(&mut self) {
         self.end_word();
+        self.redirects = false;
         let command = std::mem::take(&mut self.command);
         if command != ShellCommand::default() {
             self.commands.push(command);

@@ -1,0 +1,139 @@
+//! The program that an interpreter or a shell executes, from the arguments of its command. Short options are read as
+//! the interpreter reads them: letter by letter, so that `-uc` contains `-c`.
+
+use super::{CODE_OPTIONS, INTERPRETERS, SHELL_OPTIONS_WITH_VALUE, SHELLS, name_of};
+
+/// Options that print a text in place of the execution of a program.
+const INFORMATION_OPTIONS: [&str; 5] = ["--help", "--version", "-V", "-h", "-version"];
+/// Letters of options with a value: the rest of the word, or the next word. By the name of the interpreter.
+const VALUE_LETTERS: [(&str, &str); 6] = [
+    ("python", "cmQWX"),
+    ("pypy", "cmQWX"),
+    ("perl", "eEIMmFiDxCVdt"),
+    ("ruby", "eIrCEFKWxiT"),
+    ("lua", "el"),
+    ("php", "BEFRSTcdfrtz"),
+];
+/// Letters of options whose value is code. By the name of the interpreter.
+const CODE_LETTERS: [(&str, &str); 8] = [
+    ("python", "c"),
+    ("pypy", "c"),
+    ("perl", "eE"),
+    ("ruby", "e"),
+    ("lua", "e"),
+    ("php", "BERr"),
+    ("node", "ep"),
+    ("nodejs", "ep"),
+];
+/// The usual endings of the scripts of an interpreter.
+const USUAL_ENDINGS: [(&str, &[&str]); 9] = [
+    ("python", &["py"]),
+    ("pypy", &["py"]),
+    ("perl", &["pl", "pm"]),
+    ("ruby", &["rb"]),
+    ("lua", &["lua"]),
+    ("luajit", &["lua"]),
+    ("php", &["php"]),
+    ("node", &["js", "mjs", "cjs", "ts", "mts", "cts"]),
+    ("nodejs", &["js", "mjs", "cjs", "ts", "mts", "cts"]),
+];
+/// The usual endings of the scripts of a shell.
+const SHELL_ENDINGS: [&str; 3] = ["sh", "bash", "zsh"];
+
+/// The source of the program that an interpreter executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramSource<'w> {
+    File(&'w str),
+    /// A Python module by its name (`-m`).
+    Module(&'w str),
+    /// Code in an argument.
+    Code,
+    StandardInput,
+    /// The interpreter only prints a text, such as its version.
+    Information,
+}
+
+/// Returns the source of the program that `interpreter` executes with these arguments. `interpreter` is the name of a
+/// shell or of an interpreter, without its version.
+pub fn source_of<'w>(interpreter: &str, arguments: &[&'w str]) -> ProgramSource<'w> {
+    let is_shell = SHELLS.contains(&interpreter);
+    let is_python = matches!(interpreter, "python" | "pypy");
+    let letters_of = |table: &[(&str, &'static str)]| {
+        table.iter().find(|(name, _)| *name == interpreter).map_or("", |(_, letters)| letters)
+    };
+    let (value_letters, code_letters) = (letters_of(&VALUE_LETTERS), letters_of(&CODE_LETTERS));
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next().copied() {
+        if matches!(word, "-" | "/dev/stdin") {
+            return ProgramSource::StandardInput;
+        }
+        if SHELL_OPTIONS_WITH_VALUE.contains(&word) {
+            rest.next();
+            continue;
+        }
+        let is_last = rest.as_slice().is_empty();
+        if word == "--version" || (!is_shell && (INFORMATION_OPTIONS.contains(&word) || (word == "-v" && is_last))) {
+            return ProgramSource::Information;
+        }
+        let is_code = CODE_OPTIONS.iter().any(|option| word.split('=').next() == Some(*option));
+        if is_code && !is_shell && !(is_python && matches!(word, "-E" | "-e" | "-p" | "-r")) {
+            return ProgramSource::Code;
+        }
+        if word.starts_with("--") || word.starts_with('+') {
+            continue;
+        }
+        let Some(letters) = word.strip_prefix('-') else { return ProgramSource::File(word) };
+        if is_shell {
+            if letters.contains('c') {
+                return ProgramSource::Code;
+            }
+            if letters.contains('s') {
+                return ProgramSource::StandardInput;
+            }
+            // `-euo pipefail`
+            if letters.contains(['o', 'O']) {
+                rest.next();
+            }
+            continue;
+        }
+        let decisive = letters
+            .char_indices()
+            .find(|(_, letter)| value_letters.contains(*letter) || code_letters.contains(*letter));
+        if let Some((at, letter)) = decisive {
+            if code_letters.contains(letter) {
+                return ProgramSource::Code;
+            }
+            let joined = letters.get(at + letter.len_utf8()..).filter(|value| !value.is_empty());
+            if is_python {
+                let value = joined.or_else(|| rest.next().copied()).unwrap_or_default();
+                if letter == 'm' {
+                    return ProgramSource::Module(value);
+                }
+            } else if joined.is_none() && matches!((interpreter, letter), ("php", 'f')) {
+                return rest.next().map_or(ProgramSource::StandardInput, |file| ProgramSource::File(file));
+            }
+        }
+    }
+    ProgramSource::StandardInput
+}
+
+/// Returns each shell and interpreter of a command, by its position and name, with the source of its program.
+pub fn started_programs(words: &[String]) -> Vec<(usize, &str, ProgramSource<'_>)> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let started = words.iter().enumerate().filter_map(|(at, word)| {
+        let name = name_of(word);
+        let is_known = SHELLS.contains(&name) || INTERPRETERS.contains(&name);
+        is_known.then(|| (at, name, source_of(name, words.get(at + 1..).unwrap_or_default())))
+    });
+    started.collect()
+}
+
+/// Returns true if the ending of a file does not tell that `interpreter` executes it.
+pub fn has_other_ending(path: &str, interpreter: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    if SHELLS.contains(&interpreter) {
+        return !SHELL_ENDINGS.contains(&ending);
+    }
+    !USUAL_ENDINGS.iter().any(|(name, endings)| *name == interpreter && endings.contains(&ending))
+}

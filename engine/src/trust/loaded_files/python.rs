@@ -1,0 +1,150 @@
+//! The modules that a Python program can import from the project, by the names in its text.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::{IDENTIFIERS, Language, LoadingProgram, MAX_DEPTH, MAX_PROGRAMS, is_left_out, quoted_texts};
+use crate::trust::files::NamedFiles;
+
+/// The Python modules of a folder, by name: files and folders.
+pub(super) type PythonModules = BTreeMap<String, Vec<PathBuf>>;
+
+/// Python compiles modules to files in such a folder, and loads them in place of the source.
+pub(super) const COMPILED_FOLDER: &str = "__pycache__";
+/// Spellings of `sys.path`, and functions that change the folders from which a program imports.
+static SEARCH_PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let spaces = r"[\s\\)]*";
+    let from_sys = r"from\s+sys\s+import\s*(?:\([^)]*|[^;\n]*)(?:\bpath\b|\*)";
+    let attributes = r"\b[gs]etattr\s*\(\s*sys\b|\bvars\s*\(\s*sys\b|\bsys\s*\.\s*__dict__";
+    Regex::new(&format!(r"\bsys{spaces}\.{spaces}path|addsitedir|{from_sys}|{attributes}")).ok()
+});
+/// Another name of the module `sys`.
+static NAMES_OF_SYS: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"\bsys\s+as\s+(\w+)|(\w+)\s*=\s*sys\s*(?:[;,#\n]|$)").ok());
+
+impl NamedFiles<'_> {
+    /// Returns the Python programs that run if the working folder `folder` contains the module `module`, a path
+    /// without an ending. The first program stands for the modules of the folder itself, even if no file has its path.
+    pub(super) fn programs_of_module(folder: &Path, module: &str) -> Vec<LoadingProgram> {
+        let place = folder.join(module);
+        let mut files = BTreeSet::from([folder.join(format!("{module}.py"))]);
+        let packages = place.ancestors().take_while(|package| *package != folder);
+        files.extend(packages.map(|package| package.join("__init__.py")).filter(|file| file.is_file()));
+        if let (Some(above), Some(name)) = (place.parent(), place.file_name().and_then(|name| name.to_str())) {
+            files.extend(python_modules_in(above).remove(name).into_iter().flatten().filter(|file| file.is_file()));
+        }
+        let main = fs::read_dir(&place).into_iter().flatten().flatten().map(|entry| entry.path());
+        files.extend(main.filter(|file| file.file_stem().is_some_and(|stem| stem == "__main__")));
+        let program = |file| LoadingProgram {
+            file,
+            main_folder: folder.to_path_buf(),
+            is_tool: false,
+            language: Some(Language::Python),
+        };
+        files.into_iter().map(program).collect()
+    }
+
+    /// Returns the files of the modules and packages whose names a Python text contains, in the folders from which the
+    /// program can import: the folder of the started script, the program's own folder, and the folders between them.
+    pub(super) fn python_files(
+        &self,
+        program: &LoadingProgram,
+        text: &str,
+        listings: &mut BTreeMap<PathBuf, PythonModules>,
+    ) -> BTreeSet<PathBuf> {
+        let names = IDENTIFIERS.iter().flat_map(|names| names.find_iter(text)).map(|name| name.as_str());
+        let mut names: BTreeSet<&str> = names.collect();
+        // Python compares other letters in a normal form, so such a name can be that of any module.
+        let is_any = names.iter().any(|name| !name.is_ascii());
+        // `import_module("my-mod.part")`
+        names.extend(quoted_texts(text).flat_map(|quoted| quoted.split('.')));
+        let between = program.file.ancestors().skip(1).take_while(|folder| folder.starts_with(&program.main_folder));
+        let mut folders: BTreeSet<&Path> = between.chain(program.file.parent()).collect();
+        folders.insert(&program.main_folder);
+        let mut found = BTreeSet::new();
+        for folder in folders.into_iter().filter(|folder| folder.starts_with(self.project)) {
+            let modules = listings.entry(folder.to_path_buf()).or_insert_with(|| python_modules_in(folder));
+            // Modules of the folder replace those that other modules import, such as `re`.
+            let replaces = !program.is_tool && folder == program.main_folder;
+            for (name, module) in modules.iter().flat_map(|(name, paths)| paths.iter().map(move |path| (name, path))) {
+                let is_named = is_any || names.contains(name.as_str());
+                if is_named || (replaces && (!module.is_dir() || has_init(module))) {
+                    add_python_files(module, 0, &mut found);
+                }
+            }
+        }
+        if !program.is_tool {
+            let compiled: Vec<PathBuf> =
+                found.iter().chain(std::iter::once(&program.file)).flat_map(|file| compiled_files(file)).collect();
+            found.extend(compiled);
+        }
+        found.remove(&program.file);
+        found
+    }
+}
+
+/// Returns true if a Python text can change the folders from which the program imports.
+pub(super) fn changes_search_path(text: &str) -> bool {
+    let other_names = NAMES_OF_SYS.iter().flat_map(|names| names.captures_iter(text));
+    let mut other_names = other_names.filter_map(|found| found.iter().skip(1).flatten().next());
+    SEARCH_PATH.iter().any(|path| path.is_match(text))
+        || other_names.any(|name| {
+            let attribute = Regex::new(&format!(r"\b{}\s*\.\s*path", regex::escape(name.as_str())));
+            attribute.is_ok_and(|attribute| attribute.is_match(text))
+        })
+}
+
+/// Returns the files and folders of a folder that a Python program can import, by the name of the module.
+fn python_modules_in(folder: &Path) -> PythonModules {
+    let mut modules = PythonModules::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+        if let Some(module) = name.split('.').next().filter(|_| path.is_dir() || is_python_module(&path)) {
+            modules.entry(module.to_owned()).or_default().push(path.clone());
+        }
+    }
+    modules
+}
+
+fn has_init(folder: &Path) -> bool {
+    ["__init__.py", "__init__.pyc"].iter().any(|name| folder.join(name).exists())
+}
+
+/// Returns the compiled forms of a Python file.
+fn compiled_files(file: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(stem)) = (file.parent(), file.file_stem().and_then(|stem| stem.to_str())) else {
+        return Vec::new();
+    };
+    let entries = fs::read_dir(folder.join(COMPILED_FOLDER)).into_iter().flatten().flatten();
+    let compiled = entries.map(|entry| entry.path()).filter(|path| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        path.extension().is_some_and(|ending| ending == "pyc") && name.split('.').next() == Some(stem)
+    });
+    compiled.collect()
+}
+
+/// Adds a Python module and, if it is a folder, every Python file in it.
+fn add_python_files(module: &Path, depth: usize, files: &mut BTreeSet<PathBuf>) {
+    if !module.is_dir() {
+        if is_python_module(module) {
+            files.insert(module.to_path_buf());
+        }
+        return;
+    }
+    if depth > MAX_DEPTH || files.len() > MAX_PROGRAMS || is_left_out(module) {
+        return;
+    }
+    for entry in fs::read_dir(module).into_iter().flatten().flatten() {
+        add_python_files(&entry.path(), depth + 1, files);
+    }
+}
+
+/// Returns true if Python can import a file as a module.
+fn is_python_module(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ["py", "pyc", "so"].iter().any(|one| ending == *one))
+}
