@@ -444,7 +444,8 @@ impl NamedPaths {
         if place.is_file() && (*is_any || is_loaded()) {
             self.files.insert(place.to_path_buf());
         }
-        if word.starts_with('.') || language == Language::Package {
+        // A folder with a slash in `package.json` is an output or a list of files, not a module.
+        if word.starts_with('.') || (language == Language::Package && !word.ends_with('/')) {
             let path = place.display();
             let with_ending = PROGRAM_ENDINGS.iter().map(|ending| PathBuf::from(format!("{path}.{ending}")));
             self.files.extend(with_ending.filter(|file| file.is_file()));
