@@ -92,14 +92,13 @@ impl Revision {
 /// A file of a commit: its path, relative to the project, and the id of its git object.
 type CommitFile = (String, String);
 
+/// A context file of a commit, with the paths of the ignored files in its folder.
+type FileOfFolder = (CommitFile, Vec<Arc<str>>);
+
 /// Lists the context files of a commit, at most one for each folder, outermost first. Each file comes with the paths of
 /// the ignored files: other context files in its folder with different text. `prefix` is the path of the project in the
 /// repository. If `prefix` is not empty, it ends with a slash.
-fn context_objects(
-    project: &Path,
-    commit: &str,
-    prefix: &str,
-) -> Result<Vec<(CommitFile, Vec<Arc<str>>)>, CommandError> {
+fn context_objects(project: &Path, commit: &str, prefix: &str) -> Result<Vec<FileOfFolder>, CommandError> {
     let ends = prefix.match_indices('/').map(|(at, _)| at + 1);
     let folders: Vec<&str> = std::iter::once(0).chain(ends).filter_map(|end| prefix.get(..end)).collect();
     let all = |folder: &&str| CONTEXT_FILE_NAMES.map(|name| format!("{folder}{name}"));

@@ -458,7 +458,7 @@ fn closed_stdout_ends_no_prompt_and_parks_the_session() {
     };
     // Nothing reads the output any more, and the input ends.
     drop(stdin);
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let until = std::time::Instant::now() + std::time::Duration::from_mins(1);
     let code = loop {
         if let Some(status) = child.try_wait().unwrap() {
             break status.code();

@@ -296,7 +296,7 @@ fn long_message_is_printed_short_and_a_missing_file_is_reported() {
 
 /// Waits until the cursor is in this column.
 fn wait_for_column(terminal: &PtyTerminal, column: u16, text: &str) {
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_mins(1);
     while terminal.cursor().1 != column {
         assert!(Instant::now() < until, "{text}: {:?} in place of column {column}", terminal.cursor());
         std::thread::sleep(Duration::from_millis(20));

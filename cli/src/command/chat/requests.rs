@@ -487,16 +487,14 @@ impl RequestHandler {
     }
 
     pub(super) async fn store(&self, compilation: &Compilation) -> Result<String, String> {
-        self.engine.store_plan(compilation).await.map_err(|error| match error {
-            EngineError::Drive(DriveError::Untrusted { directive, list }) => {
-                let list: Vec<String> = list.iter().map(|one| format!("\n  {one}")).collect();
-                format!(
-                    "`{directive}` has requirements that you have not trusted, or that changed since:{}\nrun `rye trust` \
-                     in another terminal, then repeat the command",
-                    list.concat()
-                )
-            }
-            other => other.to_string(),
+        self.engine.store_plan(compilation).await.map_err(|error| {
+            let EngineError::Drive(DriveError::Untrusted { directive, list }) = error else { return error.to_string() };
+            let list: Vec<String> = list.iter().map(|one| format!("\n  {one}")).collect();
+            format!(
+                "`{directive}` has requirements that you have not trusted, or that changed since:{}\nrun `rye trust` in \
+                 another terminal, then repeat the command",
+                list.concat()
+            )
         })
     }
 
