@@ -344,7 +344,7 @@ fn without_witness(assertions: &Assertions, witnessed: &BTreeMap<usize, bool>) -
     let without = assertions.list.iter().enumerate().filter_map(|(i, one)| {
         let why = match witnessed.get(&i) {
             None => "`for` selects no directive",
-            Some(false) => "no function of the assertion changes its result in any thread",
+            Some(false) => "the assertion has the same result in every thread, whatever its functions return",
             Some(true) => return None,
         };
         Some(WithoutWitness { assertion: one.id.clone(), why: why.to_owned() })

@@ -162,8 +162,8 @@ fn reached_tools(plan: &Plan) -> impl Iterator<Item = &ItemId> {
     offered.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id))
 }
 
-/// Reads the settings files of the tools that a plan reaches, so that the plan's manifest has them: a tool gets them
-/// with each call. A file that cannot be read fails the call.
+/// Reads the settings files of the tools that a plan reaches. A file that is read becomes part of the plan's manifest. A
+/// file that cannot be read is no error here: a later call of its tool fails.
 pub fn read_tool_settings(items: &Items<'_>, world: &dyn World, plan: &Plan) {
     for tool in reached_tools(plan).filter_map(|id| items.tool(id)) {
         if let Some(source) = &tool.spec.config {
@@ -336,7 +336,7 @@ pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String])
 pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
     match action {
         HookAction::Fetch { .. } => Some("adds knowledge to the prompt"),
-        HookAction::Execute { .. } => Some("answers with the result of an executed item"),
+        HookAction::Execute { .. } => Some("executes an item and answers with its result"),
         HookAction::Transform { .. } => Some("replaces the user's message"),
         HookAction::Message { .. } | HookAction::Inject { .. } => Some("adds a message"),
         HookAction::SystemPrompt { .. } => Some("changes the system prompt"),

@@ -70,7 +70,7 @@ impl Problem for PaletteError {
                 vec![new_label(*span, format!("`{primary}` is described but not granted"))]
             }
             Self::Undescribed { primary, span, .. } => {
-                vec![new_label(*span, format!("`{primary}` is granted but not described"))]
+                vec![new_label(*span, format!("`{primary}` is granted, but no text of the prompt explains it"))]
             }
             Self::Dropped { span, .. } => vec![new_label(*span, "the granted tools do not all fit")],
             Self::Name { span, .. } => span.iter().map(|s| new_label(*s, "this grant reaches it")).collect(),

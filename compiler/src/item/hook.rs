@@ -117,7 +117,8 @@ pub struct OrderedHooks {
 }
 
 /// An index of the hooks whose condition is true only if the id of the directive contains a certain text of at least
-/// four bytes. A hook is skipped for every directive whose id lacks the end of this text.
+/// four bytes. The index compares the last four bytes of the text: a hook is skipped for every directive whose id does
+/// not contain them.
 #[derive(Debug, Clone, Default)]
 struct ExcludingHooks {
     /// For each hook of [`OrderedHooks`], by its index: true if `by_ending` contains the hook.

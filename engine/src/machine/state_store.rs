@@ -1,5 +1,5 @@
-//! The tool `rye/agent/threads/state`: values that a thread stores for its hooks and tools. A write is an event of the
-//! thread, so the machine answers these calls without a tool.
+//! Calls of the tool `rye/agent/threads/state`, which reads and writes values that a thread stores for its hooks and
+//! tools. The machine answers these calls itself and starts no program: a write is an event of the thread.
 
 use std::collections::BTreeMap;
 

@@ -161,7 +161,7 @@ fn unexpected_end(place: ConditionText<'_>, before: &str) -> SyntaxError {
         "the condition ends where a value is expected".into(),
         "something must follow",
         before.ends_with('%').then_some(
-            "write a percentage as a fraction or as a number without `%`: `0.8`; `%` is the remainder of a division",
+            "write `0.8` or `80` for 80 %, depending on the fact that it is compared with; `%` is the remainder of a division",
         ),
     )
 }
@@ -242,7 +242,7 @@ fn help_for_token(before: &str, rest: &str, token: &str) -> Option<&'static str>
         "IN" | "In" => return Some("write `in`"),
         "(" if follows_a_name => return Some("the functions are `exists(path)` and `length(value)`"),
         "[" if follows_a_name => return Some("keys and numbers follow a dot: `inputs.name`, `items.0`"),
-        "%" => return Some("write a percentage as a fraction or as a number without `%`: `0.8`"),
+        "%" => return Some("write `0.8` or `80` for 80 %, depending on the fact that it is compared with"),
         "," => return Some("a list needs square brackets: `x in [1, 2]`"),
         "startswith" | "startsWith" | "starts_with" | "hasPrefix" | "beginsWith" => {
             return Some("write `matches` and a pattern for the start: `matches \"^text\"`");

@@ -201,8 +201,8 @@ pub struct ThreadGrant {
 }
 
 impl ThreadGrant {
-    /// Returns the approval of `thread` for the capability in `what`, the text of an approval request for a call:
-    /// `CAPABILITY with INPUT`. `None` if the text has another form.
+    /// Parses the text of an approval request for a call (`CAPABILITY with INPUT`) to a grant of the capability for
+    /// `thread`. `None` if the text has another form.
     pub fn parse_request(thread: &ThreadId, what: &str) -> Option<Self> {
         let (capability, _) = what.split_once(" with ")?;
         Some(Self { thread: thread.to_string(), capability: capability.to_owned() })

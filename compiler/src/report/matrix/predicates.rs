@@ -248,8 +248,8 @@ impl Component {
         self.states.len()
     }
 
-    /// For each input of the component, adds to `into` the values that the input has in the examples of all known
-    /// states, without repeats. Null stands for an absent input.
+    /// Adds to `into`, for each input, the different values that the examples in `states` give to it. Null stands for an
+    /// absent input.
     pub fn list_values(&self, split: &SplitInputs<'_>, into: &mut BTreeMap<String, Vec<Value>>) {
         for input in &self.inputs {
             let Some(name) = split.names.get(*input) else { continue };

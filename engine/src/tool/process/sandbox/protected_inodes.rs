@@ -1,5 +1,5 @@
-//! Hard links to protected files of the project. Landlock rules apply to paths, so a name of `.git/config` in a writable
-//! folder would make the protected file writable.
+//! Search for hard links to protected files of the project. Landlock rules apply to paths, so a hard link to
+//! `.git/config` in a writable folder would make the protected file writable.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
