@@ -264,7 +264,10 @@ impl EngineContext {
             .iter()
             .find(|call| call.answer.is_some_and(Approval::is_approved) && call.result.is_none());
         if let Some(call) = pending {
-            let reason = format!("the approval of its call of `{}` is not signed with the permanent key of a user", call.call.name);
+            let reason = format!(
+                "the approval of its call of `{}` is not signed with the permanent key of a user",
+                call.call.name
+            );
             return self.require_acceptance(thread, reason);
         }
         let attended = state.launch.as_ref().is_none_or(|launch| launch.attended);
