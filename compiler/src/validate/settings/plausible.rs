@@ -110,7 +110,7 @@ pub fn check_delays(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found:
         found.push(ConfigError::Implausible {
             file: id.to_owned(),
             key: unused.to_owned(),
-            why: "`max_retries` is 0, so there is no retry".to_owned(),
+            why: "`max_retries` is 0, so no call is repeated".to_owned(),
             help: format!("raise `max_retries`, or remove `{unused}`"),
             span: written.span,
         });
