@@ -122,7 +122,7 @@ fn first_chat_goes_as_the_page_says() {
     terminal.wait_until("an empty editor", |rows| rows.iter().any(|row| row == ">"));
     terminal.press("/context\r");
     terminal.wait_until("the parts of the branch", |rows| {
-        let at = rows.iter().rposition(|row| row.starts_with("continues "));
+        let at = rows.iter().rposition(|row| row.contains("> /fork 2"));
         at.is_some_and(|at| rows.iter().skip(at).any(|row| row.contains("together, estimated")))
     });
     assert!(!rows_since(&terminal, "> /context").contains("haiku"), "{:#?}", terminal.rows());
