@@ -69,14 +69,14 @@ pub struct PlanReport {
     /// parent, and a root thread has none.
     pub permissions_declared: bool,
     /// Parts of the plan that need the user's trust before they take effect.
-    #[serde(default)]
+    #[serde(default, alias = "executes")]
     pub trust_requirements: Vec<TrustRequirementReport>,
     pub capabilities: Vec<CapabilityReport>,
     /// Grants whose calls need approval, because their risk is not acknowledged.
-    #[serde(default)]
+    #[serde(default, alias = "asked")]
     pub approvals_required: Vec<ApprovalRequired>,
     /// The policy for calls that need approval when there is no approver.
-    #[serde(default = "policy_of_0_1")]
+    #[serde(default = "policy_of_0_1", alias = "unattended")]
     pub headless_policy: HeadlessPolicy,
     /// True if tool programs run in bubblewrap.
     #[serde(default)]
@@ -144,6 +144,7 @@ pub struct PendingReport {
     pub offset: usize,
     pub bytes: usize,
     /// A fact's path (`inputs.service`) or `hook ID`.
+    #[serde(alias = "hole")]
     pub placeholder: String,
     /// The text that is sent if the fact is missing.
     pub fallback: Option<String>,
@@ -199,7 +200,7 @@ pub struct ToolReport {
     /// prompt contains the definitions.
     #[serde(default)]
     pub sent: Option<SentToolReport>,
-    #[serde(default)]
+    #[serde(default, alias = "wall")]
     pub sandbox: Option<SandboxReport>,
 }
 
