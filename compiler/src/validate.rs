@@ -6,6 +6,7 @@ mod assertion_use;
 mod blocked_grant;
 mod body;
 mod body_calls;
+mod cache_prefix;
 mod call_arguments;
 mod calls_by_name;
 mod capability;
@@ -30,7 +31,6 @@ mod limit;
 mod literal_places;
 mod mistyped_placeholders;
 mod model;
-mod prefix;
 mod raises;
 mod repeated_text;
 mod sealed_openings;
@@ -65,6 +65,7 @@ use crate::severity_overrides::SeverityOverrides;
 use crate::skill_list::SkillList;
 use crate::world::{Entry, ItemKind, Space, World};
 use body::EmptyDirectives;
+use cache_prefix::{CachePrefixChecks, TextFrequencies};
 use capability::PatternMatcher;
 pub use capability::{granted_places, missing_needs};
 use context::SuppressionUses;
@@ -76,7 +77,6 @@ pub use incremental::CheckSession;
 use incremental::{CheckCache, Merge, ProjectAnalyses, UNIT_KINDS, UnitLists, UnitReport, units};
 use interface::InputUses;
 use knowledge_use::{KnowledgeUses, UnreferencedKnowledge};
-use prefix::{CachePrefixChecks, TextFrequencies};
 use raises::RaiseUses;
 use repeated_text::{ParagraphCache, RepeatedParagraphs};
 use selection::SelectedDirectives;
@@ -241,7 +241,7 @@ fn run_checks(items: &Items<'_>, mut changes: Invalidation, known: CheckCache, s
 
 /// Checks the declarations of one composed directive: limits, hooks, permissions and placeholders. Used by `plan` and
 /// `run`, which check no other directive.
-pub fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
+pub(crate) fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
     let items = shared.items;
     let mut check = Checker::new(items, PatternMatcher::default(), LowerCache::default());
     limit::check_defaults(items, &mut check.found);

@@ -16,7 +16,7 @@ pub struct CapabilityGroup {
 }
 
 /// Prefix of the ids of the settings files that define capability groups.
-pub const GROUP_PREFIX: &str = "agent/capabilities/";
+pub(crate) const GROUP_PREFIX: &str = "agent/capabilities/";
 
 /// Returns every capability group of every space, sorted by name. The check of the settings reports errors in the
 /// files.

@@ -9,7 +9,7 @@ use rye_grammar::{ItemId, SourceId};
 
 use super::capability::{PatternMatcher, PatternMemo};
 use super::{
-    CheckReport, Selection, body, context, continuation, hook_use, interface, is_export, knowledge_use, prefix,
+    CheckReport, Selection, body, cache_prefix, context, continuation, hook_use, interface, is_export, knowledge_use,
     project_ids, raises, repeated_text, run_checks, spawn,
 };
 use crate::diagnostics::Diagnostics;
@@ -285,7 +285,7 @@ pub(super) struct UnitReport {
     pub spawns: spawn::Spawns,
     pub knowledge: knowledge_use::KnowledgeUses,
     pub continuations: continuation::LostKnowledge,
-    pub prefixes: prefix::CachePrefixChecks,
+    pub prefixes: cache_prefix::CachePrefixChecks,
     pub bodies: body::EmptyDirectives,
     pub raises: raises::RaiseUses,
     pub repeated: repeated_text::RepeatedParagraphs,

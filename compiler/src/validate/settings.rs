@@ -73,7 +73,7 @@ impl ReportedPlaces {
 }
 
 /// Checks one settings file; [`SettingShape::Opaque`] files are checked by their own readers.
-pub fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut ReportedPlaces, found: &mut Diagnostics) {
+pub(crate) fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut ReportedPlaces, found: &mut Diagnostics) {
     let Some(file) = schema::find_file(id.as_str()).filter(|file| !matches!(file.shape, SettingShape::Opaque)) else {
         return;
     };
@@ -141,7 +141,7 @@ fn check_documentation_file(items: &Items<'_>, id: &ItemId, about: &'static str,
 /// Checks the settings files that a run reads. `rye plan`, `rye run` and sessions call this function. Without this
 /// check, a value or key that cannot be read would count as absent, and an absent bound permits everything. Reports the
 /// errors that `rye check` reports for these files. `loaded` are the names of the providers whose files were read.
-pub fn check_run_settings<'p>(
+pub(crate) fn check_run_settings<'p>(
     items: &Items<'_>,
     mode: PlanMode,
     loaded: impl IntoIterator<Item = &'p str>,
@@ -178,7 +178,7 @@ pub fn run_settings_errors(world: &dyn World) -> (Diagnostics, Sources) {
 /// Reports settings files of the project and of the user that nothing reads. In `agent/`, every file with an unknown
 /// name is reported. Elsewhere, a file may hold the settings of a tool, so it is reported only if its name resembles
 /// that of a known file.
-pub fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
+pub(crate) fn check_unread_files(items: &Items<'_>, found: &mut Diagnostics) {
     for entry in items.list(ItemKind::Config).iter().filter(|e| e.space != Space::System) {
         let id = entry.id.as_str();
         if schema::find_file(id).is_some() {

@@ -6,18 +6,26 @@ use std::path::Path;
 use super::house::{root, sources};
 
 /// Replaced names of types, traits and constants.
-const TYPES: [&str; 48] = [
+const TYPES: [&str; 75] = [
     "About",
+    "Above",
     "Acted",
     "Acts",
     "AskedGrant",
     "Asker",
+    "Audit",
     "Beginning",
     "Block",
+    "Book",
     "Brought",
+    "Built",
     "By",
+    "Caller",
+    "Changes",
     "Considered",
     "Course",
+    "Crew",
+    "Dark",
     "Deed",
     "Draw",
     "Effort",
@@ -26,6 +34,7 @@ const TYPES: [&str; 48] = [
     "Gathering",
     "Halt",
     "Halting",
+    "HookAnswer",
     "HookLine",
     "How",
     "Judged",
@@ -36,7 +45,11 @@ const TYPES: [&str; 48] = [
     "LAST_WORDS",
     "LOOK",
     "Letter",
+    "Live",
+    "Log",
     "Looked",
+    "OF_THREADS",
+    "Outlet",
     "PATIENCE",
     "Pace",
     "Paper",
@@ -44,30 +57,47 @@ const TYPES: [&str; 48] = [
     "PatternAnswers",
     "People",
     "Place",
+    "Post",
+    "Reads",
     "Remembered",
+    "Rest",
+    "Rows",
     "Ruling",
     "Said",
     "Sealer",
+    "Share",
+    "Shared",
+    "Shares",
+    "Sourced",
     "Stirred",
     "Stray",
     "TURN",
+    "Told",
     "ToldError",
     "Unattended",
+    "Unnamed",
+    "Unread",
     "Wall",
     "Why",
+    "Within",
+    "Work",
+    "Zone",
 ];
 
 /// Replaced names of functions.
-const FUNCTIONS: [&str; 42] = [
+const FUNCTIONS: [&str; 51] = [
     "acting_thread",
+    "announce",
     "apart",
     "books_nothing",
     "brought_once",
     "bury",
     "compile_showing",
     "complain",
+    "depends",
     "fitting",
     "forget_former",
+    "gaps",
     "give_up",
     "give_way",
     "go_on",
@@ -80,9 +110,13 @@ const FUNCTIONS: [&str; 42] = [
     "keep_back",
     "leave_out_ungranted_protocols",
     "leaves",
+    "left_ms",
     "look",
+    "manual",
     "move_to",
     "must_leave",
+    "named_spend",
+    "needed",
     "palettes_again",
     "pass_on",
     "replied",
@@ -90,6 +124,7 @@ const FUNCTIONS: [&str; 42] = [
     "said",
     "say_model",
     "seal",
+    "sharing",
     "speaks",
     "starts_afresh",
     "succeed",
@@ -99,25 +134,35 @@ const FUNCTIONS: [&str; 42] = [
     "told",
     "twice",
     "weigh",
+    "with_other",
     "write_certificate",
     "yield_to",
 ];
 
 /// Replaced names of modules and files.
-const MODULES: [&str; 24] = [
+const MODULES: [&str; 35] = [
+    "act",
     "attend",
     "book",
     "caught",
+    "claim",
     "complaint",
     "crew",
     "go_on",
+    "keep",
+    "law",
+    "levels",
     "lifted",
     "lookalike",
+    "memory",
     "one_line",
     "orchestrate",
     "outer",
     "papers",
     "people",
+    "planned",
+    "prefix",
+    "published",
     "seal",
     "sound",
     "soup",
@@ -127,8 +172,10 @@ const MODULES: [&str; 24] = [
     "stray",
     "told",
     "vacuous",
+    "vouch",
     "wall",
     "walls",
+    "within",
 ];
 
 /// Replaced names of local variables.
@@ -189,6 +236,18 @@ fn replaced_variables(text: &str) -> Vec<&'static str> {
     VARIABLES.into_iter().filter(declares).collect()
 }
 
+/// Returns the replaced names among the folders and the file of a path.
+fn replaced_files(path: &Path) -> Vec<&'static str> {
+    let stems: Vec<_> = path.iter().filter_map(|part| Path::new(part).file_stem()).collect();
+    MODULES.into_iter().filter(|name| stems.iter().any(|stem| stem == name)).collect()
+}
+
+#[test]
+fn replaced_files_are_found_in_each_part_of_a_path() {
+    assert_eq!(replaced_files(Path::new("engine/src/soup/wall.rs")), ["soup", "wall"]);
+    assert_eq!(replaced_files(Path::new("engine/src/soups/drywall.rs")), Vec::<&str>::new());
+}
+
 #[test]
 fn declarations_and_files_exclude_replaced_names() {
     let mut found = Vec::new();
@@ -200,9 +259,8 @@ fn declarations_and_files_exclude_replaced_names() {
             found.extend(declared.map(|name| format!("{}: `{name}`", path.display())));
             let variables = replaced_variables(&text).into_iter().filter(|_| !is_law);
             found.extend(variables.map(|name| format!("{}: `{name}`", path.display())));
-            let parts = path.strip_prefix(root()).unwrap_or(&path).iter().map(|part| Path::new(part).file_stem());
-            let replaced = parts.flatten().filter(|part| MODULES.iter().any(|name| *part == *name));
-            found.extend(replaced.map(|part| format!("{}: `{}`", path.display(), part.display())));
+            let replaced = replaced_files(path.strip_prefix(root()).unwrap_or(&path));
+            found.extend(replaced.into_iter().map(|part| format!("{}: `{part}`", path.display())));
         }
     }
     assert!(found.is_empty(), "names that the glossary replaced:\n{}", found.join("\n"));

@@ -8,7 +8,7 @@ use crate::semantics::money::Nanos;
 use crate::semantics::risk::{Policy, Tier};
 
 /// The longest duration of a setting: ten years.
-pub const MAX_SECONDS: f64 = 315_360_000.0;
+pub(crate) const MAX_SECONDS: f64 = 315_360_000.0;
 
 /// The kind of value that a key accepts.
 #[derive(Debug, Clone, Copy)]
@@ -180,7 +180,7 @@ const CEILINGS: &[SettingField] = &[
 ];
 
 /// Renamed keys: the file, the path with the former name, and the current name of the key.
-pub const RENAMED_KEYS: [(&str, &str, &str); 1] = [("agent/agent", "approvals.unattended", "headless")];
+pub(crate) const RENAMED_KEYS: [(&str, &str, &str); 1] = [("agent/agent", "approvals.unattended", "headless")];
 
 /// Every settings file, by id.
 pub const FILES: &[SettingsFile] = &[
@@ -482,7 +482,7 @@ pub const FILES: &[SettingsFile] = &[
 ];
 
 /// Returns the schema of the settings file with this id; `None` for an unknown id.
-pub fn find_file(id: &str) -> Option<&'static SettingsFile> {
+pub(crate) fn find_file(id: &str) -> Option<&'static SettingsFile> {
     FILES.iter().find(|file| match file.id.strip_suffix('/') {
         Some(folder) => {
             id.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')).is_some_and(|n| !n.contains('/'))
