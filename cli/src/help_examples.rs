@@ -4,6 +4,7 @@ use clap::Command;
 
 /// Examples of command lines, by the name of the command. A test parses each command line.
 const EXAMPLES: &[(&str, &[&str])] = &[
+    ("", &["rye init", "rye check", "rye plan hello", "rye run hello", "rye chat"]),
     ("check", &["rye check", "rye check --fix", "rye check .ai/directives/deploy.md"]),
     ("assert", &["rye assert"]),
     ("fmt", &["rye fmt", "rye fmt --check"]),
@@ -17,6 +18,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("init", &["rye init", "rye init my-project --example hello"]),
     ("new", &["rye new directive deploy/staging", "rye new tool greet"]),
     ("fetch", &["rye fetch directive hello", "rye fetch knowledge --query budget"]),
+    ("mcp", &["rye mcp add files -- mcp-server-filesystem .", "rye mcp list", "rye mcp serve"]),
     ("mcp list", &["rye mcp list"]),
     ("mcp add", &["rye mcp add files --write notes/ -- mcp-server-filesystem ."]),
     ("mcp refresh", &["rye mcp refresh files"]),
@@ -24,6 +26,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("acp", &["rye acp", "rye acp my/directive --model fast"]),
     ("chat", &["rye chat", "rye chat hello --model fast", "rye chat -c", "rye chat --attach"]),
     ("run", &["rye run hello", "rye run hello --input file=guest.txt --limit spend=0.10", "rye run --resume THREAD"]),
+    ("providers", &["rye providers list", "rye providers test anthropic"]),
     ("providers list", &["rye providers list"]),
     ("providers test", &["rye providers test anthropic"]),
     (
@@ -33,6 +36,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("providers refresh-prices", &["rye providers refresh-prices prices.yaml"]),
+    ("threads", &["rye threads list", "rye threads show --last", "rye threads resume --last"]),
     ("threads list", &["rye threads list --active", "rye threads list --since 1h --status error"]),
     ("threads show", &["rye threads show --last"]),
     ("threads transcript", &["rye threads transcript --last --full"]),
@@ -58,6 +62,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("threads prune", &["rye threads prune --older-than 30"]),
     ("threads repair", &["rye threads repair"]),
     ("trust", &["rye trust --list", "rye trust"]),
+    ("keys", &["rye keys generate", "rye keys list"]),
     ("keys generate", &["rye keys generate"]),
     ("keys list", &["rye keys list"]),
     ("keys trust", &["rye keys trust key.pem"]),
@@ -101,14 +106,11 @@ mod tests {
     use super::*;
     use crate::args::Args;
 
-    fn list_leaf_commands(command: &Command, parent: &str, found: &mut Vec<String>) {
+    /// Adds the path of a command and of its visible subcommands. The path of the program is empty.
+    fn list_commands(command: &Command, path: &str, found: &mut Vec<String>) {
+        found.push(path.to_owned());
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
-            let path = format!("{parent} {}", sub.get_name()).trim().to_owned();
-            if sub.has_subcommands() {
-                list_leaf_commands(sub, &path, found);
-            } else {
-                found.push(path);
-            }
+            list_commands(sub, format!("{path} {}", sub.get_name()).trim(), found);
         }
     }
 
@@ -140,7 +142,7 @@ mod tests {
     /// Returns the commands without an example, the examples that do not parse, and the examples of unknown commands.
     fn example_faults(examples: &[(&str, &[&str])]) -> Vec<String> {
         let (mut commands, mut wrong) = (Vec::new(), Vec::new());
-        list_leaf_commands(&Args::command(), "", &mut commands);
+        list_commands(&Args::command(), "", &mut commands);
         for command in &commands {
             let Some((_, lines)) = examples.iter().find(|(of, _)| of == command) else {
                 wrong.push(format!("`rye {command}` has no example"));
