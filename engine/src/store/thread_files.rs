@@ -15,7 +15,7 @@ use crate::thread_id::ThreadId;
 pub(crate) const SNAPSHOT_VERSION: u64 = 1;
 
 /// Name of the field of `thread.json` that holds the signature.
-pub const SIGNATURE: &str = "_signature";
+pub(crate) const SIGNATURE: &str = "_signature";
 
 /// Largest integer that readers with floating-point numbers represent exactly.
 const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
@@ -23,11 +23,8 @@ const MAX_EXACT_INTEGER: u64 = (1 << 53) - 1;
 /// A function that signs canonical bytes. Returns the signature as text, in the form in which a file contains it.
 pub type SignFn<'a> = &'a dyn Fn(&[u8]) -> String;
 
-/// A function that returns true if a signature (the second argument) is valid for canonical bytes (the first argument).
-pub type VerifyFn<'a> = &'a dyn Fn(&[u8], &str) -> bool;
-
 /// Writes `thread.json` as canonical JSON. With a signer, `_signature` covers the canonical JSON of the other fields.
-pub fn write_snapshot(
+pub(crate) fn write_snapshot(
     disk: &dyn Disk,
     thread: &ThreadId,
     fields: &Map<String, Value>,
@@ -53,35 +50,6 @@ pub fn write_snapshot(
     disk.write_atomic(&path, &bytes).map_err(StoreError::io("write", &path))
 }
 
-/// Reads `thread.json` including its signature; `None` if the thread has none. With a verifier, an existing signature
-/// must be valid.
-pub fn read_snapshot(
-    disk: &dyn Disk,
-    thread: &ThreadId,
-    verifier: Option<VerifyFn<'_>>,
-) -> Result<Option<Map<String, Value>>, StoreError> {
-    let path = layout::snapshot(thread);
-    let bytes = match disk.read(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(StoreError::io("read", &path))?,
-    };
-    let altered = |reason: &str| StoreError::Altered { path: path.clone(), reason: reason.to_string() };
-    let fields: Map<String, Value> = serde_json::from_slice(&bytes).map_err(|_| altered("it is not a JSON object"))?;
-    if let Some(verify) = verifier
-        && let Some(signature) = fields.get(SIGNATURE)
-    {
-        let mut unsigned = fields.clone();
-        unsigned.shift_remove(SIGNATURE);
-        if !signature
-            .as_str()
-            .is_some_and(|signature| canonical_json(&path, &unsigned).is_ok_and(|b| verify(&b, signature)))
-        {
-            return Err(altered("its signature does not verify"));
-        }
-    }
-    Ok(Some(fields))
-}
-
 /// Writes `capabilities.md`; `text` includes the signature line.
 pub fn write_capabilities(disk: &dyn Disk, thread: &ThreadId, text: &[u8]) -> Result<(), StoreError> {
     let path = layout::capabilities(thread);
@@ -90,7 +58,7 @@ pub fn write_capabilities(disk: &dyn Disk, thread: &ThreadId, text: &[u8]) -> Re
 
 /// Writes the knowledge export and returns its path. `parts` are the consecutive parts of the file, with the signature
 /// line.
-pub fn write_export(
+pub(crate) fn write_export(
     disk: &dyn Disk,
     directive: &ItemId,
     thread: &ThreadId,
@@ -114,7 +82,7 @@ pub fn write_export(
 
 /// Removes the unfinished copies of the artifacts that a killed process left beside them. The caller holds the lease of
 /// the thread, so that no other process writes its artifacts.
-pub fn remove_unfinished(disk: &dyn Disk, directive: &ItemId, thread: &ThreadId) -> Result<(), StoreError> {
+pub(crate) fn remove_unfinished(disk: &dyn Disk, directive: &ItemId, thread: &ThreadId) -> Result<(), StoreError> {
     for path in [layout::snapshot(thread), layout::capabilities(thread), layout::export(directive, thread)] {
         let folder = path.parent().unwrap_or(Path::new(""));
         let entries = match disk.list(folder) {
@@ -130,7 +98,7 @@ pub fn remove_unfinished(disk: &dyn Disk, directive: &ItemId, thread: &ThreadId)
 }
 
 /// Converts a value for a snapshot: integers that canonical JSON would round become text.
-pub fn with_exact_integers(value: &Value) -> Value {
+pub(crate) fn with_exact_integers(value: &Value) -> Value {
     match value {
         Value::Number(number) => {
             find_inexact_integer(value).map_or_else(|| Value::Number(number.clone()), Value::String)
@@ -144,7 +112,7 @@ pub fn with_exact_integers(value: &Value) -> Value {
 }
 
 /// Serializes an object as canonical JSON (RFC 8785); fails if an integer would be rounded.
-pub fn canonical_json(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8>, StoreError> {
+pub(crate) fn canonical_json(path: &Path, fields: &Map<String, Value>) -> Result<Vec<u8>, StoreError> {
     let refused = |reason: String| StoreError::Altered { path: path.to_path_buf(), reason };
     if let Some(number) = fields.values().find_map(find_inexact_integer) {
         return Err(refused(format!("the integer {number} is beyond 2^53, which canonical JSON cannot hold")));

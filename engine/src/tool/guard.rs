@@ -1,7 +1,4 @@
-//! Guard of tool results (`engine.md` 3): unwraps envelopes, masks secrets, bounds the size, and replaces repeated
-//! results.
-
-use std::collections::BTreeMap;
+//! Guard of tool results (`engine.md` 3): unwraps envelopes, masks secrets and bounds the size.
 
 use rye_grammar::{SourceId, signature};
 use serde_json::{Map, Value, json};
@@ -12,8 +9,6 @@ use crate::store::{ObjectId, Objects, StoreError};
 
 /// Maximum bytes of the `details` of a tool result that are kept.
 const MAX_DETAILS_BYTES: usize = 8 * 1024;
-/// Minimum size in bytes of a repeated result that is replaced by a reference. Shorter results are cheaper to repeat.
-const MIN_REFERENCED_BYTES: usize = 512;
 
 /// The store of large results.
 pub trait ObjectStore: Send + Sync {
@@ -41,47 +36,35 @@ pub struct GuardedResult {
     pub details: Value,
     /// Size of the whole result, in bytes.
     pub bytes: u64,
-    /// SHA-256 of the whole result, by which the caller recognizes a repetition.
-    pub sha256: String,
     /// Hash of the object with the whole result; `None` if `content` is the whole result.
     pub object: Option<String>,
 }
 
 /// Returns true if a result certainly fits into the conversation whole, so that it need not be stored.
-pub fn fits_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
+pub(crate) fn fits_whole(outcome: &ToolOutcome, max_bytes: usize) -> bool {
     matches!(&outcome.content, Value::String(text) if text.len() <= max_bytes)
 }
 
-/// Bounds the size of a result to `max_bytes`; a larger result is stored whole and shortened. `earlier` contains the
-/// results that are still in the conversation: the hash of each result, with the id of its call. A result that equals
-/// an earlier one is replaced by a reference to that call, unless the result is small.
+/// Bounds the size of a result to `max_bytes`; a larger result is stored whole and shortened.
 ///
 /// # Errors
 /// The store cannot write a large result.
-pub fn guard_result(
+pub(crate) fn guard_result(
     outcome: &ToolOutcome,
     max_bytes: usize,
-    earlier: &BTreeMap<String, String>,
     store: &dyn ObjectStore,
 ) -> Result<GuardedResult, StoreError> {
     let whole = result_text(&outcome.content);
     let whole = mask_secrets(&whole).into_owned();
-    let sha256 = ObjectId::of(whole.as_bytes()).to_string();
     let bytes = whole.len() as u64;
     let details = bounded_details(&outcome.details);
     let is_error = outcome.is_error;
-    if whole.len() >= MIN_REFERENCED_BYTES
-        && let Some(call) = earlier.get(&sha256)
-    {
-        let content = format!("[the same {bytes} bytes as the result of call {call}]");
-        return Ok(GuardedResult { content, is_error, details, bytes, sha256, object: None });
-    }
     if whole.len() <= max_bytes {
-        return Ok(GuardedResult { content: whole, is_error, details, bytes, sha256, object: None });
+        return Ok(GuardedResult { content: whole, is_error, details, bytes, object: None });
     }
     let object = store.put(whole.as_bytes())?;
     let content = shorten_result(&whole, max_bytes, &object);
-    Ok(GuardedResult { content, is_error, details, bytes, sha256, object: Some(object) })
+    Ok(GuardedResult { content, is_error, details, bytes, object: Some(object) })
 }
 
 /// Returns the text of a result without the envelope (the object that `unwrap_envelope` removes) and without the
@@ -183,6 +166,7 @@ fn bounded_details(details: &Value) -> Value {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::Mutex;
 
     use super::*;
@@ -205,7 +189,7 @@ mod tests {
 
     fn run(content: Value, max: usize) -> (GuardedResult, Memory) {
         let memory = Memory::default();
-        let guarded = guard_result(&ToolOutcome::ok(content), max, &BTreeMap::new(), &memory).unwrap();
+        let guarded = guard_result(&ToolOutcome::ok(content), max, &memory).unwrap();
         (guarded, memory)
     }
 
@@ -241,7 +225,7 @@ mod tests {
         let (g, memory) = run(json!(whole), 4096);
         let object = g.object.unwrap();
         assert_eq!(memory.get(&object).unwrap(), whole.as_bytes());
-        assert_eq!((g.sha256, g.bytes), (object.clone(), whole.len() as u64));
+        assert_eq!(g.bytes, whole.len() as u64);
         assert!(g.content.len() <= 4096, "{}", g.content.len());
         assert!(g.content.starts_with("line 0 €\n") && g.content.ends_with("line 1999 €\n"));
         assert!(g.content.contains(&format!("rye_fetch {{\"object\":\"{object}\",\"offset\":")), "{}", g.content);
@@ -256,23 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn repeated_result_refers_to_the_first() {
-        let memory = Memory::default();
-        let outcome = ToolOutcome::ok("x".repeat(600));
-        let first = guard_result(&outcome, 1000, &BTreeMap::new(), &memory).unwrap();
-        let earlier = BTreeMap::from([(first.sha256.clone(), "call_1".to_owned())]);
-        let second = guard_result(&outcome, 1000, &earlier, &memory).unwrap();
-        assert_eq!(second.content, "[the same 600 bytes as the result of call call_1]");
-        let short = ToolOutcome::ok("ok");
-        let hash = guard_result(&short, 1000, &BTreeMap::new(), &memory).unwrap().sha256;
-        assert_eq!(guard_result(&short, 1000, &BTreeMap::from([(hash, "c".into())]), &memory).unwrap().content, "ok");
-    }
-
-    #[test]
     fn details_are_bounded_too() {
         let mut outcome = ToolOutcome::error("no");
         outcome.details = json!({"big": "x".repeat(10_000)});
-        let g = guard_result(&outcome, 1000, &BTreeMap::new(), &Memory::default()).unwrap();
+        let g = guard_result(&outcome, 1000, &Memory::default()).unwrap();
         assert_eq!(g.details, json!({"left_out_bytes": 10_010}));
         assert!(g.is_error);
     }

@@ -1,7 +1,7 @@
 //! Execution of authorized calls: tools, knowledge, fetches, signatures. All calls take the same steps: find the item,
 //! run it, guard the result.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -418,9 +418,9 @@ impl EmbeddedDriver {
         let objects = Arc::clone(&self.engine.objects);
         // A small result is guarded inline; a result that may have to be stored is guarded on a blocking thread.
         let guarded = if fits_whole(&outcome, most) {
-            guard_result(&outcome, most, &BTreeMap::new(), &*objects)?
+            guard_result(&outcome, most, &*objects)?
         } else {
-            blocking(move || Ok(guard_result(&outcome, most, &BTreeMap::new(), &*objects)?)).await?
+            blocking(move || Ok(guard_result(&outcome, most, &*objects)?)).await?
         };
         Ok(CallAnswer {
             content: guarded.content,

@@ -6,8 +6,9 @@ use serde_json::json;
 use super::super::fixture::{SimulatedThread, call, calls, plan, reply, text, with_outputs};
 use crate::event::ControlMessage;
 use crate::exchange::{CallError, Reply, StopReason};
-use crate::machine::Fact;
-use crate::message::ContentBlock;
+use crate::machine::signal::{CallAnswer, ToolFinished};
+use crate::machine::{Effect, Fact, next};
+use crate::message::{ContentBlock, ToolCall};
 use crate::thread::Status;
 
 fn stopped(reply_text: &str, stop: StopReason) -> Result<Reply, CallError> {
@@ -158,4 +159,26 @@ fn result_next_to_outputs_is_the_text_of_the_returning_reply() {
         assert_eq!(play.ended().status, Status::Completed);
         assert_eq!(play.ended().result.as_deref(), Some(remark_text).filter(|remark_text| !remark_text.is_empty()));
     }
+}
+
+#[test]
+fn repeated_result_of_512_bytes_refers_to_the_first_result() {
+    let read = |id: &str| {
+        let call = ToolCall { id: id.into(), name: "a_read".into(), input: json!({}) };
+        reply(vec![ContentBlock::ToolCall(call)])
+    };
+    let mut play = SimulatedThread::new(plan(), vec![read("first"), read("second"), read("third"), text("done")]);
+    play.start();
+    let outputs = ["x".repeat(512), "x".repeat(512), "x".repeat(511)];
+    for output in &outputs {
+        while !matches!(next(&play.plan, &play.state), Effect::RunTools(_)) {
+            assert!(play.step());
+        }
+        let answer = CallAnswer::text(output.clone(), false);
+        play.signal(Fact::ToolFinished(Box::new(ToolFinished { index: 0, answer, duration_ms: 1 })));
+    }
+    while play.step() {}
+    let contents: Vec<String> = play.results().into_iter().map(|(_, content)| content).collect();
+    let reference = "the same as the result of a_read above (call first)".to_owned();
+    assert_eq!(contents, [outputs[0].clone(), reference, outputs[2].clone()]);
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rye_grammar::ItemId;
+use serde_json::{Map, Value};
 
 use super::scenarios::{self, CrashScenario};
 use super::{CrashWorld, crash_points};
 use crate::event::{Event, EventBody};
 use crate::store::disk::{DiskStep, SimulatedDisk, StepDecision, SyncSkippingDisk};
 use crate::store::registry::Registry;
-use crate::store::thread_files::read_snapshot;
 use crate::store::{Disk, ThreadRow, layout};
 use crate::threads::Threads;
 
@@ -19,7 +19,8 @@ use crate::threads::Threads;
 pub fn find_artifact_faults(disk: &dyn Disk, row: &ThreadRow, events: &[Event]) -> Vec<String> {
     let mut faults = Vec::new();
     let id = &row.id;
-    let snapshot = read_snapshot(disk, id, None).ok().flatten().unwrap_or_default();
+    let bytes = disk.read(&layout::snapshot(id)).unwrap_or_default();
+    let snapshot: Map<String, Value> = serde_json::from_slice(&bytes).unwrap_or_default();
     let written = (snapshot.get("status").cloned(), snapshot.get("transcript").map(|head| head["events"].clone()));
     let wanted = (Some(row.status.as_str().into()), Some(events.len().into()));
     if written != wanted {
