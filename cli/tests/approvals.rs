@@ -184,7 +184,7 @@ fn question(place: &TestProject) -> serde_json::Value {
         if !first.is_null() {
             return first;
         }
-        assert!(Instant::now() < deadline, "nobody ever asked");
+        assert!(Instant::now() < deadline, "no approval was requested");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -17,7 +17,7 @@ use rye::{TestProject, files};
 use serde_json::json;
 
 /// Time limit for everything that ends by itself, long enough for a loaded machine.
-const SOON: Duration = Duration::from_mins(1);
+const EXIT_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A program that writes much, uses its temporary folder, starts a daemon, and does not end.
 const ENDLESS: &str = "head -c 400000 /dev/zero | tr \\\\0 a; echo x > $TMPDIR/x; mkdir -m 0 $TMPDIR/sealed; setsid sleep 600 & touch out/started; sleep 600";
@@ -173,7 +173,7 @@ impl Leftovers {
         let mut was_killed = false;
         let mut had_helper = false;
         while !was_killed && child.try_wait().unwrap().is_none() {
-            assert!(started.elapsed() < SOON, "{:?} is never due", command.args);
+            assert!(started.elapsed() < EXIT_TIMEOUT, "{:?} is never due", command.args);
             was_killed = (command.is_due)(self);
             std::thread::sleep(Duration::from_micros(300));
         }
@@ -201,7 +201,7 @@ impl Leftovers {
     fn wait_for_processes(&self, what: &str) {
         let started = Instant::now();
         while !self.processes().is_empty() {
-            assert!(started.elapsed() < SOON, "{what}: {:?}", self.processes());
+            assert!(started.elapsed() < EXIT_TIMEOUT, "{what}: {:?}", self.processes());
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -18,13 +18,13 @@ use rye::TestProject;
 use serde_json::{Value, json};
 
 /// The time that a slow call takes if nothing ends it, far above every bound below.
-const SLOW: Duration = Duration::from_mins(1);
+const SLOW_CALL: Duration = Duration::from_mins(1);
 /// Time limit for everything that must not wait for a slow call, long enough for a loaded machine.
-const SOON: Duration = Duration::from_secs(15);
+const DEADLINE: Duration = Duration::from_secs(15);
 /// Maximum size of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-/// A project with the directive `slow`, whose model takes [`SLOW`], and the directive `face`, which offers bash.
+/// A project with the directive `slow`, whose model takes [`SLOW_CALL`], and the directive `face`, which offers bash.
 fn place() -> TestProject {
     let place = TestProject::own();
     place.write(
@@ -38,7 +38,7 @@ fn place() -> TestProject {
          <tool>rye.file-system.read</tool></execute><acknowledge risk=\"unrestricted\">a test</acknowledge></permissions>\
          <nudge>never</nudge></metadata>\n</directive>\n```\n\nServe.\n",
     );
-    place.write("script.yaml", &format!("steps:\n  - {{ delay_ms: {}, text: Done. }}\n", SLOW.as_millis()));
+    place.write("script.yaml", &format!("steps:\n  - {{ delay_ms: {}, text: Done. }}\n", SLOW_CALL.as_millis()));
     place.write("note.txt", "the note\n");
     place
 }
@@ -86,7 +86,7 @@ fn has_ended(place: &TestProject) -> bool {
 fn wait_for_thread(place: &TestProject, directive: &str) {
     let started = Instant::now();
     while !statuses(place).iter().any(|(name, _)| name == directive) {
-        assert!(started.elapsed() < SLOW, "{:?}", statuses(place));
+        assert!(started.elapsed() < SLOW_CALL, "{:?}", statuses(place));
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -102,7 +102,7 @@ fn is_running(marker: &str) -> bool {
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < SOON, "{what}");
+        assert!(started.elapsed() < DEADLINE, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -124,7 +124,7 @@ fn a_directive_of_one_session_delays_no_call_of_another() {
         assert!(is_note(&second.ask(2, "tools/call", &read())));
         // The session of the directive is not blocked either.
         assert!(is_note(&first.ask(3, "tools/call", &read())));
-        assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+        assert!(started.elapsed() < DEADLINE, "{:?}", started.elapsed());
         first.post(&cancelled(2));
         // A cancelled call has no response.
         assert!(!call.join().unwrap().contains("\"id\":2"));
@@ -143,7 +143,7 @@ fn a_tool_of_one_session_delays_no_call_of_another() {
         wait_until("the tool runs", || is_running("rye-test-two-sessions"));
         let started = Instant::now();
         assert!(is_note(&second.ask(2, "tools/call", &read())));
-        assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+        assert!(started.elapsed() < DEADLINE, "{:?}", started.elapsed());
         first.post(&cancelled(2));
         wait_until("the tool ends", || !is_running("rye-test-two-sessions"));
         assert!(!call.join().unwrap().contains("\"id\":2"));
@@ -158,10 +158,10 @@ fn a_task_delays_no_call_of_its_session() {
     wait_for_thread(&place, "slow");
     let started = Instant::now();
     assert!(is_note(&client.ask("tools/call", &read())));
-    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    assert!(started.elapsed() < DEADLINE, "{:?}", started.elapsed());
     client.ask("tasks/cancel", &json!({"taskId": task}));
     assert_eq!(client.settled(&task)["status"], "cancelled");
-    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    assert!(started.elapsed() < DEADLINE, "{:?}", started.elapsed());
     client.leave();
 }
 
@@ -177,7 +177,7 @@ fn cancelled_calls_end_what_they_started_and_free_the_session() {
     client.send(&cancelled(queued));
     client.send(&cancelled(call));
     assert!(is_note(&client.ask("tools/call", &read())));
-    assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
+    assert!(started.elapsed() < DEADLINE, "{:?}", started.elapsed());
     // The helper of the tool ends the tool a moment after the session is free.
     wait_until("the cancelled tool ends", || !is_running("rye-test-cancelled-call"));
     assert!(!is_running("rye-test-queued-call"));
@@ -219,7 +219,7 @@ fn server_ends_at_the_end_of_its_input_and_leaves_no_orphan() {
             wait_until("the tool runs", || is_running("rye-test-end-of-input"));
         }
         let (status, time) = client.close();
-        assert!(status.success() && time < SOON, "{status} {time:?}");
+        assert!(status.success() && time < DEADLINE, "{status} {time:?}");
         assert!(!is_running("rye-test-end-of-input"));
         assert!(has_ended(&place), "{:?}", statuses(&place));
     }
@@ -234,7 +234,7 @@ fn server_ends_at_a_signal_and_leaves_no_orphan() {
     terminate(client.child.id());
     let started = Instant::now();
     let status = client.child.wait().unwrap();
-    assert!(status.success() && started.elapsed() < SOON, "{status} {:?}", started.elapsed());
+    assert!(status.success() && started.elapsed() < DEADLINE, "{status} {:?}", started.elapsed());
     assert!(has_ended(&place), "{:?}", statuses(&place));
 }
 

@@ -121,7 +121,7 @@ fn a_thread_is_cancelled_killed_and_steered_from_another_process() {
         // A second message has no effect.
         place.run_ok(&["threads", verb, &id]);
         let mails = place.transcript(&id).iter().filter(|line| line["type"] == "mail").count();
-        assert_eq!(mails, 1, "a letter is taken once");
+        assert_eq!(mails, 1, "a message is delivered once");
     }
     let place = worker("<limits turns=\"100\"/>", 12, 100);
     let process = run_work(&place, &[]);

@@ -183,7 +183,7 @@ fn project_provider_gets_no_key_without_trust() {
     assert!(refused.stderr.contains(&format!(
         "provider anthropic  sends prompts and the key as these settings define: base_url: \"{url}\""
     )));
-    assert!(listener.accept().is_err(), "nobody was called");
+    assert!(listener.accept().is_err(), "no connection was made");
     assert!(!refused.stderr.contains("sk-ant-secret"));
 }
 

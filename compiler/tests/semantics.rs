@@ -346,7 +346,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(config(600))]
     #[test]
-    fn nobody_spends_more_than_the_root_was_given(steps in prop::collection::vec(step(), 1..60)) {
+    fn descendants_spend_at_most_the_amount_of_the_root(steps in prop::collection::vec(step(), 1..60)) {
         let name = |n: usize| format!("t{n}");
         let mut ledger = Ledger::new();
         ledger.apply(&Operation::Register { thread: name(0), spend: Nanos(100) });

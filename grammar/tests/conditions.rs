@@ -51,7 +51,7 @@ fn show(expr: &Expr) -> String {
 }
 
 #[test]
-fn precedence() {
+fn operators_bind_by_precedence() {
     for (text, tree) in [
         ("a || b && c", "(a || (b && c))"),
         ("a or b or c and not d", "(a || b || (c && (! d)))"),
@@ -170,7 +170,7 @@ fn both_spellings_produce_the_same_tree() {
 }
 
 #[test]
-fn malformed_mappings() {
+fn malformed_condition_mappings_are_reported() {
     for (mapping, message, help) in [
         ("[]", "a mapping or a string", ""),
         ("''", "empty", ""),

@@ -57,7 +57,7 @@ fn read_template(value: &Value) -> bool {
 }
 
 #[test]
-fn templates() {
+fn templates_follow_the_contract() {
     for case in cases("template") {
         let got = read_template(&case["in"]["template"]);
         assert!(wants_error(&case).is_none_or(|want| want != got), "{}: {}", case["id"], case["in"]["template"]);
@@ -66,7 +66,7 @@ fn templates() {
 
 /// An error of these cases is always a missing input, which only filling detects.
 #[test]
-fn texts_with_inputs() {
+fn texts_with_inputs_follow_the_contract() {
     for case in cases("inputs_text") {
         let text = case["in"]["inputs_text"].as_str().unwrap();
         let got = template::parse_inputs(SourceId(0), text, 0);

@@ -185,7 +185,7 @@ fn tool(text: &str, language: ToolLanguage) -> (Value, Vec<SyntaxError>) {
 }
 
 #[test]
-fn tools() {
+fn headers_of_scripts_describe_tools() {
     let want = json!({"description": "it's", "parameters": {"a": 1}});
     for text in [
         "#!/bin/sh\n# rye: {description: it's, parameters: {a: 1}}\n# more\nls\n",

@@ -111,7 +111,7 @@ fn inputs_and_text() {
 }
 
 #[test]
-fn malformed_inputs() {
+fn malformed_input_placeholders_are_reported() {
     for (text, at) in [
         ("{input:}", 7),
         ("a{input:1}", 8),

@@ -211,7 +211,7 @@ fn valid_parts_are_kept_after_an_error() {
 }
 
 #[test]
-fn limits() {
+fn depth_and_size_limits_are_reported() {
     let nested = |depth: usize| format!("{}{}", "<a>".repeat(depth), "</a>".repeat(depth));
     assert_eq!(read(&nested(64)).errors, []);
     let deep = read(&nested(10_000));

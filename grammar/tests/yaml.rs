@@ -16,7 +16,7 @@ fn value(text: &str) -> Value {
 }
 
 #[test]
-fn values() {
+fn scalars_have_their_types() {
     for (text, want) in [
         ("", json!(null)),
         ("# only a comment\n", json!(null)),
@@ -111,7 +111,7 @@ fn rejected_constructs_are_reported_at_their_place() {
 }
 
 #[test]
-fn limits() {
+fn depth_and_size_limits_are_reported() {
     let bomb = |width: usize| {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..width {

@@ -81,11 +81,11 @@ fn find_loss(disk: &Arc<dyn Disk>, promised: &Acknowledged) -> Option<String> {
         }
     }
     let thread = promised.threads.last()?;
-    let letters = match mailbox::list(&**disk, thread) {
-        Ok(letters) => letters,
+    let messages = match mailbox::list(&**disk, thread) {
+        Ok(messages) => messages,
         Err(error) => return Some(error.to_string()),
     };
-    if let Some(lost) = promised.mail.iter().find(|id| letters.iter().all(|letter| letter.id != **id)) {
+    if let Some(lost) = promised.mail.iter().find(|id| messages.iter().all(|message| message.id != **id)) {
         return Some(format!("mail {lost}"));
     }
     if promised.events.is_empty() {

@@ -22,7 +22,7 @@ const THINKING: &str = include_str!("../../../fixtures/streams/gemini-thinking.s
 const ERROR: &str = include_str!("../../../fixtures/streams/gemini-error.sse");
 
 #[test]
-fn the_smallest_body() {
+fn smallest_request_has_only_the_required_fields() {
     assert_eq!(
         body(&minimal_request()).to_string(),
         concat!(
@@ -64,7 +64,7 @@ fn model_is_part_of_the_path() {
 }
 
 #[test]
-fn a_text_stream() {
+fn text_stream_becomes_one_reply() {
     let (deltas, reply) = replay_all_chunkings::<GeminiDecoder>(TEXT);
     let reply = reply.unwrap();
     assert_eq!(crate::message::text_of(&reply.content), "Grüße, world 🌍");

@@ -22,7 +22,7 @@ const TOOLS: &str = include_str!("../../../fixtures/streams/openai-tools.sse");
 const ERROR: &str = include_str!("../../../fixtures/streams/openai-error.sse");
 
 #[test]
-fn the_smallest_body() {
+fn smallest_request_has_only_the_required_fields() {
     assert_eq!(
         body(&minimal_request(), MaxTokensField::MaxTokens).to_string(),
         concat!(
@@ -66,7 +66,7 @@ fn a_reply_of_calls_alone_has_null_text() {
 }
 
 #[test]
-fn a_text_stream() {
+fn text_stream_becomes_one_reply() {
     let (deltas, reply) = replay_all_chunkings::<ChatDecoder>(TEXT);
     let reply = reply.unwrap();
     assert_eq!(reply.content, [text("Grüße, world 🌍")]);

@@ -23,7 +23,7 @@ const THINKING: &str = include_str!("../../../fixtures/streams/responses-thinkin
 const ERROR: &str = include_str!("../../../fixtures/streams/responses-error.sse");
 
 #[test]
-fn the_smallest_body() {
+fn smallest_request_has_only_the_required_fields() {
     assert_eq!(
         body(&minimal_request(), true).to_string(),
         concat!(
@@ -55,7 +55,7 @@ fn a_body_with_everything() {
 }
 
 #[test]
-fn a_text_stream() {
+fn text_stream_becomes_one_reply() {
     let (deltas, reply) = replay_all_chunkings::<ResponsesDecoder>(TEXT);
     let reply = reply.unwrap();
     assert_eq!(reply.content, [text("Grüße, world 🌍")]);

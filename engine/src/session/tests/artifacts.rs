@@ -378,7 +378,7 @@ async fn pruning_removes_the_objects_that_no_other_thread_names() {
     let (three, third) = ran(&lab).await;
     drop(three);
     assert_eq!((prune(&disk, &[second]).unwrap(), objects()), (0, all));
-    assert_eq!(prune(&disk, &[third]).unwrap(), 0, "somebody is at work, and may be about to name them");
+    assert_eq!(prune(&disk, &[third]).unwrap(), 0, "an active process may refer to the objects");
     drop(busy);
     let (four, fourth) = ran(&lab).await;
     drop(four);

@@ -17,7 +17,7 @@ use crate::tool::{Invocation, Tool, ToolOutcome};
 const BASH: &str = "<permissions><execute><tool>rye.bash.bash</tool></execute><acknowledge risk=\"elevated\">test</acknowledge></permissions>";
 
 /// A wait after which a shell has certainly started.
-const MOMENT: Duration = Duration::from_millis(200);
+const CANCEL_DELAY: Duration = Duration::from_millis(200);
 
 fn lab(command: &'static str) -> Lab {
     let lab = Lab::new(move |request| {
@@ -57,7 +57,8 @@ async fn cancelled(lab: &Lab, after: Duration) -> (Duration, String) {
 
 #[tokio::test]
 async fn cancel_sends_sigterm_to_a_long_tool() {
-    let (took, output) = cancelled(&lab("trap 'echo bye; exit 0' TERM; echo begun; sleep 60 & wait"), MOMENT).await;
+    let (took, output) =
+        cancelled(&lab("trap 'echo bye; exit 0' TERM; echo begun; sleep 60 & wait"), CANCEL_DELAY).await;
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert!(output.contains("begun\nbye"), "{output}");
     assert!(output.contains("[stopped: the thread was cancelled]"), "{output}");
@@ -65,7 +66,7 @@ async fn cancel_sends_sigterm_to_a_long_tool() {
 
 #[tokio::test]
 async fn cancel_kills_a_tool_that_ignores_sigterm() {
-    let (took, output) = cancelled(&lab("trap '' TERM; while true; do sleep 1; done"), MOMENT).await;
+    let (took, output) = cancelled(&lab("trap '' TERM; while true; do sleep 1; done"), CANCEL_DELAY).await;
     assert!((Duration::from_secs(5)..Duration::from_secs(12)).contains(&took), "{took:?}");
     assert!(output.contains("[stopped: the thread was cancelled]"), "{output}");
 }
@@ -82,7 +83,7 @@ async fn cancel_reaches_a_tool_that_is_still_starting() {
 
 #[tokio::test]
 async fn cancel_lets_a_short_tool_finish() {
-    let (took, output) = cancelled(&lab("sleep 1; echo whole"), MOMENT).await;
+    let (took, output) = cancelled(&lab("sleep 1; echo whole"), CANCEL_DELAY).await;
     assert!(took < Duration::from_secs(5), "{took:?}");
     assert_eq!(output, "whole\n[exit code 0]");
 }

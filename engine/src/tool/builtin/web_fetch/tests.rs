@@ -18,7 +18,7 @@ async fn fetch(parameters: Value, net: &[&str]) -> (String, bool) {
 }
 
 #[tokio::test]
-async fn pages_as_text() {
+async fn pages_are_returned_as_text() {
     let page = "<html><body><h2>Hi</h2><script>bad()</script></body></html>";
     let address = serve(move |request| match request.split(' ').nth(1) {
         Some("/json") => http("200 OK", &[("content-type", "application/json")], "{\"a\": 1}"),

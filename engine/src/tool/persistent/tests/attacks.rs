@@ -132,7 +132,7 @@ async fn flood_of_lines_between_the_calls_waits_in_the_pipe() {
 }
 
 #[tokio::test]
-async fn input_that_nobody_reads_does_not_block_past_the_timeout() {
+async fn unread_input_does_not_block_past_the_timeout() {
     // The line is larger than a pipe.
     let head =
         "description: d\nkind: command\npersistent: true\ntimeout_seconds: 1\nparameters: {properties: {text: {}}}\n";
