@@ -151,7 +151,7 @@ pub fn compose(items: &Items<'_>, id: &ItemId, launch: &Launch<'_>) -> Checked<C
 
 /// Composes like [`compose`], with two differences. The parts `omitted` are left out, as if the directive suppressed
 /// them. If the inputs leave the route open, the route `assumed` applies.
-pub fn compose_without(
+pub(crate) fn compose_without(
     items: &Items<'_>,
     id: &ItemId,
     launch: &Launch<'_>,
@@ -193,7 +193,7 @@ pub fn compose_without(
 
 /// Composes a directive once for each route that the directive could take. Returns the compositions that succeeded, and
 /// the number of all routes (at least one).
-pub fn compose_all(
+pub(crate) fn compose_all(
     items: &Items<'_>,
     id: &ItemId,
     launch: &Launch<'_>,
@@ -204,7 +204,7 @@ pub fn compose_all(
 
 /// Composes like [`compose_all`], with the hooks that `scope` selects. An incremental check must pass `HookScope::All`,
 /// because its result depends on the knowledge that each hook fetches.
-pub fn compose_all_with(
+pub(crate) fn compose_all_with(
     items: &Items<'_>,
     id: &ItemId,
     launch: &Launch<'_>,

@@ -18,14 +18,14 @@ const DEFAULT_MAX_TOKENS: u64 = 8000;
 const TAG: &str = "project_instructions";
 
 /// The start of the id of a context file's layer; the path of the file follows (`context/AGENTS.md`).
-pub const CONTEXT_PREFIX: &str = "context/";
+pub(crate) const CONTEXT_PREFIX: &str = "context/";
 
 /// The settings file of chats.
 pub(crate) const SETTINGS: &str = "agent/chat";
 
 /// Returns the layers of the context files in these spaces, outermost first. A file with more tokens than the budget
 /// has left is reported and left out. The file is not cut, because a cut file could lack the rule that matters.
-pub fn context_layers(
+pub(crate) fn context_layers(
     items: &Items<'_>,
     spaces: &[Space],
     tokenizer: Tokenizer,
@@ -54,7 +54,7 @@ pub fn context_layers(
 
 /// Returns the layers of the knowledge that the setting `append_system` lists: first the list of the user, then the list
 /// of the project.
-pub fn appended_layers(items: &Items<'_>, found: &mut Diagnostics) -> Vec<Layer> {
+pub(crate) fn appended_layers(items: &Items<'_>, found: &mut Diagnostics) -> Vec<Layer> {
     let Ok(settings) = ItemId::parse(SETTINGS) else { return Vec::new() };
     let files = items.config_layers(&settings);
     let named = files.iter().rev().filter_map(|(_, file)| file.get("append_system"));

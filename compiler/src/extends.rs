@@ -21,7 +21,7 @@ pub struct RoutedParent {
 
 /// Returns the resolved extends chain, root first; `None` if the chain cannot be resolved. The parser has already
 /// reported an unreadable parent.
-pub fn resolve_chain(
+pub(crate) fn resolve_chain(
     items: &Items<'_>,
     leaf: Arc<Directive>,
     routed: Option<&RoutedParent>,

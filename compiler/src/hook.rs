@@ -72,7 +72,7 @@ pub const MESSAGE_KINDS: [&str; 7] =
     ["user", "assistant", "tool_result", "custom", "bash", "compaction_summary", "branch_summary"];
 
 /// The end statuses that `terminate` may set; `success` is an alias of `completed`.
-pub const END_STATUSES: [&str; 5] = ["completed", "success", "error", "cancelled", "suspended"];
+pub(crate) const END_STATUSES: [&str; 5] = ["completed", "success", "error", "cancelled", "suspended"];
 
 /// The effect of a hook. Strings may be `${…}` templates, filled when the hook fires; the compiler has checked their
 /// syntax.

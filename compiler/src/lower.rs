@@ -275,7 +275,7 @@ fn text_without_placeholders(segments: &[Segment]) -> Option<String> {
 /// Checks, without making a plan, that a composed directive can be lowered to a plan. Returns `None` if the limits or
 /// the model of the directive are invalid. Reports the diagnostics of [`lower`] about the model, the tools and the
 /// costs.
-pub fn try_lower(
+pub(crate) fn try_lower(
     shared: &LowerContext<'_, '_>,
     composed: &Composed,
     diagnostics: &mut Diagnostics,

@@ -99,7 +99,7 @@ pub fn provider_keys(items: &Items<'_>) -> BTreeSet<String> {
 }
 
 /// Escapes the non-ASCII characters of an address, which can look like the characters of a known name.
-pub fn escape_non_ascii(address: &str) -> String {
+pub(crate) fn escape_non_ascii(address: &str) -> String {
     let spelt = |c: char| if c.is_ascii() { c.to_string() } else { c.escape_unicode().to_string() };
     address.chars().map(spelt).collect()
 }

@@ -23,7 +23,7 @@ use crate::tool_spec::Idempotence;
 use crate::wire_tool::instructions;
 
 /// Longest tool name that a provider accepts, in bytes.
-pub const MAX_TOOL_NAME_BYTES: usize = 64;
+pub(crate) const MAX_TOOL_NAME_BYTES: usize = 64;
 
 pub use reach::ToolIndex;
 
@@ -250,7 +250,7 @@ fn add_native_tools(
 /// Returns the primaries that the patterns could allow, each with the first pattern that could allow the primary. `of`
 /// returns the primaries that one pattern could allow. If no permissions are declared (`patterns` is `None`), returns
 /// all primaries without patterns.
-pub fn granted_primaries<L: AsRef<[primary::Primary]>>(
+pub(crate) fn granted_primaries<L: AsRef<[primary::Primary]>>(
     patterns: Option<&[String]>,
     of: impl Fn(&str) -> L,
 ) -> Vec<(primary::Primary, Option<String>)> {

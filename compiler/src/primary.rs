@@ -131,7 +131,7 @@ fn fetch() -> PrimaryDefinition {
 }
 
 /// Returns the definition of `rye_fetch` for a thread that may fetch skills.
-pub fn fetch_with_skills() -> PrimaryDefinition {
+pub(crate) fn fetch_with_skills() -> PrimaryDefinition {
     let mut definition = fetch();
     if let Some(properties) = definition.schema.get_mut("properties").and_then(Value::as_object_mut) {
         let kinds: Vec<&str> = ItemType::ALL.into_iter().map(ItemType::as_str).collect();

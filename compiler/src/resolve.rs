@@ -151,7 +151,7 @@ fn routing_hooks(items: &Items<'_>, leaf: &Directive) -> Vec<Arc<HookDecl>> {
 
 /// Returns the directive that a routing hook sets as the parent; `None` if the hook has no action. The id was checked
 /// when the hook was read.
-pub fn route_target(hook: &HookDecl) -> Option<ItemId> {
+pub(crate) fn route_target(hook: &HookDecl) -> Option<ItemId> {
     ItemId::parse(hook.action.as_ref()?.node.parent()?).ok()
 }
 

@@ -65,7 +65,7 @@ impl SandboxKind {
 }
 
 /// Returns true if an item is a tool that only reads files of the project.
-pub fn only_reads_files(items: &Items<'_>, id: &ItemId) -> bool {
+pub(crate) fn only_reads_files(items: &Items<'_>, id: &ItemId) -> bool {
     items.tool(id).is_some_and(|found| is_read_only(&found.spec.kind))
 }
 
@@ -100,7 +100,7 @@ impl Opening {
 
 /// Returns the reason why an entry of `write` or `net` in a grant has no effect on a tool; `None` if the tool can use
 /// the entry.
-pub fn unused_opening(spec: &ToolSpec, opening: Opening, entry: &str) -> Option<String> {
+pub(crate) fn unused_opening(spec: &ToolSpec, opening: Opening, entry: &str) -> Option<String> {
     let is_write = opening == Opening::Write;
     let reason = match (&spec.kind, SandboxKind::of(&spec.kind)) {
         (ToolKind::Mcp { server, .. }, kind) => {
@@ -140,7 +140,7 @@ fn is_read_only(kind: &ToolKind) -> bool {
 
 /// Returns true if an item declares a built-in tool under an id other than the tool's id in the standard library. The
 /// gate, grants and reports use the id of the item, so the item could disguise a shell as a harmless tool.
-pub fn disguises_built_in(id: &ItemId, builtin: &str) -> bool {
+pub(crate) fn disguises_built_in(id: &ItemId, builtin: &str) -> bool {
     let own = BUILT_IN_TOOLS.iter().find(|(known, ..)| *known == builtin).map(|(_, own, _)| *own);
     !READ_ONLY_TOOLS.contains(&builtin) && own != Some(id.as_str())
 }

@@ -9,7 +9,7 @@ use crate::diagnostics::{CODES, ConfigError, Diagnostic, Diagnostics, ItemError,
 use crate::item::{Items, data};
 
 /// Id of the settings file that contains the overrides.
-pub const CHECK_CONFIG_ID: &str = "check";
+pub(crate) const CHECK_CONFIG_ID: &str = "check";
 
 /// The values that a code can have in `check.yaml`.
 pub(crate) const LEVEL_WORDS: [&str; 4] = ["error", "warning", "advice", "allow"];

@@ -139,7 +139,7 @@ impl SkillList {
 
 /// Returns the entries of a skill's `allowed-tools` whose tool no pattern of `granted` allows. A skill itself grants
 /// nothing.
-pub fn ungranted_tools(skill: &Skill, granted: &CapabilitySet) -> Vec<String> {
+pub(crate) fn ungranted_tools(skill: &Skill, granted: &CapabilitySet) -> Vec<String> {
     let is_granted = |entry: &str| {
         let name = entry.split_once('(').map_or(entry, |(name, _)| name);
         let id = known_tool(name).map_or_else(|| name.replace('/', "."), str::to_owned);
@@ -150,7 +150,7 @@ pub fn ungranted_tools(skill: &Skill, granted: &CapabilitySet) -> Vec<String> {
 }
 
 /// Returns the entry of a skill, with a line break at the end.
-pub fn list_entry(skill: &Skill) -> String {
+pub(crate) fn list_entry(skill: &Skill) -> String {
     let (description, _) = escape_closing_tags(SKILL_TAG, skill.description.trim());
     let (description, _) = escape_closing_tags(LIST_TAG, &description);
     format!("{}\n{description}\n</{SKILL_TAG}>\n", skill.opening_tag())

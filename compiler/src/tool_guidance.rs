@@ -10,15 +10,15 @@ use crate::item::Items;
 use crate::plan::{Layer, LayerKind, Origin, OriginCause, Origins, PaletteTool, Segment, SourcePlace, Tokenizer};
 
 /// Id of the prompt layer with the texts of the tools. `<suppress>tools</suppress>` removes the layer.
-pub const LAYER_ID: &str = "tools";
+pub(crate) const LAYER_ID: &str = "tools";
 
 /// Prefix of the keys under which the contributions of tools are recorded in the origins of a plan.
-pub const ORIGIN_PREFIX: &str = "guidance.";
+pub(crate) const ORIGIN_PREFIX: &str = "guidance.";
 
 /// Returns the layer `tools`: the snippets of the tools, one line each, then their guidelines without repeats, both in
 /// palette order. `None` if no tool has a snippet or a guideline. Records in `origins` how many tokens each tool
 /// contributes.
-pub fn guidance_layer(
+pub(crate) fn guidance_layer(
     items: &Items<'_>,
     palette: &[PaletteTool],
     tokenizer: Tokenizer,

@@ -71,7 +71,7 @@ pub fn builtins() -> Vec<&'static str> {
 }
 
 /// Built-in tools that a thread runs itself, each reserved for the item `rye/agent/threads/NAME`.
-pub const ENGINE_TOOLS: [&str; 2] = ["state", "thread_directive"];
+pub(crate) const ENGINE_TOOLS: [&str; 2] = ["state", "thread_directive"];
 
 /// The implementation of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,15 +171,15 @@ pub struct ToolNeeds {
 /// Timeout in seconds of a tool that declares none.
 pub const DEFAULT_TIMEOUT_SECONDS: u64 = 120;
 /// Timeout in seconds of a persistent tool that declares none.
-pub const DEFAULT_LINE_TIMEOUT_SECONDS: u64 = 5;
+pub(crate) const DEFAULT_LINE_TIMEOUT_SECONDS: u64 = 5;
 /// Maximum length of a snippet, in characters.
-pub const MAX_SNIPPET_CHARS: usize = 200;
+pub(crate) const MAX_SNIPPET_CHARS: usize = 200;
 /// Maximum number of guidelines of a tool.
-pub const MAX_GUIDELINES: usize = 20;
+pub(crate) const MAX_GUIDELINES: usize = 20;
 /// Maximum length of a guideline, in characters.
-pub const MAX_GUIDELINE_CHARS: usize = 500;
+pub(crate) const MAX_GUIDELINE_CHARS: usize = 500;
 /// Longest timeout in seconds that a tool file may declare: one day.
-pub const MAX_TIMEOUT_SECONDS: u64 = 86_400;
+pub(crate) const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 /// An error in a tool file; `code` selects its diagnostic.
 #[derive(Debug, Clone, PartialEq, Eq)]

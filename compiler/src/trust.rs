@@ -164,7 +164,7 @@ fn reached_tools(plan: &Plan) -> impl Iterator<Item = &ItemId> {
 
 /// Reads the settings files of the tools that a plan reaches. A file that is read becomes part of the plan's manifest. A
 /// file that cannot be read is no error here: a later call of its tool fails.
-pub fn read_tool_settings(items: &Items<'_>, world: &dyn World, plan: &Plan) {
+pub(crate) fn read_tool_settings(items: &Items<'_>, world: &dyn World, plan: &Plan) {
     for tool in reached_tools(plan).filter_map(|id| items.tool(id)) {
         if let Some(source) = &tool.spec.config {
             world.candidates(ItemKind::Config, &source.id).ok();
@@ -174,7 +174,7 @@ pub fn read_tool_settings(items: &Items<'_>, world: &dyn World, plan: &Plan) {
 
 /// Returns the trust requirements of the tools that a plan reaches: of each tool of the project that starts programs or
 /// sends requests, and of the project's settings files that tools read.
-pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) -> Vec<TrustRequirement> {
+pub(crate) fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) -> Vec<TrustRequirement> {
     let of_file = |tool: &Tool| {
         let subject = subjects(plan, ItemKind::Tool, &[tool.file.id.as_str()]).pop()?;
         let found = requirement_of_tool(tool, subject.sha256, &items.sources())?;
@@ -187,7 +187,7 @@ pub fn requirements_of_tools(world: &dyn World, items: &Items<'_>, plan: &Plan) 
 /// Returns the trust requirement `found` of a tool. If all calls of an MCP tool are refused, the description is
 /// replaced by the reason: the server is not configured, or its settings differ from the settings in the tool file. The
 /// tool file still needs trust, because its calls work again once the settings match.
-pub fn with_refused_server(items: &Items<'_>, tool: &Tool, found: TrustRequirement) -> TrustRequirement {
+pub(crate) fn with_refused_server(items: &Items<'_>, tool: &Tool, found: TrustRequirement) -> TrustRequirement {
     if !matches!(tool.spec.kind, ToolKind::Mcp { .. }) {
         return found;
     }
@@ -229,7 +229,7 @@ pub fn requirement_of_settings(world: &dyn World, tool: &Tool) -> Option<TrustRe
 }
 
 /// Returns the requirement of a project tool that starts a program or sends requests; `None` for any other tool.
-pub fn requirement_of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<TrustRequirement> {
+pub(crate) fn requirement_of_tool(tool: &Tool, sha256: String, sources: &Sources) -> Option<TrustRequirement> {
     requirement_of_call(tool, sha256, sources, None)
 }
 
@@ -360,7 +360,7 @@ pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
 
 /// Describes for the user the call that a hook makes: the tool or directive that the hook executes, or the item that it
 /// signs, with the `grants` of the hook. `None` for any other action, because it starts nothing.
-pub fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> {
+pub(crate) fn describe_start(action: &HookAction, grants: &[String]) -> Option<String> {
     let beside = if grants.is_empty() { String::new() } else { format!(", granting {}", grants.join(", ")) };
     match action.call()? {
         HookCall::Execute { item_type: item_type @ (ItemKind::Tool | ItemKind::Directive), item_id, params } => {

@@ -43,7 +43,7 @@ pub const CONTEXT_FILE_NAMES: [&str; 3] = ["AGENTS.override.md", "AGENTS.md", "C
 
 /// Returns the name of the context file that a misspelled file name means: `AGENTS.md` for `agents.md` and `AGENT.md`.
 /// `None` if the name is spelled correctly, or is not similar to the name of a context file.
-pub fn meant_context_file(name: &str) -> Option<&'static str> {
+pub(crate) fn meant_context_file(name: &str) -> Option<&'static str> {
     let (stem, extension) = name.rsplit_once('.')?;
     if CONTEXT_FILE_NAMES.contains(&name) || !extension.eq_ignore_ascii_case("md") {
         return None;

@@ -95,7 +95,7 @@ pub struct ControlSender {
 static SENT_COUNT: AtomicU64 = AtomicU64::new(0);
 
 /// Creates a channel for the control messages of a thread; `owner` names this process.
-pub fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlReceiver) {
+pub(crate) fn control_channel(owner: impl Into<String>) -> (ControlSender, ControlReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let state = StateCell::default();
     let receiver = ControlReceiver { receiver, again: VecDeque::new(), state: state.clone() };

@@ -152,7 +152,7 @@ impl DrivenThread {
 }
 
 /// Drives a thread to its end.
-pub async fn drive(
+pub(crate) async fn drive(
     thread: &mut DrivenThread,
     driver: &Arc<dyn Driver>,
     control: &mut ControlReceiver,

@@ -274,10 +274,10 @@ pub enum FailedStage {
 }
 
 /// The code of a call that was cut at the deadline of its thread.
-pub const DEADLINE_CODE: &str = "thread_deadline";
+pub(crate) const DEADLINE_CODE: &str = "thread_deadline";
 
 /// The `code` of a [`CallError`] that a script causes: the script is invalid or has no step left. Never retried.
-pub const SCRIPT_ERROR: &str = "script";
+pub(crate) const SCRIPT_ERROR: &str = "script";
 
 impl CallError {
     /// Returns the error of a call that was cut at the deadline of its thread, after `received` bytes of text. The cost

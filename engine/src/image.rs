@@ -10,9 +10,9 @@ use sha2::{Digest, Sha256};
 pub const MAX_IMAGE_BYTES: u64 = 5 * 1024 * 1024;
 /// Maximum total size of a message's images, in bytes. Images of this size fit into one request in base64 on every
 /// wire.
-pub const MAX_MESSAGE_IMAGE_BYTES: u64 = 14 * 1024 * 1024;
+pub(crate) const MAX_MESSAGE_IMAGE_BYTES: u64 = 14 * 1024 * 1024;
 /// Maximum number of images in a message.
-pub const MAX_IMAGES_PER_MESSAGE: usize = 20;
+pub(crate) const MAX_IMAGES_PER_MESSAGE: usize = 20;
 /// Maximum width, and maximum height, of an image in pixels.
 const MAX_SIDE_PIXELS: u32 = 8_000;
 /// Pixels per token. `MAX_IMAGE_TOKENS` caps the token estimate, because providers scale larger images down.

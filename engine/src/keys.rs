@@ -199,7 +199,7 @@ impl TrustStore {
 }
 
 /// Returns a file without its signature line.
-pub fn without_signature_line(bytes: &[u8]) -> &[u8] {
+pub(crate) fn without_signature_line(bytes: &[u8]) -> &[u8] {
     let signed = first_line(bytes).filter(|line| signature::parse(SourceId(0), line).is_some());
     signed.and_then(|line| bytes.get(line.len()..)).unwrap_or(bytes)
 }

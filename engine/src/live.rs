@@ -59,7 +59,7 @@ const MAX_QUEUED_ITEMS: usize = 1024;
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 
 /// Creates a live stream. Returns its sending and its receiving end.
-pub fn event_channel() -> (EventSink, EventStream) {
+pub(crate) fn event_channel() -> (EventSink, EventStream) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let (waiting, dropped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
     let waiting_bytes = Arc::new(AtomicUsize::new(0));

@@ -43,14 +43,14 @@ pub fn next(plan: &Plan, state: &ThreadState) -> Effect {
 }
 
 /// Returns the events that record a signal, in order; none for a late or repeated signal.
-pub fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
+pub(crate) fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBody> {
     absorb::absorb(plan, state, signal)
 }
 
 /// Returns the effect for the next command of the user. If no command waits, returns the intake of the next queued
 /// message that `input` hooks or an expansion must process; `None` if no such message waits either. The driver performs
 /// the returned effect concurrently with the current effect.
-pub fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
+pub(crate) fn next_intake(plan: &Plan, state: &ThreadState) -> Option<Effect> {
     screen::next_intake(plan, state)
 }
 
@@ -65,13 +65,13 @@ pub(crate) fn turn_worst_case(plan: &Plan, state: &ThreadState) -> u64 {
 }
 
 /// Builds the request of a model call.
-pub fn build_request(plan: &Plan, state: &ThreadState, call: ModelCall, turns: RequestTurns) -> Request {
+pub(crate) fn build_request(plan: &Plan, state: &ThreadState, call: ModelCall, turns: RequestTurns) -> Request {
     request::build_request(plan, state, call, turns)
 }
 
 /// Returns the events that open the conversation, rendered from the plan. The conversation in the transcript of a
 /// thread with this plan must start with exactly these events.
-pub fn opening_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
+pub(crate) fn opening_events(plan: &Plan, state: &ThreadState) -> Vec<EventBody> {
     prompt::opening_events(plan, state)
 }
 

@@ -95,7 +95,7 @@ pub struct ToolCall {
 /// Input key that holds the malformed arguments of a tool call: `{"__malformed": <original text>}`. Arguments are
 /// malformed if they are not a JSON object, or if they have a fault that a parser would hide (such as a repeated key).
 /// A call with malformed arguments never runs. Its result is an error that quotes the model's text.
-pub const MALFORMED_KEY: &str = "__malformed";
+pub(crate) const MALFORMED_KEY: &str = "__malformed";
 
 impl ToolCall {
     /// Returns the `item_id` in the arguments of a primary, as the model wrote it; `None` if the arguments contain no

@@ -24,7 +24,7 @@ pub enum PathAccess {
 /// Returns the access to a canonical path, given by its segments from the project root. `.ai` and the protected names
 /// match at every depth, because a folder of a project can itself be a project. These names match in every spelling
 /// that a file system may treat as equal.
-pub fn path_access(segments: &[OsString]) -> PathAccess {
+pub(crate) fn path_access(segments: &[OsString]) -> PathAccess {
     let names: Vec<String> = segments.iter().map(|s| fold_case(&s.to_string_lossy())).collect();
     let Some(at) = names.iter().position(|n| n == ".ai" || is_protected(n)) else { return PathAccess::Ordinary };
     let inside = names.get(at + 1..).unwrap_or_default();

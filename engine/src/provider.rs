@@ -37,7 +37,7 @@ pub use settings::{ApiKey, ProviderSettings, Wire};
 /// # Errors
 /// [`FailedStage::Setup`](crate::exchange::FailedStage::Setup): the key is missing, or the base URL or the script
 /// cannot be used.
-pub fn connect_provider(settings: &ProviderSettings) -> Result<Arc<dyn Provider>, CallError> {
+pub(crate) fn connect_provider(settings: &ProviderSettings) -> Result<Arc<dyn Provider>, CallError> {
     match settings.wire {
         Wire::Anthropic => Ok(Arc::new(anthropic::Anthropic::connect(settings)?)),
         Wire::OpenaiChat => Ok(Arc::new(openai_chat::OpenaiChat::connect(settings)?)),

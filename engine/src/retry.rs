@@ -26,7 +26,7 @@ const LATE_RETRY_DELAY_MS: u64 = 1_000;
 ///
 /// `failures` is the number of earlier failed attempts of this turn with the current model. The caller checks that the
 /// delay ends before the thread's deadline.
-pub fn classify_failure(
+pub(crate) fn classify_failure(
     plan: &Plan,
     error: &CallError,
     failures: u32,
@@ -69,7 +69,7 @@ pub fn max_retries(plan: &Plan, error: &CallError, failures: u32) -> u32 {
 /// Returns true if another model may succeed: the failure is retryable, the setup of the provider failed, the model
 /// does not exist (404, 410), the key is refused, or the quota is exceeded. Returns false for other failures, such as
 /// an invalid request.
-pub fn is_unavailable(error: &CallError, class: &FailureClassification) -> bool {
+pub(crate) fn is_unavailable(error: &CallError, class: &FailureClassification) -> bool {
     class.retryable
         || error.stage == FailedStage::Setup
         || matches!(error.status, Some(404 | 410))

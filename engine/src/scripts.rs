@@ -11,7 +11,7 @@ use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxError, SyntaxKind};
 use serde_json::Number;
 
 /// Maximum size of a script, in bytes. A larger tool can move code into modules beside its file.
-pub const MAX_SCRIPT_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_SCRIPT_BYTES: usize = 256 * 1024;
 /// Maximum nesting depth of a literal, equal to the maximum of YAML files.
 const MAX_LITERAL_DEPTH: usize = 64;
 /// Maximum number of values in all literals of a script.

@@ -119,14 +119,14 @@ pub fn mask_secrets(text: &str) -> Cow<'_, str> {
 
 /// Masks `value` under the name `name` in every encoding that is known here. Then masks all other secrets. A `value` of
 /// fewer than `MIN_SECRET_BYTES` bytes is masked only where it occurs without encoding.
-pub fn mask_one(text: &str, name: &str, value: &str) -> String {
+pub(crate) fn mask_one(text: &str, name: &str, value: &str) -> String {
     let own = KnownSecrets::new(vec![(name.to_owned(), value.to_owned())]);
     mask_secrets(&own.mask(text)).into_owned()
 }
 
 /// Replaces each exact occurrence of `value` in the text by `[masked: NAME]`, where `NAME` is `name`. Does not find
 /// encoded forms of the value. Ignores a value of fewer than `MIN_SECRET_BYTES` bytes.
-pub fn mask_exact(text: &mut String, name: &str, value: &str) {
+pub(crate) fn mask_exact(text: &mut String, name: &str, value: &str) {
     if value.len() >= MIN_SECRET_BYTES && text.contains(value) {
         *text = text.replace(value, &format!("[masked: {name}]"));
     }

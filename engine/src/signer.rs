@@ -6,7 +6,7 @@ use crate::store::transcript::ChainHash;
 use crate::thread_id::ThreadId;
 
 /// Name prefix of a temporary key; the public key follows.
-pub const TEMPORARY_KEY_PREFIX: &str = "ephemeral-";
+pub(crate) const TEMPORARY_KEY_PREFIX: &str = "ephemeral-";
 
 /// The key that a process signs its threads with.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Signer {
 }
 
 /// Returns the text that a line's seal signs. The signature is valid for no other thread, line, checkpoint or file.
-pub fn line_signing_input(thread: &ThreadId, seq: u64, link: ChainHash) -> String {
+pub(crate) fn line_signing_input(thread: &ThreadId, seq: u64, link: ChainHash) -> String {
     format!("rye:line:1:{thread}:{seq}:{link}")
 }
 

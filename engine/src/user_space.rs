@@ -100,7 +100,7 @@ fn root_variables() -> impl Iterator<Item = PathBuf> {
 
 /// Returns the canonical paths of keys and trust records: the folders `keys` and `trust` of every folder that can be
 /// the user space, the targets of links in them, and the folders `.ai/keys` and `.ai/trust` below each of `spaces`.
-pub fn secret_folders<'s>(spaces: impl IntoIterator<Item = &'s Path>) -> Vec<PathBuf> {
+pub(crate) fn secret_folders<'s>(spaces: impl IntoIterator<Item = &'s Path>) -> Vec<PathBuf> {
     let mut found = secrets_of_user(candidate_roots());
     // Links in a project's own folders are not followed: a project must not choose paths outside itself.
     let own = spaces.into_iter().flat_map(|root| SECRET_FOLDERS.map(|name| root.join(".ai").join(name)));
@@ -125,7 +125,7 @@ fn secrets_of_user(roots: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf
 
 /// Returns the device and inode number of every secret folder and of the files in it, so that a file is recognized
 /// under any name.
-pub fn file_identities(secrets: &[PathBuf]) -> BTreeSet<(u64, u64)> {
+pub(crate) fn file_identities(secrets: &[PathBuf]) -> BTreeSet<(u64, u64)> {
     let mut found = BTreeSet::new();
     for secret in secrets {
         let mut left = vec![secret.clone()];

@@ -16,9 +16,9 @@ use node::{RawValue, SpanConverter};
 /// Maximum nesting depth. The bound keeps recursive traversals from overflowing the stack.
 pub const MAX_DEPTH: usize = 64;
 /// Maximum number of values in a document, including the values that aliases expand to.
-pub const MAX_NODES: usize = 250_000;
+pub(crate) const MAX_NODES: usize = 250_000;
 /// Maximum number of aliases in a document.
-pub const MAX_ALIASES: usize = 1_000;
+pub(crate) const MAX_ALIASES: usize = 1_000;
 
 /// Minimum of free stack, in bytes, for reading [`MAX_DEPTH`] levels. The library recurses with large frames.
 const MIN_STACK_BYTES: usize = 6 * 1024 * 1024;

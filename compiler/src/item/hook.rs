@@ -194,7 +194,7 @@ pub fn from_xml(element: &Element, file: &FileRef, found: &mut Diagnostics) -> V
 }
 
 /// Converts the errors found while compiling a condition to syntax errors.
-pub fn condition_errors(faults: Vec<ConditionError>) -> Vec<SyntaxError> {
+pub(crate) fn condition_errors(faults: Vec<ConditionError>) -> Vec<SyntaxError> {
     let mut errors = Vec::with_capacity(faults.len());
     for ConditionError { span, message, help } in faults {
         errors.push(SyntaxKind::Condition.error(span, message, "in this part").with_help_if(help));

@@ -20,7 +20,7 @@ const MAX_NAME_LENGTH: usize = 64;
 const MAX_DESCRIPTION_LENGTH: usize = 1024;
 
 /// The tag that encloses a skill in a prompt.
-pub const SKILL_TAG: &str = "skill";
+pub(crate) const SKILL_TAG: &str = "skill";
 
 #[derive(Debug, Clone)]
 pub struct Skill {

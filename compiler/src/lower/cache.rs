@@ -25,7 +25,7 @@ use crate::wire_tool::SchemaDialect;
 use crate::world::{ItemKind, Space};
 
 /// The settings that a run reads, by their key in `Plan::settings`.
-pub const FROZEN_SETTINGS: [&str; 4] = ["resilience", "coordination", "error_classification", "capability_risk"];
+pub(crate) const FROZEN_SETTINGS: [&str; 4] = ["resilience", "coordination", "error_classification", "capability_risk"];
 /// Id prefix of provider files.
 pub const PROVIDER_PREFIX: &str = "agent/providers/";
 

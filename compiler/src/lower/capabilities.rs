@@ -13,7 +13,7 @@ use crate::semantics::risk::Policy;
 
 /// Returns the initial capabilities of a thread. If the chain declares no permissions, these are the capabilities of
 /// the parent; a thread without a parent then has none.
-pub fn initial_capabilities(composed: &Composed, parent: Option<&Capabilities>) -> Capabilities {
+pub(crate) fn initial_capabilities(composed: &Composed, parent: Option<&Capabilities>) -> Capabilities {
     let Some(WithOrigin { value: permissions, .. }) = &composed.permissions else {
         let mut inherited = parent.cloned().unwrap_or_else(|| Capabilities {
             declared: false,
@@ -83,7 +83,10 @@ fn acknowledged_risks(permissions: &Permissions) -> BTreeMap<String, String> {
 }
 
 /// Returns the grants whose risk requires an acknowledgement that is missing.
-pub fn unacknowledged_grants<'c>(capabilities: &'c Capabilities, shared: &LowerContext<'_, '_>) -> Vec<&'c Grant> {
+pub(crate) fn unacknowledged_grants<'c>(
+    capabilities: &'c Capabilities,
+    shared: &LowerContext<'_, '_>,
+) -> Vec<&'c Grant> {
     let needs_approval = |grant: &&Grant| {
         let risk = shared.risk_of(&grant.pattern);
         risk.policy == Policy::AcknowledgeRequired && !capabilities.acknowledged.contains_key(risk.tier.as_str())

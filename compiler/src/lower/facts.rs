@@ -82,7 +82,7 @@ fn limit_facts(limits: &Limits) -> Map<String, Value> {
 }
 
 /// Returns the first segment of a path; `None` if the segment is a number.
-pub fn first_segment(path: &Path) -> Option<&str> {
+pub(crate) fn first_segment(path: &Path) -> Option<&str> {
     match path.segments.first()? {
         Segment::Name(name) => Some(name),
         Segment::Number(_) => None,

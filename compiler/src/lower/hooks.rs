@@ -44,7 +44,7 @@ pub fn lower(
 }
 
 /// Returns the verdict of a hook, and the reason as text.
-pub fn explain_verdict(frame: &PlanTimeFacts<'_>, hook: &ComposedHook) -> (PlanVerdict, String) {
+pub(crate) fn explain_verdict(frame: &PlanTimeFacts<'_>, hook: &ComposedHook) -> (PlanVerdict, String) {
     if let PlanVerdict::Removed { because } = &hook.verdict {
         return (hook.verdict.clone(), because.clone());
     }

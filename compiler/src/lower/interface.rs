@@ -12,7 +12,9 @@ use crate::plan::InterfaceField;
 use crate::semantics::value::{Type, are_equal};
 
 /// Converts the declared inputs or outputs of a directive to the form in which the plan contains them.
-pub fn lower_fields(declared: &IndexMap<String, WithOrigin<item::FieldDecl>>) -> IndexMap<String, InterfaceField> {
+pub(crate) fn lower_fields(
+    declared: &IndexMap<String, WithOrigin<item::FieldDecl>>,
+) -> IndexMap<String, InterfaceField> {
     let plan = |field: &item::FieldDecl| InterfaceField {
         kind: field.kind,
         required: field.required,
@@ -27,7 +29,7 @@ pub fn lower_fields(declared: &IndexMap<String, WithOrigin<item::FieldDecl>>) ->
 /// Returns the values of the declared inputs, in declared order: the given value, else the default. Reports unknown
 /// inputs, missing required inputs, and values of the wrong type or outside of the choices. A reported value stays in
 /// the result.
-pub fn resolve_inputs(
+pub(crate) fn resolve_inputs(
     directive: &ItemId,
     declared: &IndexMap<String, WithOrigin<item::FieldDecl>>,
     given: &Map<String, Value>,

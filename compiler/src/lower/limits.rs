@@ -36,7 +36,7 @@ pub fn requested_spend(layers: &LimitLayers, overrides: &[(String, LimitValue)])
 
 /// Returns the limits of a directive without overrides and without a parent, within the ceilings of `limits.max`.
 /// `None` if a default or a limit of the directive is invalid; an invalid ceiling is ignored.
-pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
+pub(crate) fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
     let mut limits = resolve_declared(&layers.defaults, &layers.directive)?;
     for (name, value, _) in parsed_ceilings(&layers.ceilings) {
         limits.lower_to(name, value);
@@ -46,7 +46,7 @@ pub fn declared_limits(layers: &LimitLayers) -> Option<Limits> {
 
 /// Returns the ceiling that lowers the `spend` limit to the amount `spend`. `None` if no ceiling has this amount, or if
 /// the limit without ceilings is at most this amount already.
-pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<DeclaredOrigin>> {
+pub(crate) fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting<DeclaredOrigin>> {
     let without = resolve_declared(&layers.defaults, &layers.directive)?.spend;
     let mut bounding =
         parsed_ceilings(&layers.ceilings).filter(|(name, ..)| *name == LimitName::Spend && without > spend);
@@ -56,14 +56,14 @@ pub fn spend_ceiling(layers: &LimitLayers, spend: Nanos) -> Option<&LimitSetting
 /// Returns the location of the declaration whose value applies: in the chain, else in the defaults. `is_effective`
 /// returns true for the value that applies. `None` if no file declares this value, for example because a caller set the
 /// limit.
-pub fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl Fn(u64) -> bool) -> Option<Span> {
+pub(crate) fn span_of(layers: &LimitLayers, name: LimitName, is_effective: impl Fn(u64) -> bool) -> Option<Span> {
     let written = layers.directive.iter().chain(layers.defaults.iter()).filter(|limit| limit.name == name.as_str());
     let mut effective = written.filter(|limit| parse_limit_value(name, &limit.written).is_ok_and(&is_effective));
     effective.find_map(|limit| limit.source.span)
 }
 
 /// Returns the smallest ceiling of each limit that has a ceiling; in nano-dollars for `spend`.
-pub fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
+pub(crate) fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64> {
     let mut smallest: BTreeMap<LimitName, u64> = BTreeMap::new();
     for (name, value, _) in parsed_ceilings(&layers.ceilings) {
         let least = smallest.entry(name).or_insert(value);

@@ -67,7 +67,7 @@ pub fn lower(
 
 /// Returns the layers of a chat's system prompt that follow the layer `tools`: appended system prompts, context files
 /// and the list of skills. Records in `origins` where the context files and the list come from.
-pub fn chat_layers(
+pub(crate) fn chat_layers(
     composed: &Composed,
     items: &Items<'_>,
     tokenizer: Tokenizer,
@@ -97,7 +97,7 @@ pub fn chat_layers(
 }
 
 /// Adds the placeholder for the first prompt of a chat, at the end of the first user message.
-pub fn add_first_prompt(prompt: &mut Prompt) {
+pub(crate) fn add_first_prompt(prompt: &mut Prompt) {
     prompt.first_message.push(first_prompt());
 }
 

@@ -207,7 +207,7 @@ impl Prompt {
 }
 
 /// Separator between two layers.
-pub const LAYER_SEPARATOR: &str = "\n\n";
+pub(crate) const LAYER_SEPARATOR: &str = "\n\n";
 
 fn opening_messages(system: &[(&Layer, String)], message: &[(&Layer, String)]) -> OpeningMessages {
     let ids = |layers: &[(&Layer, String)], at: Option<Position>| {
@@ -231,7 +231,7 @@ fn join_layers(layers: &[(&Layer, String)]) -> String {
 /// Renders the layers that are sent. A layer that depends on a hook is sent only if the hook fires. A layer without
 /// text is not sent. A knowledge item is sent only at its first position: `seen` holds the ids of the knowledge items
 /// at earlier positions.
-pub fn render_sent_layers<'l>(
+pub(crate) fn render_sent_layers<'l>(
     layers: &'l [Layer],
     known: &mut dyn PromptFacts,
     seen: &mut BTreeSet<&'l str>,

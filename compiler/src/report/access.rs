@@ -42,7 +42,7 @@ pub struct PlanAccess {
 ///
 /// # Errors
 /// The list of directives cannot be read.
-pub fn collect_access(world: &dyn World, plan: &Plan) -> Result<PlanAccess, WorldError> {
+pub(crate) fn collect_access(world: &dyn World, plan: &Plan) -> Result<PlanAccess, WorldError> {
     let items = Items::new(world);
     let (mut write, mut run, mut reach) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for id in reachable_tools(plan) {

@@ -83,7 +83,7 @@ pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<It
 ///
 /// # Errors
 /// The list of directives cannot be read.
-pub fn collect_starts(world: &dyn World, plan: &Plan) -> Result<BTreeSet<ItemId>, WorldError> {
+pub(crate) fn collect_starts(world: &dyn World, plan: &Plan) -> Result<BTreeSet<ItemId>, WorldError> {
     if !granted_patterns(plan).any(|pattern| may_spawn(&pattern)) {
         // No grant allows a start, so no list of all directives is needed; in a large project, reading it is slow.
         let items = Items::new(world);

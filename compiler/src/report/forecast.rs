@@ -13,11 +13,11 @@ use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 
 /// Model calls of a typical run.
-pub const TYPICAL_TURNS: u64 = 6;
+pub(crate) const TYPICAL_TURNS: u64 = 6;
 /// Output tokens of a reply in a typical run.
-pub const TYPICAL_OUTPUT_TOKENS: u64 = 300;
+pub(crate) const TYPICAL_OUTPUT_TOKENS: u64 = 300;
 /// Tokens of all tool results of one turn in a typical run.
-pub const TYPICAL_RESULT_TOKENS: u64 = 600;
+pub(crate) const TYPICAL_RESULT_TOKENS: u64 = 600;
 /// Assumed number of bytes of a token in a typical run.
 const BYTES_PER_TOKEN: u64 = 4;
 /// Number of times that one turn adds `MESSAGE_OVERHEAD_TOKENS`: twice for the reply (a message with one block), and

@@ -14,7 +14,7 @@ use crate::skill_list::{list_entry, ungranted_tools};
 use crate::world::{ItemKind, World};
 
 /// The stages of the intake in their order, as a heading.
-pub const STAGES: &str = "command → input → skill → template → queue";
+pub(crate) const STAGES: &str = "command → input → skill → template → queue";
 
 /// A stage of the intake of a chat. A message that no command and no hook handles goes to the queue after the last
 /// stage.
@@ -99,7 +99,7 @@ pub fn collect_intake(world: &dyn World, compilation: &Compilation) -> Vec<Intak
 }
 
 /// Returns the entry of a skill of a chat; `None` if the chat has no skill with this name.
-pub fn find_skill(world: &dyn World, compilation: &Compilation, name: &str) -> Option<IntakeEntry> {
+pub(crate) fn find_skill(world: &dyn World, compilation: &Compilation, name: &str) -> Option<IntakeEntry> {
     let id = rye_grammar::ItemId::parse(name).ok()?;
     let skill = Items::new(world).skill(&id)?;
     (compilation.plan.mode == PlanMode::Chat).then(|| skill_entry(&compilation.plan, &skill))

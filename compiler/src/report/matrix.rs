@@ -32,7 +32,7 @@ use predicates::{Component, Predicate, SplitInputs, add_predicate, input_name};
 use region::describe_region;
 
 /// Maximum number of combinations of input values for which plans are compiled.
-pub const MAX_COMBINATIONS: usize = 4_096;
+pub(crate) const MAX_COMBINATIONS: usize = 4_096;
 
 /// The contexts of a directive: the different plans that the directive has for different inputs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -107,7 +107,7 @@ pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matri
 ///
 /// # Errors
 /// Fails like [`build_matrix`].
-pub fn build_route_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matrix, MatrixError> {
+pub(crate) fn build_route_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matrix, MatrixError> {
     build(world, request, MatrixKind::Routes)
 }
 

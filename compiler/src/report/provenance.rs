@@ -75,7 +75,7 @@ pub fn derive(compilation: &Compilation, key: &str) -> Vec<DerivationStep> {
 }
 
 /// Returns the derivation of one prompt layer, starting with the line that declares it.
-pub fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationStep> {
+pub(crate) fn derive_layer(compilation: &Compilation, layer: &Layer) -> Vec<DerivationStep> {
     if let Some(id) = &layer.hook {
         let place = compilation.origins.get(&format!("hook.{id}")).and_then(|o| o.place.clone());
         let mut steps = vec![DerivationStep::new(format!("added by the hook `{id}`"), place)];
@@ -154,7 +154,7 @@ fn derive_tool(compilation: &Compilation, origin: &Origin) -> Vec<DerivationStep
 }
 
 /// Lists the knowledge items, hooks and tools that files declare and the plan omits, each with the reason.
-pub fn list_omissions(compilation: &Compilation) -> Vec<Omission> {
+pub(crate) fn list_omissions(compilation: &Compilation) -> Vec<Omission> {
     let mut all = Vec::new();
     for note in &compilation.notes {
         let Some(why) = OmissionReason::of(note) else { continue };

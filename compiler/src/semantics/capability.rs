@@ -229,19 +229,19 @@ const SPAWN_PREFIXES: [&str; 2] = ["rye.execute.directive.", "rye.execute.tool.r
 
 /// Returns true if a pattern could allow starting a directive. The result may be true for a pattern that allows no
 /// start, but is never false for a pattern that allows one.
-pub fn may_spawn(pattern: &str) -> bool {
+pub(crate) fn may_spawn(pattern: &str) -> bool {
     SPAWN_PREFIXES.iter().any(|prefix| may_match_prefix(pattern, prefix))
 }
 
 /// Returns true if a pattern could allow running a tool. The result may be true for a pattern that allows no tool, but
 /// is never false for a pattern that allows one.
-pub fn may_run_tools(pattern: &str) -> bool {
+pub(crate) fn may_run_tools(pattern: &str) -> bool {
     may_match_prefix(pattern, "rye.execute.tool.")
 }
 
 /// Returns true if a pattern could allow signing knowledge. The result may be true for a pattern that allows none, but
 /// is never false for a pattern that allows some.
-pub fn may_sign_knowledge(pattern: &str) -> bool {
+pub(crate) fn may_sign_knowledge(pattern: &str) -> bool {
     may_match_prefix(pattern, "rye.sign.knowledge.")
 }
 

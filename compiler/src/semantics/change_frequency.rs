@@ -43,7 +43,7 @@ const INHERITED_FACTS: [&str; 9] = [
 ];
 
 /// Returns true if a fact can have another value in a continuation. `root` is the first segment of the fact's path.
-pub fn changes_in_continuation(root: &str) -> bool {
+pub(crate) fn changes_in_continuation(root: &str) -> bool {
     !INHERITED_FACTS.contains(&root)
 }
 

@@ -110,12 +110,12 @@ impl Classification {
 
 /// Names of the facts that the condition of a classification rule can read. `headers` is an object: its keys are the
 /// header names of the provider's response, in lower case.
-pub const FAILURE_FACTS: [&str; 7] =
+pub(crate) const FAILURE_FACTS: [&str; 7] =
     ["stage", "status", "headers", "error.type", "error.code", "error.message", "attempt"];
 
 /// Returns the declared type of a fact; `None` if the fact has no declared type. Loading a table uses the types to
 /// report conditions that can never be true.
-pub fn fact_type(path: &Path) -> Option<Type> {
+pub(crate) fn fact_type(path: &Path) -> Option<Type> {
     match path.segments.as_slice() {
         [Segment::Name(root)] if root == "attempt" => Some(Type::Integer),
         [Segment::Name(root)] if root == "headers" || root == "error" => Some(Type::Object),

@@ -24,7 +24,7 @@ pub enum DecimalError {
 ///
 /// # Errors
 /// The text is not a decimal number, does not fit an `i128`, or is finer than `places` with [`ExtraDigits::Refuse`].
-pub fn parse_scaled(text: &str, places: u8, excess: ExtraDigits) -> Result<i128, DecimalError> {
+pub(crate) fn parse_scaled(text: &str, places: u8, excess: ExtraDigits) -> Result<i128, DecimalError> {
     let shown = || text.chars().take(40).collect::<String>();
     let not_a_number = || DecimalError::NotANumber(shown());
     let (negative, unsigned) = match text.as_bytes().first() {
@@ -86,7 +86,7 @@ fn exponent_of(text: &str) -> Option<i64> {
 }
 
 /// Formats a scaled integer as a plain decimal without trailing zeros: 500000000 with nine places is `0.5`.
-pub fn format_scaled(value: i128, places: u8) -> String {
+pub(crate) fn format_scaled(value: i128, places: u8) -> String {
     let places = usize::from(places);
     let digits = format!("{:0width$}", value.unsigned_abs(), width = places + 1);
     let (whole, fraction) = digits.split_at(digits.len() - places);

@@ -79,7 +79,7 @@ const REQUEST_KINDS: [(&str, &[&str]); 11] = [
 ///
 /// # Errors
 /// The request is invalid; `code` names the part of the language that rejects the request.
-pub fn answer_request(request: &Map<String, Value>) -> EvalResult {
+pub(crate) fn answer_request(request: &Map<String, Value>) -> EvalResult {
     let mut requested = REQUEST_KINDS.iter().filter(|(kind, _)| request.contains_key(*kind));
     let (Some((kind, beside)), None) = (requested.next(), requested.next()) else {
         let names: Vec<&str> = REQUEST_KINDS.iter().map(|(kind, _)| *kind).collect();

@@ -311,12 +311,12 @@ pub fn row_of(point: HookPoint) -> &'static HookPointRow {
 }
 
 /// Returns the hook point with the name that the key `event` of a hook contains; `None` if there is no such point.
-pub fn by_name(name: &str) -> Option<&'static HookPointRow> {
+pub(crate) fn by_name(name: &str) -> Option<&'static HookPointRow> {
     HOOK_POINTS.iter().find(|p| p.name == name)
 }
 
 /// Returns every event name, in the order of the table of hook points.
-pub fn event_names() -> Vec<&'static str> {
+pub(crate) fn event_names() -> Vec<&'static str> {
     HOOK_POINTS.iter().map(|p| p.name).collect()
 }
 
@@ -490,7 +490,7 @@ impl ActionName {
 
 /// Returns the name of the declared output that a path reads at the hook point `directive_return`, and the rest of the
 /// path. `None` for other paths. `None` at other hook points, because only `directive_return` has all outputs.
-pub fn declared_output(point: HookPoint, path: &Path) -> Option<(&str, &[Segment])> {
+pub(crate) fn declared_output(point: HookPoint, path: &Path) -> Option<(&str, &[Segment])> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), inside @ ..]
             if point == HookPoint::DirectiveReturn && root == "outputs" =>

@@ -36,7 +36,7 @@ pub enum RemovalReason {
 }
 
 /// Returns the layer of hooks that come from a source and declare no layer.
-pub fn default_layer(source: &HookSource) -> f64 {
+pub(crate) fn default_layer(source: &HookSource) -> f64 {
     match source {
         HookSource::User => 0.0,
         HookSource::Directive { .. } => 1.0,
@@ -47,11 +47,11 @@ pub fn default_layer(source: &HookSource) -> f64 {
 }
 
 /// The layer of the `infra_hooks`. The hooks of this layer always run, and their results never decide at a hook point.
-pub const INFRASTRUCTURE_LAYER: f64 = 4.0;
+pub(crate) const INFRASTRUCTURE_LAYER: f64 = 4.0;
 
 /// Returns the hooks of `candidates` in evaluation order, each as its index. Removed hooks are included, with the
 /// reason of the removal.
-pub fn order_hooks(candidates: &[HookCandidate<'_>]) -> Vec<HookPlace> {
+pub(crate) fn order_hooks(candidates: &[HookCandidate<'_>]) -> Vec<HookPlace> {
     let named = HooksById::new(candidates);
     let mut keyed: Vec<((f64, usize), HookPlace)> = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {

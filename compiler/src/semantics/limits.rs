@@ -267,7 +267,10 @@ pub fn resolve<S: Clone>(
 }
 
 /// Resolves limits as [`resolve`] does, but without overrides and without a parent. `None` if a setting is invalid.
-pub fn resolve_declared<S: Clone>(defaults: &[LimitSetting<S>], directive: &[LimitSetting<S>]) -> Option<Limits> {
+pub(crate) fn resolve_declared<S: Clone>(
+    defaults: &[LimitSetting<S>],
+    directive: &[LimitSetting<S>],
+) -> Option<Limits> {
     let (mut limits, mut faults) = (Limits::default(), Vec::new());
     for setting in defaults.iter().chain(directive) {
         if let Some((name, value)) = read(setting, &mut faults) {
@@ -325,7 +328,7 @@ pub fn parse_limit_value(name: LimitName, written: &LimitValue) -> Result<u64, S
 }
 
 /// Returns the error of [`parse_limit_value`] as a phrase about the limit: "has to be a number".
-pub fn describe_value_error(name: LimitName, why: &str) -> String {
+pub(crate) fn describe_value_error(name: LimitName, why: &str) -> String {
     if let Some(phrase) = why.strip_prefix(&format!("`{name}` ")) {
         return phrase.to_owned();
     }

@@ -116,7 +116,7 @@ impl fmt::Display for Nanos {
 }
 
 /// Returns the cost of a call from pairs of (price per million tokens, tokens), rounded up once; `None` on overflow.
-pub fn call_cost(parts: &[(Nanos, u64)]) -> Option<Nanos> {
+pub(crate) fn call_cost(parts: &[(Nanos, u64)]) -> Option<Nanos> {
     let mut millionths: i128 = 0;
     for (price, tokens) in parts {
         millionths = millionths.checked_add(i128::from(price.0).checked_mul(i128::from(*tokens))?)?;

@@ -25,7 +25,7 @@ pub fn fold_case(name: &str) -> String {
 }
 
 /// Returns the reason why the path of a `write` attribute cannot be granted as a folder; `None` if it can.
-pub fn write_path_error(path: &str) -> Option<&'static str> {
+pub(crate) fn write_path_error(path: &str) -> Option<&'static str> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     let law = |(at, part): (usize, &&str)| {
         let name = fold_case(part);
@@ -62,7 +62,7 @@ pub enum HostCoverage {
 
 /// Returns the extent to which the granted pattern `outer` allows what the granted pattern `inner` allows. A host that
 /// has only local addresses is not covered by a wildcard.
-pub fn host_coverage(inner: &str, outer: &str) -> HostCoverage {
+pub(crate) fn host_coverage(inner: &str, outer: &str) -> HostCoverage {
     if is_same_host(inner, outer) {
         return HostCoverage::Complete;
     }
@@ -82,7 +82,7 @@ pub fn host_coverage(inner: &str, outer: &str) -> HostCoverage {
 }
 
 /// Returns true if the granted pattern `outer` lets requests of the engine reach the host or pattern `inner`.
-pub fn allows_host(inner: &str, outer: &str) -> bool {
+pub(crate) fn allows_host(inner: &str, outer: &str) -> bool {
     host_coverage(inner, outer) != HostCoverage::None
 }
 
@@ -93,7 +93,7 @@ pub fn is_same_host(one: &str, other: &str) -> bool {
 
 /// Returns the host of a URL, without user information and port. `None` if the text is no URL, or if its host contains
 /// a placeholder or is an IPv6 address.
-pub fn url_host(url: &str) -> Option<&str> {
+pub(crate) fn url_host(url: &str) -> Option<&str> {
     let authority = url.split_once("://")?.1.split(['/', '?', '#']).next()?;
     let host = authority.rsplit('@').next()?.split(':').next()?;
     (!host.is_empty() && !host.contains(['{', '['])).then_some(host)
@@ -125,7 +125,7 @@ pub fn is_host_inside(inner: &str, outer: &str) -> bool {
 /// Checks a text that must be a host without scheme, path or port: `api.example.com`, `*.example.com` or `*`. Returns
 /// `None` if the text is valid. Otherwise returns the host that the text probably means, or an empty text if that is
 /// unclear.
-pub fn suggest_host(text: &str) -> Option<String> {
+pub(crate) fn suggest_host(text: &str) -> Option<String> {
     if is_host(text) {
         return None;
     }
@@ -138,7 +138,7 @@ pub fn suggest_host(text: &str) -> Option<String> {
 
 /// Returns the help for a text that is not a host. The help names the host that the text probably means: `meant`, which
 /// is empty if the meaning is unclear.
-pub fn host_help(text: &str, meant: &str) -> String {
+pub(crate) fn host_help(text: &str, meant: &str) -> String {
     let several: Vec<&str> = text.split([' ', ';', '|', '\n']).filter(|part| !part.is_empty()).collect();
     if several.len() > 1 && several.iter().all(|part| is_host(part)) {
         return format!("hosts separated by commas: `{}`", several.join(","));

@@ -125,7 +125,7 @@ const BUILT_IN: [(Tier, &[&str]); 4] = [
 ];
 
 /// Returns true if the built-in table contains exactly this pattern.
-pub fn is_built_in_pattern(pattern: &Pattern) -> bool {
+pub(crate) fn is_built_in_pattern(pattern: &Pattern) -> bool {
     BUILT_IN.iter().any(|(_, patterns)| patterns.contains(&pattern.0.as_str()))
 }
 

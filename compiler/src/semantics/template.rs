@@ -40,7 +40,7 @@ pub fn placeholders(template: &Template) -> impl Iterator<Item = &Placeholder> {
 }
 
 /// Returns the `{input:…}` placeholders of a text, in order.
-pub fn input_placeholders(text: &InputsText) -> impl Iterator<Item = &InputPlaceholder> {
+pub(crate) fn input_placeholders(text: &InputsText) -> impl Iterator<Item = &InputPlaceholder> {
     text.parts
         .iter()
         .filter_map(|part| if let InputsPart::Input(placeholder) = part { Some(placeholder) } else { None })
@@ -124,7 +124,7 @@ fn fill_placeholder<'a>(placeholder: &'a Placeholder, facts: &'a Facts) -> Fille
 /// # Errors
 ///
 /// Returns the first required input without a value.
-pub fn render_inputs(text: &InputsText, inputs: &Map<String, Value>) -> Result<String, MissingInput> {
+pub(crate) fn render_inputs(text: &InputsText, inputs: &Map<String, Value>) -> Result<String, MissingInput> {
     let mut filled = String::new();
     for part in &text.parts {
         match part {

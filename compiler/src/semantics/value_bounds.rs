@@ -11,7 +11,7 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 /// Describes the values that a keyword of a schema allows, such as `at least 1`; `None` if no known keyword rules the
 /// value out.
-pub fn violated_bound(schema: &Value, value: &Value) -> Option<String> {
+pub(crate) fn violated_bound(schema: &Value, value: &Value) -> Option<String> {
     match value {
         Value::Number(number) => {
             let bound = |keyword: &str| schema.get(keyword).and_then(Num::of_value);

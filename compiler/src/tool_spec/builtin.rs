@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// Built-in tools: name, the item of the standard library, and the kind of sandbox.
-pub const BUILT_IN_TOOLS: [(&str, &str, SandboxKind); 13] = [
+pub(crate) const BUILT_IN_TOOLS: [(&str, &str, SandboxKind); 13] = [
     ("read", "rye/file-system/read", SandboxKind::Files),
     ("write", "rye/file-system/write", SandboxKind::Files),
     ("edit", "rye/file-system/edit", SandboxKind::Files),
@@ -36,6 +36,6 @@ pub enum SandboxKind {
 }
 
 /// Returns the names of the built-in tools.
-pub fn built_in_names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn built_in_names() -> impl Iterator<Item = &'static str> {
     BUILT_IN_TOOLS.iter().map(|(name, ..)| *name)
 }

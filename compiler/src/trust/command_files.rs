@@ -64,7 +64,7 @@ pub struct CallValues<'a> {
 /// Returns the words in the command of a tool that may name files of the project, as paths relative to the project.
 /// `tool_path` is the path of the tool's file. Without `call`, placeholders have no values: a word with a placeholder
 /// then counts as the folder before the placeholder, so that the result covers the files of every call.
-pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'_>>) -> Vec<String> {
+pub(crate) fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'_>>) -> Vec<String> {
     let mut parts = Vec::new();
     for template in argv {
         let fill = |placeholder: &ArgvPlaceholder<'_>| fill_placeholder(placeholder, tool_path, call);
@@ -106,7 +106,7 @@ pub fn files_of_value(value: &str) -> Vec<String> {
 /// Describes the folders in `words`; `None` if `words` contains no folder. A folder stands for a file name that is
 /// complete only when the command runs. The command can name any file in the folder, so every file in the folder must
 /// be trusted.
-pub fn describe_folders(words: &[String]) -> Option<String> {
+pub(crate) fn describe_folders(words: &[String]) -> Option<String> {
     if words.iter().any(|word| word == PROJECT_WORD) {
         return Some("every file of the project, because a parameter of the call is a part of a file name".to_owned());
     }

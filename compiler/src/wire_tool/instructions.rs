@@ -13,7 +13,7 @@ pub const CALL_END: &str = "</tool_call>";
 /// Start of a tool result in a request. If a model itself writes this start, the text that follows is invented.
 pub const RESULT_START: &str = "<tool_result";
 /// Id of the layer with the tool-use instructions. No item has this id, because ids of items contain no spaces.
-pub const LAYER_ID: &str = "tool instructions";
+pub(crate) const LAYER_ID: &str = "tool instructions";
 
 /// Returns the instructions as the last layer of the system prompt; `None` if the model has native tool use or is
 /// offered no tool.
@@ -24,7 +24,7 @@ pub fn instructions_layer(model: &PlannedModel, palette: &[PaletteTool]) -> Opti
 
 /// Returns the text of the layer with the instructions for tools; `None` if the model has native tool use or the
 /// palette is empty.
-pub fn instructions_text(model: &PlannedModel, palette: &[PaletteTool]) -> Option<String> {
+pub(crate) fn instructions_text(model: &PlannedModel, palette: &[PaletteTool]) -> Option<String> {
     (model.tool_use == ToolUse::TextParsed && !palette.is_empty()).then(|| render(palette))
 }
 

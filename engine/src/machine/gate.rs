@@ -286,7 +286,7 @@ const MAX_COMMAND_MS: u64 = 600_000;
 /// # Errors
 ///
 /// Returns the reason of a denial.
-pub fn authorize_hook_call(
+pub(crate) fn authorize_hook_call(
     plan: &Plan,
     launch: &Opened,
     hook: &PlannedHook,

@@ -22,7 +22,12 @@ pub(super) fn prompt_limits(plan: &Plan, bounds: &PromptBounds) -> PlanLimits {
 
 /// Returns the grants that must allow each call of a prompt in addition to the grants of the thread; `None` if the mode
 /// and the bounds narrow nothing.
-pub fn prompt_grants(plan: &Plan, state: &ThreadState, mode: ChatMode, bounds: &PromptBounds) -> Option<Vec<Grant>> {
+pub(crate) fn prompt_grants(
+    plan: &Plan,
+    state: &ThreadState,
+    mode: ChatMode,
+    bounds: &PromptBounds,
+) -> Option<Vec<Grant>> {
     let own = || state.launch.as_ref().and_then(|launch| launch.grants.first()).map_or(&[][..], Vec::as_slice);
     let of_mode = match mode {
         ChatMode::ReadOnly => Some(read_only_grants(plan, own())),

@@ -20,7 +20,7 @@ use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, WireEncoding};
 
 /// The name of this wire format, which marks content blocks that only this wire format understands.
-pub const WIRE: &str = "anthropic";
+pub(crate) const WIRE: &str = "anthropic";
 
 const VERSION: &str = "2023-06-01";
 

@@ -146,7 +146,7 @@ impl ProviderDefinition {
 ///
 /// # Errors
 /// The errors of [`ProviderDefinition::from_value`].
-pub fn connection_settings(
+pub(crate) fn connection_settings(
     connection: &Value,
     environment: &ProviderEnvironment,
     project_root: &Path,

@@ -11,7 +11,7 @@ const BILLED_FIELDS: [&str; 6] = ["usage", "usageMetadata", "choices", "candidat
 const NESTED_BILLED_FIELDS: [&str; 4] = ["usage", "usageMetadata", "choices", "candidates"];
 
 /// Returns true if a document contains a reply or its token counts, so that it may be billed.
-pub fn is_billed(value: &Value) -> bool {
+pub(crate) fn is_billed(value: &Value) -> bool {
     let document = value.get(0).unwrap_or(value);
     let has = |key: &&str| document.get(*key).is_some_and(|value| !value.is_null());
     BILLED_FIELDS.iter().any(has) || has_billed_part(value)
@@ -73,7 +73,7 @@ impl ProviderErrorBody {
 
 /// Returns the `retryDelay` in the details of an error, in seconds without the unit: `7.5` for `{"error": {"details":
 /// [{"retryDelay": "7.5s"}]}}`. `None` if there is no valid delay.
-pub fn requested_delay(value: &Value) -> Option<String> {
+pub(crate) fn requested_delay(value: &Value) -> Option<String> {
     let details = value.get(0).unwrap_or(value).pointer("/error/details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s'))?;
     delay.parse::<f64>().is_ok_and(|seconds| seconds.is_finite() && seconds >= 0.0).then(|| delay.to_owned())

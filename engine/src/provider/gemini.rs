@@ -20,7 +20,7 @@ use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, SharedMessage, ToolCall, WireEncoding};
 
 /// The name of this wire format, which marks parts that only this wire format understands.
-pub const WIRE: &str = "gemini";
+pub(crate) const WIRE: &str = "gemini";
 
 /// Prefix of the ids that this module generates for calls without an id. These ids are never sent to the server.
 const GENERATED_ID_PREFIX: &str = "rye_";

@@ -21,7 +21,7 @@ use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, ToolCall, WireEncoding, calls_in};
 
 /// The name of this wire, which marks content blocks that only this wire understands.
-pub const WIRE: &str = "openai-chat";
+pub(crate) const WIRE: &str = "openai-chat";
 
 /// Maximum size of the id of a call, in bytes.
 const MAX_CALL_ID_BYTES: usize = 40;

@@ -24,7 +24,7 @@ use crate::image::ImageRef;
 use crate::message::{ContentBlock, ProviderMessage, WireEncoding};
 
 /// The name of this wire format, which marks items that only this wire format understands.
-pub const WIRE: &str = "openai-responses";
+pub(crate) const WIRE: &str = "openai-responses";
 
 /// A connection to a server that speaks the wire format `openai-responses`.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 use memchr::{memchr, memchr2};
 
 /// Maximum size of an event in bytes, name and data together.
-pub const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
+pub(crate) const MAX_EVENT_BYTES: usize = 16 * 1024 * 1024;
 
 /// A dispatched event. `id` and `retry` fields are ignored, since streams are not resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]

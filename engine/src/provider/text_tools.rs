@@ -56,7 +56,7 @@ pub async fn call(
 }
 
 /// Returns the request with its tool calls and tool results as text. The text depends only on the request.
-pub fn request_as_text(request: &Request) -> Request {
+pub(crate) fn request_as_text(request: &Request) -> Request {
     let mut turns: Vec<Message> = Vec::with_capacity(request.turns.len());
     for turn in request.turns.iter().filter_map(SharedMessage::for_provider) {
         match turn {

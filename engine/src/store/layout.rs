@@ -9,22 +9,22 @@ use super::{Disk, StoreError};
 use crate::thread_id::ThreadId;
 
 /// Folder of the store.
-pub const STATE: &str = ".ai/state";
+pub(crate) const STATE: &str = ".ai/state";
 /// Folder of threads and of the registry.
-pub const THREADS: &str = ".ai/state/threads";
+pub(crate) const THREADS: &str = ".ai/state/threads";
 /// Folder of content-addressed objects.
-pub const OBJECTS: &str = ".ai/state/objects";
+pub(crate) const OBJECTS: &str = ".ai/state/objects";
 /// Folder with copies of the source files that plans were compiled from, named by hash.
-pub const SOURCES: &str = ".ai/state/sources";
+pub(crate) const SOURCES: &str = ".ai/state/sources";
 /// Folder of lock files, one per process.
-pub const OWNERS: &str = ".ai/state/owners";
+pub(crate) const OWNERS: &str = ".ai/state/owners";
 /// File of the registry.
 pub const REGISTRY: &str = ".ai/state/threads/registry.redb";
 
 /// Returns a thread's folder. Every folder that holds a transcript is the folder of a thread. An id can contain `/`, so
 /// the folder of a thread can lie in the folder of another thread. The names of the inner folder and of the other
 /// entries do not collide: an id ends in digits, and the other entries are `inbox` and names that contain a dot.
-pub fn thread_folder(thread: &ThreadId) -> PathBuf {
+pub(crate) fn thread_folder(thread: &ThreadId) -> PathBuf {
     Path::new(THREADS).join(thread.as_str())
 }
 
@@ -66,7 +66,10 @@ pub fn create_folders(disk: &dyn Disk) -> Result<(), StoreError> {
 
 /// Variant of [`create_folders`] that calls `add` after the folders are created and before [`STATE`] is synced, so that
 /// the sync also covers a file that `add` creates in [`STATE`]. Does not call `add` if all folders exist.
-pub fn create_folders_with(disk: &dyn Disk, add: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
+pub(crate) fn create_folders_with(
+    disk: &dyn Disk,
+    add: impl FnOnce() -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let owners = Path::new(OWNERS);
     let exists = |folder: &str| disk.exists(Path::new(folder)).map_err(StoreError::io("access", Path::new(folder)));
     // Any of these folders may have been removed by hand.
@@ -104,7 +107,7 @@ pub fn find_threads(disk: &dyn Disk) -> Result<Vec<ThreadId>, StoreError> {
 
 /// Lists every thread that has a transcript and is not in `known`, sorted by id. The folders of known threads are not
 /// read.
-pub fn find_threads_outside(disk: &dyn Disk, known: &BTreeSet<&str>) -> Result<Vec<ThreadId>, StoreError> {
+pub(crate) fn find_threads_outside(disk: &dyn Disk, known: &BTreeSet<&str>) -> Result<Vec<ThreadId>, StoreError> {
     let mut found = Vec::new();
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {

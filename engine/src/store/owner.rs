@@ -135,7 +135,7 @@ pub fn read_owner_info(disk: &dyn Disk, owner: &OwnerId) -> Result<Option<OwnerI
 }
 
 /// Returns the ids of the owners whose processes are alive.
-pub fn live_owners(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
+pub(crate) fn live_owners(disk: &dyn Disk) -> Result<Vec<OwnerId>, StoreError> {
     let folder = Path::new(OWNERS);
     let entries = match disk.list(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

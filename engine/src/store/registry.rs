@@ -46,7 +46,7 @@ use unsynced::UnsyncedMark;
 pub use writer::{GroupCommit, RegistryWriter};
 
 /// Version of the registry's format that this program writes, and the newest version that it reads.
-pub const REGISTRY_FORMAT: u64 = 1;
+pub(crate) const REGISTRY_FORMAT: u64 = 1;
 
 /// Maximum time that a writer waits for another process.
 const WRITE_LOCK_TIMEOUT: Duration = Duration::from_secs(10);

@@ -57,7 +57,10 @@ fn context_path(hash: &str) -> PathBuf {
 }
 
 /// Lists the context files of a plan that have no stored copy.
-pub fn missing_context_files<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p ContextFileRead>, StoreError> {
+pub(crate) fn missing_context_files<'p>(
+    disk: &dyn Disk,
+    plan: &'p Plan,
+) -> Result<Vec<&'p ContextFileRead>, StoreError> {
     let mut missing = Vec::new();
     for read in &plan.context_files {
         let path = context_path(&read.sha256);
@@ -86,13 +89,13 @@ pub fn missing<'p>(disk: &dyn Disk, plan: &'p Plan) -> Result<Vec<&'p ManifestEn
 }
 
 /// Stores a copy of an item's file.
-pub fn store_copy(disk: &dyn Disk, located: &LocatedFile) -> Result<(), StoreError> {
+pub(crate) fn store_copy(disk: &dyn Disk, located: &LocatedFile) -> Result<(), StoreError> {
     let Some((_, extension)) = located.path.rsplit_once('.') else { return Ok(()) };
     write_copy(disk, &path(located.kind, &hex(&Sha256::digest(&located.bytes)), extension), &located.bytes)
 }
 
 /// Stores a copy of a context file.
-pub fn store_context_copy(disk: &dyn Disk, file: &ContextFile) -> Result<(), StoreError> {
+pub(crate) fn store_context_copy(disk: &dyn Disk, file: &ContextFile) -> Result<(), StoreError> {
     write_copy(disk, &context_path(&hex(&Sha256::digest(&file.bytes))), &file.bytes)
 }
 

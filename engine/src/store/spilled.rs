@@ -11,13 +11,21 @@ use crate::thread_id::ThreadId;
 pub(crate) const SPILLED_KEY: &str = "spilled";
 
 /// Returns the event of a line, including the fields that are stored as objects.
-pub fn restore_event(record: &TranscriptRecord, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
+pub(crate) fn restore_event(
+    record: &TranscriptRecord,
+    thread: &ThreadId,
+    objects: &Objects,
+) -> Result<Event, StoreError> {
     take_event(&mut record.clone(), thread, objects)
 }
 
 /// Variant of [`restore_event`] that moves the fields out of the record and leaves the body of the record empty. The
 /// fields of a long transcript are therefore not in memory twice.
-pub fn take_event(record: &mut TranscriptRecord, thread: &ThreadId, objects: &Objects) -> Result<Event, StoreError> {
+pub(crate) fn take_event(
+    record: &mut TranscriptRecord,
+    thread: &ThreadId,
+    objects: &Objects,
+) -> Result<Event, StoreError> {
     if !record.body.contains_key(SPILLED_KEY) {
         return record.take_event(thread);
     }

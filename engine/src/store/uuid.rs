@@ -3,7 +3,7 @@
 use super::StoreError;
 
 /// Creates an id. Ids sort by the millisecond of their creation. `now` is in milliseconds since 1970.
-pub fn new_uuid_v7(now: i64) -> Result<String, StoreError> {
+pub(crate) fn new_uuid_v7(now: i64) -> Result<String, StoreError> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes).map_err(|error| StoreError::InvalidId {
         reason: format!("cannot get random bytes from the system: {error}"),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Time that a running call has to finish after its thread was cancelled.
-pub const CANCEL_GRACE: Duration = Duration::from_secs(2);
+pub(crate) const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// The receiver of a thread's cancellation, held by a running call.
 #[derive(Debug, Clone)]

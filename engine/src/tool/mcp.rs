@@ -25,7 +25,7 @@ pub use connection::{McpConnection, McpError};
 pub use rye_compiler::mcp_servers::McpServer;
 
 /// Timeout for a server to start and list its tools.
-pub const MCP_START_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const MCP_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The MCP servers of a process: one connection for each, opened on the first call and reopened after a loss.
 #[derive(Default)]

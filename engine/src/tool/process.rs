@@ -36,11 +36,11 @@ use scratch::Scratch;
 pub use supervise::supervise_if_requested;
 
 /// Time between `SIGTERM` and `SIGKILL` of a group.
-pub const TERMINATION_GRACE: Duration = Duration::from_secs(3);
+pub(crate) const TERMINATION_GRACE: Duration = Duration::from_secs(3);
 /// Maximum time to read the rest of the output after the program has ended.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// Maximum bytes of output that are kept from the start; as many bytes are kept from the end.
-pub const MAX_KEPT_BYTES: usize = 512 * 1024;
+pub(crate) const MAX_KEPT_BYTES: usize = 512 * 1024;
 
 /// A program that a tool starts and whose end the tool awaits.
 #[derive(Debug, Clone)]

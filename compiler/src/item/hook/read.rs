@@ -32,7 +32,12 @@ pub(crate) const KEYS: [&str; 11] = [
 const MAX_HOOKS: usize = 1_000;
 
 /// Reads the hooks of one source. [`check_unique_ids`] reports duplicate ids.
-pub fn read_hooks(node: &Node, source: &HookSource, space: Space, found: &mut Diagnostics) -> Vec<Arc<HookDecl>> {
+pub(crate) fn read_hooks(
+    node: &Node,
+    source: &HookSource,
+    space: Space,
+    found: &mut Diagnostics,
+) -> Vec<Arc<HookDecl>> {
     let items = match &node.kind {
         Kind::Null => return Vec::new(),
         Kind::List(items) => items,
@@ -61,7 +66,7 @@ pub fn read_hooks(node: &Node, source: &HookSource, space: Space, found: &mut Di
 
 /// Reports each id that occurs twice among the hooks of one directive or of one space.
 /// `what` names the declarations in the report: hooks or commands.
-pub fn check_unique_ids(what: &'static str, hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
+pub(crate) fn check_unique_ids(what: &'static str, hooks: &[Arc<HookDecl>], found: &mut Diagnostics) {
     let mut seen: std::collections::BTreeMap<&str, rye_grammar::Span> = std::collections::BTreeMap::new();
     for hook in hooks {
         if let Some(first) = seen.insert(&hook.id.node, hook.id.span) {
@@ -238,7 +243,7 @@ fn read_point(event: &Spanned<String>, id: Option<&str>, found: &mut Diagnostics
 }
 
 /// Reads the position `before` or `after`; reports any other value and returns `None`.
-pub fn read_position(node: &Node, found: &mut Diagnostics) -> Option<Position> {
+pub(crate) fn read_position(node: &Node, found: &mut Diagnostics) -> Option<Position> {
     match node.as_str() {
         Some("before") => Some(Position::Before),
         Some("after") => Some(Position::After),

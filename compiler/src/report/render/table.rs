@@ -13,7 +13,7 @@ pub enum Align {
 
 /// Appends the rows to `out`, indented by two spaces. Empty cells at the end of a row are dropped. Line breaks and
 /// control characters in cells are replaced.
-pub fn push_table(out: &mut String, columns: &[Align], rows: &[Vec<String>]) {
+pub(crate) fn push_table(out: &mut String, columns: &[Align], rows: &[Vec<String>]) {
     let rows: Vec<Vec<Cow<'_, str>>> =
         rows.iter().map(|row| row.iter().map(|cell| sanitize(cell, "\u{fffd}")).collect()).collect();
     let width = |i: usize| rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0);

@@ -55,7 +55,7 @@ impl From<&ToolSandbox> for SandboxReport {
 
 /// Describes what a hook may start, raise or grant; adds `if trusted` if the hook needs the user's trust. `None` if no
 /// run evaluates the hook, or if the hook starts, raises and grants nothing.
-pub fn describe_starts(hook: &PlannedHook) -> Option<String> {
+pub(crate) fn describe_starts(hook: &PlannedHook) -> Option<String> {
     if !hook.is_live() {
         return None;
     }

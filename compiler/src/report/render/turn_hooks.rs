@@ -28,7 +28,7 @@ pub struct TurnLayers {
 }
 
 /// Returns true if a hook of the plan can change the first request before it is sent.
-pub fn changes_request(plan: &Plan) -> bool {
+pub(crate) fn changes_request(plan: &Plan) -> bool {
     turn_hooks(plan).next().is_some()
 }
 
@@ -102,7 +102,7 @@ fn edit_messages(hook: &PlannedHook, action: &HookAction, messages: &mut Vec<Req
 
 /// Returns the tokens that every turn sends at the end of its messages: the texts that `context` hooks inject there.
 /// The next turn cannot read these tokens from the provider's cache.
-pub fn trailing_tokens(plan: &Plan) -> u64 {
+pub(crate) fn trailing_tokens(plan: &Plan) -> u64 {
     let trailing = turn_hooks(plan).filter(|hook| hook.event == HookPoint::Context).filter_map(|hook| {
         let HookAction::Inject { content, position: Position::After } = &hook.action else { return None };
         Some(plan.model.counted_by.count(content))
@@ -111,7 +111,7 @@ pub fn trailing_tokens(plan: &Plan) -> u64 {
 }
 
 /// Returns the first `context` hook that adds a text at the end of the messages of every turn; `None` if there is none.
-pub fn trailing_hook(plan: &Plan) -> Option<&PlannedHook> {
+pub(crate) fn trailing_hook(plan: &Plan) -> Option<&PlannedHook> {
     turn_hooks(plan).find(|hook| {
         hook.event == HookPoint::Context && matches!(hook.action, HookAction::Inject { position: Position::After, .. })
     })
@@ -119,7 +119,7 @@ pub fn trailing_hook(plan: &Plan) -> Option<&PlannedHook> {
 
 /// Returns true if a hook may change the first request in a way that [`apply`] does not show: the hook executes an
 /// item, or the hook replaces a text and may not fire.
-pub fn adds_unknown_text(hook: &PlannedHook) -> bool {
+pub(crate) fn adds_unknown_text(hook: &PlannedHook) -> bool {
     let is_open = hook.verdict != PlanVerdict::Fires;
     let is_unknown = matches!(hook.action, HookAction::Execute { .. })
         || is_open

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use super::{Glob, Token};
 
 /// Maximum number of states to explore before the result is "too complex".
-pub const MAX_STATES: usize = 20_000;
+pub(crate) const MAX_STATES: usize = 20_000;
 
 /// Maximum number of steps of one search. A step moves one position of one pattern over one character, so the number of
 /// steps grows with the number and the length of the patterns.
@@ -40,7 +40,7 @@ pub fn covers(parents: &[&str], child: &str) -> Coverage {
 }
 
 /// Checks that the parents together match every well-formed capability that any of the children matches.
-pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
+pub(crate) fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
     let excluded: Vec<Glob> = parents.iter().map(|p| Glob::new(p)).collect();
     let included: Vec<Vec<Glob>> =
         children.iter().filter(|child| !parents.contains(child)).map(|child| vec![Glob::new(child)]).collect();
@@ -53,7 +53,7 @@ pub fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
 
 /// Finds a shortest well-formed capability that every `included` pattern matches and no `excluded` pattern matches.
 /// Finds the capability of a skill only if no other capability has this property.
-pub fn witness(included: &[&Glob], excluded: &[&Glob]) -> Witness {
+pub(crate) fn witness(included: &[&Glob], excluded: &[&Glob]) -> Witness {
     let included = vec![included.iter().map(|g| (*g).clone()).collect()];
     let excluded: Vec<Glob> = excluded.iter().map(|g| (*g).clone()).collect();
     InclusionSearch::new(&included, &excluded).run()

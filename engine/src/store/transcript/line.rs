@@ -17,13 +17,13 @@ use crate::thread_id::ThreadId;
 pub const MAX_LINE_BYTES: usize = 256 * 1024;
 
 /// The line format that this program writes, and the newest it reads.
-pub const LINE_VERSION: u64 = 1;
+pub(crate) const LINE_VERSION: u64 = 1;
 
 /// Number of hexadecimal digits of a hash.
 const HASH_DIGITS: usize = 64;
 
 /// The start of every line.
-pub const LINE_PREFIX: &str = "{\"v\":";
+pub(crate) const LINE_PREFIX: &str = "{\"v\":";
 
 /// Names of the fields that the format of a line itself defines. No event has a field with one of these names.
 pub(crate) const RESERVED_FIELDS: [&str; 6] = ["v", "seq", "ts", "b", "h", "s"];
@@ -304,7 +304,7 @@ pub fn read(text: &[u8], seq: u64, before: ChainHash) -> Result<TranscriptRecord
 
 /// Returns the barrier that a line states: the number of events known to be on disk when the line was written. `None`
 /// if the start of the line is invalid; the rest of the line may be invalid.
-pub fn claimed_barrier(text: &[u8]) -> Option<u64> {
+pub(crate) fn claimed_barrier(text: &[u8]) -> Option<u64> {
     let start = text.get(..text.len().min(160))?;
     let start = match std::str::from_utf8(start) {
         Ok(start) => start,
