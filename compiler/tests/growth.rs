@@ -10,9 +10,9 @@ use rye_compiler::edit::{format, format_data};
 use rye_compiler::expand::expand;
 use rye_compiler::item::Items;
 use rye_compiler::item_graph::item_graph;
-use rye_compiler::report::closure::compile_reachable;
+use rye_compiler::report::closure::{StartGraph, compile_reachable};
 use rye_compiler::report::diff::{DiffSide, diff, diff_trees};
-use rye_compiler::report::lock::lock_entries;
+use rye_compiler::report::lock::{entry_of, lock_entries};
 use rye_compiler::report::matrix::build_matrix;
 use rye_compiler::report::render::{self, dot, graph_page, mermaid};
 use rye_compiler::report::summary::PlanSummary;
@@ -439,6 +439,24 @@ fn graph_trust_list_and_the_plan_of_a_directive_are_linear() {
             assert_linear(&format!("{shape}, {name}"), |parts| plannable(world(parts)), run);
         }
     }
+}
+
+#[test]
+fn lock_of_directives_that_start_each_other_compiles_each_once() {
+    let starts = granted("<directive>c*</directive>");
+    let world = |parts: usize| {
+        (0..parts).fold(MapWorld::new(), |world, i| {
+            let name = format!("c{i}");
+            world.project(&format!(".ai/directives/{name}.md"), directive(&name, &starts, "", "text"))
+        })
+    };
+    let lock = |world: &MapWorld<'_>| {
+        let ids: Vec<ItemId> = world.list(ItemKind::Directive).unwrap().into_iter().map(|entry| entry.id).collect();
+        let mut graph = StartGraph::new(world, |plans| entry_of(&plans.unwrap())).unwrap();
+        graph.compile_closures(&ids);
+        assert_eq!(graph.into_values().len(), ids.len());
+    };
+    assert_linear("lock of directives that start each other", |parts| plannable(world(parts)), lock);
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! `rye lock [ID…]`: writes the plans of directives to `.ai/lock.json`; with `--check`, verifies that they are
 //! unchanged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
-use rye_compiler::plan::Plan;
-use rye_compiler::report::closure::{NoPlan, collect_closure, compile_reachable};
+use rye_compiler::report::closure::{NoPlan, StartGraph};
 use rye_compiler::report::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, entry_of, list_drift};
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_grammar::ItemId;
@@ -120,25 +119,19 @@ fn exists(world: &dyn World, id: &ItemId) -> bool {
 /// start. A locked run refuses to start a directive without an entry. A directive with errors cannot start: if another
 /// directive can start it, it is omitted; if `ids` contains it, it is returned in the second list, with the reason.
 fn lock_entries(ids: &[ItemId], world: &dyn World) -> Result<LockedPlans, CommandError> {
+    let mut graph = StartGraph::new(world, |plans| plans.map(|plans| entry_of(&plans)))?;
+    graph.compile_closures(ids);
+    let wanted: BTreeSet<&ItemId> = ids.iter().collect();
     let mut entries = BTreeMap::new();
     let mut invalid = Vec::new();
-    for id in ids {
-        let own = match compile_reachable(world, id) {
-            Ok(own) => own,
-            Err(why) => {
-                invalid.push((id.clone(), why));
-                continue;
+    for (id, plans) in graph.into_values() {
+        match plans {
+            Ok(plans) => {
+                entries.insert(id, plans);
             }
-        };
-        let roots: Vec<&Plan> = own.iter().map(|one| &one.plan).collect();
-        for (child, plans) in collect_closure(world, &roots)? {
-            if let Ok(plans) = plans
-                && !entries.contains_key(&child)
-            {
-                entries.insert(child, entry_of(&plans));
-            }
+            Err(why) if wanted.contains(&id) => invalid.push((id, why)),
+            Err(_) => {}
         }
-        entries.insert(id.clone(), entry_of(&own));
     }
     Ok((entries, invalid))
 }

@@ -54,28 +54,101 @@ pub fn compile_reachable(world: &dyn World, id: &ItemId) -> Plans {
     Ok(plans)
 }
 
+/// The directives of a project and what each can start. Each directive is compiled at most once; `reduce` turns its
+/// plans into the value that is stored.
+pub struct StartGraph<'w, T> {
+    world: &'w dyn World,
+    listed: BTreeSet<ItemId>,
+    reduce: fn(Plans) -> T,
+    compiled: BTreeMap<ItemId, CompiledStarts<T>>,
+}
+
+struct CompiledStarts<T> {
+    value: T,
+    starts: Starts,
+}
+
+/// The starts that some plans allow.
+#[derive(Debug, Clone, Default)]
+struct Starts {
+    /// The grant patterns of the plans and of their live hooks.
+    patterns: BTreeSet<String>,
+    /// Directives that hooks and the continuation start, whatever is granted.
+    fixed: BTreeSet<ItemId>,
+}
+
+impl<'w, T> StartGraph<'w, T> {
+    /// Creates a graph without compiled directives.
+    ///
+    /// # Errors
+    /// The list of directives cannot be read.
+    pub fn new(world: &'w dyn World, reduce: fn(Plans) -> T) -> Result<Self, WorldError> {
+        Ok(Self { world, listed: listed_directives(world)?, reduce, compiled: BTreeMap::new() })
+    }
+
+    /// Compiles the directives `ids` and every directive that their threads can start, directly or through others.
+    pub fn compile_closures(&mut self, ids: &[ItemId]) {
+        // The grants of a root bound the starts of all descendants, so roots with equal grants are one root.
+        let mut roots: BTreeMap<BTreeSet<String>, BTreeSet<ItemId>> = BTreeMap::new();
+        for id in ids {
+            let Starts { patterns, fixed } = self.starts_of(id).clone();
+            roots.entry(patterns).or_default().extend(fixed);
+        }
+        for (patterns, fixed) in roots {
+            self.compile_startable(Starts { patterns, fixed });
+        }
+    }
+
+    /// Compiles every directive that threads with the starts `root` can start, directly or through others.
+    fn compile_startable(&mut self, root: Starts) {
+        // Every link of a spawn chain must allow a start.
+        let mut allowed: Vec<ItemId> = granted_directives(&root.patterns, self.listed.iter());
+        let mut expanded: BTreeSet<BTreeSet<String>> = BTreeSet::new();
+        let mut visited = BTreeSet::new();
+        let mut waiting = vec![root];
+        while let Some(Starts { patterns, fixed }) = waiting.pop() {
+            let mut next: BTreeSet<ItemId> = fixed;
+            if !patterns.is_empty() && !expanded.contains(&patterns) {
+                let granted: BTreeSet<ItemId> = granted_directives(&patterns, allowed.iter()).into_iter().collect();
+                allowed.retain(|id| !granted.contains(id));
+                next.extend(granted);
+                expanded.insert(patterns);
+            }
+            for id in next {
+                if visited.insert(id.clone()) {
+                    waiting.push(self.starts_of(&id).clone());
+                }
+            }
+        }
+    }
+
+    fn starts_of(&mut self, id: &ItemId) -> &Starts {
+        let (world, listed, reduce) = (self.world, &self.listed, self.reduce);
+        let compiled = self.compiled.entry(id.clone()).or_insert_with(|| {
+            let plans = compile_reachable(world, id);
+            let starts = find_starts(plans.iter().flatten().map(|compilation| &compilation.plan), listed);
+            CompiledStarts { value: reduce(plans), starts }
+        });
+        &compiled.starts
+    }
+
+    /// Returns the values of all compiled directives.
+    pub fn into_values(self) -> BTreeMap<ItemId, T> {
+        self.compiled.into_iter().map(|(id, compiled)| (id, compiled.value)).collect()
+    }
+}
+
 /// Compiles every directive that a thread of the plans `roots` can start, directly or through other directives. `roots`
 /// are the plans of one directive, which the result does not contain.
 ///
 /// # Errors
 /// The list of directives cannot be read.
 pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<ItemId, Plans>, WorldError> {
-    let listed = world.list(ItemKind::Directive)?;
-    let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
-    // Every link of a spawn chain must allow a start, so the grants of the roots bound the starts of all descendants.
-    let bound = CapabilitySet::new(roots.iter().flat_map(|plan| granted_patterns(plan)));
-    let mut found: BTreeMap<ItemId, Plans> = BTreeMap::new();
-    let mut waiting: Vec<ItemId> = roots.iter().flat_map(|plan| startable_directives(plan, &all, &bound)).collect();
-    while let Some(id) = waiting.pop() {
-        if found.contains_key(&id) || roots.iter().any(|plan| plan.directive == id) {
-            continue;
-        }
-        let plans = compile_reachable(world, &id);
-        for compilation in plans.iter().flatten() {
-            waiting.extend(startable_directives(&compilation.plan, &all, &bound));
-        }
-        found.insert(id, plans);
-    }
+    let mut graph = StartGraph::new(world, |plans| plans)?;
+    let starts = find_starts(roots.iter().copied(), &graph.listed);
+    graph.compile_startable(starts);
+    let mut found = graph.into_values();
+    found.retain(|id, _| roots.iter().all(|plan| plan.directive != *id));
     Ok(found)
 }
 
@@ -90,10 +163,9 @@ pub(crate) fn collect_starts(world: &dyn World, plan: &Plan) -> Result<BTreeSet<
         let started = hook_starts(plan).chain(plan.continuation_directive.clone());
         return Ok(started.filter(|id| items.exists(ItemKind::Directive, id)).collect());
     }
-    let listed = world.list(ItemKind::Directive)?;
-    let all: BTreeSet<&ItemId> = listed.iter().map(|entry| &entry.id).collect();
-    let own = CapabilitySet::new(granted_patterns(plan));
-    Ok(startable_directives(plan, &all, &own).into_iter().collect())
+    let listed = listed_directives(world)?;
+    let Starts { patterns, fixed } = find_starts([plan], &listed);
+    Ok(granted_directives(&patterns, listed.iter()).into_iter().chain(fixed).collect())
 }
 
 /// Returns the grant patterns of a plan and of its live hooks.
@@ -111,14 +183,29 @@ fn hook_starts(plan: &Plan) -> impl Iterator<Item = ItemId> {
     })
 }
 
-/// Returns the directives in `all` that a thread of this plan can start itself, by its grants, hooks or continuation. A
-/// grant counts only for the directives that `bound` grants too.
-fn startable_directives(plan: &Plan, all: &BTreeSet<&ItemId>, bound: &CapabilitySet) -> Vec<ItemId> {
-    let own = CapabilitySet::new(granted_patterns(plan));
-    let allowed = |id: &ItemId| {
-        let wanted = format_capability(Primary::Execute, ItemType::Directive, Some(id));
-        own.first_match(&wanted).is_some() && bound.first_match(&wanted).is_some()
-    };
-    let granted = all.iter().filter(|id| allowed(id)).map(|id| (*id).clone());
-    granted.chain(hook_starts(plan)).chain(plan.continuation_directive.clone()).filter(|id| all.contains(id)).collect()
+fn listed_directives(world: &dyn World) -> Result<BTreeSet<ItemId>, WorldError> {
+    Ok(world.list(ItemKind::Directive)?.into_iter().map(|entry| entry.id).collect())
+}
+
+/// Returns the directives in `of` that grant patterns allow to start.
+fn granted_directives<'i>(patterns: &BTreeSet<String>, of: impl Iterator<Item = &'i ItemId>) -> Vec<ItemId> {
+    if !patterns.iter().any(|pattern| may_spawn(pattern)) {
+        return Vec::new();
+    }
+    let own = CapabilitySet::new(patterns.iter().cloned());
+    let is_granted =
+        |id: &&ItemId| own.first_match(&format_capability(Primary::Execute, ItemType::Directive, Some(id))).is_some();
+    of.filter(is_granted).cloned().collect()
+}
+
+/// Returns the starts that plans allow: their grant patterns, and the directives in `listed` that start whatever is
+/// granted.
+fn find_starts<'p>(plans: impl IntoIterator<Item = &'p Plan>, listed: &BTreeSet<ItemId>) -> Starts {
+    let mut starts = Starts::default();
+    for plan in plans {
+        starts.patterns.extend(granted_patterns(plan));
+        let fixed = hook_starts(plan).chain(plan.continuation_directive.clone());
+        starts.fixed.extend(fixed.filter(|id| listed.contains(id)));
+    }
+    starts
 }
