@@ -1,5 +1,6 @@
-//! Tests with threads that version 0.1 stored: `cli/tests/state-0.1` holds a project after two runs: a completed run
-//! with a child, and a run that the `turns` limit ended. Later versions list, show, verify and resume them.
+//! Tests with files that version 0.1 wrote: `cli/tests/state-0.1` holds a project after two runs, a completed run with a
+//! child and a steering message, and a run that the `turns` limit ended. `plan.json` is its plan. Later versions list,
+//! show, verify and resume the threads, and compare the plan.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
@@ -10,9 +11,9 @@ use std::path::Path;
 
 use rye::TestProject;
 
-const COMPLETED: &str = "talk-1795447878";
-const STOPPED: &str = "talk-1795447879";
-const CHILD: &str = "part-1795447879";
+const COMPLETED: &str = "talk-1795766075";
+const STOPPED: &str = "talk-1795766083";
+const CHILD: &str = "part-1795766075";
 
 /// Returns a copy of the stored project, with its files as they were.
 fn stored() -> TestProject {
@@ -35,7 +36,10 @@ fn threads_of_version_0_1_are_listed_and_shown() {
     assert_eq!((code, ids), (Some(0), vec![STOPPED, COMPLETED, CHILD]), "{listed}");
     let (_, shown) = place.json(&["threads", "show", COMPLETED]);
     assert_eq!((&shown["status"], &shown["outputs"]["note"]), (&"completed".into(), &"kind".into()), "{shown}");
-    assert_eq!(place.transcript(COMPLETED).len(), 23);
+    assert_eq!(place.transcript(COMPLETED).len(), 30);
+    let read = place.run_ok(&["threads", "transcript", COMPLETED]);
+    assert!(read.contains("Keep it kind."), "the steering message has the field `letter`: {read}");
+    assert_eq!(place.json(&["threads", "show", CHILD]).1["status"], "completed");
     assert!(place.run_ok(&["threads", "transcript", STOPPED]).contains("turns_exceeded"));
     let repaired = place.rye(&["threads", "repair"]);
     assert_eq!(repaired.code, Some(0), "{}", repaired.stderr);
@@ -65,4 +69,18 @@ fn threads_of_version_0_1_are_resumed() {
     let resume = ["run", "--resume", STOPPED, "--message", "Go on.", "--script", "stop.yaml", "--trust-record"];
     let (code, resumed) = place.json(&resume);
     assert_eq!((code, &resumed["outputs"]["note"]), (Some(0), &"done".into()), "{resumed}");
+}
+
+#[test]
+fn plan_of_version_0_1_is_compared() {
+    let place = stored();
+    let fields = ["\"executes\":", "\"asked\":", "\"unattended\":", "\"hole\":", "\"wall\":"];
+    let text = std::fs::read_to_string(place.project().join("plan.json")).unwrap();
+    assert!(fields.iter().all(|field| text.contains(field)), "the plan has the names of 0.1");
+    let compared = place.rye(&["plan", "talk", "--input", "topic=tea", "--diff", "plan.json"]);
+    assert_eq!(compared.code, Some(3), "{}", compared.stderr);
+    assert!(compared.stdout.contains("talk  ·  87e328976225 → "), "{}", compared.stdout);
+    let refused = place.rye(&["run", "--plan", "plan.json", "--script", "done.yaml"]);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
+    assert!(refused.stderr.contains("`plan.json` differs from the current plan"), "{}", refused.stderr);
 }

@@ -136,9 +136,13 @@ pub type Edges = BTreeMap<Outcome, Node>;
 pub struct Graph(pub BTreeMap<Node, Edges>);
 
 impl Graph {
-    /// Returns the node that follows `node` after `outcome`; `None` only in a graph that `verify_graph` rejects.
+    /// Returns the node that follows `node` after `outcome`; `None` only in a graph that `verify_graph` rejects. The
+    /// inbox of a stored plan of version 0.1 has one edge for prompts and other messages.
     pub fn next(&self, node: Node, outcome: Outcome) -> Option<Node> {
-        self.0.get(&node)?.get(&outcome).copied()
+        let edges = self.0.get(&node)?;
+        let next = edges.get(&outcome);
+        let is_prompt = node == Node::Inbox && outcome == Outcome::Prompt;
+        next.or_else(|| edges.get(&Outcome::Message).filter(|_| is_prompt)).copied()
     }
 
     pub fn has(&self, node: Node) -> bool {
