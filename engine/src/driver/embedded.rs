@@ -218,9 +218,17 @@ impl EmbeddedDriver {
                 })
             }
         };
+        match &called {
+            Ok(reply) => progress.set_final_usage(Some(reply.usage).filter(|_| reply.uncounted.is_none())),
+            Err(error) => {
+                self.cut_work.take_text();
+                progress.set_error(error);
+            }
+        }
+        // If the thread is killed or interrupted during this removal, the facts of the call determine its cost.
+        stream.end().await;
         self.cut_work.take_text();
         self.cut_work.begin_model_call();
-        stream.end().await;
         match called {
             Ok(reply) => Fact::ModelReplied(Box::new(reply)),
             Err(error) => Fact::ModelFailed(Box::new(error)),

@@ -1,9 +1,9 @@
-//! The facts that a provider has reported about a call that still runs. If the engine stops the call, these facts
+//! The facts that a provider has reported about a call whose result is not recorded yet. If the engine stops the call, these facts
 //! decide its cost.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::exchange::{CallError, Usage};
+use crate::exchange::{CallError, DEADLINE_CODE, Usage};
 
 /// The facts that a provider has reported about a running call. The caller of the provider reads the facts after it has
 /// stopped the call.
@@ -26,9 +26,20 @@ impl CallProgress {
         self.facts().final_usage = usage;
     }
 
-    /// Records the error of a response with an error status, whose body is still being received.
+    /// Records the error of a response with an error status, whose body is still being received, or of a call that has
+    /// ended.
     pub fn set_refusal(&self, error: CallError) {
         self.facts().refusal = Some(Box::new(error));
+    }
+
+    /// Records the error with which the call has ended. For a call that was stopped at the deadline, only the usage is
+    /// recorded: the deadline ends the thread, also if the thread is killed at the same time.
+    pub fn set_error(&self, error: &CallError) {
+        if error.code.as_deref() == Some(DEADLINE_CODE) {
+            self.set_final_usage(error.usage);
+        } else {
+            self.set_refusal(error.clone());
+        }
     }
 
     /// Returns true if a fact was recorded that has not been taken.
@@ -43,7 +54,7 @@ impl CallProgress {
         self.facts().final_usage.take()
     }
 
-    /// Returns the error of a response with an error status, and removes it; `None` if there is none.
+    /// Returns the recorded error, and removes it; `None` if there is none.
     pub fn take_refusal(&self) -> Option<CallError> {
         self.facts().refusal.take().map(|error| *error)
     }

@@ -1,6 +1,7 @@
 //! Model calls that the engine stops after the provider has reported their cost: the final usage, or an error status.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use rye_compiler::plan::PlannedModel;
@@ -12,10 +13,12 @@ use crate::clock::ManualClock;
 use crate::context::Providers;
 use crate::engine::Engine;
 use crate::event::{AttemptFailed, EventBody, Settled};
-use crate::exchange::{CallError, DEADLINE_CODE, Delta, Reply, Request};
+use crate::exchange::{CallError, DEADLINE_CODE, Delta, FailedStage, Reply, Request, StopReason, Usage};
 use crate::provider::wire::fake::{ScriptedServer, ServerMove, chunk, chunked, head, send};
 use crate::provider::wire::tests::settings;
 use crate::provider::{CallProgress, Provider, Wire, connect_provider};
+use crate::store::Disk;
+use crate::store::disk::{DiskStep, SimulatedDisk, StepDecision, SyncSkippingDisk};
 use crate::thread::{RunResult, Status};
 
 const STREAM: &str = include_str!("../../../fixtures/streams/anthropic-text.sse");
@@ -136,5 +139,79 @@ async fn stopped_call_with_an_error_status_costs_nothing_and_has_this_status() {
             Stop::Deadline => assert_eq!(result.error.unwrap().code, "duration_seconds_exceeded"),
             Stop::Kill => assert_eq!(result.status, Status::Killed),
         }
+    }
+}
+
+/// A provider whose call streams a text and then ends. `has_ended` is true from then on.
+#[derive(Clone)]
+struct EndingProvider {
+    fails: bool,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl Provider for EndingProvider {
+    fn call<'a>(
+        &'a self,
+        _request: &'a Request,
+        live: &'a (dyn Fn(Delta) + Send + Sync),
+    ) -> BoxFuture<'a, Result<Reply, CallError>> {
+        Box::pin(async move {
+            live(Delta::Text("a part".into()));
+            // The writer of `live.jsonl` has written the text by then.
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            self.has_ended.store(true, Ordering::SeqCst);
+            if self.fails {
+                return Err(CallError {
+                    status: Some(429),
+                    ..CallError::new(FailedStage::Status, "too many requests")
+                });
+            }
+            let usage = Usage { input: 100, output: 7, cache_read: 0, cache_write: 0 };
+            let content = reply_text("a part and the rest");
+            Ok(Reply { content, usage, stop: StopReason::EndTurn, model: None, uncounted: None, unread: Vec::new() })
+        })
+    }
+}
+
+impl Providers for EndingProvider {
+    fn connect(&self, _: &PlannedModel) -> Result<Arc<dyn Provider>, CallError> {
+        Ok(Arc::new(self.clone()))
+    }
+}
+
+#[tokio::test]
+async fn kill_while_the_live_file_is_removed_books_the_known_cost() {
+    for fails in [false, true] {
+        let provider = EndingProvider { fails, has_ended: Arc::default() };
+        let (reached, is_reached) = (Arc::new(Notify::new()), Arc::clone(&provider.has_ended));
+        let (release, released) = mpsc::channel::<()>();
+        let (released, notify) = (Mutex::new(released), Arc::clone(&reached));
+        let disk = SyncSkippingDisk::new(Arc::new(SimulatedDisk::new()), move |step| {
+            if matches!(step, DiskStep::Change(path) if path.ends_with("live.jsonl"))
+                && is_reached.swap(false, Ordering::SeqCst)
+            {
+                notify.notify_one();
+                released.lock().unwrap().recv_timeout(Duration::from_mins(1)).ok();
+            }
+            StepDecision::Done
+        });
+        let mut lab = Lab::new(|_| Ok(reply_text("unused")));
+        lab.disk = Some(Arc::new(disk) as Arc<dyn Disk>);
+        lab.directive("hello", "", "");
+        let mut options = lab.options();
+        options.providers = Arc::new(provider);
+        let engine = Engine::open(&lab.path(), options).unwrap();
+        let handle = lab.start(&engine, "hello").await;
+        reached.notified().await;
+        handle.kill();
+        let result = handle.join().await;
+        release.send(()).unwrap();
+        assert_eq!(result.status, Status::Killed);
+        let events = engine.threads().transcript(&thread(&result)).unwrap().into_iter().map(|event| event.body);
+        let settled: Vec<Settled> =
+            events.filter_map(|body| if let EventBody::Settled(one) = body { Some(one) } else { None }).collect();
+        let [settled] = settled.as_slice() else { panic!("{settled:?}") };
+        let output = if fails { 0 } else { 7 };
+        assert!(!settled.unknown_outcome && settled.usage.output == output, "{settled:?}");
     }
 }
