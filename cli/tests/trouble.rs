@@ -24,6 +24,32 @@ fn ran() -> (TestProject, String) {
 }
 
 #[test]
+fn repair_names_the_files_that_it_cannot_write_again() {
+    let (place, id) = ran();
+    let whole = place.rye(&["threads", "repair"]);
+    assert!(!whole.stderr.contains("missing"), "{}", whole.stderr);
+    let plan = place.json(&["threads", "show", &id]).1["plan_id"].as_str().unwrap().to_owned();
+    let lost = [
+        format!(".ai/state/objects/{plan}"),
+        format!(".ai/state/threads/{id}/thread.json"),
+        format!(".ai/state/threads/{id}/capabilities.md"),
+        format!(".ai/knowledge/agent/threads/hello/{id}.md"),
+    ];
+    for path in &lost {
+        remove_file(place.project().join(path)).unwrap();
+    }
+    let repaired = place.rye(&["threads", "repair"]);
+    assert_eq!(repaired.code, Some(0), "{}", repaired.stderr);
+    for path in &lost {
+        let line = format!("missing, and not written again: `{path}` of `{id}`");
+        assert!(repaired.stderr.contains(&line), "{line}: {}", repaired.stderr);
+    }
+    let (_, output) = place.json(&["threads", "repair"]);
+    let expected: Vec<_> = lost.iter().map(|path| json!({"thread_id": id, "path": path})).collect();
+    assert_eq!(output["missing"], json!(expected));
+}
+
+#[test]
 fn lost_registry_is_reported_and_rebuilt() {
     for empty in [false, true] {
         let (place, id) = ran();

@@ -22,11 +22,13 @@ use crate::thread::Status;
 use crate::thread_id::ThreadId;
 
 mod fold;
+mod missing;
 
 #[cfg(test)]
 mod tests;
 
 use fold::FoldedThread;
+use missing::missing_files;
 
 const DOING: &str = "rebuilding it";
 
@@ -40,6 +42,9 @@ pub struct RepairReport {
     /// Threads whose parent has no account, because no transcript records the parent. No account of an ancestor counts
     /// their spend.
     pub refused: Vec<(ThreadId, Refusal)>,
+    /// Objects and artifacts of threads that are missing and that a repair cannot rebuild: paths relative to the
+    /// project.
+    pub missing: Vec<(ThreadId, PathBuf)>,
     /// Path of the file that holds the replaced registry, relative to the project; `None` if there was no registry.
     pub previous: Option<PathBuf>,
 }
@@ -102,7 +107,8 @@ impl RebuiltContents {
         let mut folds = BTreeMap::new();
         for thread in layout::find_threads(&**disk)? {
             match read(disk, &thread) {
-                Ok(Some(folded)) => {
+                Ok(Some((folded, missing))) => {
+                    report.missing.extend(missing.into_iter().map(|path| (thread.clone(), path)));
                     folds.insert(thread, folded);
                 }
                 // The thread never recorded a complete event, so nothing was acknowledged.
@@ -188,7 +194,8 @@ pub(crate) fn fold_spend_limit(thread: &ThreadId, events: &[Event]) -> Option<u6
     (!raised).then_some(folded.opened.1)
 }
 
-fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>, StoreError> {
+/// Returns the folded thread, and the paths of its missing files.
+fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<(FoldedThread, Vec<PathBuf>)>, StoreError> {
     let mut reading = transcript::read(&**disk, thread, 0)?;
     // Recovery cuts the lines after the last seal. The ledger steps of these lines must not be answered before the
     // lines are recorded again.
@@ -196,11 +203,12 @@ fn read(disk: &Arc<dyn Disk>, thread: &ThreadId) -> Result<Option<FoldedThread>,
     let objects = Objects::new(Arc::clone(disk));
     let events: Result<Vec<_>, _> =
         reading.records.iter().map(|record| restore_event(record, thread, &objects)).collect();
-    let mut folded = fold::fold(thread, &events?);
-    if let (Some(folded), Some(last)) = (&mut folded, reading.records.last()) {
+    let events = events?;
+    let Some(mut folded) = fold::fold(thread, &events) else { return Ok(None) };
+    if let Some(last) = reading.records.last() {
         folded.row.synced = last.barrier;
     }
-    Ok(folded)
+    Ok(Some((folded, missing_files(&**disk, thread, &events)?)))
 }
 
 /// Sets `continued_by` of each thread to the thread that continues it, according to the field `continues` of the other
