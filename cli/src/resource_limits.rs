@@ -8,7 +8,10 @@ use std::thread;
 
 use rustix::io::Errno;
 
-/// Help texts for errors of the system. A help text applies to each message that contains the text of its error.
+/// Texts of messages about a process or thread that could not be started, in front of the error of the system.
+const FAILED_STARTS: [&str; 4] = [" be started: ", "spawn worker thread: ", "spawn thread: ", "starting its writer: "];
+/// Help texts for errors of the system. A help text applies to each message that contains the text of its error. `EAGAIN`
+/// must also follow one of [`FAILED_STARTS`], because other operations, such as a read, can fail with it too.
 const HELPS: [(Errno, &str); 5] = [
     (
         Errno::AGAIN,
@@ -30,7 +33,8 @@ const MIN_THREADS: usize = 2;
 pub fn help_for_limit(message: &str) -> Option<&'static str> {
     let is_in = |errno: Errno| {
         let text = io::Error::from(errno).to_string();
-        message.contains(text.split(" (os error").next().unwrap_or(&text))
+        let before = message.split_once(text.split(" (os error").next().unwrap_or(&text)).map(|(before, _)| before);
+        before.is_some_and(|before| errno != Errno::AGAIN || FAILED_STARTS.iter().any(|start| before.contains(start)))
     };
     HELPS.into_iter().find(|(errno, _)| is_in(*errno)).map(|(_, help)| help)
 }
@@ -89,5 +93,17 @@ mod tests {
             assert!(help_for_limit(message).is_some_and(|help| help.contains(remedy)), "{message}");
         }
         assert_eq!(help_for_limit("index out of bounds"), None);
+        assert!(help_for_limit(&no_thread(&Errno::AGAIN.into()).to_string()).is_some());
+    }
+
+    #[test]
+    fn operation_that_starts_nothing_and_would_block_has_no_help_text() {
+        for message in [
+            "`start` cannot be read: Resource temporarily unavailable (os error 11)",
+            "the output cannot be written: Resource temporarily unavailable (os error 11); nothing can be started",
+            "Resource temporarily unavailable (os error 11)",
+        ] {
+            assert_eq!(help_for_limit(message), None, "{message}");
+        }
     }
 }

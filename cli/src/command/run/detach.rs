@@ -40,7 +40,9 @@ pub fn start_detached(reads_stdin: bool, report: &Printer) -> Result<Exit, Comma
         std::env::args_os().skip(1).map(|arg| if arg == "--detach" { OsString::from(DETACHED_FLAG) } else { arg });
     let stdin = if reads_stdin { Stdio::inherit() } else { Stdio::null() };
     let mut command = Command::new(std::env::current_exe()?);
-    let mut child = command.args(arguments).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    command.args(arguments).stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let fail = |error| CommandError::failed(format!("the background process cannot be started: {error}"));
+    let mut child = command.spawn().map_err(fail)?;
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(CommandError::failed("the output of the background process cannot be read"));
     };
