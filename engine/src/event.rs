@@ -49,6 +49,8 @@ pub enum EventBody {
     PlanBound(PlanBound),
     Continues(Continues),
     SystemPrompt(SystemPrompt),
+    /// Also read from `artifact_stored`, an event that is no longer defined: without contributors, it changes nothing.
+    #[serde(alias = "artifact_stored")]
     ContextInjected(ContextInjected),
     CognitionIn(CognitionIn),
     AttemptIntended(AttemptIntended),
@@ -69,7 +71,6 @@ pub enum EventBody {
     ApprovalGiven(ApprovalGiven),
     StateSet(StateSet),
     Compacted(Compacted),
-    ArtifactStored(ArtifactStored),
     Recovered(Recovered),
     Checkpoint(Checkpoint),
     UserInput(Box<AcceptedInput>),
@@ -139,7 +140,6 @@ impl EventBody {
             Self::ApprovalGiven(_) => EventKind::ApprovalGiven,
             Self::StateSet(_) => EventKind::StateSet,
             Self::Compacted(_) => EventKind::Compacted,
-            Self::ArtifactStored(_) => EventKind::ArtifactStored,
             Self::Recovered(_) => EventKind::Recovered,
             Self::Checkpoint(_) => EventKind::Checkpoint,
             Self::UserInput(_) => EventKind::UserInput,
@@ -163,8 +163,6 @@ impl EventBody {
             [&change.before, &change.after].into_iter().flatten().map(String::as_str).collect()
         } else if let Self::ShellRan(ran) = self {
             ran.object.iter().map(String::as_str).collect()
-        } else if let Self::ArtifactStored(artifact) = self {
-            vec![&artifact.sha256]
         } else if let Self::Opened(opened) = self {
             image_objects(&opened.images)
         } else if let Self::UserInput(input) = self {

@@ -53,7 +53,6 @@ pub fn script_steps(plan: &Plan, events: &[Event], exact: bool) -> Vec<ScriptSte
             | EventBody::ApprovalGiven(_)
             | EventBody::StateSet(_)
             | EventBody::Compacted(_)
-            | EventBody::ArtifactStored(_)
             | EventBody::Recovered(_)
             | EventBody::Checkpoint(_)
             | EventBody::UserInput(_)

@@ -81,7 +81,6 @@ pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
         | EventBody::AttemptIntended(_)
         | EventBody::Reserved(_)
         | EventBody::Settled(_)
-        | EventBody::ArtifactStored(_)
         | EventBody::Recovered(_)
         | EventBody::Retracted(_)
         | EventBody::Named(_)

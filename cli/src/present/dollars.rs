@@ -68,7 +68,6 @@ fn amount_pointers(body: &EventBody) -> &'static [&'static str] {
         | EventBody::ApprovalGiven(_)
         | EventBody::StateSet(_)
         | EventBody::Compacted(_)
-        | EventBody::ArtifactStored(_)
         | EventBody::Recovered(_)
         | EventBody::Retracted(_)
         | EventBody::Named(_)

@@ -92,9 +92,6 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::Compacted(compacted) => {
             with(format!("a summary replaces the conversation up to event {}", compacted.through), &compacted.summary)
         }
-        EventBody::ArtifactStored(stored) => {
-            line(format!("{} of call {}, {}", stored.sha256, stored.call_id, format_count(stored.bytes, "byte")))
-        }
         EventBody::Recovered(recovered) => line(match recovered.cut_bytes {
             0 => "a new process continues the thread".to_owned(),
             cut => {

@@ -544,13 +544,6 @@ fn is_zero_usize(count: &usize) -> bool {
     *count == 0
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ArtifactStored {
-    pub sha256: String,
-    pub bytes: u64,
-    pub call_id: String,
-}
-
 /// The takeover of the thread by another process. The time since the previous event does not count towards the
 /// duration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

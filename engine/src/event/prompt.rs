@@ -133,7 +133,8 @@ pub struct LeftOutMessages {
 }
 
 /// The ids of the hooks and items whose texts are in the first user message: `before` the body and `after` it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ContextInjected {
     pub before: Vec<String>,
     pub after: Vec<String>,

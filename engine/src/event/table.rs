@@ -30,7 +30,6 @@ pub enum EventKind {
     ApprovalGiven,
     StateSet,
     Compacted,
-    ArtifactStored,
     Recovered,
     Checkpoint,
     UserInput,
@@ -113,7 +112,7 @@ const CONVERSATION: &[EventReader] = &[EventReader::Machine, EventReader::Conver
 const LEDGER: &[EventReader] = &[EventReader::Machine, EventReader::Repair, EventReader::View];
 
 /// The rows of all event kinds, in the order in which the kinds first occur in a thread.
-pub static EVENT_TABLE: [EventRow; 35] = [
+pub static EVENT_TABLE: [EventRow; 34] = [
     build_row(
         EventKind::Opened,
         ("opened", "thread_started"),
@@ -285,13 +284,6 @@ pub static EVENT_TABLE: [EventRow; 35] = [
     build_row(EventKind::ApprovalGiven, ("approval_given", "approval_given"), CRITICAL, &["asked", "answer"], STATE),
     build_row(EventKind::StateSet, ("state_set", "state_set"), BARRIER, &["key", "value"], STATE),
     build_row(EventKind::Compacted, ("compacted", "compacted"), BARRIER, &["through", "summary", "keep"], CONVERSATION),
-    build_row(
-        EventKind::ArtifactStored,
-        ("artifact_stored", "artifact_stored"),
-        BARRIER,
-        &["sha256", "bytes", "call_id"],
-        STATE,
-    ),
     build_row(EventKind::Recovered, ("recovered", "recovered"), CRITICAL, &["owner", "cut_bytes"], STATE),
     build_row(
         EventKind::Checkpoint,
@@ -409,7 +401,6 @@ mod tests {
             {"type":"approval_given","asked":"limit","answer":"approved"},
             {"type":"state_set","key":"k","value":1},
             {"type":"compacted","through":1,"summary":"s","keep":1},
-            {"type":"artifact_stored","sha256":"s","bytes":1,"call_id":"c"},
             {"type":"recovered","owner":"o","cut_bytes":1},
             {"type":"checkpoint","turn":1,"key_id":"k","signature":"s"},
             {"type":"user_input","id":"i","delivery":"follow_up","source":"interactive","raw":"/r","text":"t",
@@ -446,6 +437,15 @@ mod tests {
             // name.
             assert!(row.fields.iter().all(|field| !RESERVED_FIELDS.contains(&field.trim_start_matches('_'))));
         }
+    }
+
+    #[test]
+    fn event_that_is_no_longer_defined_is_read_and_changes_nothing() {
+        assert!(EVENT_TABLE.iter().all(|row| row.name != "artifact_stored"));
+        let old = json!({"type":"artifact_stored","sha256":"s","bytes":1,"call_id":"c"});
+        let body: EventBody = serde_json::from_value(old).unwrap();
+        // An event without contributors changes no state.
+        assert_eq!(body, EventBody::ContextInjected(crate::event::ContextInjected::default()));
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
         EventBody::CommandRan(ran) => chat::on_command_ran(state, ran),
         EventBody::Named(named) => chat::on_named(state, named),
         EventBody::PromptEnded(ended) => chat::on_prompt_ended(state, ended),
-        EventBody::ContextInjected(_) | EventBody::ArtifactStored(_) | EventBody::FileChanged(_) => {}
+        EventBody::ContextInjected(_) | EventBody::FileChanged(_) => {}
     }
     state.clock.set_paused(state.question.is_some(), state.is_idle(), state.clock.now);
     state.events += 1;

@@ -129,7 +129,6 @@ fn event_meaning(kind: EventKind) -> &'static str {
         EventKind::ApprovalGiven => "an approval request was answered",
         EventKind::StateSet => "a value that the thread stores for its hooks and tools",
         EventKind::Compacted => "a summary replaced earlier messages",
-        EventKind::ArtifactStored => "a large result was stored as an object",
         EventKind::Recovered => "a process recovered the thread; the bytes of the torn tail that it cut",
         EventKind::Checkpoint => "a signature over every line before",
         EventKind::UserInput => "a message has passed its intake; the text for the model",

@@ -303,7 +303,6 @@ impl HumanRenderer {
             | EventBody::CognitionIn(_)
             | EventBody::ChildIntended(_)
             | EventBody::StateSet(_)
-            | EventBody::ArtifactStored(_)
             | EventBody::Retracted(_)
             | EventBody::Named(_)
             | EventBody::Checkpoint(_) => {}

@@ -38,7 +38,6 @@ pub(super) fn queue_observations(state: &mut ThreadState, event: &Event) {
         | EventBody::ApprovalGiven(_)
         | EventBody::StateSet(_)
         | EventBody::Compacted(_)
-        | EventBody::ArtifactStored(_)
         | EventBody::Recovered(_)
         | EventBody::Checkpoint(_)
         | EventBody::UserInput(_)

@@ -207,7 +207,6 @@ impl RegistryFold {
             | EventBody::ApprovalAsked(_)
             | EventBody::StateSet(_)
             | EventBody::Compacted(_)
-            | EventBody::ArtifactStored(_)
             | EventBody::Checkpoint(_)
             | EventBody::UserInput(_)
             | EventBody::Retracted(_)
