@@ -8,8 +8,12 @@ use rye_compiler::semantics::glob::Glob;
 const MAX_QUERY_TERMS: usize = 32;
 /// Maximum depth of parentheses.
 const MAX_QUERY_DEPTH: usize = 16;
-/// Points for each matching word after the first: more than one word can earn in all fields together.
-const POINTS_PER_WORD: u32 = 50;
+/// Maximum points of one matching word in all fields together.
+const MAX_FIELD_POINTS: u32 = 47;
+/// Points for each matching word, in addition to the points of its fields. All words of a query together get fewer
+/// points from their fields, so that an item with more of the words always ranks higher.
+const POINTS_PER_WORD: u32 = 32 * MAX_FIELD_POINTS + 1;
+const _: () = assert!(MAX_QUERY_TERMS == 32, "`POINTS_PER_WORD` depends on the number of words");
 
 /// A parsed search query.
 #[derive(Debug)]
@@ -94,12 +98,12 @@ impl QueryField {
 }
 
 impl Query {
-    /// Parses a query.
+    /// Parses a query. `AND`, `OR` and `NOT` are operators only in capitals; `and`, `or` and `not` are words.
     ///
     /// # Errors
     /// A message for the model: an unclosed quote or parenthesis, an unknown field, or no search word.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let tokens = tokens(&text.to_lowercase(), text)?;
+        let tokens = tokens(text)?;
         if tokens.iter().filter(|t| matches!(t, QueryToken::Term(_))).count() > MAX_QUERY_TERMS {
             return Err(format!("`query` has more than {MAX_QUERY_TERMS} words"));
         }
@@ -119,26 +123,20 @@ impl Query {
                 let found: Vec<u32> = parts.iter().filter_map(|p| p.score(texts)).collect();
                 // An excluded word rules an item out, whatever else matches.
                 let excluded = parts.iter().any(|p| matches!(p, Self::Not(_)) && p.score(texts).is_none());
-                (!excluded && !found.is_empty()).then(|| combine_scores(&found))
+                (!excluded && !found.is_empty()).then(|| found.iter().sum())
             }
-            Self::All(parts) => {
-                parts.iter().map(|p| p.score(texts)).collect::<Option<Vec<u32>>>().map(|f| combine_scores(&f))
-            }
+            Self::All(parts) => parts.iter().map(|p| p.score(texts)).sum(),
             Self::Not(part) => part.score(texts).is_none().then_some(0),
         }
     }
 }
 
-fn combine_scores(found: &[u32]) -> u32 {
-    let words = found.iter().filter(|p| **p > 0).count();
-    let further = u32::try_from(words.saturating_sub(1)).unwrap_or(0) * POINTS_PER_WORD;
-    found.iter().sum::<u32>() + further
-}
-
 impl Term {
+    /// Returns 0 if the word occurs in no field.
     fn points(&self, texts: &SearchableTexts) -> u32 {
         let fields: &[QueryField] = self.field.as_ref().map_or(&QueryField::ALL, std::slice::from_ref);
-        fields.iter().map(|field| self.what.points(*field, field.text(texts))).sum()
+        let points: u32 = fields.iter().map(|field| self.what.points(*field, field.text(texts))).sum();
+        if points == 0 { 0 } else { POINTS_PER_WORD + points.min(MAX_FIELD_POINTS) }
     }
 }
 
@@ -176,13 +174,10 @@ enum QueryToken {
     Close,
 }
 
-/// Splits a query into tokens. `lower` is `text` in lowercase. The words `and`, `or` and `not` are operators only if
-/// `text` contains them in capitals.
-fn tokens(lower: &str, text: &str) -> Result<Vec<QueryToken>, String> {
-    let operators: Vec<&str> = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')')).collect();
-    let is_operator = |word: &str| operators.contains(&word);
+/// Splits a query into tokens. The terms are in lowercase.
+fn tokens(text: &str) -> Result<Vec<QueryToken>, String> {
     let mut tokens = Vec::new();
-    let mut rest = lower.trim_start();
+    let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         match first {
             '(' | ')' => {
@@ -203,16 +198,14 @@ fn tokens(lower: &str, text: &str) -> Result<Vec<QueryToken>, String> {
                 let (word, after) = rest.split_at(end);
                 rest = after;
                 match word {
-                    "and" if is_operator("AND") => tokens.push(QueryToken::And),
-                    "or" if is_operator("OR") => tokens.push(QueryToken::Or),
-                    "not" if is_operator("NOT") => tokens.push(QueryToken::Not),
-                    "|" | "||" => tokens.push(QueryToken::Or),
-                    "&" | "&&" | "+" => tokens.push(QueryToken::And),
+                    "NOT" => tokens.push(QueryToken::Not),
+                    "OR" | "|" | "||" => tokens.push(QueryToken::Or),
+                    "AND" | "&" | "&&" | "+" => tokens.push(QueryToken::And),
                     word => {
                         if let Some((name, value)) =
                             word.split_once(':').filter(|(n, _)| n.chars().all(char::is_alphabetic))
                         {
-                            let field = QueryField::of(name).ok_or_else(|| {
+                            let field = QueryField::of(&name.to_lowercase()).ok_or_else(|| {
                                 let known: Vec<&str> = QueryField::ALL.map(QueryField::as_str).to_vec();
                                 format!("`query`: unknown field `{name}`; expected one of {}", known.join(", "))
                             })?;
@@ -240,13 +233,14 @@ fn quoted(from: &str) -> Result<(&str, &str), String> {
 }
 
 fn phrase_of(phrase: &str, field: Option<QueryField>) -> Option<QueryToken> {
-    let text = phrase.split_whitespace().collect::<Vec<_>>().join(" ");
+    let text = phrase.to_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
     if text.is_empty() { None } else { Some(QueryToken::Term(Term { field, what: TermPattern::Text(text) })) }
 }
 
 /// Adds the terms of a word to `into`: one pattern if the word contains `*` or `?`, else one term for each part between
 /// punctuation marks.
 fn terms(word: &str, field: Option<QueryField>, into: &mut Vec<QueryToken>) {
+    let word = &word.to_lowercase();
     if word.contains(['*', '?']) && word.chars().any(char::is_alphanumeric) {
         into.push(QueryToken::Term(Term { field, what: TermPattern::Word(Glob::new(word)) }));
         return;
@@ -352,6 +346,33 @@ mod tests {
         assert!(points("-moon").is_some() && points("NOT NOT deploy").is_some());
         // Lowercase `and` and `or` are ordinary words.
         assert!(points("nothing and deploy").is_some() && points("or").is_none());
+    }
+
+    #[test]
+    fn each_operator_in_capitals_is_one_and_each_lowercase_word_is_a_word() {
+        assert!(points("deploy AND (nothing and staging)").is_some());
+        assert!(points("(deploy OR moon) AND (moon or cloud)").is_some());
+        assert!(points("deploy AND NOT moon not cloud").is_some());
+        assert_eq!(points("DEPLOY AND Title:DEPLOY"), points("deploy AND title:deploy"));
+    }
+
+    #[test]
+    fn item_with_more_of_the_words_ranks_higher_whatever_the_fields() {
+        let numbered = |count: usize| (0..count).map(|n| format!("w{n:02}")).collect::<Vec<_>>().join(" ");
+        let texts = |text: &str| SearchableTexts {
+            name: text.into(),
+            category: text.into(),
+            title: text.into(),
+            description: text.into(),
+            tags: text.into(),
+            body: format!("{text} ").repeat(4),
+        };
+        let query = Query::parse(&format!("{} z", numbered(31))).unwrap();
+        for words in 1..31 {
+            let strong = numbered(words);
+            let weak = SearchableTexts { body: format!("{strong} z"), ..SearchableTexts::default() };
+            assert!(query.score(&weak) > query.score(&texts(&strong)), "{words}");
+        }
     }
 
     #[test]
