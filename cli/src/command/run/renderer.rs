@@ -1,6 +1,7 @@
 //! Rendering of a run on a separate OS thread, so that a slow or closed output does not delay the run.
 
 use std::io::{self, Write as _};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use super::json::JsonRenderer;
 use super::progress::REPAINT_INTERVAL;
 use crate::options::Format;
 use crate::report::{Printer, mask_controls};
+use crate::resource_limits::no_thread;
 use crate::workspace::Spaces;
 
 /// A renderer of a run: prints events, pieces of replies, notes and questions.
@@ -62,38 +64,49 @@ pub enum RendererMessage {
 
 /// A sender of messages to the renderer. Messages can be sent before the renderer runs.
 #[derive(Debug, Clone)]
-pub struct RendererSender(mpsc::UnboundedSender<RendererMessage>);
+pub struct RendererSender {
+    messages: mpsc::UnboundedSender<RendererMessage>,
+    /// The rendering thread, once it runs.
+    thread: Arc<OnceLock<Thread>>,
+}
 
 pub type RendererMessages = mpsc::UnboundedReceiver<RendererMessage>;
 
 impl RendererSender {
     pub fn channel() -> (Self, RendererMessages) {
         let (sender, messages) = mpsc::unbounded_channel();
-        (Self(sender), messages)
+        (Self { messages: sender, thread: Arc::default() }, messages)
+    }
+
+    /// Sends a message, and wakes the rendering thread. A message after the end of the renderer is dropped.
+    fn send(&self, message: RendererMessage) {
+        self.messages.send(message).ok();
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
     }
 
     /// Prints a message on a line of its own.
     pub fn note(&self, text: &str) {
-        self.0.send(RendererMessage::Note(text.to_owned())).ok();
+        self.send(RendererMessage::Note(text.to_owned()));
     }
 
     /// Prints a question, and waits until it is printed.
     pub async fn ask(&self, text: String) {
         let (shown, is_shown) = oneshot::channel();
-        self.0.send(RendererMessage::Question { text, shown }).ok();
+        self.send(RendererMessage::Question { text, shown });
         // If the renderer has ended, the question is not printed, and the caller waits only for the answer.
         is_shown.await.ok();
     }
 
     pub fn close_question(&self, note: Option<&str>) {
-        self.0.send(RendererMessage::QuestionClosed(note.map(str::to_owned))).ok();
+        self.send(RendererMessage::QuestionClosed(note.map(str::to_owned)));
     }
 }
 
 pub struct Renderer {
     sender: RendererSender,
     shown: oneshot::Receiver<RenderOutcome>,
-    thread: Thread,
 }
 
 /// The result of rendering a whole run.
@@ -146,36 +159,35 @@ impl Renderer {
         runtime: &Handle,
     ) -> io::Result<Self> {
         let (tell, shown) = oneshot::channel();
-        let runtime = runtime.clone();
-        let screen = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
+        let (runtime, thread) = (runtime.clone(), Arc::clone(&sender.thread));
+        let started = std::thread::Builder::new().name("screen".to_owned()).spawn(move || {
+            thread.set(std::thread::current()).ok();
             // Printing may block, so this thread runs nothing else.
             let all = runtime.block_on(render());
             // An error means that the `Renderer` was dropped. Then the outcome is not needed.
             tell.send(all).ok();
-        })?;
-        Ok(Self { sender, shown, thread: screen.thread().clone() })
+        });
+        started.map_err(|error| no_thread(&error))?;
+        Ok(Self { sender, shown })
     }
 
     /// Reports that the user has sent a stop signal, and prints `text`.
     pub fn stop(&self, text: &str) {
-        self.sender.0.send(RendererMessage::Stop(text.to_owned())).ok();
-        self.thread.unpark();
+        self.sender.send(RendererMessage::Stop(text.to_owned()));
     }
 
     /// Prints a message on lines of its own, and waits until it is printed.
     pub async fn note_and_wait(&self, text: &str) {
         let (tell, printed) = oneshot::channel();
-        self.sender.0.send(RendererMessage::AwaitedNote { text: text.to_owned(), printed: tell }).ok();
-        self.thread.unpark();
+        self.sender.send(RendererMessage::AwaitedNote { text: text.to_owned(), printed: tell });
         // An error means that the rendering thread has ended. Then the message is not printed.
         printed.await.ok();
     }
 
     /// Renders the result and waits until all output is written.
     pub async fn end(self, end: RunEnd) -> RenderOutcome {
-        self.sender.0.send(RendererMessage::End(Box::new(end))).ok();
+        self.sender.send(RendererMessage::End(Box::new(end)));
         drop(self.sender);
-        self.thread.unpark();
         self.shown.await.unwrap_or_default()
     }
 }
@@ -196,8 +208,7 @@ async fn print(
         if is_open && live.is_idle() {
             show.flush();
             if !is_quiet {
-                // This thread may block, because it only renders. The wait ends early if a method of `Renderer` sends a
-                // message.
+                // This thread may block, because it only renders. The wait ends early if a message is sent.
                 std::thread::park_timeout(BATCH_INTERVAL);
             }
         }
@@ -269,5 +280,36 @@ impl Render for NullRenderer {
     fn note(&mut self, _: &str) {}
     fn end(&mut self, _: RunEnd) -> Option<io::Error> {
         None
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn every_message_wakes_the_rendering_thread() {
+        let messages: [fn(&RendererSender); 3] = [
+            |sender| sender.note("a note"),
+            |sender| sender.close_question(None),
+            |sender| {
+                let sender = sender.clone();
+                tokio::spawn(async move { sender.ask("a question".to_owned()).await });
+            },
+        ];
+        for send in messages {
+            let (sender, _messages) = RendererSender::channel();
+            let (ready, is_ready) = oneshot::channel();
+            let render = async move || {
+                ready.send(()).ok();
+                std::thread::park();
+                RenderOutcome::default()
+            };
+            let renderer = Renderer::start_with(render, sender.clone(), &Handle::current()).unwrap();
+            is_ready.await.unwrap();
+            send(&sender);
+            tokio::time::timeout(Duration::from_secs(30), renderer.shown).await.unwrap().unwrap();
+        }
     }
 }

@@ -140,7 +140,8 @@ pub struct ThreadOutput {
     /// Turn of the newest model call of a thread that has not ended; absent before its first call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<u64>,
-    /// Sequence number of the `approval_asked` event that waits for an answer.
+    /// Sequence number of the `approval_asked` event that waits for an answer. A thread requests one approval at a
+    /// time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asks: Option<u64>,
     pub parent: Option<String>,
