@@ -13,35 +13,12 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mcp_client::{HttpServer, McpClient, initialize_params, request};
+use mcp_client::{HttpServer, MAX_MESSAGE_BYTES, McpClient, SLOW_CALL, initialize_params, place, request};
 use rye::TestProject;
 use serde_json::{Value, json};
 
-/// The time that a slow call takes if nothing ends it, far above every bound below.
-const SLOW_CALL: Duration = Duration::from_mins(1);
 /// Time limit for everything that must not wait for a slow call, long enough for a loaded machine.
 const DEADLINE: Duration = Duration::from_secs(15);
-/// Maximum size of a message, in bytes.
-const MAX_MESSAGE_BYTES: usize = 16 << 20;
-
-/// A project with the directive `slow`, whose model takes [`SLOW_CALL`], and the directive `face`, which offers bash.
-fn place() -> TestProject {
-    let place = TestProject::own();
-    place.write(
-        ".ai/directives/slow.md",
-        "# Slow\n\n```xml\n<directive name=\"slow\" version=\"1.0.0\">\n<metadata>\n<description>Waits.</description>\
-         <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge></metadata>\n</directive>\n```\n\nWait.\n",
-    );
-    place.write(
-        ".ai/directives/face.md",
-        "# Face\n\n```xml\n<directive name=\"face\" version=\"1.0.0\">\n<metadata>\n<permissions><execute><tool>rye.bash.*</tool>\
-         <tool>rye.file-system.read</tool></execute><acknowledge risk=\"unrestricted\">a test</acknowledge></permissions>\
-         <nudge>never</nudge></metadata>\n</directive>\n```\n\nServe.\n",
-    );
-    place.write("script.yaml", &format!("steps:\n  - {{ delay_ms: {}, text: Done. }}\n", SLOW_CALL.as_millis()));
-    place.write("note.txt", "the note\n");
-    place
-}
 
 fn slow() -> Value {
     json!({"name": "rye_execute", "arguments": {"item_type": "directive", "item_id": "slow"}})
@@ -52,7 +29,7 @@ fn read() -> Value {
 }
 
 fn sleep(marker: &str) -> Value {
-    json!({"name": "rye_bash_bash", "arguments": {"command": format!("exec -a {marker} sleep 60")}})
+    json!({"name": "rye_bash_bash", "arguments": {"command": format!("exec -a {marker} sleep {}", SLOW_CALL.as_secs())}})
 }
 
 fn tasks() -> Value {
@@ -86,7 +63,7 @@ fn has_ended(place: &TestProject) -> bool {
 fn wait_for_thread(place: &TestProject, directive: &str) {
     let started = Instant::now();
     while !statuses(place).iter().any(|(name, _)| name == directive) {
-        assert!(started.elapsed() < SLOW_CALL, "{:?}", statuses(place));
+        assert!(started.elapsed() < SLOW_CALL / 10, "{:?}", statuses(place));
         std::thread::sleep(Duration::from_millis(50));
     }
 }

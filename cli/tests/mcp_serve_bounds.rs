@@ -1,4 +1,4 @@
-//! Tests of bounds of `rye mcp serve`: the time of a clean end, and the largest message.
+//! Tests of bounds of `rye mcp serve`: the end while calls run, and the largest message.
 
 #![cfg(feature = "mcp")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -11,33 +11,9 @@ mod rye;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mcp_client::{HttpServer, McpClient};
+use mcp_client::{HttpServer, MAX_MESSAGE_BYTES, McpClient, SLOW_CALL, place};
 use rye::TestProject;
 use serde_json::{Value, json};
-
-/// Maximum time of a clean end. On a loaded machine single ends can take longer, so the fastest of [`TRIES`] counts.
-const MAX_END: Duration = Duration::from_secs(1);
-const TRIES: usize = 6;
-/// Maximum size of a message, in bytes.
-const MAX_MESSAGE_BYTES: usize = 16 << 20;
-
-fn place() -> TestProject {
-    let place = TestProject::own();
-    place.write(
-        ".ai/directives/slow.md",
-        "# Slow\n\n```xml\n<directive name=\"slow\" version=\"1.0.0\">\n<metadata>\n<description>Waits.</description>\
-         <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge></metadata>\n</directive>\n```\n\nWait.\n",
-    );
-    place.write(
-        ".ai/directives/face.md",
-        "# Face\n\n```xml\n<directive name=\"face\" version=\"1.0.0\">\n<metadata>\n<permissions><execute><tool>rye.bash.*</tool>\
-         <tool>rye.file-system.read</tool></execute><acknowledge risk=\"unrestricted\">a test</acknowledge></permissions>\
-         <nudge>never</nudge></metadata>\n</directive>\n```\n\nServe.\n",
-    );
-    place.write("script.yaml", "steps:\n  - { delay_ms: 60000, text: Done. }\n");
-    place.write("note.txt", "the note\n");
-    place
-}
 
 /// Returns true if a process runs under the name `mark`.
 fn is_running(mark: &str) -> bool {
@@ -66,9 +42,9 @@ struct CallAtEnd {
     mark: String,
 }
 
-/// Starts a server and a call, and ends the server. Returns the time from the end of the input, or from SIGTERM, to the
-/// end of the process.
-fn time_of_end(by_signal: bool, running: &CallAtEnd) -> Duration {
+/// Starts a server and a call, and ends the server by the end of its input or by SIGTERM, while the call runs. The call
+/// runs for [`SLOW_CALL`] if nothing ends it, so a server that waits for it exceeds the bound on a loaded machine too.
+fn end_during(running: &CallAtEnd, by_signal: bool) {
     let place = place();
     let mut client = McpClient::new(&place, running.arguments, &json!({}));
     if let Some(call) = &running.call {
@@ -76,52 +52,44 @@ fn time_of_end(by_signal: bool, running: &CallAtEnd) -> Duration {
         let start = Instant::now();
         let has_started = || if running.mark.is_empty() { waits_for_model(&place) } else { is_running(&running.mark) };
         while !has_started() {
-            assert!(start.elapsed() < Duration::from_secs(30), "{call} never starts");
+            assert!(start.elapsed() < SLOW_CALL / 4, "{call} never starts");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-    if !by_signal {
-        let (status, time) = client.close();
-        assert!(status.success(), "{status}");
-        return time;
-    }
-    let pid = client.child.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     let start = Instant::now();
-    let status = client.child.wait().unwrap();
-    assert!(status.success(), "{status}");
-    start.elapsed()
+    let status = if by_signal {
+        let pid = client.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        client.child.wait().unwrap()
+    } else {
+        client.close().0
+    };
+    let shown = format!("{}, by a signal: {by_signal}", running.name);
+    assert!(status.success() && start.elapsed() < SLOW_CALL / 4, "{shown}: {status} after {:?}", start.elapsed());
+    assert!(running.mark.is_empty() || !is_running(&running.mark), "{shown}");
+    let (_, listed) = place.json(&["threads", "list"]);
+    let is_over = |row: &Value| matches!(row["status"].as_str(), Some("completed" | "cancelled" | "killed"));
+    assert!(listed["threads"].as_array().unwrap().iter().all(is_over), "{shown}: {listed}");
 }
 
 #[test]
-fn server_ends_in_under_a_second_whatever_runs() {
+fn server_ends_cleanly_while_a_call_still_runs() {
     const FACE: &[&str] = &["--directive", "face"];
     let bash = |command: String| Some(json!({"name": "rye_bash_bash", "arguments": {"command": command}}));
+    let seconds = SLOW_CALL.as_secs();
     for by_signal in [false, true] {
         let mark = |name: &str| format!("rye-test-{name}-{by_signal}-{}", std::process::id());
         let (obeys, ignores) = (mark("obeys"), mark("ignores"));
         let slow = json!({"name": "rye_execute", "arguments": {"item_type": "directive", "item_id": "slow"}});
-        let running = [
+        let sleeps = bash(format!("exec -a {obeys} sleep {seconds}"));
+        let stays = bash(format!("trap '' TERM; exec -a {ignores} sleep {seconds}"));
+        for running in [
             CallAtEnd { name: "nothing", arguments: FACE, call: None, mark: String::new() },
             CallAtEnd { name: "a directive", arguments: &[], call: Some(slow), mark: String::new() },
-            CallAtEnd { name: "a tool", arguments: FACE, call: bash(format!("exec -a {obeys} sleep 60")), mark: obeys },
-            CallAtEnd {
-                name: "a tool that ignores SIGTERM",
-                arguments: FACE,
-                call: bash(format!("trap '' TERM; exec -a {ignores} sleep 60")),
-                mark: ignores,
-            },
-        ];
-        for one in running {
-            let mut slow = Vec::new();
-            while slow.len() < TRIES {
-                let time = time_of_end(by_signal, &one);
-                if time < MAX_END {
-                    break;
-                }
-                slow.push(time);
-            }
-            assert!(slow.len() < TRIES, "{}, by a signal: {by_signal}: {slow:?}", one.name);
+            CallAtEnd { name: "a tool", arguments: FACE, call: sleeps, mark: obeys },
+            CallAtEnd { name: "a tool that ignores SIGTERM", arguments: FACE, call: stays, mark: ignores },
+        ] {
+            end_during(&running, by_signal);
         }
     }
 }

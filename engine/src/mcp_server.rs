@@ -47,6 +47,8 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 const RESPONSE_DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// Time for a cancelled thread to end by itself, before it is killed.
 const CANCEL_GRACE: Duration = Duration::from_millis(300);
+// The periods leave half of a second for the end itself: the server exits in under a second.
+const _: () = assert!(RESPONSE_DRAIN_TIMEOUT.as_millis() + CANCEL_GRACE.as_millis() <= 500);
 /// Maximum time for all threads to end after the server has killed them.
 const SERVER_END_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! MCP clients of `rye mcp serve`: on standard streams and over HTTP.
+//! MCP clients of `rye mcp serve`, on standard streams and over HTTP, and the project that the server serves.
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
@@ -15,6 +15,29 @@ use crate::rye::TestProject;
 
 /// Maximum time that a test waits for a message.
 const MESSAGE_TIMEOUT: Duration = Duration::from_mins(1);
+/// The time that a slow call takes if nothing ends it, far above the bounds of the tests.
+pub const SLOW_CALL: Duration = Duration::from_mins(10);
+/// Maximum size of a message, in bytes.
+pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// A project with the directive `slow`, whose model takes [`SLOW_CALL`], and the directive `face`, which offers bash.
+pub fn place() -> TestProject {
+    let place = TestProject::own();
+    place.write(
+        ".ai/directives/slow.md",
+        "# Slow\n\n```xml\n<directive name=\"slow\" version=\"1.0.0\">\n<metadata>\n<description>Waits.</description>\
+         <model provider=\"scripted\" tier=\"fast\"/><nudge>never</nudge></metadata>\n</directive>\n```\n\nWait.\n",
+    );
+    place.write(
+        ".ai/directives/face.md",
+        "# Face\n\n```xml\n<directive name=\"face\" version=\"1.0.0\">\n<metadata>\n<permissions><execute><tool>rye.bash.*</tool>\
+         <tool>rye.file-system.read</tool></execute><acknowledge risk=\"unrestricted\">a test</acknowledge></permissions>\
+         <nudge>never</nudge></metadata>\n</directive>\n```\n\nServe.\n",
+    );
+    place.write("script.yaml", &format!("steps:\n  - {{ delay_ms: {}, text: Done. }}\n", SLOW_CALL.as_millis()));
+    place.write("note.txt", "the note\n");
+    place
+}
 
 pub fn initialize_params(capabilities: &Value) -> Value {
     json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}})
