@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 /// Texts of messages about a process or thread that could not be started, in front of the error of the system.
 const FAILED_STARTS: [&str; 4] = [" be started: ", "spawn worker thread: ", "spawn thread: ", "starting its writer: "];
-/// Help texts for errors of the system. A help text applies to each message that contains the text of its error. `EAGAIN`
-/// must also follow one of [`FAILED_STARTS`], because other operations, such as a read, can fail with it too.
+/// Help texts for errors of the system. A help text applies to each message that contains the text of its error.
+/// `EAGAIN` must also follow one of [`FAILED_STARTS`], because other operations, such as a read, can fail with it too.
 const HELPS: [(Errno, &str); 5] = [
     (
         Errno::AGAIN,

@@ -111,6 +111,27 @@ fn changed_module_of_a_script_asks_again() {
 }
 
 #[test]
+fn script_that_computes_a_program_is_trusted_with_the_project_and_the_question_says_why() {
+    let place = place(&json!([]), &json!({}));
+    std::fs::remove_file(place.project().join(".ai/tools/mine.yaml")).unwrap();
+    let start = "import subprocess\n\ndef execute(params):\n    return subprocess.run(command, capture_output=True)\n";
+    place.write(".ai/tools/mine.py", &format!("__tool_description__ = 'Mine.'\ncommand = ['true']\n{start}"));
+    let why = "covers every file of the project, because `.ai/tools/mine.py` starts a program or loads a file whose name \
+               is computed";
+    let refused = place.rye(&RUN);
+    let shown = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(refused.code == Some(5) && shown.contains(why), "{shown}");
+    place.run_ok(&["trust"]);
+    // The export of the first run is no file that the script could load.
+    assert_eq!((place.json(&RUN).0, place.json(&RUN).0), (Some(0), Some(0)));
+    place.write("notes.txt", "new\n");
+    assert_eq!(place.rye(&RUN).code, Some(5), "a new file of the project is not trusted yet");
+    let (_, listed) = place.json(&["trust", "--list"]);
+    let tool = listed["requirements"].as_array().unwrap().iter().find(|one| one["kind"] == "tool").unwrap();
+    assert!(tool["what"].as_str().unwrap().contains(why), "{tool}");
+}
+
+#[test]
 fn value_of_a_call_names_only_trusted_files() {
     let place = place(&json!(["bash", "scripts/{n}.sh"]), &json!({"n": "../late"}));
     place.run_ok(&["trust"]);

@@ -207,6 +207,15 @@ impl TrustSnapshot<'_> {
         Ok(missing)
     }
 
+    /// Returns the reason why trust in a requirement covers every file of the project: a program, and how it loads or
+    /// starts files. `None` if trust covers only named files.
+    pub fn whole_project_reason(&self, one: &TrustRequirement) -> Option<String> {
+        match self.trust {
+            Trust::Nothing | Trust::Everything => None,
+            Trust::Recorded(file) => file.named_files(one).ok()?.whole_project,
+        }
+    }
+
     /// Returns true if the user has approved a capability for this project's threads.
     pub fn allows(&self, capability: &str) -> bool {
         self.record.capabilities.iter().any(|known| known == capability)
@@ -274,6 +283,10 @@ impl TrustFile {
     /// Returns the files that the commands of a requirement name, with their hashes. Files outside of the project are
     /// left out, except for a script that simulates the model.
     fn programs(&self, one: &TrustRequirement) -> Result<BTreeMap<String, String>, TrustError> {
+        self.named_files(one).map(|files| files.hashes)
+    }
+
+    fn named_files(&self, one: &TrustRequirement) -> Result<files::NamedFiles<'_>, TrustError> {
         let mut files = files::NamedFiles::new(&self.project);
         for word in &one.programs {
             if one.kind == TrustRequirementKind::Script {
@@ -282,7 +295,7 @@ impl TrustFile {
                 files.add_word(word)?;
             }
         }
-        Ok(files.hashes)
+        Ok(files)
     }
 }
 

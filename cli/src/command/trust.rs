@@ -177,7 +177,7 @@ fn show(
         requirements.push(TrustRequirementOutput {
             kind: one.kind.as_str(),
             name: one.name.clone(),
-            what: one.what.clone(),
+            what: what_of(one, now),
             file: one.place.as_ref().map(|place| place.file.clone()),
             line: one.place.as_ref().map(|place| place.line),
             trusted,
@@ -202,10 +202,10 @@ fn show(
         match report.format() {
             Format::Plain => {
                 let place = one.place.as_ref().map(ToString::to_string).unwrap_or_default();
-                report.line(&printable(&format!("{state}\t{}\t{}\t{}\t{place}", shown.kind, one.name, one.what)))?;
+                report.line(&printable(&format!("{state}\t{}\t{}\t{}\t{place}", shown.kind, one.name, shown.what)))?;
             }
             Format::Human | Format::Json => {
-                let text = format!("{state:<11}  {}", format_requirement(one));
+                let text = format!("{state:<11}  {}", format_requirement(one, &shown.what));
                 report.line(&fold_width(OutputStream::Out).map_or_else(|| text.clone(), |width| fold(&text, width)))?;
             }
         }
@@ -233,11 +233,19 @@ pub fn format_commands(approved: &ApprovedCommands) -> String {
 }
 
 /// Formats a requirement: `hook lint  at thread_started: executes … (.ai/config/agent/hooks.yaml:3)`.
-fn format_requirement(one: &TrustRequirement) -> String {
+fn format_requirement(one: &TrustRequirement, what: &str) -> String {
     let place = one.place.as_ref().map(|place| format!("  ({place})")).unwrap_or_default();
-    match one.what.strip_prefix("at command: ").filter(|_| one.kind == TrustRequirementKind::Hook) {
+    match what.strip_prefix("at command: ").filter(|_| one.kind == TrustRequirementKind::Hook) {
         Some(what) => printable(&format!("command /{}  {what}{place}", one.name)),
-        None => printable(&format!("{} {}  {}{place}", one.kind.as_str(), one.name, one.what)),
+        None => printable(&format!("{} {}  {what}{place}", one.kind.as_str(), one.name)),
+    }
+}
+
+/// Returns the effect that needs trust, and the reason if trust in it covers every file of the project.
+fn what_of(one: &TrustRequirement, now: &TrustSnapshot<'_>) -> String {
+    match now.whole_project_reason(one) {
+        Some(reason) => format!("{}; covers every file of the project, because {reason}", one.what),
+        None => one.what.clone(),
     }
 }
 
@@ -282,7 +290,8 @@ pub fn require_trust(
         }
     }
     let missing: Vec<TrustRequirement> = now.missing(&all)?.into_iter().cloned().collect();
-    let mut shown: Vec<String> = missing.iter().map(|one| format!("  {}", format_requirement(one))).collect();
+    let mut shown: Vec<String> =
+        missing.iter().map(|one| format!("  {}", format_requirement(one, &what_of(one, &now)))).collect();
     // Two requirements can have the same text but different hashes of their files. Print such a text once.
     let mut seen = BTreeSet::new();
     shown.retain(|line| seen.insert(line.clone()));

@@ -64,7 +64,7 @@ pub struct CallValues<'a> {
 /// Returns the words in the command of a tool that may name files of the project, as paths relative to the project.
 /// `tool_path` is the path of the tool's file. Without `call`, placeholders have no values: a word with a placeholder
 /// then counts as the folder before the placeholder, so that the result covers the files of every call.
-pub(crate) fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'_>>) -> Vec<String> {
+pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'_>>) -> Vec<String> {
     let mut parts = Vec::new();
     for template in argv {
         let fill = |placeholder: &ArgvPlaceholder<'_>| fill_placeholder(placeholder, tool_path, call);

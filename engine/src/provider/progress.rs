@@ -1,5 +1,5 @@
-//! The facts that a provider has reported about a call whose result is not recorded yet. If the engine stops the call, these facts
-//! decide its cost.
+//! The facts that a provider has reported about a call whose result is not recorded yet. If the engine stops the call,
+//! these facts decide its cost.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

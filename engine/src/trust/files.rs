@@ -26,9 +26,9 @@ const MAX_FOLDER_BYTES: u64 = 4 << 30;
 pub(super) const MAX_DEPTH: usize = 64;
 /// Endings that runtimes add to the name of a module.
 const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"];
-/// Folders of a project that are not hashed, because they change with every run and no runtime reads them: git's folder
-/// and the engine's state.
-const LEFT_OUT: [&str; 2] = [".git", ".ai/state"];
+/// Folders of a project that are not hashed, because they change with every run and no runtime reads them: git's
+/// folder, the engine's state, and the exports of threads.
+const LEFT_OUT: [&str; 3] = [".git", ".ai/state", ".ai/knowledge/agent/threads"];
 
 /// A collector of the project files that the commands of one trust requirement name.
 pub(super) struct NamedFiles<'p> {
@@ -38,12 +38,21 @@ pub(super) struct NamedFiles<'p> {
     folders: BTreeSet<PathBuf>,
     /// The programs whose texts were searched for files that they load.
     pub(super) read: BTreeSet<LoadingProgram>,
+    /// The reason why a program can load every file of the project; `None` if no program can.
+    pub(super) whole_project: Option<String>,
     bytes: u64,
 }
 
 impl<'p> NamedFiles<'p> {
     pub(super) fn new(project: &'p Path) -> Self {
-        Self { project, hashes: BTreeMap::new(), folders: BTreeSet::new(), read: BTreeSet::new(), bytes: 0 }
+        Self {
+            project,
+            hashes: BTreeMap::new(),
+            folders: BTreeSet::new(),
+            read: BTreeSet::new(),
+            whole_project: None,
+            bytes: 0,
+        }
     }
 
     /// Adds the hash of a script, even if the script is outside of the project. Adds nothing if the script does not
@@ -114,6 +123,12 @@ impl<'p> NamedFiles<'p> {
         self.add_place(&self.project.join(PROJECT_WORD), true)
     }
 
+    /// Adds every file of the project, because the program `file` can load each of them for this reason.
+    pub(super) fn add_project_for(&mut self, file: &Path, reason: &str) -> Result<(), TrustError> {
+        self.whole_project.get_or_insert_with(|| format!("`{}` {reason}", key_of(self.project, file)));
+        self.add_project()
+    }
+
     pub(super) fn add_place(&mut self, place: &Path, is_project: bool) -> Result<(), TrustError> {
         let Ok(real) = place.canonicalize() else { return Ok(()) };
         if !real.starts_with(self.project) || (real == *self.project && !is_project) {
@@ -172,15 +187,21 @@ impl<'p> NamedFiles<'p> {
             if self.hashes.len() >= MAX_FILES {
                 return Err(too_large(format!("the command's folders hold more than {MAX_FILES} files")));
             }
-            if kind.is_file() {
-                self.bytes = self.bytes.saturating_add(entry.metadata().map_err(fail)?.size());
-            }
+            self.bytes = self.bytes.saturating_add(self.bytes_to_hash(&path));
             if self.bytes > MAX_FOLDER_BYTES {
                 return Err(too_large(format!("the command's folders hold more than {} GiB", MAX_FOLDER_BYTES >> 30)));
             }
             self.add_place(&path, false)?;
         }
         Ok(())
+    }
+
+    /// Returns the size of a file, or of the file that a link leads to. Returns 0 if the file is hashed already, lies
+    /// outside of the project, or is a folder.
+    fn bytes_to_hash(&self, path: &Path) -> u64 {
+        let Ok(real) = path.canonicalize() else { return 0 };
+        let is_counted = real.starts_with(self.project) && !self.hashes.contains_key(&key_of(self.project, &real));
+        fs::metadata(&real).map_or(0, |meta| if is_counted && meta.is_file() { meta.size() } else { 0 })
     }
 }
 

@@ -2,12 +2,13 @@
 //! sources or executes. They are found by the words of the program's text, without a parser: a word counts wherever it
 //! is, in comments and strings too, so that more files are trusted rather than fewer.
 
+mod computed;
+mod program;
 mod python;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -15,7 +16,11 @@ use regex::Regex;
 use rye_compiler::trust::command_files::{
     EVERY_FILE, EXECUTED_BY, MODULE, PROJECT_WORD, SEARCHED, files_of_shell_text,
 };
+use serde_json::Value;
 
+use computed::ProgramStarts;
+pub(super) use program::LoadingProgram;
+use program::{Language, PACKAGE_FILE, PACKAGE_FOLDERS, PROGRAM_ENDINGS, has_program_ending, is_program, is_script};
 use python::{COMPILED_FOLDER, changes_search_path};
 
 use super::TrustError;
@@ -29,38 +34,16 @@ const BINARY_CHECK_BYTES: u64 = 1 << 10;
 /// Maximum number of programs whose texts are read for one requirement. A requirement that leads to more programs
 /// includes every file of the project.
 const MAX_PROGRAMS: usize = 2_000;
-/// Maximum number of folders that a shell script can enter, and in which its words are searched.
-const MAX_ENTERED_FOLDERS: usize = 32;
+/// Maximum number of folders that a program can enter, and in which its words are searched. A program whose text names
+/// more folders includes every file of the project.
+const MAX_ENTERED_FOLDERS: usize = 100;
 /// Maximum depth of folders in the name of a module (`A::B::C`).
 const MAX_MODULE_DEPTH: usize = 8;
-/// Maximum number of entries of a folder that a glob can stand for (`*/x.sh`).
+/// Maximum number of entries of a folder that a glob can stand for (`*/x.sh`). In a folder with more entries, such a
+/// glob includes every file of the project.
 const MAX_INNER_FOLDERS: usize = 1_000;
-/// Endings of files that an interpreter executes.
-const PROGRAM_ENDINGS: [&str; 16] =
-    ["py", "js", "mjs", "cjs", "ts", "mts", "cts", "sh", "bash", "zsh", "rb", "pl", "pm", "lua", "php", "mk"];
-/// Endings of programs that load modules by their names, other than Python and JavaScript.
-const MODULAR_ENDINGS: [&str; 5] = ["pl", "pm", "rb", "lua", "php"];
-/// Files that a build tool executes, by name.
-const BUILD_FILES: [&str; 9] = [
-    "GNUmakefile",
-    "makefile",
-    "Makefile",
-    "justfile",
-    "Justfile",
-    ".justfile",
-    "Rakefile",
-    "rakefile",
-    SETTINGS_OF_NPM,
-];
-/// The settings of npm. They name the shell that runs the scripts of a package.
-const SETTINGS_OF_NPM: &str = ".npmrc";
 /// Files that an interpreter executes if it starts a folder.
 const MAIN_FILES: [&str; 5] = ["__main__.py", "index.js", "index.mjs", "index.cjs", PACKAGE_FILE];
-/// The file that describes a JavaScript package.
-const PACKAGE_FILE: &str = "package.json";
-/// Folders with installed packages. The programs in them are not read.
-const PACKAGE_FOLDERS: [&str; 3] = ["node_modules", "site-packages", "dist-packages"];
-
 static PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\w@.+/-]*[./][\w@.+/-]*").ok());
 static QUOTED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#""([^"\n]{1,1024})"|'([^'\n]{1,1024})'|`([^`\n]{1,1024})`"#).ok());
@@ -79,125 +62,6 @@ static INTERPRETERS: LazyLock<Option<Regex>> =
 static OPEN_PATHS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?:\$[\w({]+[)}]?|\*)["']?/["']?[$*?\[{]"#).ok());
 static IDENTIFIERS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\p{L}_][\p{L}\p{N}_]*").ok());
-
-/// The language of a program, which decides what names in its text load files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Language {
-    Python,
-    JavaScript,
-    /// `package.json`: names in it select the files of a package, and its scripts are shell texts.
-    Package,
-    /// A build file. Most files that it names are sources and outputs, so only programs among them are read.
-    Build,
-    /// Perl, Ruby, Lua and PHP, which load modules by their names.
-    Modular,
-    /// Shell scripts, and programs of other languages.
-    Shell,
-}
-
-impl Language {
-    /// Returns true if the text mainly starts other programs.
-    fn starts_programs(self) -> bool {
-        match self {
-            Self::Shell | Self::Modular | Self::Build | Self::Package => true,
-            Self::Python | Self::JavaScript => false,
-        }
-    }
-
-    /// The language of the scripts that an interpreter executes; `None` for an interpreter of another language.
-    fn of_interpreter(name: &str) -> Option<Self> {
-        match name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
-            "python" | "pypy" => Some(Self::Python),
-            "bun" | "deno" | "node" | "nodejs" | "tsx" => Some(Self::JavaScript),
-            "perl" | "ruby" | "lua" | "luajit" | "php" => Some(Self::Modular),
-            "ash" | "bash" | "dash" | "ksh" | "mksh" | "sh" | "zsh" | "source" | "." => Some(Self::Shell),
-            _ => None,
-        }
-    }
-
-    fn of(file: &Path, text: &str) -> Self {
-        let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-        let first = text.lines().next().filter(|line| line.starts_with("#!")).unwrap_or_default();
-        match ending {
-            _ if file.ends_with(PACKAGE_FILE) => Self::Package,
-            "mk" => Self::Build,
-            _ if is_build_file(file) => Self::Build,
-            "py" => Self::Python,
-            "js" | "mjs" | "cjs" | "ts" | "mts" | "cts" => Self::JavaScript,
-            ending if MODULAR_ENDINGS.contains(&ending) => Self::Modular,
-            _ if first.contains("python") => Self::Python,
-            _ if first.contains("node") => Self::JavaScript,
-            _ if ["perl", "ruby", "lua", "php"].iter().any(|name| first.contains(name)) => Self::Modular,
-            _ => Self::Shell,
-        }
-    }
-}
-
-/// A program whose text is read.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LoadingProgram {
-    file: PathBuf,
-    /// The folder of the script that a call starts. A Python program imports modules from it.
-    main_folder: PathBuf,
-    /// True for the script of a tool. Such a script imports from sources only, and from its folder last.
-    is_tool: bool,
-    /// The language of the interpreter that the command names. `None` if the file itself tells its language.
-    language: Option<Language>,
-}
-
-impl LoadingProgram {
-    /// The script `file`, which a command starts. `None` if the file is not a program whose text can name other files.
-    pub fn of_command(file: &Path) -> Option<Self> {
-        Self::new(file, false).filter(|program| is_program(&program.file))
-    }
-
-    /// The script `file`, which a command starts by an interpreter.
-    pub fn of_interpreter(interpreter: &str, file: &Path) -> Option<Self> {
-        let language = Language::of_interpreter(interpreter);
-        Self::new(file, false).filter(|program| program.file.is_file()).map(|program| Self { language, ..program })
-    }
-
-    /// The script `file` of a tool.
-    pub fn of_tool(file: &Path) -> Option<Self> {
-        Self::new(file, true)
-    }
-
-    fn new(file: &Path, is_tool: bool) -> Option<Self> {
-        let main_folder = file.parent()?.to_path_buf();
-        let is_package = file.iter().any(|part| PACKAGE_FOLDERS.iter().any(|folder| part == *folder));
-        (!is_package).then(|| Self { file: file.to_path_buf(), main_folder, is_tool, language: None })
-    }
-
-    /// A file that this program loads or starts.
-    fn loaded(&self, file: &Path, language: Language) -> Option<Self> {
-        // Only an import keeps the folder of the started script; another interpreter starts with its own.
-        let imports = language == Language::Python;
-        let loaded = Self::new(file, self.is_tool && imports)?;
-        Some(if imports { Self { main_folder: self.main_folder.clone(), ..loaded } } else { loaded })
-    }
-}
-
-fn is_build_file(file: &Path) -> bool {
-    file.file_name().is_some_and(|name| BUILD_FILES.iter().any(|one| name == *one))
-}
-
-fn has_program_ending(file: &Path) -> bool {
-    file.extension().is_some_and(|ending| PROGRAM_ENDINGS.iter().any(|one| ending == *one))
-}
-
-/// Returns true if the ending of a file is that of a program, or if the file is executable.
-fn is_program(file: &Path) -> bool {
-    has_program_ending(file)
-        || is_build_file(file)
-        || file.ends_with(PACKAGE_FILE)
-        || fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-}
-
-/// Returns true if a file names its interpreter.
-fn is_script(file: &Path) -> bool {
-    let mut start = [0; 2];
-    File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"#!"
-}
 
 /// A word of a program's text that can name a file.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -219,8 +83,8 @@ struct NamedPaths {
     program_folders: BTreeSet<PathBuf>,
     /// The programs whose language or working folder the text tells.
     started: BTreeSet<LoadingProgram>,
-    /// True if the text can load every file of the project.
-    is_any: bool,
+    /// The reason why the text can load every file of the project; `None` if it cannot.
+    whole_project: Option<&'static str>,
 }
 
 impl NamedFiles<'_> {
@@ -232,14 +96,18 @@ impl NamedFiles<'_> {
             if !self.read.insert(program.clone()) {
                 continue;
             }
-            let text = if self.read.len() > MAX_PROGRAMS { None } else { text_of(&program.file) };
-            let Some(text) = text else { return self.add_project() };
+            if self.read.len() > MAX_PROGRAMS {
+                return self.add_project_for(&program.file, "is one of more than 2,000 programs that load each other");
+            }
+            let Some(text) = text_of(&program.file) else {
+                return self.add_project_for(&program.file, "is larger than 1 MiB");
+            };
             let language = program.language.unwrap_or_else(|| Language::of(&program.file, &text));
             let named = self.named_paths(&program.file, &text, language);
-            if named.is_any {
-                return self.add_project();
+            let NamedPaths { mut files, folders, program_folders, started, whole_project } = named;
+            if let Some(reason) = whole_project {
+                return self.add_project_for(&program.file, reason);
             }
-            let NamedPaths { mut files, folders, program_folders, started, is_any: _ } = named;
             let project = self.project;
             for started in started.into_iter().filter(|program| program.file.starts_with(project)) {
                 self.add_place(&started.file, false)?;
@@ -255,7 +123,7 @@ impl NamedFiles<'_> {
             }
             if language == Language::Python {
                 if changes_search_path(&text) {
-                    return self.add_project();
+                    return self.add_project_for(&program.file, "changes the folders of its imports");
                 }
                 files.extend(self.python_files(&program, &text, &mut listings));
             }
@@ -330,7 +198,9 @@ impl NamedFiles<'_> {
             // A shell sources files of any name. A word that ends with a slash stands for every file of the folder.
             let first = text.lines().next().filter(|line| line.starts_with("#!")).unwrap_or_default();
             shell_words = files_of_shell_text(&text[first.len()..]);
-            named.is_any = language == Language::Shell && shell_words.iter().any(|word| word == EVERY_FILE);
+            if language == Language::Shell && shell_words.iter().any(|word| word == EVERY_FILE) {
+                named.whole_project = Some("passes code to an interpreter, or starts the programs that a search finds");
+            }
             let shell = shell_words.iter().filter(|word| *word != PROJECT_WORD && !word.contains('\0'));
             words.extend(shell.map(|name| word(name.clone(), name.ends_with('/'))));
             words.retain(|word| !is_only_written(text, &word.word));
@@ -339,7 +209,7 @@ impl NamedFiles<'_> {
         if language.starts_programs() {
             let module_names: BTreeSet<&str> = names_in(text);
             let entered = words.iter().map(|word| word.word.trim_matches('/')).chain(module_names.iter().copied());
-            let entered = entered_folders(&[self.project, own], &entered.collect());
+            let entered = named.entered_folders(&[self.project, own], &entered.collect());
             if OPEN_PATHS.iter().any(|open| open.is_match(text)) {
                 named.program_folders.extend(entered.iter().cloned());
             }
@@ -351,6 +221,8 @@ impl NamedFiles<'_> {
                 }
             }
         }
+        named.add_starts(&ProgramStarts::of(text, language), text, [own, self.project]);
+        named.add_package(language, own, text, self.project);
         // Without `cd`, the scripts of a package start in the folder of the package.
         let starts_here = language == Language::Package && !text.contains("cd ");
         for word in &shell_words {
@@ -367,16 +239,9 @@ impl NamedFiles<'_> {
             for folder in folders.iter().take(if is_dots { 2 } else { folders.len() }) {
                 named.add(&folder.join(word.word.trim_start_matches('/')), word, language);
                 if word.is_behind_glob {
-                    for inner in fs::read_dir(folder).into_iter().flatten().flatten().take(MAX_INNER_FOLDERS) {
-                        named.add(&inner.path().join(&word.word), word, language);
-                    }
+                    named.add_behind_glob(folder, word, language);
                 }
             }
-        }
-        if language == Language::JavaScript {
-            let above = own.ancestors().take_while(|folder| folder.starts_with(self.project));
-            let package = above.map(|folder| folder.join(PACKAGE_FILE)).find(|file| file.is_file());
-            named.files.extend(package.filter(|file| selects_modules(file, text)));
         }
         named
     }
@@ -412,6 +277,99 @@ impl NamedPaths {
         } else if let Some(name) = word.strip_prefix(SEARCHED) {
             self.folders.extend(folders.iter().map(|folder| folder.join(name)).filter(|folder| folder.is_dir()));
         }
+    }
+
+    /// Adds the programs that a Python or JavaScript text starts, and the files that their commands name. `places` are
+    /// the folder of the text's file and the project.
+    fn add_starts(&mut self, starts: &ProgramStarts, text: &str, places: [&Path; 2]) {
+        if starts.is_computed {
+            self.whole_project = Some("starts a program or loads a file whose name is computed");
+        }
+        if starts.words.is_empty() {
+            return;
+        }
+        let names = starts.words.iter().map(String::as_str).chain(quoted_texts(text));
+        let entered = self.entered_folders(&places, &names.map(|name| name.trim_matches('/')).collect());
+        let folders: Vec<PathBuf> = places.map(Path::to_path_buf).into_iter().chain(entered).collect();
+        for word in &starts.words {
+            self.add_shell_word(word, &folders);
+            for place in folders.iter().filter(|_| !word.contains('\0')).map(|folder| folder.join(word)) {
+                let mut files = vec![place.clone()];
+                files.extend(MAIN_FILES.map(|main| place.join(main)));
+                let files: Vec<PathBuf> = files.into_iter().filter(|file| file.is_file()).collect();
+                let real = files.iter().filter_map(|file| file.canonicalize().ok());
+                // A started interpreter imports from the folder of its script.
+                self.started.extend(real.filter_map(|file| LoadingProgram::of_command(&file)));
+                self.files.extend(files);
+                self.folders.extend(Some(place).filter(|place| word.ends_with('/') && place.is_dir()));
+            }
+        }
+    }
+
+    /// Adds the `package.json` that selects the modules of a JavaScript text, and the files that a `package.json`
+    /// exports.
+    fn add_package(&mut self, language: Language, own: &Path, text: &str, project: &Path) {
+        if language == Language::Package {
+            self.add_exports(own, text, project);
+        } else if language == Language::JavaScript {
+            let above = own.ancestors().take_while(|folder| folder.starts_with(project));
+            let package = above.map(|folder| folder.join(PACKAGE_FILE)).find(|file| file.is_file());
+            self.files.extend(package.filter(|file| selects_modules(file, text)));
+        }
+    }
+
+    /// Adds the folders that `package.json` exports by a pattern: `"./*": "./src/*.js"`.
+    fn add_exports(&mut self, own: &Path, text: &str, project: &Path) {
+        let Ok(package) = serde_json::from_str::<Value>(text) else { return };
+        let mut waiting: Vec<&Value> = ["exports", "imports"].iter().filter_map(|key| package.get(key)).collect();
+        while let Some(value) = waiting.pop() {
+            let Some((folder, _)) = value.as_str().and_then(|target| target.split_once('*')) else {
+                waiting.extend(value.as_array().into_iter().flatten());
+                waiting.extend(value.as_object().into_iter().flat_map(|object| object.values()));
+                continue;
+            };
+            let folder = own.join(folder.rsplit_once('/').map_or("", |(folder, _)| folder)).canonicalize();
+            match folder {
+                Ok(folder) if folder == project => self.whole_project = Some("exports every file of its folder"),
+                Ok(folder) if folder.is_dir() => drop(self.folders.insert(folder)),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+
+    /// Adds the file that a word names in each folder of `folder`.
+    fn add_behind_glob(&mut self, folder: &Path, word: &NamedWord, language: Language) {
+        for (count, inner) in fs::read_dir(folder).into_iter().flatten().flatten().enumerate() {
+            if count >= MAX_INNER_FOLDERS {
+                self.whole_project = Some("has a glob for a folder with more than 1,000 entries");
+                return;
+            }
+            self.add(&inner.path().join(&word.word), word, language);
+        }
+    }
+
+    /// Returns the folders with one of these names in the folders `starts`, and in the folders found so far:
+    /// `cd a; cd b`.
+    fn entered_folders(&mut self, starts: &[&Path], names: &BTreeSet<&str>) -> Vec<PathBuf> {
+        let names = names.iter().filter(|name| name.contains(char::is_alphanumeric));
+        let mut entered: Vec<PathBuf> = Vec::new();
+        let mut next = 0;
+        let mut above: Vec<PathBuf> = starts.iter().map(|start| start.to_path_buf()).collect();
+        while let Some(folder) = above.get(next).cloned() {
+            next += 1;
+            for inner in names.clone().map(|name| folder.join(name)) {
+                if above.contains(&inner) || !inner.is_dir() {
+                    continue;
+                }
+                if entered.len() >= MAX_ENTERED_FOLDERS {
+                    self.whole_project = Some("names more than 100 folders");
+                    return entered;
+                }
+                above.push(inner.clone());
+                entered.push(inner);
+            }
+        }
+        entered
     }
 
     /// Adds the file or the folder that a word names.
@@ -461,24 +419,6 @@ impl NamedPaths {
 fn quoted_texts(text: &str) -> impl Iterator<Item = &str> {
     let quoted = QUOTED.iter().flat_map(move |quoted| quoted.captures_iter(text));
     quoted.filter_map(|found| found.iter().skip(1).flatten().next()).map(|found| found.as_str())
-}
-
-/// Returns the folders with one of these names in the folders `starts`, and in the folders found so far: `cd a; cd b`.
-fn entered_folders(starts: &[&Path], names: &BTreeSet<&str>) -> Vec<PathBuf> {
-    let names = names.iter().filter(|name| name.contains(char::is_alphanumeric));
-    let mut entered: Vec<PathBuf> = Vec::new();
-    let mut next = 0;
-    let mut above: Vec<PathBuf> = starts.iter().map(|start| start.to_path_buf()).collect();
-    while let Some(folder) = above.get(next).cloned() {
-        next += 1;
-        for inner in names.clone().map(|name| folder.join(name)) {
-            if entered.len() < MAX_ENTERED_FOLDERS && !above.contains(&inner) && inner.is_dir() {
-                above.push(inner.clone());
-                entered.push(inner);
-            }
-        }
-    }
-    entered
 }
 
 /// Returns the names in a text. `-MModule` of Perl also counts without its first letter.
@@ -533,9 +473,8 @@ fn is_left_out(folder: &Path) -> bool {
 /// Returns true if a JavaScript text imports by a name that `package.json` defines: a name that starts with `#`, or the
 /// name of the package.
 fn selects_modules(package: &Path, text: &str) -> bool {
-    let name = text_of(package).and_then(|text| {
-        serde_json::from_str::<serde_json::Value>(&text).ok()?.get("name")?.as_str().map(str::to_owned)
-    });
+    let name = text_of(package)
+        .and_then(|text| serde_json::from_str::<Value>(&text).ok()?.get("name")?.as_str().map(str::to_owned));
     ["\"#", "'#", "`#"].iter().any(|start| text.contains(start)) || name.is_some_and(|name| text.contains(&name))
 }
 

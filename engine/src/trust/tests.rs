@@ -188,6 +188,18 @@ fn files_that_a_script_loads_are_part_of_it() {
         (python, "__import__('q@1')", ".ai/tools/ops/q@1.py"),
         (python, "__import__('my mod')", ".ai/tools/ops/my mod.py"),
         (python, "import subprocess; subprocess.run(['bash', 'lib/' + name + '.sh'])", "lib/q.sh"),
+        (python, "import subprocess; subprocess.run(['bash', 'lib/run'])", "lib/run"),
+        (python, "import subprocess; subprocess.run(['bash', 'q.sh'], cwd='lib')", "lib/q.sh"),
+        (python, "import subprocess; subprocess.run(['python3', '-m', 'lib.m'])", "lib/m.py"),
+        (python, "import subprocess; subprocess.run('cd lib && bash run', shell=True)", "lib/run"),
+        (python, "import subprocess; subprocess.run(command)", "src/any.txt"),
+        (python, "import importlib; importlib.import_module(name)", "src/any.txt"),
+        (python, "exec(open(path).read())", "src/any.txt"),
+        (javascript, "import {execFileSync} from 'child_process'; execFileSync('bash', ['lib/run'])", "lib/run"),
+        (javascript, "import {execSync} from 'child_process'; execSync('bash lib/run')", "lib/run"),
+        (javascript, "import {execSync} from 'child_process'; execSync(command)", "src/any.txt"),
+        (javascript, "await import(name)", "src/any.txt"),
+        (javascript, "require(path.join(a, 'b'))", "src/any.txt"),
     ];
     for (main, text, changed) in rows {
         assert!(ends_with_a_change_of(main, text, changed), "{text}: {changed}");
@@ -197,6 +209,9 @@ fn files_that_a_script_loads_are_part_of_it() {
         (python, "import helper", ".ai/tools/ops/other.py"),
         (python, "import json", "src/json.py"),
         (python, "open('data/notes.txt')", "data/notes.txt"),
+        (python, "import subprocess; subprocess.run(['git', 'log', name])", "src/any.txt"),
+        (python, "import subprocess; subprocess.run(['bash', 'lib/run'])", "lib/other"),
+        (javascript, "import {execFileSync} from 'child_process'; execFileSync('git', ['log', x])", "src/any.txt"),
         (javascript, "import fs from 'node:fs';", "fs.js"),
         (shell, "pytest tests", "tests/test_x.py"),
         (shell, "date >> out/log", "out/log"),
@@ -291,6 +306,8 @@ fn scripts_that_build_files_start_are_part_of_a_command() {
         (npm, "package.json", r#"{"scripts": {"x": "bash lib/x.sh"}}"#, "lib/x.sh"),
         (npm, "package.json", r#"{"scripts": {"x": "bash lib/x"}}"#, "lib/x"),
         (npm, "package.json", r#"{"scripts": {"x": "node ."}, "main": "src/x.js"}"#, "src/x.js"),
+        (npm, "package.json", r#"{"exports": {"./*": {"import": "./src/*.js"}}}"#, "src/deep/x.js"),
+        (npm, "package.json", r##"{"imports": {"#*": "./*.js"}}"##, "any.js"),
         (npm, "package.json", "{}", ".npmrc"),
         (npm, ".npmrc", "script-shell=tools/sh\n", "tools/sh"),
     ] {
@@ -354,6 +371,73 @@ fn script_without_an_ending_is_read_in_the_language_of_its_interpreter() {
 fn program_too_large_to_read_is_trusted_with_the_project() {
     let long = "#".repeat((1 << 20) + 1);
     assert!(ends_with_a_change_of(".ai/tools/ops/main.py", &long, "src/any.txt"));
+}
+
+#[test]
+fn interpreter_that_a_script_starts_imports_from_the_folder_of_its_program() {
+    let text = "import subprocess; subprocess.run(['python3', 'lib/m.py'])";
+    let spaces = TestSpaces::new();
+    let write = |path: &str, text: &str| {
+        let path = spaces.project().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(".ai/tools/t.py", text);
+    write("lib/m.py", "import json\n");
+    let one = command_requirement("t", "11", &[&format!("{LOADED_BY}.ai/tools/t.py")]);
+    spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
+    write("lib/re.py", "");
+    assert!(!spaces.is_trusted(&one));
+}
+
+#[test]
+fn program_beyond_a_bound_is_trusted_with_the_project_for_a_reason() {
+    let folders = (0..101).map(|n| format!("cd d{n}; cd ..")).collect::<Vec<_>>().join("\n");
+    let rows: [(&str, &str, &str, usize); 3] = [
+        ("names more than 100 folders", ".ai/tools/t.sh", &folders, 101),
+        (
+            "has a glob for a folder with more than 1,000 entries",
+            ".ai/tools/t.sh",
+            "for f in */q.sh; do . $f; done",
+            1_001,
+        ),
+        (
+            "starts a program or loads a file whose name is computed",
+            ".ai/tools/t.py",
+            "import subprocess; subprocess.run(x)",
+            0,
+        ),
+    ];
+    for (reason, tool, text, count) in rows {
+        let spaces = TestSpaces::new();
+        let project = spaces.project();
+        for n in 0..count {
+            fs::create_dir(project.join(format!("d{n}"))).unwrap();
+        }
+        fs::create_dir_all(project.join(".ai/tools")).unwrap();
+        fs::write(project.join(tool), text).unwrap();
+        let one = command_requirement("t", "11", &[&format!("{LOADED_BY}{tool}")]);
+        spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
+        let trust = spaces.trust();
+        let found = trust.snapshot().unwrap().whole_project_reason(&one);
+        assert_eq!(found, Some(format!("`{tool}` {reason}")));
+        fs::write(project.join("any.txt"), "").unwrap();
+        assert!(!spaces.is_trusted(&one), "{reason}");
+    }
+    let spaces = TestSpaces::new();
+    let trust = spaces.trust();
+    assert_eq!(trust.snapshot().unwrap().whole_project_reason(&command_requirement("t", "11", &["run.sh"])), None);
+}
+
+#[test]
+fn file_behind_a_link_counts_towards_the_size_of_a_folder() {
+    let spaces = TestSpaces::new();
+    let project = spaces.project();
+    fs::File::create(project.join("big")).unwrap().set_len((4 << 30) + 1).unwrap();
+    fs::create_dir(project.join("data")).unwrap();
+    std::os::unix::fs::symlink("../big", project.join("data/link")).unwrap();
+    let one = command_requirement("t", "11", &["data/"]);
+    assert!(matches!(spaces.trust().record_trust(&[one]), Err(TrustError::TooLarge { .. })));
 }
 
 #[test]
