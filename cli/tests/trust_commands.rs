@@ -125,7 +125,10 @@ fn script_that_computes_a_program_is_trusted_with_the_project_and_the_question_s
     // The export of the first run is no file that the script could load.
     assert_eq!((place.json(&RUN).0, place.json(&RUN).0), (Some(0), Some(0)));
     place.write("notes.txt", "new\n");
-    assert_eq!(place.rye(&RUN).code, Some(5), "a new file of the project is not trusted yet");
+    let refused = place.rye(&RUN);
+    let shown = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(refused.code, Some(5), "a new file of the project is not trusted yet");
+    assert!(shown.contains("; changed since it was trusted: `notes.txt`"), "{shown}");
     let (_, listed) = place.json(&["trust", "--list"]);
     let tool = listed["requirements"].as_array().unwrap().iter().find(|one| one["kind"] == "tool").unwrap();
     assert!(tool["what"].as_str().unwrap().contains(why), "{tool}");

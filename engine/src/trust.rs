@@ -216,6 +216,22 @@ impl TrustSnapshot<'_> {
         }
     }
 
+    /// Returns the paths of the files that changed, or that are new, since the user trusted a requirement whose own file
+    /// is unchanged. Empty if the user never trusted it.
+    pub fn changed_files(&self, one: &TrustRequirement) -> Vec<String> {
+        let Trust::Recorded(file) = self.trust else { return Vec::new() };
+        let Ok(programs) = file.programs(one) else { return Vec::new() };
+        let is_same = |entry: &&TrustEntry| {
+            one.subjects.iter().any(|subject| entry.is_for(subject) && entry.sha256 == subject.sha256)
+        };
+        let Some(entry) = self.record.trusted.iter().find(is_same) else { return Vec::new() };
+        programs
+            .into_iter()
+            .filter(|(path, sha256)| entry.programs.get(path) != Some(sha256))
+            .map(|(path, _)| path)
+            .collect()
+    }
+
     /// Returns true if the user has approved a capability for this project's threads.
     pub fn allows(&self, capability: &str) -> bool {
         self.record.capabilities.iter().any(|known| known == capability)

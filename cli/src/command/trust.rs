@@ -241,12 +241,24 @@ fn format_requirement(one: &TrustRequirement, what: &str) -> String {
     }
 }
 
-/// Returns the effect that needs trust, and the reason if trust in it covers every file of the project.
+/// Number of changed files that a requirement lists by name.
+const LISTED_CHANGES: usize = 3;
+
+/// Returns the effect that needs trust, the reason if trust in it covers every file of the project, and the files that
+/// changed since it was trusted.
 fn what_of(one: &TrustRequirement, now: &TrustSnapshot<'_>) -> String {
-    match now.whole_project_reason(one) {
-        Some(reason) => format!("{}; covers every file of the project, because {reason}", one.what),
-        None => one.what.clone(),
+    let mut what = one.what.clone();
+    if let Some(reason) = now.whole_project_reason(one) {
+        what.push_str(&format!("; covers every file of the project, because {reason}"));
     }
+    let changed = now.changed_files(one);
+    if !changed.is_empty() {
+        let named: Vec<String> = changed.iter().take(LISTED_CHANGES).map(|path| format!("`{path}`")).collect();
+        let others = changed.len() - named.len();
+        let others = if others == 0 { String::new() } else { format!(" and {others} more") };
+        what.push_str(&format!("; changed since it was trusted: {}{others}", named.join(", ")));
+    }
+    what
 }
 
 /// Checks that all requirements of a plan are trusted. If a requirement is not trusted, asks the user to trust all

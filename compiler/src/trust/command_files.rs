@@ -107,6 +107,12 @@ pub fn files_of_value(value: &str) -> Vec<String> {
 /// complete only when the command runs. The command can name any file in the folder, so every file in the folder must
 /// be trusted.
 pub(crate) fn describe_folders(words: &[String]) -> Option<String> {
+    if words.iter().any(|word| word == EVERY_FILE) {
+        return Some(
+            "every file of the project, because an interpreter gets code, a module or its input from the command"
+                .to_owned(),
+        );
+    }
     if words.iter().any(|word| word == PROJECT_WORD) {
         return Some("every file of the project, because a parameter of the call is a part of a file name".to_owned());
     }

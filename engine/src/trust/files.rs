@@ -27,8 +27,8 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// Endings that runtimes add to the name of a module.
 const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"];
 /// Folders of a project that are not hashed, because they change with every run and no runtime reads them: git's
-/// folder, the engine's state, and the exports of threads.
-const LEFT_OUT: [&str; 3] = [".git", ".ai/state", ".ai/knowledge/agent/threads"];
+/// folder, the engine's state, and the exports of threads. The lock file is not hashed either.
+const LEFT_OUT: [&str; 4] = [".git", ".ai/state", ".ai/knowledge/agent/threads", ".ai/lock.json"];
 
 /// A collector of the project files that the commands of one trust requirement name.
 pub(super) struct NamedFiles<'p> {
@@ -179,6 +179,9 @@ impl<'p> NamedFiles<'p> {
             let (path, kind) = (entry.path(), entry.file_type().map_err(fail)?);
             if kind.is_dir() {
                 self.add_folder(&path, depth + 1)?;
+                continue;
+            }
+            if LEFT_OUT.iter().any(|out| path == self.project.join(out)) {
                 continue;
             }
             if kind.is_fifo() || kind.is_socket() || kind.is_block_device() || kind.is_char_device() {

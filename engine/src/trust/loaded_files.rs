@@ -21,7 +21,7 @@ use serde_json::Value;
 use computed::ProgramStarts;
 pub(super) use program::LoadingProgram;
 use program::{Language, PACKAGE_FILE, PACKAGE_FOLDERS, PROGRAM_ENDINGS, has_program_ending, is_program, is_script};
-use python::{COMPILED_FOLDER, changes_search_path};
+use python::{COMPILED_FOLDER, add_importable_files, changes_search_path};
 
 use super::TrustError;
 use super::files::{MAX_DEPTH, NamedFiles};
@@ -123,7 +123,14 @@ impl NamedFiles<'_> {
             }
             if language == Language::Python {
                 if changes_search_path(&text) {
-                    return self.add_project_for(&program.file, "changes the folders of its imports");
+                    let mut found = BTreeSet::new();
+                    add_importable_files(self.project, 0, &mut found);
+                    if found.len() > MAX_PROGRAMS {
+                        let reason =
+                            "changes the folders of its imports, and the project has more than 2,000 Python files";
+                        return self.add_project_for(&program.file, reason);
+                    }
+                    files.extend(found);
                 }
                 files.extend(self.python_files(&program, &text, &mut listings));
             }

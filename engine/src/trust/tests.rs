@@ -430,6 +430,28 @@ fn program_beyond_a_bound_is_trusted_with_the_project_for_a_reason() {
 }
 
 #[test]
+fn changed_search_path_covers_the_files_that_python_imports_and_names_what_changed() {
+    let spaces = TestSpaces::new();
+    let project = spaces.project();
+    fs::create_dir_all(project.join("vendor/part")).unwrap();
+    fs::create_dir_all(project.join(".ai/tools")).unwrap();
+    fs::write(project.join(".ai/tools/t.py"), "import sys; sys.path[:0] = folders(); import late").unwrap();
+    let one = command_requirement("t", "11", &[&format!("{LOADED_BY}.ai/tools/t.py")]);
+    spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
+    for data in ["notes.txt", "vendor/data.csv", ".ai/lock.json", ".ai/tools/server.yaml"] {
+        fs::write(project.join(data), "new").unwrap();
+        assert!(spaces.is_trusted(&one), "{data}");
+    }
+    for added in ["vendor/part/late.py", "late.so", "vendor/x.pth", "vendor/part/__pycache__.pyc"] {
+        fs::write(project.join(added), "").unwrap();
+        assert!(!spaces.is_trusted(&one), "{added}");
+        assert_eq!(spaces.trust().snapshot().unwrap().changed_files(&one), [added]);
+        fs::remove_file(project.join(added)).unwrap();
+    }
+    assert_eq!(spaces.trust().snapshot().unwrap().changed_files(&one), [""; 0]);
+}
+
+#[test]
 fn file_behind_a_link_counts_towards_the_size_of_a_folder() {
     let spaces = TestSpaces::new();
     let project = spaces.project();

@@ -26,6 +26,27 @@ static SEARCH_PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
 static NAMES_OF_SYS: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"\bsys\s+as\s+(\w+)|(\w+)\s*=\s*sys\s*(?:[;,#\n]|$)").ok());
 
+/// Endings of the files from which Python imports, and of the files that extend the folders of its imports.
+const IMPORTABLE_ENDINGS: [&str; 8] = ["py", "pyc", "pyi", "so", "pyd", "pth", "zip", "egg"];
+
+/// Adds the files in a folder, and in the folders below, from which a Python program can import. Stops above
+/// [`MAX_PROGRAMS`] files.
+pub(super) fn add_importable_files(folder: &Path, depth: usize, files: &mut BTreeSet<PathBuf>) {
+    if depth > MAX_DEPTH || files.len() > MAX_PROGRAMS || folder.ends_with(".git") || folder.ends_with(".ai/state") {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        // A link to a folder can be imported from, too; the depth bounds circles of links.
+        let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        if path.is_dir() {
+            add_importable_files(&path, depth + if is_link { MAX_DEPTH / 4 } else { 1 }, files);
+        } else if path.extension().is_some_and(|ending| IMPORTABLE_ENDINGS.iter().any(|one| ending == *one)) {
+            files.insert(path);
+        }
+    }
+}
+
 impl NamedFiles<'_> {
     /// Returns the Python programs that run if the working folder `folder` contains the module `module`, a path
     /// without an ending. The first program stands for the modules of the folder itself, even if no file has its path.
