@@ -92,9 +92,14 @@ impl Printer {
 
     /// Prints a text to stdout as the result of the command. The human format folds the text to the terminal's width.
     pub fn text(&self, text: &str) -> Result<(), CommandError> {
+        self.line(&self.fold(text))
+    }
+
+    /// Returns a text folded to the width of the terminal, or unchanged in a format for programs.
+    pub fn fold<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match wrap::fold_width(OutputStream::Out).filter(|_| self.format == Format::Human) {
-            Some(width) => self.line(&wrap::fold(text, width)),
-            None => self.line(text),
+            Some(width) => Cow::Owned(wrap::fold(text, width)),
+            None => Cow::Borrowed(text),
         }
     }
 

@@ -70,6 +70,20 @@ fn widening_change_exits_with_3() {
 }
 
 #[test]
+fn narrow_terminal_gets_a_folded_difference() {
+    let place = repository();
+    let call = ["plan", "a", "--diff", "HEAD~1"];
+    let whole = place.rye(&call).stdout;
+    let narrow = place.command(&call).env("COLUMNS", "60").output().unwrap();
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words(&narrow), words(&whole));
+    let is_wide = |line: &&str| line.chars().count() > 60 && line.split_whitespace().count() > 1;
+    assert!(whole.lines().any(|line| is_wide(&line)), "{whole}");
+    assert_eq!(narrow.lines().find(is_wide), None, "{narrow}");
+}
+
+#[test]
 fn plan_files_can_be_compared() {
     let place = repository();
     let json = place.run_ok(&["plan", "a", "--format", "json"]);

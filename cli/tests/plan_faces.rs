@@ -71,6 +71,16 @@ fn a_narrow_terminal_gets_folded_lines() {
 }
 
 #[test]
+fn narrow_terminal_gets_folded_contexts() {
+    let place = TestProject::example("deploy");
+    let narrow = place.command(&["plan", "deploy_staging", "--all"]).env("COLUMNS", "60").output().unwrap();
+    let narrow = String::from_utf8(narrow.stdout).unwrap();
+    let alone = |line: &&str| line.chars().count() > 60 && line.split_whitespace().count() > 1;
+    assert_eq!(narrow.lines().find(alone), None, "{narrow}");
+    assert!(narrow.contains("EXTRA PARTS") && narrow.contains("project/deploy/canary-rules"), "{narrow}");
+}
+
+#[test]
 fn graphs_are_drawn_in_three_languages() {
     let place = TestProject::example("deploy");
     assert!(place.run_ok(&["graph"]).starts_with("flowchart"));

@@ -29,6 +29,7 @@ mod knowledge_text;
 mod knowledge_use;
 mod limit;
 mod literal_places;
+mod literal_returns;
 mod mistyped_placeholders;
 mod model;
 mod raises;

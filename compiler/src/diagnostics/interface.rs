@@ -88,6 +88,9 @@ pub enum InterfaceError {
     /// A body calls the return tool although the directive has no outputs.
     #[error("`{directive}` declares no outputs, so the model is not offered `rye_directive_return`")]
     NoOutputs { directive: String, span: Span },
+    /// A body calls the return tool without a required output.
+    #[error("the call of `rye_directive_return` lacks the required output `{name}`")]
+    MissingOutput { name: String, span: Span, declared: Span },
     /// A value does not have its declared type. `expected` and `found` are phrases: "an integer", "the string `x`".
     #[error("{what} is {found}, not {expected}")]
     Type { what: String, expected: String, found: String, span: Option<Span>, declared: Option<Span> },
@@ -118,6 +121,7 @@ impl Problem for InterfaceError {
             | Self::ContinuationInput { .. }
             | Self::MissingParameter { .. } => "interface::missing-input",
             Self::UnknownOutput { .. } | Self::NoOutputs { .. } => "interface::unknown-output",
+            Self::MissingOutput { .. } => "interface::missing-output",
             Self::Choices { .. } => "interface::choices",
             Self::Type { .. } | Self::Part { .. } => "interface::type",
         }
@@ -130,6 +134,7 @@ impl Problem for InterfaceError {
             | Self::UnusedDefault { .. }
             | Self::NeededInput { .. }
             | Self::NoOutputs { .. }
+            | Self::MissingOutput { .. }
             | Self::Lookalike { .. }
             | Self::UnnamedArgument { .. }
             | Self::MarkedPlaceholder { .. }
@@ -222,6 +227,9 @@ impl Problem for InterfaceError {
                 "declare `{name}` in `{directive}` too, or declare a `default` in `{continuation}`: a continuation has only the inputs of its thread"
             )),
             Self::NoOutputs { .. } => Some("declare the values in `<outputs>`, or remove the call from the body".into()),
+            Self::MissingOutput { name, .. } => Some(format!(
+                "add `{name}` to the call, write `…` for further outputs, or remove `required` from the output"
+            )),
             Self::Type { what, expected, span: None, .. } if matches!(expected.as_str(), "an array" | "an object") => {
                 let name = what.split('`').nth(1).unwrap_or("NAME");
                 let value = if expected == "an array" { "[\"a\", \"b\"]" } else { "{\"key\": \"value\"}" };
@@ -256,6 +264,9 @@ impl Problem for InterfaceError {
                 vec![new_label(*span, "if the value is missing, the default is used")]
             }
             Self::NoOutputs { span, .. } => vec![new_label(*span, "not offered")],
+            Self::MissingOutput { span, declared, .. } => {
+                vec![new_label(*span, "such a call is refused"), new_label(*declared, "declared here")]
+            }
             Self::UnusedDefault { span, declared, .. } => {
                 vec![new_label(*span, "never used"), new_label(*declared, "declared here")]
             }

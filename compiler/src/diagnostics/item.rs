@@ -137,9 +137,9 @@ pub enum ItemError {
     #[error("`{key}` names the unknown {what} `{id}`")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
     /// A constant of a script that nothing reads. Its name resembles `suggestion`, a constant of tool declarations, so
-    /// the name is probably misspelled.
+    /// the name is probably misspelled. `is_needed` is true if the script lacks `suggestion` and is no tool without it.
     #[error("the constant `{name}` is never read")]
-    NearConstant { name: String, suggestion: String, span: Span },
+    NearConstant { name: String, suggestion: String, is_needed: bool, span: Span },
     /// The body tells the model to use an item that does not exist; `what` is its kind.
     #[error("the body names the {what} `{id}`, which does not exist")]
     UnknownCall {
@@ -252,7 +252,7 @@ impl Problem for ItemError {
             | Self::FrontMatter { .. }
             | Self::KnowledgeMismatch { .. }
             | Self::Dangling { .. }
-            | Self::NearConstant { .. }
+            | Self::NearConstant { is_needed: false, .. }
             | Self::UnknownCall { .. }
             | Self::UnknownBuiltin { .. }
             | Self::LateSignature { .. }
@@ -283,6 +283,7 @@ impl Problem for ItemError {
             | Self::Missing { .. }
             | Self::Repeated { .. }
             | Self::ToolKey { .. }
+            | Self::NearConstant { is_needed: true, .. }
             | Self::ToolMissing { .. }
             | Self::ToolValue { .. }
             | Self::Unreadable { .. }
@@ -404,6 +405,9 @@ impl Problem for ItemError {
             Self::UnknownCall { what, span, .. } => vec![new_label(*span, format!("no {what} has this name"))],
             Self::FrontMatter { because, span, .. } => vec![new_label(*span, *because)],
             Self::Dangling { what, span, .. } => vec![new_label(*span, format!("no {what} has this id"))],
+            Self::NearConstant { is_needed: true, suggestion, span, .. } => {
+                vec![new_label(*span, format!("the script needs `{suggestion}`"))]
+            }
             Self::NearConstant { span, .. } => vec![new_label(*span, "no effect")],
             Self::UnknownBuiltin { span, .. } => vec![new_label(*span, "no built-in tool has this name")],
             Self::Shadows { span, .. } => vec![new_label(*span, "shadows the standard library's")],

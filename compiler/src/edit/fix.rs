@@ -67,7 +67,7 @@ fn find_replacement<'d>(diagnostic: &'d Diagnostic, sources: &'d Sources) -> Opt
             ItemError::UnknownBuiltin { name, span, suggestion, .. } => Some((name, *span, suggestion.as_deref()?)),
             // A script may define constants of any name. A name that differs in more characters is probably not a
             // misspelling.
-            ItemError::NearConstant { name, span, suggestion }
+            ItemError::NearConstant { name, span, suggestion, .. }
                 if strsim::damerau_levenshtein(name, suggestion) <= MAX_CONSTANT_DISTANCE =>
             {
                 Some((name, *span, suggestion))

@@ -1,6 +1,8 @@
 //! A skill: a folder with a `SKILL.md`, by the Agent Skills specification. Its description is listed in the system
 //! prompt, and its body is sent when the skill is called.
 
+use std::collections::BTreeSet;
+
 use rye_grammar::{Span, Spanned};
 
 use super::FileRef;
@@ -102,19 +104,33 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
 }
 
 /// Splits the value of `allowed-tools` into its entries. Separators are spaces, commas, quotes and the brackets of a
-/// list. A text in parentheses belongs to the tool before it: `Bash(git add:*)` is one entry.
+/// list. A text in parentheses belongs to the tool before it: `Bash(git add:*)` is one entry. A parenthesis that is
+/// never closed is an ordinary character.
 fn split_tools(written: &str) -> Vec<String> {
-    let mut depth = 0_usize;
-    let is_separator = |c: char| {
+    let (mut unclosed, mut closed) = (Vec::new(), BTreeSet::new());
+    for (at, c) in written.char_indices() {
         match c {
-            '(' => depth = depth.saturating_add(1),
+            '(' => unclosed.push(at),
+            ')' => closed.extend(unclosed.pop()),
+            _ => {}
+        }
+    }
+    let (mut depth, mut entries, mut entry) = (0_usize, Vec::new(), String::new());
+    for (at, c) in written.char_indices() {
+        match c {
+            '(' if closed.contains(&at) => depth += 1,
             ')' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        depth == 0 && (c.is_whitespace() || matches!(c, ',' | '[' | ']' | '"' | '\''))
-    };
-    let entries = written.split(is_separator).filter(|entry| !matches!(*entry, "" | "-"));
-    entries.map(str::to_owned).collect()
+        if depth == 0 && (c.is_whitespace() || matches!(c, ',' | '[' | ']' | '"' | '\'')) {
+            entries.push(std::mem::take(&mut entry));
+        } else {
+            entry.push(c);
+        }
+    }
+    entries.push(entry);
+    entries.retain(|entry| !matches!(entry.as_str(), "" | "-"));
+    entries
 }
 
 /// Checks that the name is valid and equal to the name of the folder. A fault is an error if `is_own` is true (a skill

@@ -165,13 +165,15 @@ fn misspelled_constants(tree: &ToolTree) -> Vec<ItemError> {
     const OWN: [&str; 6] = ["__tool_type__", "__all__", "__name__", "__title__", "__file__", "__date__"];
     let others = tree.script.iter().flat_map(|script| &script.others);
     let others = others.filter(|name| !OWN.contains(&name.node.as_str()));
+    let is_described = tree.metadata.get("description").is_some();
     let near = others.filter_map(|name| {
         let word = name.node.trim_matches('_');
         let is_description =
             word.starts_with("desc") || matches!(word, "tool_desc" | "tool_doc" | "tool_summary" | "summary");
         let suggestion =
             if is_description { DESCRIPTION.to_owned() } else { closest(&name.node, tool_header::declaring_names())? };
-        Some(ItemError::NearConstant { name: name.node.clone(), suggestion, span: name.span })
+        let is_needed = suggestion == DESCRIPTION && !is_described;
+        Some(ItemError::NearConstant { name: name.node.clone(), suggestion, is_needed, span: name.span })
     });
     near.collect()
 }

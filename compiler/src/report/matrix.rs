@@ -5,6 +5,7 @@
 mod cells;
 mod predicates;
 mod region;
+mod rest;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::compile::{AssumedRoute, CompileRequest, compile, compile_with_context, declared_fields_of};
+use crate::compile::{CompileRequest, compile, compile_with_context, declared_fields_of};
 use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::hook::{HookPoint, PlanVerdict};
@@ -30,6 +31,8 @@ use crate::world::World;
 use cells::{CellBox, ReadLiterals};
 use predicates::{Component, Predicate, SplitInputs, add_predicate, input_name};
 use region::describe_region;
+pub use rest::RefusedRoute;
+use rest::compile_rest;
 
 /// Maximum number of combinations of input values for which plans are compiled.
 pub(crate) const MAX_COMBINATIONS: usize = 4_096;
@@ -49,6 +52,9 @@ pub struct Matrix {
     /// compiled with unknown inputs: `when` repeats `open`, and `call` has no inputs. Empty if `open` is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rest: Vec<MatrixContext>,
+    /// Routes without a plan for the calls of `rest`, with the codes of the errors.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rest_refused: Vec<RefusedRoute>,
     /// Number of combinations of input values that were examined.
     pub combinations: usize,
     /// Contexts in the order of discovery.
@@ -144,12 +150,13 @@ fn build(world: &dyn World, request: &CompileRequest, kind: MatrixKind) -> Resul
         inputs,
         open: describe_region(&split, split.unexamined(&components)),
         rest: Vec::new(),
+        rest_refused: Vec::new(),
         combinations,
         contexts: Vec::new(),
         refused: Vec::new(),
     };
     if kind == MatrixKind::Plans && !matrix.open.is_empty() {
-        matrix.rest = compile_rest(world, request, &all, &matrix.open);
+        (matrix.rest, matrix.rest_refused) = compile_rest(world, request, &all, &matrix.open);
     }
     let calls = Calls { world, request, kind, given: &given, declared: &declared, has_routes: all.len() > 1 };
     let CompiledCalls { known, refused } = calls.compile(&split, &components, combinations);
@@ -271,18 +278,6 @@ impl Calls<'_> {
 fn error_codes(found: &Diagnostics) -> Vec<String> {
     let codes: BTreeSet<String> = found.iter().filter(|d| d.is_error()).map(|d| d.code().to_owned()).collect();
     codes.into_iter().collect()
-}
-
-/// Compiles the plans with unknown inputs, one for each route. They apply to the calls for which no example was found.
-/// A route with errors has no plan and is left out.
-fn compile_rest(world: &dyn World, request: &CompileRequest, all: &[Composed], open: &[String]) -> Vec<MatrixContext> {
-    let plan = |composed: &Composed| {
-        let parent = composed.chain.iter().rev().nth(1).map(|directive| directive.id().clone());
-        let route = if all.len() > 1 { Some(AssumedRoute { parent }) } else { request.route.clone() };
-        let compiled = compile(world, &CompileRequest { inputs: None, route, ..request.clone() });
-        Some(MatrixContext { when: open.to_vec(), ..matrix_context(&render(&compiled.value?, Vec::new())) })
-    };
-    all.iter().filter_map(plan).collect()
 }
 
 /// Merges the declarations of all routes by name. An input is required if every route requires it. A default is kept

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::call_arguments::{ArgumentValue, CallArguments, unnamed_argument};
 use super::interface::{LiteralArgument, LiteralCall, check_directive_call, check_tool_call, expected_by_schema};
 use super::literal_places::check_places;
+use super::literal_returns::check_return;
 use super::spawn::{BodySpawns, SpawnEdge, SpawnSource};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, InterfaceError, ItemError, RouteOfGrants, closest, quote_list};
@@ -334,33 +335,6 @@ fn intended_argument(name: &str, known: &[&str]) -> Option<String> {
     meant.filter(|meant| known.contains(meant)).map(str::to_owned).or_else(|| closest(name, known.iter().copied()))
 }
 
-/// Compares a call of the return tool with the outputs of the directive. `call` is the text from the opening
-/// parenthesis of the call, and `start` the offset of this parenthesis in the body.
-fn check_return(
-    composed: &Composed,
-    leaf: &Directive,
-    (start, call): (usize, &str),
-    span: Span,
-    found: &mut Diagnostics,
-) {
-    let directive = composed.id.to_string();
-    if composed.outputs.is_empty() {
-        found.push(InterfaceError::NoOutputs { directive, span });
-        return;
-    }
-    let arguments = CallArguments::read(bounded(call)).map(|read| read.list).unwrap_or_default();
-    let outputs = || composed.outputs.keys();
-    for argument in arguments.iter().filter(|argument| !composed.outputs.contains_key(&argument.name)) {
-        found.push(InterfaceError::UnknownOutput {
-            name: argument.name.clone(),
-            directive: Some(directive.clone()),
-            span: body_span(leaf, start + argument.name_at, argument.name.len()),
-            suggestion: closest(&argument.name, outputs().map(String::as_str)),
-            declared: outputs().cloned().collect(),
-        });
-    }
-}
-
 /// Reports a literal argument without a name at the start of a call: `rye_execute("tool", "t", {…})`. `after` is the
 /// text from the opening parenthesis, which is at `start` in the body. Any other text is not reported, because the
 /// parentheses may contain prose.
@@ -478,7 +452,7 @@ fn guess_misspelled_id(text: &str) -> Option<ItemId> {
 
 /// Returns true if the words between the start of the sentence and a tool's name tell the model not to use the tool.
 /// `before` is the text before the name.
-fn is_negated(before: &str) -> bool {
+pub(super) fn is_negated(before: &str) -> bool {
     let start = before.rfind(['.', '!', '?', '\n', ';', ':']).map_or(0, |at| at + 1);
     let sentence = before.get(start..).unwrap_or_default().to_ascii_lowercase();
     let mut words = sentence.split(|c: char| !(c.is_alphanumeric() || c == '\''));

@@ -1,17 +1,16 @@
 //! The possible values of hook facts, as far as they are known before a run: the names of a closed list, booleans,
-//! counts, and the inputs that a directive declares (`language.md` 2 and 7).
+//! counts, and the inputs and outputs that a directive declares (`language.md` 2 and 7).
 
-use indexmap::IndexMap;
 use rye_grammar::condition::{Path, Segment};
 use serde_json::Value;
 
-use crate::compose::WithOrigin;
+use crate::compose::Composed;
 use crate::hook::HookPoint;
-use crate::item::FieldDecl;
+use crate::item::{FieldDecl, HookDecl};
 use crate::plan::FieldType;
 use crate::semantics::classify::Category;
 use crate::semantics::condition::Domain;
-use crate::semantics::hook_point::{HookPointRow, PathMeaning};
+use crate::semantics::hook_point::{HookPointRow, PathMeaning, declared_output};
 use crate::semantics::value::Type;
 
 /// Facts that have only certain values. Each entry holds the hook point, the name of the fact, and its values.
@@ -50,18 +49,19 @@ pub fn closed_vocabulary(point: &HookPointRow, path: &str) -> Option<&'static [&
     CLOSED_VOCABULARIES.iter().find(|(event, fact, _)| *event == point.name && *fact == path).map(|(.., words)| *words)
 }
 
-/// Returns the domain (the possible values) of a fact at a hook point; `None` if any value is possible. `inputs` are
-/// the declared inputs of the directive being checked; `None` if no single directive is being checked.
-pub fn fact_domain(
-    point: &HookPointRow,
-    path: &Path,
-    inputs: Option<&IndexMap<String, WithOrigin<FieldDecl>>>,
-) -> Option<Domain> {
+/// Returns the domain (the possible values) of a fact at a hook point; `None` if any value is possible. `directive` is
+/// the directive being checked, whose declared inputs and outputs have domains; `None` if no single directive is being
+/// checked.
+pub fn fact_domain(point: &HookPointRow, path: &Path, directive: Option<&Composed>) -> Option<Domain> {
     match point.resolve_path(path) {
         PathMeaning::Input => match path.segments.as_slice() {
-            [_, Segment::Name(name)] => input_domain(&inputs?.get(name)?.value),
+            [_, Segment::Name(name)] => {
+                let field = &directive?.inputs.get(name)?.value;
+                field_domain(field, !field.required && field.default.is_none())
+            }
             _ => None,
         },
+        PathMeaning::Open => output_domain(directive?, declared_output(point.point, path)?),
         PathMeaning::Fact(Some(Type::Boolean)) => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
         PathMeaning::Fact(Some(Type::Integer)) => {
             // `turn` and `attempt` are counted from 1. At `agent_end`, `turn` can be 0, because a prompt can end before
@@ -81,14 +81,31 @@ pub fn fact_domain(
             let words = closed_vocabulary(point, &path.to_string())?;
             Some(Domain::Values(words.iter().map(|word| Some((*word).into())).collect()))
         }
-        PathMeaning::Fact(Some(Type::Array | Type::Object | Type::Null) | None)
-        | PathMeaning::Open
-        | PathMeaning::Nothing => None,
+        PathMeaning::Fact(Some(Type::Array | Type::Object | Type::Null) | None) | PathMeaning::Nothing => None,
     }
 }
 
-fn input_domain(field: &FieldDecl) -> Option<Domain> {
-    let optional = !field.required && field.default.is_none();
+/// Returns true if a hook's condition reads an output that the directive does not declare, so that the output is always
+/// absent.
+pub fn reads_undeclared_output(composed: &Composed, hook: &HookDecl) -> bool {
+    let is_undeclared = |name: &str| !composed.outputs.contains_key(name);
+    let paths = hook.compiled.iter().flat_map(|condition| condition.paths());
+    { paths }.any(|path| declared_output(hook.event, path).is_some_and(|(name, _)| is_undeclared(name)))
+}
+
+/// Returns the domain of an output, or of a value inside it. A return that states an error may omit a required output,
+/// so each output can be absent. An output that the directive does not declare is always absent.
+fn output_domain(composed: &Composed, (name, inside): (&str, &[Segment])) -> Option<Domain> {
+    match composed.outputs.get(name) {
+        Some(output) if inside.is_empty() => field_domain(&output.value, true),
+        Some(_) => None,
+        None if composed.chain.iter().any(|link| link.is_incomplete) => None,
+        None => Some(Domain::Values(vec![None])),
+    }
+}
+
+/// Returns the domain of a declared input or output; `optional` is true if the value can be absent.
+fn field_domain(field: &FieldDecl, optional: bool) -> Option<Domain> {
     let with_absent = |values: Vec<Value>| {
         let values = values.into_iter().map(Some);
         Domain::Values(if optional { values.chain([None]).collect() } else { values.collect() })

@@ -59,7 +59,7 @@ impl FalseParts {
             let reason = types.impossible_part(&part).map(|found| found.reason);
             let reason = reason.or_else(|| {
                 let compiled = Condition::compile(&part).ok()?;
-                let domain = |path: &Path| domain::fact_domain(point, path, Some(&composed.inputs));
+                let domain = |path: &Path| domain::fact_domain(point, path, Some(composed));
                 let verdict = known.condition_verdict_over(&compiled, &domain, &mut Fuel::share(1));
                 (verdict == Verdict::False).then(|| describe_false_part(point, &part, &compiled))
             });

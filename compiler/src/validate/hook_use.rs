@@ -98,6 +98,12 @@ impl HookUses {
             if never && !matches!(decl.source, HookSource::Directive { .. }) {
                 continue;
             }
+            // The same holds if an output that this directive does not declare keeps the hook from firing.
+            let lacks_output =
+                !matches!(decl.source, HookSource::Directive { .. }) && domain::reads_undeclared_output(composed, decl);
+            if lacks_output && !may_fire(composed, decl, launch, &bounds, None, fuel) {
+                continue;
+            }
             let is_new = !self.uses.contains_key(&decl.span);
             let one = self.uses.entry(decl.span).or_insert_with(|| HookUse::new(decl));
             if !never && (is_new || !one.false_parts.is_empty()) {
@@ -429,7 +435,7 @@ fn may_fire(
     let mut known = known_facts(composed, leaf, hook, launch);
     let domain = |path: &Path| {
         let bounded = bounds.domain(hook, path, without);
-        bounded.or_else(|| domain::fact_domain(point, path, Some(&composed.inputs)))
+        bounded.or_else(|| domain::fact_domain(point, path, Some(composed)))
     };
     known.verdict_over(hook, &domain, fuel) != Verdict::False
 }

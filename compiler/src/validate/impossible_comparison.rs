@@ -150,7 +150,7 @@ impl<'a> ValueTypes<'a> {
         if OBJECT_LISTS.contains(&path.to_string().as_str()) && self.point.resolve_path(path) != PathMeaning::Input {
             return Some(Type::Object);
         }
-        self.input(path)?.parts.items.as_ref().map(|part| part.kind.value_type())
+        self.declared_field(path)?.parts.items.as_ref().map(|part| part.kind.value_type())
     }
 
     /// Returns the operand of an `&&` that another operand rules out: `a contains "secret" && !(a contains "sec")`.
@@ -171,17 +171,14 @@ impl<'a> ValueTypes<'a> {
         None
     }
 
-    /// Returns the reason why a path reads nothing: it names a field of an input that is a text, a number or a boolean.
+    /// Returns the reason why a path reads nothing: it names a field of an input or output that is a text, a number or a
+    /// boolean.
     fn without_fields(&self, path: &Path) -> Option<String> {
-        let [inputs, Segment::Name(name), _, ..] = path.segments.as_slice() else { return None };
-        if self.point.resolve_path(path) != PathMeaning::Input {
-            return None;
-        }
-        let kind = self.inputs.get(name)?.value.kind.value_type();
-        matches!(kind, Type::String | Type::Integer | Type::Number | Type::Boolean).then(|| {
-            let input = Path { segments: vec![inputs.clone(), Segment::Name(name.clone())] };
-            format!("`{input}` is {}, which has no fields", with_article(kind))
-        })
+        let [root, name, _, ..] = path.segments.as_slice() else { return None };
+        let whole = Path { segments: vec![root.clone(), name.clone()] };
+        let kind = self.declared_field(&whole)?.kind.value_type();
+        matches!(kind, Type::String | Type::Integer | Type::Number | Type::Boolean)
+            .then(|| format!("`{whole}` is {}, which has no fields", with_article(kind)))
     }
 
     /// Returns the reason why a value is never equal to a literal.
@@ -229,7 +226,7 @@ impl<'a> ValueTypes<'a> {
     }
 
     fn not_a_choice(&self, path: &Path, literal: &Value) -> Option<String> {
-        let choices = &self.input(path)?.choices;
+        let choices = &self.declared_field(path)?.choices;
         if choices.is_empty() || literal.is_null() || choices.contains(literal) {
             return None;
         }
@@ -247,7 +244,7 @@ impl<'a> ValueTypes<'a> {
     /// Returns the type of a fact or an input; `None` if the value may have several types.
     fn type_of(&self, path: &Path) -> Option<Type> {
         match self.point.resolve_path(path) {
-            PathMeaning::Input => Some(self.input(path)?.kind.value_type()),
+            PathMeaning::Input => Some(self.declared_field(path)?.kind.value_type()),
             // The status of a failed request is a number, or absent.
             PathMeaning::Fact(None) | PathMeaning::Open if path.to_string() == "error.status" => Some(Type::Integer),
             PathMeaning::Fact(kind) => kind.filter(|kind| *kind != Type::Null),
@@ -262,12 +259,15 @@ impl<'a> ValueTypes<'a> {
         }
     }
 
-    fn input(&self, path: &Path) -> Option<&FieldDecl> {
-        match path.segments.as_slice() {
-            [_, Segment::Name(name)] if self.point.resolve_path(path) == PathMeaning::Input => {
-                Some(&self.inputs.get(name)?.value)
+    /// Returns the declaration of the input or output that a path reads as a whole; `None` for any other path.
+    fn declared_field(&self, path: &Path) -> Option<&FieldDecl> {
+        let [_, Segment::Name(name)] = path.segments.as_slice() else { return None };
+        match self.point.resolve_path(path) {
+            PathMeaning::Input => Some(&self.inputs.get(name)?.value),
+            PathMeaning::Open if hook_point::declared_output(self.point.point, path).is_some() => {
+                Some(&self.outputs.get(name)?.value)
             }
-            _ => None,
+            PathMeaning::Open | PathMeaning::Fact(_) | PathMeaning::Nothing => None,
         }
     }
 }

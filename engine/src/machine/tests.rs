@@ -10,7 +10,7 @@
 
 use rye_compiler::hook::{HookAction, HookPoint};
 use rye_compiler::plan::graph::{GraphNeeds, GraphPart, build_graph};
-use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome};
+use rye_compiler::plan::{FieldType, Node, NudgePolicy, Outcome, PartType, ValueParts};
 use rye_compiler::world::ItemKind;
 use serde_json::json;
 
@@ -174,6 +174,30 @@ fn falsy_outputs_count_as_present() {
     let ended = play.ended();
     assert_eq!(ended.status, Status::Completed);
     assert_eq!(serde_json::to_value(&ended.outputs).unwrap(), json!({"ok": false, "n": 0, "s": ""}));
+}
+
+#[test]
+fn return_with_a_wrong_part_is_refused_with_the_path_of_the_part() {
+    let mut plan = plan();
+    with_outputs(&mut plan, &[("found", FieldType::Array, true)]);
+    let part = |kind, choices: &[&str], parts| PartType {
+        kind,
+        required: true,
+        choices: choices.iter().map(|choice| json!(choice)).collect(),
+        description: String::new(),
+        parts,
+    };
+    let severity = part(FieldType::String, &["low", "high"], ValueParts::default());
+    let fields = [("severity".to_owned(), severity)].into_iter().collect();
+    let item = part(FieldType::Object, &[], ValueParts { items: None, fields });
+    plan.interface.outputs["found"].parts = ValueParts { items: Some(Box::new(item)), ..ValueParts::default() };
+    let given = |severity: &str| call("rye_directive_return", json!({"found": [{"severity": severity}]}));
+    let mut play = SimulatedThread::new(plan, vec![calls(&[given("mid")]), calls(&[given("low")])]);
+    play.run();
+    let text = &play.results()[0].1;
+    assert!(text.contains("`found[0].severity` must be one of `\"low\"`, `\"high\"`, not `\"mid\"`"), "{text}");
+    let outputs = json!({"found": [{"severity": "low"}]});
+    assert_eq!(serde_json::to_value(&play.ended().outputs).unwrap(), outputs);
 }
 
 #[test]

@@ -249,7 +249,7 @@ fn print(diff: &PlanDiff, requested: OutputFormat, report: &Printer) -> Result<(
                     DiffTone::Wider => crate::present::color_style(AnsiColor::Red),
                     DiffTone::Narrower => crate::present::color_style(AnsiColor::Green),
                 };
-                report.line(&format!("{style}{}{style:#}", printable(&text)))?;
+                report.line(&format!("{style}{}{style:#}", report.fold(&printable(&text))))?;
             }
             Ok(())
         }

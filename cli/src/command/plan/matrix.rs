@@ -53,13 +53,19 @@ fn print(found: &Matrix, report: &Printer) -> Result<(), CommandError> {
         ]);
     }
     for line in table.lines(report.format()) {
-        report.line(&line)?;
+        report.text(&line)?;
     }
     let (combinations, contexts) = (found.combinations as u64, found.contexts.len() as u64);
     let count = crate::present::format_count;
     report.note(&format!("{} of inputs, {}", count(combinations, "combination"), count(contexts, "context")));
     for refused in &found.refused {
         let text = format!("no plan when: {} (errors: {})", describe_when(&refused.when), refused.codes.join(", "));
+        report.note(&printable(&text));
+    }
+    for refused in &found.rest_refused {
+        let route = refused.chain.join(" → ");
+        let text =
+            format!("no plan for `none of the above` with the chain {route} (errors: {})", refused.codes.join(", "));
         report.note(&printable(&text));
     }
     if !found.open.is_empty() {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rye_grammar::condition::{self, Expr, ExprKind};
+use rye_grammar::condition::{self, CompareOp, Expr, ExprKind};
 use rye_grammar::data::Node;
 use rye_grammar::{ItemId, Span};
 use serde_json::Value;
@@ -99,10 +99,11 @@ fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<Str
     Some(format!("no failure meets its condition{values}"))
 }
 
-/// Describes the first comparison of a fact with a literal of another type, which is never equal to the fact. `None` if
-/// there is no such comparison.
+/// Describes the first comparison of a fact with a literal of another type, which is false for every failure. `None` if
+/// there is no such comparison. A `!=` with such a literal is true instead.
 fn mistyped_comparison(condition: &Expr) -> Option<String> {
     match &condition.kind {
+        ExprKind::Compare { op: CompareOp::Ne, .. } => None,
         ExprKind::Compare { left, right, .. } => {
             [(left, right), (right, left)].into_iter().find_map(|(fact, literal)| {
                 let (ExprKind::Path(path), ExprKind::Literal(literal)) = (&fact.kind, &literal.kind) else {

@@ -1,0 +1,5 @@
+__tool_descripton__ = "Counts lines."
+
+
+def execute(params, project_path):
+    return 1
