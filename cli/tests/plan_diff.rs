@@ -84,6 +84,38 @@ fn narrow_terminal_gets_a_folded_difference() {
 }
 
 #[test]
+fn lock_names_a_removed_assertion() {
+    let place = repository();
+    let file = ".ai/config/agent/assertions.yaml";
+    place.write(file, "assertions:\n  - { id: cheap, always: 'spends_at_most(\"90\")' }\n");
+    git(&place, &["add", "."]);
+    git(&place, &["commit", "-qm", "three"]);
+    place.run_ok(&["lock"]);
+    assert!(place.run_ok(&["lock", "--check"]).is_empty());
+    place.write(file, "assertions: []\n");
+    let drift = place.rye(&["lock", "--check"]);
+    assert_eq!(
+        (drift.code, drift.stdout.as_str()),
+        (Some(5), "the checks: assertion cheap removed\n"),
+        "{}",
+        drift.stderr
+    );
+    // Only a check of all directives compares the checks of the project.
+    assert_eq!(place.rye(&["lock", "--check", "a"]).code, Some(0));
+    let diff = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!(diff.code, Some(3), "{}{}", diff.stdout, diff.stderr);
+    assert!(
+        diff.stdout.contains("same plan id") && diff.stdout.contains("widened assertion `cheap` removed"),
+        "{}",
+        diff.stdout
+    );
+    // A lock of an earlier version has no hashes of the checks.
+    let old = place.read(".ai/lock.json").replace("\"checks\"", "\"other\"");
+    place.write(".ai/lock.json", &old);
+    assert_eq!(place.rye(&["lock", "--check"]).code, Some(0));
+}
+
+#[test]
 fn plan_files_can_be_compared() {
     let place = repository();
     let json = place.run_ok(&["plan", "a", "--format", "json"]);

@@ -14,6 +14,7 @@ pub mod lock;
 pub mod matrix;
 mod missing_grant;
 pub mod omissions;
+pub mod project_checks;
 pub mod provenance;
 pub mod render;
 pub mod run_bounds;

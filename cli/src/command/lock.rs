@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::Args;
 use rye_compiler::report::closure::{NoPlan, StartGraph};
-use rye_compiler::report::lock::{Drift, LOCK_FORMAT, Lock, LockEntry, entry_of, list_drift};
+use rye_compiler::report::lock::{
+    Drift, LOCK_FORMAT, Lock, LockEntry, entry_of, hash_checks, list_check_drift, list_drift,
+};
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_grammar::ItemId;
 use schemars::JsonSchema;
@@ -79,7 +81,13 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
         output.locked.insert(id.to_string(), now.iter().map(|plan| plan.plan_id.clone()).collect());
         lock.directives.insert(id.to_string(), now.clone());
     }
+    if args.check && args.directives.is_empty() {
+        output.drift.extend(known.iter().flat_map(|lock| list_check_drift(lock, &hash_checks(&world))));
+    }
     if !args.check {
+        if args.directives.is_empty() || known.is_none() {
+            lock.checks = Some(hash_checks(&world));
+        }
         lockfile::write(&spaces.project, &lock)?;
     }
     match report.format() {
@@ -94,7 +102,8 @@ pub fn run(args: &LockArgs, global: &Global, report: &Printer) -> Result<Exit, C
                     (DIRECTIVE, _) => "the directive is in the lock file but does not exist".to_owned(),
                     (what, how) => format!("{what} {how}"),
                 };
-                report.line(&printable(&format!("{}: {change}", one.directive)))?;
+                let of = if one.directive.is_empty() { "the checks" } else { one.directive.as_str() };
+                report.line(&printable(&format!("{of}: {change}")))?;
             }
             let count = crate::present::format_count(entries.len() as u64, "directive");
             report.note(&match (args.check, output.drift.is_empty()) {

@@ -103,6 +103,12 @@ impl PlanDiff {
         self.set_widened();
     }
 
+    /// Removes the changes of the assertions and of the levels of the check, which affect no run.
+    pub fn remove_checks(&mut self) {
+        self.changes.retain(|change| change.area != ChangeArea::Check);
+        self.set_widened();
+    }
+
     /// Returns true if no difference was found in the compared parts. The plans can still have different ids: a part
     /// that is not compared may differ.
     pub fn has_no_changes(&self) -> bool {
@@ -153,6 +159,8 @@ pub fn diff_trees(before: Option<DiffSide<'_>>, after: Option<DiffSide<'_>>) -> 
         return Ok(diff(report(before).as_ref(), report(after).as_ref()));
     };
     let mut found = of_trees(old, new);
+    found.changes.extend(rest::compare_project_checks(&DiffSides::new(old, new)));
+    found.changes.sort_by_key(|change| change.area);
     let starts = |tree: DiffSide<'_>| collect_closure(tree.world, &[&tree.compilation.plan]);
     let (was, is) = (starts(old)?, starts(new)?);
     let allowed = allowed_patterns(new.compilation, &is);

@@ -12,8 +12,10 @@ use rye_grammar::ItemId;
 
 use crate::compile::{Compilation, CompileRequest, compile};
 use crate::hook::{PlanVerdict, PlannedHook};
+use crate::item::Items;
 use crate::plan::{Plan, hex};
 use crate::report::closure::{NoPlan, compile_reachable};
+use crate::report::project_checks::read_checks;
 use crate::report::render::json::{PlanReport, render};
 use crate::world::World;
 
@@ -24,6 +26,10 @@ pub const LOCK_FORMAT: u32 = 1;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Lock {
     pub format: u32,
+    /// Hashes of the assertions and of the levels of `check.yaml`, by name: `assertion ID`, `level CODE`,
+    /// `lethal_trifecta`, `declassifying ID`, `deny_warnings`. Null in a lock that does not hold them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checks: Option<BTreeMap<String, String>>,
     pub directives: BTreeMap<String, Vec<LockEntry>>,
 }
 
@@ -45,6 +51,7 @@ pub struct LockEntry {
 /// A difference from the lock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Drift {
+    /// The directive; empty for an assertion or a level of the check.
     pub directive: String,
     /// A part of the plan (`model`, `tool NAME`), a file or failed lookup (`knowledge a/b (project)`), `the list of its
     /// plans`, `the plan` or `the directive`.
@@ -71,6 +78,41 @@ pub enum LockMismatch {
 /// The directive has errors, or too many contexts (see `report::matrix`).
 pub fn lock_entries(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, NoPlan> {
     Ok(entry_of(&compile_reachable(world, id)?))
+}
+
+/// Returns the hashes of the assertions and of the levels of the check that the lock holds.
+pub fn hash_checks(world: &dyn World) -> BTreeMap<String, String> {
+    let hash = |value: &Value| hex(&Sha256::digest(value.to_string()));
+    read_checks(&Items::new(world)).into_iter().map(|(name, (value, _))| (name, hash(&value))).collect()
+}
+
+/// Lists the differences between the locked checks and the current ones. Empty if the lock holds no checks.
+pub fn list_check_drift(lock: &Lock, now: &BTreeMap<String, String>) -> Vec<Drift> {
+    let mut found = Vec::new();
+    if let Some(locked) = &lock.checks {
+        compare_hashes(locked, now, &mut |what, how| {
+            found.push(Drift { directive: String::new(), what: what.to_owned(), how: how.to_owned() });
+        });
+    }
+    found
+}
+
+/// Calls `tell` with the name of each part whose hash differs, and with the kind of the difference.
+fn compare_hashes(
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+    tell: &mut dyn FnMut(&str, &str),
+) {
+    for (name, value) in before {
+        match after.get(name) {
+            None => tell(name, "removed"),
+            Some(now) if now != value => tell(name, "changed"),
+            Some(_) => {}
+        }
+    }
+    for name in after.keys().filter(|name| !before.contains_key(*name)) {
+        tell(name, "new");
+    }
 }
 
 /// Returns the entries of the lock file for the plans of one directive.
@@ -185,16 +227,7 @@ pub fn list_drift(directive: &str, locked: &[LockEntry], now: &[LockEntry]) -> V
             continue;
         };
         for (before, after) in [(&was.manifest, &is.manifest), (&was.parts, &is.parts)] {
-            for (name, value) in before {
-                match after.get(name) {
-                    None => tell(name, "removed"),
-                    Some(now) if now != value => tell(name, "changed"),
-                    Some(_) => {}
-                }
-            }
-            for name in after.keys().filter(|name| !before.contains_key(*name)) {
-                tell(name, "new");
-            }
+            compare_hashes(before, after, &mut tell);
         }
     }
     if now.len() > locked.len() {

@@ -337,6 +337,7 @@ fn compare_sides(
     let sides = [DiffSide { world: old, compilation: before }, DiffSide { world: new, compilation: after }];
     let [old, new] = sides;
     let mut diff = diff_trees(Some(old), Some(new)).ok()?;
+    diff.remove_checks();
     // A file whose change affects only the id of the plan does not matter to the user's decision.
     diff.changes.retain(|change| change.area != ChangeArea::File || change.direction != Direction::Neutral);
     for started in &mut diff.starts {

@@ -55,6 +55,8 @@ pub enum ChangeArea {
     Trust,
     Tool,
     Setting,
+    /// An assertion or a level of the check. No plan contains it.
+    Check,
     Start,
     Plan,
     File,
@@ -70,6 +72,7 @@ impl ChangeArea {
             Self::Trust => "Trust",
             Self::Tool => "Tools",
             Self::Setting => "Settings",
+            Self::Check => "Checks",
             Self::Start => "Directives it can start",
             Self::Plan => "Plan",
             Self::File => "Files",

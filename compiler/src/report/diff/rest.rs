@@ -16,6 +16,7 @@ use crate::lower::cache::PROVIDER_PREFIX;
 use crate::lower::origin;
 use crate::plan::source::SourceReport;
 use crate::plan::{Interface, InterfaceField, ManifestEntry, Plan, PlannedModel, Prices};
+use crate::report::project_checks::{ChangedCheck, ProjectChecks, compare_checks, read_checks};
 use crate::trust::{TrustRequirement, TrustRequirementKind, needs_trust};
 use crate::world::ItemKind;
 
@@ -55,6 +56,26 @@ pub fn compare_rest(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     }
     changes.extend(compare_trust(trees.before.compilation, trees.after.compilation));
     changes
+}
+
+/// Compares the assertions and the levels of the check, which no plan contains.
+pub fn compare_project_checks(trees: &DiffSides<'_>) -> Vec<PlanChange> {
+    let (before, after) = (read_checks(&trees.old), read_checks(&trees.new));
+    let source = |name: &str| {
+        let place = |items: &Items<'_>, checks: &ProjectChecks| {
+            origin::plan_place(&items.sources(), checks.get(name).map(|(_, span)| *span)?)
+        };
+        let place = place(&trees.new, &after).or_else(|| place(&trees.old, &before));
+        place.as_ref().map(SourceReport::from)
+    };
+    let changes = compare_checks(&before, &after).into_iter();
+    let change = |ChangedCheck { what, direction, name }| PlanChange {
+        area: ChangeArea::Check,
+        what,
+        direction,
+        source: source(&name),
+    };
+    changes.map(change).collect()
 }
 
 /// Returns the place of `<nudge>`: in the new chain, else in the old one.
