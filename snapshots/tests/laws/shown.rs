@@ -122,6 +122,46 @@ fn claims_table_names_existing_evidence_for_every_finding() {
     assert_eq!(missing_numbers(&cut), ["P12"]);
 }
 
+/// Returns what is wrong with the rows after a heading whose second column has codes: a code that no named case
+/// contains, and a row that names neither a code nor a decision nor a test.
+fn unshown_codes(page: &str, from: &str, until: &str) -> Vec<String> {
+    let (_, after) = page.split_once(from).unwrap();
+    let section = format!("{from}{}", after.split_once(until).map_or(after, |(section, _)| section));
+    let mut found = Vec::new();
+    for row in rows(&section, from) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [_, codes, evidence] = cells[..] else { panic!("three columns: {row}") };
+        let names = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+        let case = |name: &String| fs::read_to_string(root().join("snapshots/cases").join(name).join("expected.snap"));
+        let cases: Vec<String> = names(evidence).iter().filter_map(|name| case(name).ok()).collect();
+        if codes == "–" {
+            found.extend(cases.first().map(|_| format!("a case without a code: {row}")));
+        } else {
+            let is_shown = |code: &String| cases.iter().any(|text| text.contains(&format!("[rye::{code}]")));
+            found.extend(names(codes).into_iter().filter(|code| !is_shown(code)).map(|code| format!("{code}: {row}")));
+        }
+    }
+    found
+}
+
+#[test]
+fn each_silent_mistake_has_a_case_that_contains_its_code() {
+    let text = fs::read_to_string(root().join("snapshots/promises/claims.md")).unwrap();
+    let sections = [("## Mistakes without a report", "\n## ", 25), ("## Output of reports", "\n## ", 9)];
+    for (from, until, count) in sections {
+        let (_, after) = text.split_once(from).unwrap();
+        let section = after.split_once(until).map_or(after, |(section, _)| section);
+        assert_eq!(rows(&format!("{from}{section}"), from).len(), count, "{from}");
+        assert_eq!(unshown_codes(&text, from, until), Vec::<String>::new());
+    }
+    // Planted faults.
+    let planted = "## Mistakes\n\n| mistake | code | shown by |\n|---|---|---|\n| one | `item::silent` | `item/silent` |\n\
+                   | two | `item::never` | `item/silent` |\n| three | – | `item/silent` |\n";
+    let faults = unshown_codes(planted, "## Mistakes", "\n## ");
+    assert_eq!(faults.len(), 2, "{faults:?}");
+    assert!(faults[0].starts_with("item::never") && faults[1].contains("three"), "{faults:?}");
+}
+
 /// Number of acceptance lines of interactive sessions.
 const ACCEPTANCE_LINES: usize = 25;
 
