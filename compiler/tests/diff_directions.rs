@@ -24,7 +24,7 @@ use rye_grammar::ItemId;
 /// A plain test run compares every n-th edit of the list, because each comparison compiles all plans that can be
 /// started.
 const SAMPLE: usize = 4;
-/// Maximum number of harmless edits whose direction may be unknown.
+/// Maximum number of harmless edits of the whole list whose direction may be unknown. A sample may have its share.
 const MAX_UNKNOWN: usize = 5;
 /// Minimum number of harmless edits in the list.
 const MIN_EDITS: usize = 100;
@@ -114,7 +114,8 @@ fn harmless_edits_do_not_widen_and_their_reverse_does() {
     println!("{edited} edits, unknown:\n{}", unknown.join("\n"));
     assert!(wrong.is_empty(), "{} wrong\n{}", wrong.len(), wrong.join("\n"));
     assert!(listed >= MIN_EDITS && edited >= MIN_EDITS / sample, "{edited} of {listed} edits");
-    assert!(unknown.len() <= MAX_UNKNOWN, "{} unknown of {edited}\n{}", unknown.len(), unknown.join("\n"));
+    let most = (MAX_UNKNOWN * edited).div_ceil(listed);
+    assert!(unknown.len() <= most, "{} unknown of {edited}\n{}", unknown.len(), unknown.join("\n"));
 }
 
 /// Checks the comparison in both directions; returns the wrong claims.

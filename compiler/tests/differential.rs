@@ -30,6 +30,8 @@ use project::{RandomProject, Rng};
 use rye_compiler::compile::{Compilation, CompileRequest, compile, compile_with_default_inputs};
 use rye_compiler::diagnostics::{Checked, ConfigError, ContextError, Diagnostic, HookError, InterfaceError};
 use rye_compiler::hook::PlanVerdict;
+use rye_compiler::plan::Plan;
+use rye_compiler::report::alternatives::{RoutedPlan, compile_routes};
 use rye_compiler::report::matrix::{Matrix, MatrixContext, build_matrix};
 use rye_compiler::validate::{Selection, check};
 use rye_compiler::world::{MapWorld, Space};
@@ -75,6 +77,11 @@ struct CheckedCounts {
     without_effect: usize,
     /// Assertions of which `check` says that no thread can violate them.
     vacuous: usize,
+    /// Plans that were compared with the plan with unknown inputs for their route, and the different spend limits and
+    /// sizes of the palette among them.
+    compared_routes: usize,
+    compared_limits: BTreeSet<u64>,
+    compared_palettes: BTreeSet<usize>,
     /// Wrong claims by kind: their number and the first one.
     wrong: BTreeMap<&'static str, (usize, String)>,
 }
@@ -106,12 +113,17 @@ fn claims_hold_for_generated_projects() {
         default_plans,
         without_effect,
         vacuous,
+        compared_routes,
+        ref compared_limits,
+        ref compared_palettes,
         wrong: _,
     } = counts;
     let least = usize::try_from(projects).unwrap();
     assert!(plans >= 10 * least && refused >= 3 * least && calls_in_regions >= 10 * least, "{counts:?}");
     assert!(routed >= 5 * least && depends >= least && removed >= 10 * least && regions >= 3 * least, "{counts:?}");
     assert!(calls_without_region * 50 <= calls_in_regions, "{counts:?}");
+    assert!(compared_routes >= 5 * least, "{counts:?}");
+    assert!(compared_limits.len() >= 3 && compared_palettes.len() >= 2, "{counts:?}");
     assert!(without_effect * 10 >= least && vacuous * 5 >= least, "{counts:?}");
     assert!(
         open * 20 >= least && never * 4 >= least && unknown_plans * 4 >= least && default_plans * 4 >= least,
@@ -195,6 +207,8 @@ impl CompiledProject {
 
     /// Compares the plan of every call.
     fn check_plans(&self, counts: &mut CheckedCounts) {
+        let unknown = compile_routes(&self.world, &CompileRequest::new(main_id()), &mut Sources::default());
+        let unknown = unknown.value.unwrap_or_default();
         for (call, expected) in &self.calls {
             let planned = self.compile(Some(call));
             let (planned, expected) = match (planned, expected) {
@@ -230,8 +244,41 @@ impl CompiledProject {
                     &format!("{call:?}: verdicts {found:?}, expected {:?}", expected.verdicts),
                 );
             }
+            self.check_unknown_bounds(call, &planned, &unknown, counts);
             counts.depends += found.values().filter(|verdict| **verdict == OracleVerdict::Depends).count();
             counts.removed += found.values().filter(|verdict| **verdict == OracleVerdict::Removed).count();
+        }
+    }
+
+    /// Compares the route, the palette, the limits and the bound on the cost of a plan with those of the plan with
+    /// unknown inputs for the same route. Does nothing if there is no plan with unknown inputs.
+    fn check_unknown_bounds(
+        &self,
+        call: &Map<String, Value>,
+        planned: &Compilation,
+        unknown: &[RoutedPlan],
+        counts: &mut CheckedCounts,
+    ) {
+        let chain = |one: &Compilation| one.plan.chain.iter().map(|link| link.id.to_string()).collect::<Vec<_>>();
+        let Some(route) = unknown.iter().find(|route| chain(&route.compilation) == chain(planned)) else {
+            if !unknown.is_empty() {
+                self.fail(counts, "route without inputs", &format!("{call:?}: no plan for {:?}", chain(planned)));
+            }
+            return;
+        };
+        counts.compared_routes += 1;
+        counts.compared_limits.insert(planned.plan.limits.spend);
+        counts.compared_palettes.insert(planned.plan.palette.len());
+        let (open, own) = (&route.compilation.plan, &planned.plan);
+        let names = |plan: &Plan| plan.palette.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>();
+        for (part, is_equal) in [
+            ("palette without inputs", names(open) == names(own)),
+            ("limits without inputs", open.limits == own.limits),
+            ("cost without inputs", open.bound_cost() == own.bound_cost()),
+        ] {
+            if !is_equal {
+                self.fail(counts, part, &format!("{call:?}: {:?} and {:?}", open.limits, own.limits));
+            }
         }
     }
 
@@ -327,7 +374,8 @@ impl CompiledProject {
                 continue;
             };
             let parts: Vec<String> = expected.layers.iter().map(|(id, _)| id.clone()).collect();
-            if context.chain != expected.chain || context.parts != parts {
+            let layers: Vec<String> = context.parts.iter().filter(|part| !part.starts_with("rye_")).cloned().collect();
+            if context.chain != expected.chain || layers != parts {
                 let why = format!("{call:?} sends {parts:?}, but its region is {context:#?} of {matrix:#?}");
                 self.fail(counts, "region", &why);
             }

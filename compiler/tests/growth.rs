@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::format_collect, reason = "tests")]
 
+use std::cell::Cell;
+use std::sync::Arc;
+
 use rye_compiler::assertion::{MAX_STARTS, assert};
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::edit::{format, format_data};
@@ -21,9 +24,12 @@ use rye_compiler::report::workspace_trust::requirements_of_workspace;
 use rye_compiler::semantics::glob::inclusion::MAX_STEPS;
 use rye_compiler::semantics::glob::{Coverage, covers};
 use rye_compiler::validate::{Selection, check};
-use rye_compiler::world::{ItemKind, MapWorld, Space, World};
+use rye_compiler::world::{
+    ContextFile, Entry, ItemKind, LocatedFile, MapWorld, Space, UnrecognizedFile, World, WorldError,
+};
 use rye_grammar::ItemId;
 use rye_grammar::capability::MAX_WILDCARDS;
+use rye_grammar::tool_header::ScriptReader;
 
 /// A project with a number of hostile parts.
 type Shape = fn(usize) -> MapWorld<'static>;
@@ -281,6 +287,47 @@ fn patterns_with_hundreds_of_wildcards_are_refused_without_a_search() {
     assert!(operations < 100_000, "{operations} allocations");
 }
 
+/// A world that counts the reads of items.
+struct CountingWorld<'w> {
+    world: MapWorld<'w>,
+    reads: Cell<usize>,
+}
+
+impl World for CountingWorld<'_> {
+    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
+        self.reads.set(self.reads.get() + 1);
+        self.world.candidates(kind, id)
+    }
+
+    fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
+        self.world.list(kind)
+    }
+
+    fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        self.world.unrecognized_files()
+    }
+
+    fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
+        self.world.misplaced_settings()
+    }
+
+    fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
+        self.world.context_files()
+    }
+
+    fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError> {
+        self.world.mcp_json()
+    }
+
+    fn scripts(&self) -> &dyn ScriptReader {
+        self.world.scripts()
+    }
+
+    fn project_is_user_space(&self) -> bool {
+        self.world.project_is_user_space()
+    }
+}
+
 /// Combinations of inputs share the parsed files of one plan, so that each costs a fraction of a compilation.
 #[test]
 fn combinations_of_inputs_share_the_parsed_files() {
@@ -300,6 +347,13 @@ fn combinations_of_inputs_share_the_parsed_files() {
         let world = single(&metadata, inputs, "{input:a}").project(".ai/knowledge/k.md", "A rule.");
         plannable(world.project(".ai/config/agent/hooks.yaml", hook))
     };
+    let reads = |words: usize| {
+        let world = CountingWorld { world: world(words), reads: Cell::new(0) };
+        build_matrix(&world, &CompileRequest::new(ItemId::parse("d").unwrap())).unwrap();
+        world.reads.get()
+    };
+    // Files are read for each context, whatever the number of combinations is.
+    assert_eq!(reads(64), reads(16));
     let cost = |words: usize| {
         let world = world(words);
         allocations(|| {

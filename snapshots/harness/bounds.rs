@@ -16,6 +16,8 @@ pub struct RunTotals {
     pub continuations: u64,
     /// The amount that all threads of the tree spent, in nano-dollars.
     pub spent: u64,
+    /// True if the limit `spend` stopped the root or one of its continuations.
+    pub stopped_by_spend: bool,
     /// Part of `spent` above the reservations, because the script reported more usage than the requests allow.
     pub overspent: u64,
 }
@@ -39,6 +41,10 @@ pub fn check_run_bounds(plan: &Plan, threads: &Threads) -> Result<RunTotals, Str
                 totals.overspent = totals.overspent.saturating_add(settled.overspent);
             }
             totals.turns += u64::from(is_root && matches!(event.body, EventBody::CognitionOut(_)));
+            if let EventBody::Ended(ended) = &event.body {
+                let code = ended.error.as_ref().map(|error| error.code.as_str());
+                totals.stopped_by_spend |= is_root && code == Some("spend_exceeded");
+            }
         }
     }
     let WorstCase { cost, .. } = plan.bound_cost();
@@ -49,6 +55,10 @@ pub fn check_run_bounds(plan: &Plan, threads: &Threads) -> Result<RunTotals, Str
     let most = plan.bound_turns().at_most;
     if most.is_some_and(|most| totals.turns > most.turns) {
         return Err(format!("{}: {totals:?} exceeds {most:?}", plan.directive));
+    }
+    let least = plan.bound_turns().at_least;
+    if totals.stopped_by_spend && totals.turns < least.turns {
+        return Err(format!("{}: {totals:?} has less than {least:?}", plan.directive));
     }
     let most = plan.bound_threads().threads;
     if most.is_some_and(|most| totals.threads > most) {

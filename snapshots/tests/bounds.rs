@@ -78,6 +78,15 @@ fn scripted_run_takes_all_turns() {
 }
 
 #[test]
+fn scripted_run_takes_as_many_turns_as_tokens() {
+    let script = reads(60, 0).replace("input: 600", "input: 1");
+    let (planned, totals) = run(&format!("<limits turns=\"50\" tokens=\"12\"/>{READ}"), &script);
+    let most = planned.plan.bound_turns().at_most.unwrap();
+    assert_eq!((most.turns, most.set_by.as_str()), (12, "tokens"));
+    assert_reached(totals.turns, most.turns, &totals);
+}
+
+#[test]
 fn scripted_run_spends_the_limit_of_the_tree() {
     let (planned, totals) =
         run(&format!("<limits turns=\"100\" spend=\"0.50\" tokens=\"2000000\"/>{READ}"), &reads(100, 2_000));
@@ -194,5 +203,5 @@ fn scripted_run_has_no_more_turns_than_are_certainly_paid() {
     let (planned, totals) = run(&format!("<limits turns=\"20\" spend=\"0.0925\"/>{READ}"), &reads(20, 8_192));
     let least = planned.plan.bound_turns().at_least;
     assert_eq!((least.turns, least.set_by.as_str()), (1, "spend"));
-    assert_eq!(totals.turns, least.turns, "{totals:?}");
+    assert_eq!((totals.turns, totals.stopped_by_spend), (least.turns, true), "{totals:?}");
 }

@@ -19,6 +19,8 @@ use rye_compiler::compile::{Compilation, CompileRequest, SpawnParent, compile};
 use rye_compiler::diagnostics::Diagnostic;
 use rye_compiler::plan::prompt::PromptFacts;
 use rye_compiler::plan::{Plan, RuntimePlaceholder};
+use rye_compiler::report::cache_map::NextRequest;
+use rye_compiler::report::render::view::view_prompt;
 use rye_engine::BoxFuture;
 use rye_engine::clock::JumpingClock;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, OpenWorld, StartOptions};
@@ -50,6 +52,10 @@ struct RunCounts {
     routed: usize,
     /// Number of runs that cost money.
     paid: usize,
+    /// Number of pairs of requests that were compared with the cache map: two turns of a thread, and two threads of a
+    /// plan.
+    turns: usize,
+    pairs: usize,
 }
 
 impl RunCounts {
@@ -60,6 +66,8 @@ impl RunCounts {
         self.open += other.open;
         self.routed += other.routed;
         self.paid += other.paid;
+        self.turns += other.turns;
+        self.pairs += other.pairs;
     }
 }
 
@@ -101,7 +109,7 @@ fn generated_projects_send_what_their_plans_show() {
     });
     assert!(counts.threads >= 250 && counts.children >= 50, "{counts:?}");
     assert!(counts.whole >= 50 && counts.open >= 50 && counts.routed >= 10, "{counts:?}");
-    assert!(counts.paid >= 50, "{counts:?}");
+    assert!(counts.paid >= 50 && counts.turns >= 10 && counts.pairs >= 10, "{counts:?}");
 }
 
 fn run_project(seed: u64, made: &GeneratedProject, counts: &mut RunCounts) {
@@ -131,6 +139,7 @@ fn run_project(seed: u64, made: &GeneratedProject, counts: &mut RunCounts) {
     let totals = check_run_bounds(&planned.plan, &threads).unwrap_or_else(|why| panic!("{seed}: {why}"));
     counts.paid += usize::from(totals.spent > 0);
     let list = threads.list().unwrap();
+    let mut firsts: Vec<(String, exchange::Request)> = Vec::new();
     assert!(!list.is_empty(), "{seed}: nothing ran");
     for listed in &list {
         let events = threads.transcript(&listed.row.id).unwrap();
@@ -156,7 +165,52 @@ fn run_project(seed: u64, made: &GeneratedProject, counts: &mut RunCounts) {
             panic!("{seed}: {id} asked nothing: {ended:?}")
         });
         check_request(seed, &compilation.plan, first, counts);
+        let next = asked.iter().filter(|request| request.cue.thread == id).nth(1);
+        if let Some(next) = next.filter(|next| next.turns.len() > first.turns.len()) {
+            counts.turns += usize::from(check_cache_map(seed, &compilation, NextRequest::Turn, first, next));
+        }
+        if let Some((_, other)) = firsts.iter().find(|(plan, _)| *plan == compilation.plan_id) {
+            counts.pairs += usize::from(check_cache_map(seed, &compilation, NextRequest::Thread, other, first));
+        }
+        firsts.push((compilation.plan_id.clone(), first.clone()));
     }
+}
+
+/// Compares the prefix that two requests of a run share with the cache map of their plan. Returns false if the map has
+/// no such request. A part that the map calls shared is equal in both requests; if no part ends the prefix, the whole
+/// opening is.
+fn check_cache_map(
+    seed: u64,
+    compilation: &Compilation,
+    request: NextRequest,
+    one: &exchange::Request,
+    other: &exchange::Request,
+) -> bool {
+    let plan = &compilation.plan;
+    let (system, message, _) = view_prompt(plan, &compilation.origins);
+    let map = plan.cache_map(&compilation.origins, &system, &message);
+    let Some(step) = map.into_iter().find(|step| step.request == request) else { return false };
+    assert_eq!(one.tools, other.tools, "{seed}: {}", plan.directive);
+    let opening = |request: &exchange::Request| {
+        let Some(Message::User { content }) = request.turns.first().map(|turn| &**turn) else {
+            panic!("{seed}: no user's turn comes first")
+        };
+        (request.system.to_string(), text_of(content))
+    };
+    let (one, other) = (opening(one), opening(other));
+    let common = |one: &str, other: &str| one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    let prefix = |one: &str, other: &str| one.chars().take(common(one, other)).collect::<String>();
+    let by = plan.model.counted_by;
+    let mut shared = plan.definition_tokens(&plan.model) + by.count(&prefix(&one.0, &other.0));
+    if one.0 == other.0 {
+        shared += by.count(&prefix(&one.1, &other.1));
+    }
+    match &step.ends_at {
+        None => assert_eq!(one, other, "{seed}: {step:?}"),
+        // The plan shows a placeholder that the requests fill with a value of at least the length of its marker.
+        Some(_) => assert!(shared >= step.shared, "{seed}: {} shared: {step:?}", shared),
+    }
+    true
 }
 
 fn planned(seed: u64, world: &OpenWorld, request: &CompileRequest) -> Compilation {

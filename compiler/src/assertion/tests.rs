@@ -203,6 +203,38 @@ assertions:
 }
 
 #[test]
+fn flows_follow_the_answers_of_hooks_and_the_texts_that_hooks_add() {
+    const BASH: &str = "<execute><tool>rye.bash.*</tool></execute>";
+    let found = |grants: &str, action: &str, event: &str| {
+        let leaf = format!("<metadata><permissions>{grants}</permissions></metadata>");
+        let rule = r#"flows("rye.execute.tool.rye.web.*", "rye.execute.tool.rye.bash.*")"#;
+        let hooks = format!("hooks: [{{id: h, event: {event}, action: {action}}}]");
+        let world = with_directives(minimal_world(), &[("leaf", "", &leaf, "Do it.")])
+            .project(".ai/tools/rye/web/fetch.yaml", "description: Gets it.\nkind: command\ncommand: [curl]\n")
+            .project(".ai/config/agent/hooks.yaml", hooks)
+            .project(
+                ".ai/config/agent/assertions.yaml",
+                format!("lethal_trifecta: off\nassertions:\n  - {{ id: apart, never: '{rule}' }}\n"),
+            );
+        report(&world).violations.len()
+    };
+    // The thread may not read the web itself: only the answer of the hook brings the text.
+    let answer = "{primary: execute, item_type: tool, item_id: rye/web/fetch}";
+    assert_eq!(found(BASH, answer, "thread_started"), 1);
+    assert_eq!(found(BASH, "{primary: execute, item_type: tool, item_id: rye/look}", "thread_started"), 0);
+    assert_eq!(found("<execute><tool>rye.look</tool></execute>", answer, "thread_started"), 0);
+    // Texts that a hook adds stay in their thread.
+    for (action, event) in [
+        ("{follow_up: {content: 'Look at ${result}'}}", "agent_end"),
+        ("{inject: {content: 'Look at it.'}}", "context"),
+        ("{modify: {content: 'Look at it.'}}", "tool_result"),
+    ] {
+        assert_eq!(found(&format!("{WEB}{BASH}"), action, event), 1, "{action}");
+        assert_eq!(found(BASH, action, event), 0, "{action}");
+    }
+}
+
+#[test]
 fn outputs_of_a_declassifying_directive_end_a_flow() {
     let meta = |inside: &str| format!("<metadata><permissions>{inside}</permissions></metadata>");
     let (root, reader) = (meta("<execute><tool>rye.bash.*</tool></execute>"), meta(WEB));

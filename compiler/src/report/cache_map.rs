@@ -276,6 +276,7 @@ mod tests {
     use crate::compile::tests::world::{minimal_world, with_directives};
     use crate::compile::{CompileRequest, compile};
     use crate::report::render::view::view_prompt;
+    use crate::world::Space;
 
     const TOOLS: &str = "<permissions><execute><tool>*</tool></execute></permissions>";
 
@@ -284,6 +285,10 @@ mod tests {
         let inside = format!("<metadata><context><system>s</system></context>{metadata}{TOOLS}</metadata>");
         let mut world = with_directives(minimal_world(), &[("leaf", "", &inside, "Do it.")]);
         world = world.project(".ai/knowledge/s.md", "The rules of the house are long and never change.\n");
+        let provider = "wire: anthropic\nbase_url: https://main.test\ntiers: { fast: small, general: large }\nmodels:\n\
+             - { id: small, context_window: 1000, max_output: 100, prices: { input: 1, output: 5 } }\n\
+             - { id: large, context_window: 2000, max_output: 500, prices: { input: 2, output: 10, cache_read: 0.2 } }\n";
+        world = world.with(Space::System, ".ai/config/agent/providers/main.yaml", provider);
         world = world.project(".ai/knowledge/who.md", "You are ${thread_id}.\n");
         let world = world.project(".ai/config/agent/hooks.yaml", format!("hooks:\n{hooks}"));
         let request = CompileRequest::new(ItemId::parse("leaf").unwrap());
@@ -304,6 +309,10 @@ mod tests {
         let steps = plan.cache_map(&compilation.origins, &system, &first);
         let line = |step: &CacheStep| {
             assert!(step.cost <= step.uncached && step.shared <= step.of, "{step:?}");
+            // The prices are in the provider file of the world: nano-dollars for a token that is read or not.
+            let (read, input) = if step.request == NextRequest::Fallback { (1_000, 1_000) } else { (200, 2_000) };
+            let price = |shared: u64| Nanos::from_u64(shared * read + (step.of - shared) * input);
+            assert_eq!((step.cost, step.uncached), (Some(price(step.shared)), Some(price(0))), "{step:?}");
             let end = step.ends_at.as_ref().map(|end| end.what.clone()).unwrap_or_default();
             format!("{} {} {end}", step.request.as_str(), named(step.shared)).trim_end().to_owned()
         };

@@ -563,6 +563,19 @@ mod tests {
     }
 
     #[test]
+    fn turns_of_one_token_reach_the_bound_that_tokens_or_spend_sets() {
+        for (limits, set_by) in [
+            ("<limits turns=\"5000\" spend=\"0.01\"/>", LimitName::Spend),
+            ("<limits turns=\"5000\" tokens=\"400\"/>", LimitName::Tokens),
+        ] {
+            let plan = plan(&format!("{limits}{TOOLS}"));
+            let most = plan.bound_turns().at_most.unwrap();
+            let (turns, _) = play(&plan, |_| 0);
+            assert_eq!((turns, most.set_by), (most.turns, set_by), "{limits}");
+        }
+    }
+
+    #[test]
     fn no_turn_is_certain_where_hooks_or_long_values_may_use_up_the_money() {
         for inside in [EXECUTE_AT_START, REWRITE] {
             assert_eq!(plan(inside).bound_turns().at_least, TurnBound::new(0, LimitName::Spend), "{inside}");

@@ -255,7 +255,15 @@ impl RandomDirective {
         for id in &self.suppress {
             let _ = write!(inside, "<suppress>{id}</suppress>");
         }
-        inside.push_str("</context><permissions/><hooks>");
+        // The routes differ in their limits and grants, which `main` inherits.
+        inside.push_str(match self.id.as_str() {
+            "main" => "</context><hooks>",
+            "parts/one" => {
+                "</context><limits spend=\"0.40\"/><permissions><fetch><knowledge>*</knowledge></fetch></permissions><hooks>"
+            }
+            "parts/two" => "</context><limits spend=\"0.30\"/><permissions/><hooks>",
+            _ => "</context><permissions/><hooks>",
+        });
         for hook in &self.hooks {
             let RandomAction::Fetch(n) = hook.action else { panic!("a directive routes") };
             let when = hook.condition.as_ref().map_or("true".to_owned(), OracleCondition::inline);
