@@ -2,6 +2,7 @@
 //! token budget, the tools that the thread's capabilities reach. The palette allows no call: the gate decides about
 //! each call.
 
+mod needs;
 mod reach;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use crate::wire_tool::instructions;
 /// Longest tool name that a provider accepts, in bytes.
 pub(crate) const MAX_TOOL_NAME_BYTES: usize = 64;
 
+pub use needs::{UnmetNeed, missing_needs, unmet_need};
 pub use reach::ToolIndex;
 
 /// The settings of `tool_preload` in `agent/resilience`, which bound the palette.

@@ -196,7 +196,7 @@ pub struct Capabilities {
     pub acknowledged: BTreeMap<String, String>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Grant {
     /// The pattern with its prefix: `rye.execute.tool.rye.file-system.*`.
     pub pattern: String,

@@ -277,7 +277,7 @@ mod tests {
         let directive = "# A\n\n```xml\n<directive name=\"a\" version=\"1\"><metadata><description>d</description>\
             <model provider=\"scripted\" tier=\"fast\"/><permissions><execute><tool write=\"out/,src\">rye.bash.*</tool>\
             <tool net=\"example.test\">rye.bash.bash</tool><tool>rye.file-system.read</tool><tool write=\".\">mine</tool>\
-            <tool net=\"a.test\">asks</tool><tool>mcp.*</tool></execute>\
+            <tool net=\"a.test\">asks</tool><tool>mcp.*</tool><tool write=\"notes/\">mcp.s.a</tool></execute>\
             <acknowledge risk=\"unrestricted\">y</acknowledge></permissions></metadata></directive>\n```\n\nGo.\n";
         let world = stdlib_world()
             .project(".ai/directives/a.md", directive)

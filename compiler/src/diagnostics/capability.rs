@@ -200,7 +200,9 @@ impl Problem for CapabilityError {
                 None => format!("remove `{opening}=\"{entries}\"`, or grant a tool that uses it"),
             }),
             Self::DeadGrant { add, tokens, .. } => Some(match add {
-                Some(add) => format!("write `{add}`, or remove the grant: the tool's definition costs {tokens} tokens in every request"),
+                Some(add) => format!(
+                    "write `{add}`, or remove the grant: the model is not offered the tool, whose definition would cost {tokens} tokens in every request"
+                ),
                 None => "raise the limit, or remove the grant".to_owned(),
             }),
             Self::BlockedGrant { tokens: Some(tokens), .. } => Some(format!(

@@ -104,8 +104,8 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
 }
 
 /// Splits the value of `allowed-tools` into its entries. Separators are spaces, commas, quotes and the brackets of a
-/// list. A text in parentheses belongs to the tool before it: `Bash(git add:*)` is one entry. A parenthesis that is
-/// never closed is an ordinary character.
+/// list. A text in parentheses belongs to the tool before it: `Bash(git add:*)` is one entry. A text
+/// behind a parenthesis that is never closed ends at the next comma.
 fn split_tools(written: &str) -> Vec<String> {
     let (mut unclosed, mut closed) = (Vec::new(), BTreeSet::new());
     for (at, c) in written.char_indices() {
@@ -116,13 +116,17 @@ fn split_tools(written: &str) -> Vec<String> {
         }
     }
     let (mut depth, mut entries, mut entry) = (0_usize, Vec::new(), String::new());
+    let mut is_unclosed = false;
     for (at, c) in written.char_indices() {
         match c {
             '(' if closed.contains(&at) => depth += 1,
+            '(' => is_unclosed = true,
             ')' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        if depth == 0 && (c.is_whitespace() || matches!(c, ',' | '[' | ']' | '"' | '\'')) {
+        let ends_entry = matches!(c, ',' | '[' | ']' | '"' | '\'') || (c.is_whitespace() && !is_unclosed);
+        if depth == 0 && ends_entry {
+            is_unclosed = false;
             entries.push(std::mem::take(&mut entry));
         } else {
             entry.push(c);

@@ -15,10 +15,13 @@ use crate::diagnostics::{ConfigError, Diagnostics, ModelError, PaletteError, Pla
 use crate::item::{Dependencies, Dependency, Invalidation, Items, ModelRequest};
 use crate::mcp_servers::{ConfiguredServers, ServerDrift, report_drift};
 use crate::model::{self, ModelOverride, ModelSettings, ProviderCatalog};
-use crate::palette::{self, OpeningSize, Palette, PreloadSettings, SizedTool, ToolIndex};
+use crate::palette::{self, OpeningSize, Palette, PreloadSettings, SizedTool, ToolIndex, UnmetNeed};
 use crate::plan::graph::{Graph, GraphNeeds, build_graph};
 use crate::plan::verify::verify_graph;
-use crate::plan::{Capabilities, DroppedTool, PaletteTool, PlanSettings, PlannedModel, TextSize, Tokenizer, ToolUse};
+use crate::plan::{
+    Capabilities, DroppedTool, Grant, PaletteTool, PlanSettings, PlannedModel, TextSize, Tokenizer, ToolUse,
+};
+use crate::semantics::glob::Glob;
 use crate::semantics::risk::{Risk, RiskTable};
 use crate::tool_spec::{ToolKind, ToolSpec};
 use crate::wire_tool::SchemaDialect;
@@ -38,6 +41,10 @@ pub struct PaletteEntry {
     heavy: Vec<(String, u64)>,
     /// Tools that are left out, because the settings of their MCP server refuse every call.
     refused: Vec<(ItemId, ServerDrift)>,
+    /// Tools that are left out, because they have a need that no grant meets.
+    dead: Vec<(DroppedTool, UnmetNeed)>,
+    /// Granted tools that could not be read.
+    unread: Vec<ItemId>,
     /// Everything that was read to build the palette.
     reads: Dependencies,
     /// Total size of the definitions of all tools in the palette, by the form in which a request contains them.
@@ -65,26 +72,43 @@ impl PaletteEntry {
         report_drift(items, &self.refused, found);
     }
 
+    /// Returns the tools that a pattern matches, with the need of each tool that no grant meets. Empty if a call of one
+    /// of the tools may pass.
+    pub fn dead_tools(&self, pattern: &str) -> Vec<&(DroppedTool, UnmetNeed)> {
+        if self.dead.is_empty() {
+            return Vec::new();
+        }
+        let glob = Glob::new(pattern);
+        let matches = |id: &ItemId| glob.matches(&format!("rye.execute.tool.{}", id.dotted()));
+        let dead: Vec<_> = self.dead.iter().filter(|(tool, _)| matches(&tool.item_id)).collect();
+        let is_dead = |id: &ItemId| dead.iter().any(|(tool, _)| tool.item_id == *id);
+        let offered = self.palette.tools.iter().filter_map(|tool| tool.item_id.as_ref());
+        let dropped = self.palette.dropped.iter().map(|tool| &tool.item_id).filter(|id| !is_dead(id));
+        if offered.chain(dropped).chain(&self.unread).any(matches) { Vec::new() } else { dead }
+    }
+
     /// Returns true if `other` certainly yields the same check results as this palette, for every directive.
     fn is_equivalent(&self, other: &Self) -> bool {
         let is_counted = !Tokenizer::O200k.available().is_estimate();
         self.diagnostics.is_empty()
             && other.diagnostics.is_empty()
             && self.heavy.is_empty() == other.heavy.is_empty()
+            && self.dead == other.dead
+            && self.unread == other.unread
             && self.palette.tokens() == other.palette.tokens()
             && (!is_counted || self.palette.tools == other.palette.tools)
     }
 }
 
-type Patterns = Arc<[String]>;
+type Grants = Arc<[Grant]>;
 
 /// Results of a compilation that a later compilation may reuse, if the files behind them did not change.
 #[derive(Default)]
 pub struct LowerCache {
     tools: OnceCell<ToolIndex>,
     sized: RefCell<BTreeMap<ItemId, Option<SizedTool>>>,
-    /// Palettes by grant patterns: directives with the same grants share a palette.
-    palettes: RefCell<BTreeMap<Patterns, Rc<PaletteEntry>>>,
+    /// Palettes by grants: directives with the same grants share a palette.
+    palettes: RefCell<BTreeMap<Grants, Rc<PaletteEntry>>>,
     proofs: RefCell<BTreeMap<GraphNeeds, (Graph, Vec<PlanError>)>>,
 }
 
@@ -96,7 +120,7 @@ impl LowerCache {
 
     /// Evicts palettes that are no longer in use.
     pub fn evict_palettes(&mut self, is_in_use: impl Fn(&Dependency) -> bool) {
-        self.palettes.get_mut().retain(|patterns, _| is_in_use(&Dependency::Palette(patterns.clone())));
+        self.palettes.get_mut().retain(|grants, _| is_in_use(&Dependency::Palette(grants.clone())));
     }
 
     /// Evicts the results that the changes invalidate. Keeps palettes, which [`LowerContext::revalidate_palettes`]
@@ -323,16 +347,15 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
         // Do not warn about tools that are dropped from a wildcard grant of the standard library; the plan lists them.
         let written = key.filter(|span| self.is_user_written(*span));
-        // Without `<permissions>`, the palette is not cached by patterns: all primaries are offered, in contrast to an
+        // Without `<permissions>`, the palette is not cached by grants: all primaries are offered, in contrast to an
         // empty `<permissions>`.
-        let patterns = capabilities.declared || !capabilities.grants.is_empty();
-        let patterns: Option<Patterns> =
-            patterns.then(|| capabilities.grants.iter().map(|g| g.pattern.clone()).collect());
-        if let Some(patterns) = &patterns
-            && let Some(known) = self.kept.palettes.borrow().get(patterns)
+        let has_grants = capabilities.declared || !capabilities.grants.is_empty();
+        let grants: Option<Grants> = has_grants.then(|| capabilities.grants.as_slice().into());
+        if let Some(grants) = &grants
+            && let Some(known) = self.kept.palettes.borrow().get(grants)
             && (written.is_none() || known.heavy.is_empty())
         {
-            self.items.record_read(|| Dependency::Palette(patterns.clone()));
+            self.items.record_read(|| Dependency::Palette(grants.clone()));
             return Rc::clone(known);
         }
         let place = |pattern: &str| {
@@ -340,15 +363,15 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             grants.iter().find(|g| g.pattern.0 == pattern).map(|g| g.span)
         };
         // The directive depends on the resulting palette, not on the reads that the palette was built from.
-        let mut built = self.items.untracked(|| self.build_palette(patterns.as_deref(), &place));
+        let mut built = self.items.untracked(|| self.build_palette(grants.as_deref(), &place));
         if let Some(span) = written.filter(|_| !built.heavy.is_empty()) {
             let (tools, max_tokens) = (built.heavy.clone(), self.preload().max_tokens);
             built.diagnostics.push(PaletteError::Dropped { tools, max_tokens, span });
         }
         let built = Rc::new(built);
-        if let Some(patterns) = patterns.filter(|_| built.diagnostics.is_empty()) {
-            self.items.record_read(|| Dependency::Palette(patterns.clone()));
-            self.kept.palettes.borrow_mut().insert(patterns, Rc::clone(&built));
+        if let Some(grants) = grants.filter(|_| built.diagnostics.is_empty()) {
+            self.items.record_read(|| Dependency::Palette(grants.clone()));
+            self.kept.palettes.borrow_mut().insert(grants, Rc::clone(&built));
         } else {
             self.items.record_reads(&built.reads);
             // The diagnostics point at this `<permissions>` element, so the palette cannot be shared with other
@@ -366,19 +389,19 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     pub fn revalidate_palettes(&self, changes: &mut Invalidation, is_in_use: impl Fn(&Dependency) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.affects(&built.reads));
-        let touched: Vec<(Patterns, Rc<PaletteEntry>)> =
-            touched.map(|(p, built)| (p.clone(), Rc::clone(built))).collect();
+        let touched: Vec<(Grants, Rc<PaletteEntry>)> =
+            touched.map(|(grants, built)| (grants.clone(), Rc::clone(built))).collect();
         drop(palettes);
-        for (patterns, before) in touched {
-            self.kept.palettes.borrow_mut().remove(&patterns);
-            if !is_in_use(&Dependency::Palette(patterns.clone())) {
+        for (grants, before) in touched {
+            self.kept.palettes.borrow_mut().remove(&grants);
+            if !is_in_use(&Dependency::Palette(grants.clone())) {
                 continue;
             }
-            let now = self.build_palette(Some(&patterns), &|_| None);
+            let now = self.build_palette(Some(&grants), &|_| None);
             if now.is_equivalent(&before) {
-                self.kept.palettes.borrow_mut().insert(patterns, Rc::new(now));
+                self.kept.palettes.borrow_mut().insert(grants, Rc::new(now));
             } else {
-                changes.reads.insert(Dependency::Palette(patterns));
+                changes.reads.insert(Dependency::Palette(grants));
             }
         }
     }
@@ -399,30 +422,37 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         let palettes = self.kept.palettes.borrow();
         palettes
             .iter()
-            .any(|(patterns, built)| built.reads.contains(read) && is_in_use(&Dependency::Palette(patterns.clone())))
+            .any(|(grants, built)| built.reads.contains(read) && is_in_use(&Dependency::Palette(grants.clone())))
     }
 
-    fn build_palette(&self, patterns: Option<&[String]>, place: &dyn Fn(&str) -> Option<Span>) -> PaletteEntry {
+    fn build_palette(&self, grants: Option<&[Grant]>, place: &dyn Fn(&str) -> Option<Span>) -> PaletteEntry {
         let mut diagnostics = Diagnostics::new();
-        let mut refused = Vec::new();
+        let (mut refused, mut dead, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+        let patterns: Option<Vec<String>> =
+            grants.map(|grants| grants.iter().map(|grant| grant.pattern.clone()).collect());
         let (mut palette, reads) = self.items.tracked(|| {
             let preload = self.preload();
-            let primaries = palette::granted_primaries(patterns, |pattern| self.items.possible_primaries(pattern));
-            let granted = patterns.filter(|_| preload.enabled);
-            let reached = granted.map_or_else(Vec::new, |patterns| self.tools().reached(patterns));
-            // A tool that cannot be read was already reported by the parser.
-            let mut reached: Vec<_> =
-                reached.into_iter().filter_map(|r| self.sized_tool(&r.id).map(|tool| (r, tool))).collect();
-            reached.retain(|(reached, tool)| match self.server_drift(&tool.tool.spec) {
-                Some(drift) if drift.refuses_calls() => {
-                    let because = drift.to_string();
-                    let (tokens, bytes) = (tool.tokens, tool.bytes);
-                    let dropped = DroppedTool { item_id: reached.id.clone(), tokens, bytes, because, refused: true };
-                    refused.push((dropped, drift));
-                    false
+            let possible = |pattern: &str| self.items.possible_primaries(pattern);
+            let primaries = palette::granted_primaries(patterns.as_deref(), possible);
+            let granted = patterns.as_deref().filter(|_| preload.enabled);
+            let mut reached = Vec::new();
+            for one in granted.map_or_else(Vec::new, |patterns| self.tools().reached(patterns)) {
+                // A tool that cannot be read was already reported by the parser.
+                let Some(tool) = self.sized_tool(&one.id) else {
+                    unread.push(one.id);
+                    continue;
+                };
+                let (tokens, bytes) = (tool.tokens, tool.bytes);
+                let drop = |because| DroppedTool { item_id: one.id.clone(), tokens, bytes, because, refused: true };
+                let drift = self.server_drift(&tool.tool.spec).filter(ServerDrift::refuses_calls);
+                if let Some(drift) = drift {
+                    refused.push((drop(drift.to_string()), drift));
+                } else if let Some(unmet) = palette::unmet_need(&tool.tool, grants.unwrap_or_default()) {
+                    dead.push((drop(format!("it needs {}, which no grant gives", unmet.need)), unmet));
+                } else {
+                    reached.push((one, tool));
                 }
-                _ => true,
-            });
+            }
             palette::build(&primaries, &reached, preload, place, &mut diagnostics)
         });
         let heavy = palette
@@ -431,8 +461,9 @@ impl<'i, 'w> LowerContext<'i, 'w> {
             .filter(|d| d.tokens > 0 && palette::tool_name(&d.item_id).len() <= palette::MAX_TOOL_NAME_BYTES);
         let heavy = heavy.map(|d| (d.item_id.to_string(), d.tokens)).collect();
         palette.dropped.extend(refused.iter().map(|(dropped, _)| dropped.clone()));
+        palette.dropped.extend(dead.iter().map(|(dropped, _): &(DroppedTool, UnmetNeed)| dropped.clone()));
         let refused = refused.into_iter().map(|(dropped, drift)| (dropped.item_id, drift)).collect();
-        PaletteEntry { palette, diagnostics, heavy, refused, reads, openings: RefCell::default() }
+        PaletteEntry { palette, diagnostics, heavy, refused, dead, unread, reads, openings: RefCell::default() }
     }
 
     /// Compares an MCP tool with the settings of its server; `None` if they agree, or if the tool is not an MCP tool.

@@ -9,10 +9,10 @@ use crate::compile::Compilation;
 use crate::item::{Directive, Items};
 use crate::lower::cache::LowerContext;
 use crate::lower::origin;
+use crate::palette::missing_needs;
 use crate::plan::SourcePlace;
 use crate::semantics::capability::{CapabilitySet, ItemType, Primary};
 use crate::semantics::risk::Policy;
-use crate::validate::missing_needs;
 use crate::world::{ItemKind, World};
 
 /// Maximum number of grants that an explanation compares.

@@ -10,6 +10,7 @@ use crate::diagnostics::closest;
 use crate::item::{Directive, Items};
 use crate::lower::cache::PROVIDER_PREFIX;
 use crate::lower::origin;
+use crate::palette::missing_needs;
 use crate::plan::{Origin, SourcePlace};
 use crate::report::intake::find_skill;
 use crate::report::limit_lattice::limit_lattice;
@@ -21,7 +22,7 @@ use crate::semantics::capability::Primary;
 use crate::semantics::glob::Glob;
 use crate::semantics::hook_point;
 use crate::semantics::limits::{LimitName, Limits};
-use crate::validate::{granted_places, missing_needs};
+use crate::validate::granted_places;
 use crate::world::World;
 
 /// The explanation of one part of a plan.

@@ -14,17 +14,20 @@ use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
 use crate::hook::{HookAction, HookSource};
 use crate::item::{Dependency, GrantDecl, HookDecl, Items, Permissions, Tool};
-use crate::lower::cache::LowerContext;
-use crate::palette::SizedTool;
+use crate::lower::cache::{LowerContext, PaletteEntry};
+use crate::lower::capabilities::{initial_capabilities, merge_grants};
+use crate::palette::{SizedTool, unmet_need};
+use crate::plan::Grant;
 use crate::sandbox::{Opening, SandboxKind, unused_opening};
-use crate::semantics::capability::{ItemType, Primary, may_sign_knowledge};
+use crate::semantics::capability::{ItemType, Primary};
 use crate::semantics::glob::{Coverage, Glob, covers};
-use crate::semantics::needs::{
-    allows_host, is_folder_inside, is_host_inside, suggest_host, url_host, write_path_error,
-};
+use crate::semantics::needs::{suggest_host, write_path_error};
 use crate::semantics::risk::{Policy, Tier};
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::ItemKind;
+
+/// Start of the capabilities to execute a tool.
+const TOOL_HEAD: &str = "rye.execute.tool.";
 
 /// Checks grants against the items and against sealed `<permissions>`. Stores the results by pattern, so that equal
 /// grants of several directives are checked once.
@@ -69,13 +72,20 @@ impl PatternMatcher {
     pub fn check_leaf(&mut self, shared: &LowerContext<'_, '_>, composed: &Composed, found: &mut Diagnostics) {
         let Some(permissions) = composed.leaf().and_then(|leaf| leaf.permissions.as_ref()) else { return };
         self.check_patterns(shared.items, permissions.grants.iter().map(|g| (&g.pattern, g.span)), found);
+        let grants = merge_grants(permissions);
+        let has_wildcard = permissions.grants.iter().any(is_tool_wildcard);
+        let palette = (has_wildcard && !permissions.has_errors)
+            .then(|| shared.palette(composed, &initial_capabilities(composed, None)));
         for grant in &permissions.grants {
             // The risk of a misspelt pattern does not show the risk of the intended grant.
             if !matches!(self.reaches.get(&grant.pattern.0), Some(PatternMatch::Nothing { .. })) {
                 check_risk(shared, &grant.pattern.0, grant.span, permissions, found);
             }
             check_openings(shared.items, grant, found);
-            let is_dead = check_needs(shared.items, grant, permissions, found);
+            let is_dead = check_needs(shared.items, grant, permissions, &grants, found);
+            if let Some(palette) = palette.as_ref().filter(|_| is_tool_wildcard(grant)) {
+                check_wildcard_needs(palette, grant, found);
+            }
             // A grant that matches nothing or allows no call has already been reported.
             if !is_dead && matches!(self.reaches.get(&grant.pattern.0), Some(PatternMatch::Reaches)) {
                 check_unused_openings(shared.items, grant, found);
@@ -445,37 +455,55 @@ fn server_in_sandbox(tool: &Tool) -> Option<String> {
 }
 
 /// Reports a grant that names a single tool if the tool needs a folder or host that no grant gives. Every call of the
-/// tool is then refused.
-/// Returns true if the grant was reported.
-fn check_needs(items: &Items<'_>, grant: &GrantDecl, permissions: &Permissions, found: &mut Diagnostics) -> bool {
+/// tool is then refused. `grants` are the grants of `permissions`. Returns true if the grant was reported.
+fn check_needs(
+    items: &Items<'_>,
+    grant: &GrantDecl,
+    permissions: &Permissions,
+    grants: &[Grant],
+    found: &mut Diagnostics,
+) -> bool {
     let pattern = &grant.pattern.0;
-    let id = pattern.strip_prefix("rye.execute.tool.").filter(|id| is_literal(id));
-    let Some(id) = id.and_then(|id| find_tool(items, id)) else { return false };
-    let Some(tool) = items.tool(&id) else { return false };
-    let (write, net) = granted_places(permissions, &id);
-    let missing =
-        missing_needs(&tool, &write, &net).map(|missing| (format!("`{missing}`"), format!("<tool {missing}>")));
-    let missing = missing.or_else(|| missing_signature(&tool, permissions));
-    let Some((need, add)) = missing else { return false };
-    let tokens = SizedTool::of(tool).tokens;
+    let id = pattern.strip_prefix(TOOL_HEAD).filter(|id| is_literal(id));
+    let Some(tool) = id.and_then(|id| find_tool(items, id)).and_then(|id| items.tool(&id)) else { return false };
+    // A grant that could not be read may allow signing.
+    let Some(unmet) = unmet_need(&tool, grants).filter(|unmet| !unmet.is_signature || !permissions.has_errors) else {
+        return false;
+    };
     found.push(CapabilityError::DeadGrant {
         pattern: pattern.clone(),
-        item: id.to_string(),
-        why: format!("it needs {need}"),
-        add: Some(add),
-        tokens,
+        item: tool.file.id.to_string(),
+        why: format!("it needs {}", unmet.need),
+        add: Some(unmet.add),
+        tokens: SizedTool::of(tool).tokens,
         span: grant.span,
     });
     true
 }
 
-/// Returns the capability that the tool for writing knowledge lacks, and the element that grants it; `None` for other
-/// tools, and if a grant may allow signing knowledge.
-fn missing_signature(tool: &Tool, permissions: &Permissions) -> Option<(String, String)> {
-    let writes = matches!(&tool.spec.kind, ToolKind::Builtin { name } if name == "knowledge_write");
-    let signs = permissions.grants.iter().any(|grant| may_sign_knowledge(&grant.pattern.0));
-    (writes && !signs && !permissions.has_errors)
-        .then(|| ("`rye.sign.knowledge.ID`".to_owned(), "<sign><knowledge>FOLDER.*</knowledge></sign>".to_owned()))
+/// Returns true for a grant of tools with wildcards.
+fn is_tool_wildcard(grant: &GrantDecl) -> bool {
+    grant.pattern.0.starts_with(TOOL_HEAD) && !is_literal(&grant.pattern.0)
+}
+
+/// Reports a grant with wildcards if each of the tools that it matches needs a folder or host that no grant gives.
+fn check_wildcard_needs(palette: &PaletteEntry, grant: &GrantDecl, found: &mut Diagnostics) {
+    let pattern = &grant.pattern.0;
+    let dead = palette.dead_tools(pattern);
+    let Some((first, unmet)) = dead.first() else { return };
+    let why = match dead.len() {
+        1 => format!("it needs {}", unmet.need),
+        _ => format!("`{}` needs {}", first.item_id, unmet.need),
+    };
+    let items: Vec<String> = dead.iter().map(|(tool, _)| tool.item_id.to_string()).collect();
+    found.push(CapabilityError::DeadGrant {
+        pattern: pattern.clone(),
+        item: items.join("`, `"),
+        why,
+        add: Some(unmet.add.clone()),
+        tokens: dead.iter().fold(0, |sum: u64, (tool, _)| sum.saturating_add(tool.tokens)),
+        span: grant.span,
+    });
 }
 
 /// Returns the tool whose id, written with dots, is `dotted`; `None` if no space has such a tool.
@@ -502,31 +530,6 @@ pub fn write_bound<'p>(permissions: &'p Permissions, tool: &ItemId) -> Vec<&'p s
         return Vec::new();
     }
     grants.iter().flat_map(|grant| grant.write.iter().map(String::as_str)).collect()
-}
-
-/// Returns the attributes that a grant of the tool lacks, as text such as `write="out" net="example.com"`; `None` if it
-/// lacks none. `write` and `net` are the folders and hosts that are granted.
-pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
-    let unmet = |needs: &[String], granted: &[&str], inside: fn(&str, &str) -> bool| {
-        let unmet = needs.iter().filter(|need| !granted.iter().any(|outer| inside(need, outer)));
-        unmet.cloned().collect::<Vec<_>>().join(",")
-    };
-    let needs = &tool.spec.needs;
-    // A request that the engine itself sends may go only to a granted host.
-    let requests = matches!(tool.spec.kind, ToolKind::Builtin { .. } | ToolKind::Http(_));
-    let mut net_missing = unmet(&needs.net, net, if requests { allows_host } else { is_host_inside });
-    if requests && SandboxKind::of(&tool.spec.kind) == SandboxKind::Requests && net.is_empty() && net_missing.is_empty()
-    {
-        net_missing = match &tool.spec.kind {
-            ToolKind::Http(http) => url_host(&http.url).unwrap_or("host").to_owned(),
-            ToolKind::Builtin { .. } | ToolKind::Command { .. } | ToolKind::Script { .. } | ToolKind::Mcp { .. } => {
-                "host".to_owned()
-            }
-        };
-    }
-    let parts = [("write", unmet(&needs.write, write, is_folder_inside)), ("net", net_missing)];
-    let parts: Vec<String> = parts.iter().filter(|(_, m)| !m.is_empty()).map(|(n, m)| format!("{n}=\"{m}\"")).collect();
-    (!parts.is_empty()).then(|| parts.join(" "))
 }
 
 /// Reports the grants of a hook whose action needs no grant:

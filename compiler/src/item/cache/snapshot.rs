@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rye_grammar::{ItemId, SourceId};
 
 use super::{Cache, FaultSource, HOOK_CONFIG_IDS, Items, SharedResults};
+use crate::plan::Grant;
 use crate::world::{Entry, ItemKind, LocatedFile, World, WorldError, WorldState};
 
 /// A dependency of a result. There is no variant for settings, because every result depends on the settings.
@@ -22,8 +23,8 @@ pub enum Dependency {
     List(ItemKind),
     /// The existence of a match for a capability pattern.
     Pattern(String),
-    /// The palette for grants with these patterns.
-    Palette(Arc<[String]>),
+    /// The palette for these grants.
+    Palette(Arc<[Grant]>),
 }
 
 /// The reads made while a result was computed, sorted, without duplicates.

@@ -103,8 +103,7 @@ fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<Str
 /// there is no such comparison. A `!=` with such a literal is true instead.
 fn mistyped_comparison(condition: &Expr) -> Option<String> {
     match &condition.kind {
-        ExprKind::Compare { op: CompareOp::Ne, .. } => None,
-        ExprKind::Compare { left, right, .. } => {
+        ExprKind::Compare { op, left, right } if *op != CompareOp::Ne => {
             [(left, right), (right, left)].into_iter().find_map(|(fact, literal)| {
                 let (ExprKind::Path(path), ExprKind::Literal(literal)) = (&fact.kind, &literal.kind) else {
                     return None;
@@ -115,7 +114,8 @@ fn mistyped_comparison(condition: &Expr) -> Option<String> {
             })
         }
         ExprKind::All(parts) | ExprKind::Any(parts) => parts.iter().find_map(mistyped_comparison),
-        ExprKind::Literal(_)
+        ExprKind::Compare { .. }
+        | ExprKind::Literal(_)
         | ExprKind::List(_)
         | ExprKind::Path(_)
         | ExprKind::Exists(_)
