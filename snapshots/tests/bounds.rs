@@ -78,15 +78,6 @@ fn scripted_run_takes_all_turns() {
 }
 
 #[test]
-fn scripted_run_takes_as_many_turns_as_tokens() {
-    let script = reads(60, 0).replace("input: 600", "input: 1");
-    let (planned, totals) = run(&format!("<limits turns=\"50\" tokens=\"12\"/>{READ}"), &script);
-    let most = planned.plan.bound_turns().at_most.unwrap();
-    assert_eq!((most.turns, most.set_by.as_str()), (12, "tokens"));
-    assert_reached(totals.turns, most.turns, &totals);
-}
-
-#[test]
 fn scripted_run_spends_the_limit_of_the_tree() {
     let (planned, totals) =
         run(&format!("<limits turns=\"100\" spend=\"0.50\" tokens=\"2000000\"/>{READ}"), &reads(100, 2_000));

@@ -2,15 +2,17 @@
 //! comparison and the lock name their changes, because a change can let a later one pass.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use rye_grammar::Span;
 use rye_grammar::data::Node;
+use rye_grammar::{ItemId, Span};
 use serde_json::{Map, Value};
 
 use crate::assertion_file::ASSERTIONS_ID;
 use crate::item::Items;
 use crate::report::diff::Direction;
 use crate::severity_overrides::{CHECK_CONFIG_ID, LEVEL_WORDS};
+use crate::world::Space;
 
 /// The checks of a project by name: `assertion ID`, `lethal_trifecta`, `declassifying ID`, `level CODE` and
 /// `deny_warnings`. Each check has its value and its place.
@@ -23,10 +25,15 @@ pub struct ChangedCheck {
     pub name: String,
 }
 
-/// Reads the checks of a project. A value that the check of the settings reports may be missing.
+/// Reads the checks in the settings of the project. The settings of a user are left out, because they differ between
+/// machines. A value that the check of the settings reports may be missing.
 pub fn read_checks(items: &Items<'_>) -> ProjectChecks {
     let mut checks = ProjectChecks::new();
-    if let Some(file) = items.config_by_name(ASSERTIONS_ID) {
+    let own = |id: &str| {
+        let layers = items.config_layers(&ItemId::parse(id).ok()?);
+        layers.iter().find(|(space, _)| *space == Space::Project).map(|(_, file)| Arc::clone(file))
+    };
+    if let Some(file) = own(ASSERTIONS_ID) {
         for assertion in file.get("assertions").map(Node::items).unwrap_or_default() {
             if let Some(id) = assertion.get("id").and_then(Node::as_str) {
                 checks.insert(format!("assertion {id}"), (assertion_value(assertion), assertion.span));
@@ -41,7 +48,7 @@ pub fn read_checks(items: &Items<'_>) -> ProjectChecks {
             }
         }
     }
-    if let Some(file) = items.config_by_name(CHECK_CONFIG_ID) {
+    if let Some(file) = own(CHECK_CONFIG_ID) {
         for level in file.get("levels").map(Node::entries).unwrap_or_default() {
             let code = level.key.node.trim().trim_start_matches("rye::").replace('/', "::");
             checks.insert(format!("level {code}"), (level.value.to_value(), level.value.span));
@@ -162,8 +169,6 @@ fn compare_assertion(was: &Value, is: &Value) -> (Direction, String) {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use rye_grammar::ItemId;
-
     use super::*;
     use crate::compile::tests::world::{minimal_world, with_directives};
     use crate::compile::{CompileRequest, compile};
