@@ -4,9 +4,12 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::format_collect, reason = "tests")]
 
-use std::cell::Cell;
-use std::sync::Arc;
+#[path = "growth/counting_world.rs"]
+mod counting_world;
 
+use std::cell::Cell;
+
+use counting_world::CountingWorld;
 use rye_compiler::assertion::{MAX_STARTS, assert};
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::edit::{format, format_data};
@@ -24,12 +27,9 @@ use rye_compiler::report::workspace_trust::requirements_of_workspace;
 use rye_compiler::semantics::glob::inclusion::MAX_STEPS;
 use rye_compiler::semantics::glob::{Coverage, covers};
 use rye_compiler::validate::{Selection, check};
-use rye_compiler::world::{
-    ContextFile, Entry, ItemKind, LocatedFile, MapWorld, Space, UnrecognizedFile, World, WorldError,
-};
+use rye_compiler::world::{ItemKind, MapWorld, Space, World};
 use rye_grammar::ItemId;
 use rye_grammar::capability::MAX_WILDCARDS;
-use rye_grammar::tool_header::ScriptReader;
 
 /// A project with a number of hostile parts.
 type Shape = fn(usize) -> MapWorld<'static>;
@@ -285,47 +285,6 @@ fn patterns_with_hundreds_of_wildcards_are_refused_without_a_search() {
     });
     assert_eq!(codes.matches("syntax::capability").count(), 2, "{codes}");
     assert!(operations < 100_000, "{operations} allocations");
-}
-
-/// A world that counts the reads of items.
-struct CountingWorld<'w> {
-    world: MapWorld<'w>,
-    reads: Cell<usize>,
-}
-
-impl World for CountingWorld<'_> {
-    fn candidates(&self, kind: ItemKind, id: &ItemId) -> Result<Vec<LocatedFile>, WorldError> {
-        self.reads.set(self.reads.get() + 1);
-        self.world.candidates(kind, id)
-    }
-
-    fn list(&self, kind: ItemKind) -> Result<Vec<Entry>, WorldError> {
-        self.world.list(kind)
-    }
-
-    fn unrecognized_files(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
-        self.world.unrecognized_files()
-    }
-
-    fn misplaced_settings(&self) -> Result<Vec<UnrecognizedFile>, WorldError> {
-        self.world.misplaced_settings()
-    }
-
-    fn context_files(&self) -> Result<Vec<ContextFile>, WorldError> {
-        self.world.context_files()
-    }
-
-    fn mcp_json(&self) -> Result<Option<Arc<[u8]>>, WorldError> {
-        self.world.mcp_json()
-    }
-
-    fn scripts(&self) -> &dyn ScriptReader {
-        self.world.scripts()
-    }
-
-    fn project_is_user_space(&self) -> bool {
-        self.world.project_is_user_space()
-    }
 }
 
 /// Combinations of inputs share the parsed files of one plan, so that each costs a fraction of a compilation.
