@@ -74,33 +74,98 @@ pub const MESSAGE_KINDS: [&str; 7] =
 /// The end statuses that `terminate` may set; `success` is an alias of `completed`.
 pub(crate) const END_STATUSES: [&str; 5] = ["completed", "success", "error", "cancelled", "suspended"];
 
+/// The scopes of `terminate` in a chat: only the current prompt ends, or the whole session. A run has no scopes.
+pub const TERMINATE_SCOPES: [&str; 2] = ["prompt", SESSION_SCOPE];
+
+/// The scope of a `terminate` that ends the session of a chat.
+pub const SESSION_SCOPE: &str = "session";
+
 /// The effect of a hook. Strings may be `${…}` templates, filled when the hook fires; the compiler has checked their
 /// syntax.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case")]
 pub enum HookAction {
-    SetExtends { item_id: String },
-    Fetch { item_type: ItemKind, item_id: String, params: Value },
-    Execute { item_type: ItemKind, item_id: String, params: Value },
-    Sign { item_type: ItemKind, item_id: String },
-    Transform { text: String },
-    Handled,
-    Message { content: String, custom_type: String, display: bool },
-    SystemPrompt { text: Option<String>, append: Option<String> },
-    Drop { kinds: Vec<String>, n: Option<u64> },
-    KeepLast { n: u64 },
-    Inject { content: String, position: Position },
-    Replace { messages: Value },
-    Block { reason: String },
-    Modify { content: Option<Value>, is_error: Option<bool>, details: Option<Value> },
-    Retry { delay_ms: Option<u64> },
+    SetExtends {
+        item_id: String,
+    },
+    Fetch {
+        item_type: ItemKind,
+        item_id: String,
+        params: Value,
+    },
+    Execute {
+        item_type: ItemKind,
+        item_id: String,
+        params: Value,
+    },
+    Sign {
+        item_type: ItemKind,
+        item_id: String,
+    },
+    Transform {
+        text: String,
+        /// The new images of the message, as a list; `None` keeps the images. An element is an image of the message, a
+        /// path in the project, `{path: …}`, or `{data: …}` with the bytes in base64.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        images: Option<Value>,
+    },
+    Handled {
+        /// The text that the user sees in place of an answer of the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reply: Option<String>,
+    },
+    Message {
+        content: String,
+        custom_type: String,
+        display: bool,
+    },
+    SystemPrompt {
+        text: Option<String>,
+        append: Option<String>,
+    },
+    Drop {
+        kinds: Vec<String>,
+        n: Option<u64>,
+    },
+    KeepLast {
+        n: u64,
+    },
+    Inject {
+        content: String,
+        position: Position,
+    },
+    Replace {
+        messages: Value,
+    },
+    Block {
+        reason: String,
+    },
+    Modify {
+        content: Option<Value>,
+        is_error: Option<bool>,
+        details: Option<Value>,
+    },
+    Retry {
+        delay_ms: Option<u64>,
+    },
     Continue,
-    Terminate { status: Option<String>, error: Option<String> },
+    Terminate {
+        status: Option<String>,
+        error: Option<String>,
+        /// One of [`TERMINATE_SCOPES`]; `None` stands for `prompt`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scope: Option<String>,
+    },
     Escalate,
-    Raise { limit: String, value: Value },
+    Raise {
+        limit: String,
+        value: Value,
+    },
     Handoff,
     Compact,
-    FollowUp { content: String },
+    FollowUp {
+        content: String,
+    },
 }
 
 /// The item that a hook action fetches, executes or signs.
@@ -122,7 +187,7 @@ impl HookAction {
             Self::Sign { item_type, item_id } => Some(HookCall::Sign { item_type: *item_type, item_id }),
             Self::SetExtends { .. }
             | Self::Transform { .. }
-            | Self::Handled
+            | Self::Handled { .. }
             | Self::Message { .. }
             | Self::SystemPrompt { .. }
             | Self::Drop { .. }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::assertion_file as assertions;
 use crate::diagnostics::CODES;
-use crate::hook::{END_STATUSES, MESSAGE_KINDS};
+use crate::hook::{END_STATUSES, MESSAGE_KINDS, TERMINATE_SCOPES};
 use crate::item::hook::read::KEYS as HOOK_KEYS;
 use crate::item::{HOOK_LISTS, knowledge};
 use crate::semantics::hook_point::{ActionName, HOOK_POINTS, HookPointRow, event_names};
@@ -348,7 +348,11 @@ fn action_field(action: ActionName, field: &str) -> Value {
         (_, "n" | "delay_ms") => count,
         (_, "kinds") => json!({"anyOf": [{"type": "string"}, {"type": "array", "items": {"enum": MESSAGE_KINDS}}]}),
         (_, "status") => json!({"anyOf": [{"enum": END_STATUSES}, {"type": "string", "pattern": "\\$\\{"}]}),
-        (_, "item_id" | "text" | "append" | "reason" | "error" | "limit" | "type") => json!({"type": "string"}),
+        (_, "scope") => json!({"anyOf": [{"enum": TERMINATE_SCOPES}, {"type": "string", "pattern": "\\$\\{"}]}),
+        (_, "images") => json!({"type": ["array", "string", "object"], "items": {"type": ["string", "object"]}}),
+        (_, "item_id" | "text" | "append" | "reason" | "error" | "limit" | "type" | "reply") => {
+            json!({"type": "string"})
+        }
         _ => json!({}),
     }
 }

@@ -312,7 +312,7 @@ pub fn describe_effect(event: HookPoint, action: &HookAction, grants: &[String])
         | HookAction::Fetch { .. }
         | HookAction::Sign { .. }
         | HookAction::Transform { .. }
-        | HookAction::Handled
+        | HookAction::Handled { .. }
         | HookAction::Message { .. }
         | HookAction::SystemPrompt { .. }
         | HookAction::Drop { .. }
@@ -347,7 +347,7 @@ pub(crate) fn describe_steering(action: &HookAction) -> Option<&'static str> {
         HookAction::FollowUp { .. } => Some("makes the model continue with a message"),
         HookAction::SetExtends { .. }
         | HookAction::Sign { .. }
-        | HookAction::Handled
+        | HookAction::Handled { .. }
         | HookAction::Retry { .. }
         | HookAction::Continue
         | HookAction::Terminate { .. }

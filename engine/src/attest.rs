@@ -184,13 +184,24 @@ impl Intake {
     fn check(self, seq: u64, input: &AcceptedInput, expand: &ExpandAgain<'_>) -> Vec<PromptDifference> {
         let hooks = self.hooks.filter(|run| run.subject.as_deref() == Some(&input.id));
         let command = self.command.filter(|ran| ran.id == input.id);
-        let (text, handled) = match (&command, hooks.as_ref().map(|run| &run.answer)) {
-            (Some(ran), _) => (ran.answer.clone(), false),
-            (None, Some(HookOutcome::Transformed { text })) => (text.clone(), false),
-            (None, answer) => (input.raw.clone(), answer == Some(&HookOutcome::Handled)),
+        let (mut handled, mut reply, mut new_images) = (false, None, None);
+        let text = match (&command, hooks.as_ref().map(|run| &run.answer)) {
+            (Some(ran), _) => ran.answer.clone(),
+            (None, Some(HookOutcome::Transformed { text, images })) => {
+                new_images = images.as_ref();
+                text.clone()
+            }
+            (None, Some(HookOutcome::Handled { reply: text })) => {
+                (handled, reply) = (true, text.as_ref());
+                input.raw.clone()
+            }
+            (None, _) => input.raw.clone(),
         };
         let mut found = Vec::new();
-        if handled != input.handled {
+        if new_images.is_some_and(|images| *images != input.images) {
+            found.push(PromptDifference { seq, what: "the images of the `input` hooks".to_owned(), at: 0 });
+        }
+        if handled != input.handled || reply != input.reply.as_ref() {
             found.push(PromptDifference { seq, what: "the verdict of the `input` hooks".to_owned(), at: 0 });
         }
         let mut compare = |derived: &str, what: &str| {

@@ -169,6 +169,10 @@ impl EventBody {
             image_objects(&input.images)
         } else if let Self::Mail(ReceivedMessage { message: ControlMessage::Submit { input, .. }, .. }) = self {
             image_objects(&input.images)
+        } else if let Self::HookPoint(run) = self {
+            // The images of a message with an intake of its own are also part of its `UserInput`.
+            let HookOutcome::Transformed { images, .. } = &run.answer else { return Vec::new() };
+            image_objects(images.as_deref().unwrap_or_default())
         } else if let Self::Continues(continues) = self {
             continues.queue.iter().flat_map(|message| image_objects(&message.images)).collect()
         } else {

@@ -18,10 +18,15 @@ use serde_json::{Map, Value};
 
 use crate::BoxFuture;
 use crate::event::{HookEvaluation, HookOutcome, HookVerdict};
+use crate::image::ImageRef;
 use crate::machine::{HookChild, HookRun};
 use crate::tool::ToolOutcome;
 
 mod answer;
+mod images;
+
+pub use images::ImageSource;
+pub(crate) use images::{load, read_call};
 
 /// Maximum size in bytes of an action with filled placeholders. Without this limit, a chain of hooks that each double a
 /// text would use all memory.
@@ -66,6 +71,15 @@ pub trait HookRunner: Send + Sync {
         run: &'a HookRun,
         started: u64,
     ) -> BoxFuture<'a, Result<HookCallResult, String>>;
+
+    /// Reads and stores the images that a hook gives a message; returns references to them, or the reason why one of
+    /// them is refused.
+    fn read_images<'a>(
+        &'a self,
+        hook: &'a ReadyHook,
+        images: Vec<ImageSource>,
+        run: &'a HookRun,
+    ) -> BoxFuture<'a, Result<Vec<ImageRef>, String>>;
 }
 
 /// The result of the action that a hook ran.
@@ -152,7 +166,7 @@ impl HookTable {
                 Mode::Control => answered && !infrastructure,
                 Mode::Chain => matches!(turn.answer, HookOutcome::Terminate { .. }),
                 Mode::Collect | Mode::Observe => false,
-            } || matches!(turn.answer, HookOutcome::Handled | HookOutcome::Failed { .. });
+            } || matches!(turn.answer, HookOutcome::Handled { .. } | HookOutcome::Failed { .. });
             if closed {
                 turn.record_evaluation(hook, HookVerdict::Passed, Map::new(), None);
                 continue;
@@ -212,6 +226,27 @@ impl HookTable {
         answer::stringify_text_fields(&mut value);
         let action: HookAction =
             serde_json::from_value(value).map_err(|e| format!("the action of the hook cannot be read: {e}"))?;
+        let mut fired = self.perform(hook, action, run, act, children).await?;
+        if let FiredHook::Action(action) = &mut fired {
+            answer::check_action(action)?;
+            if let HookAction::Transform { images: Some(images), .. } = action {
+                let sources = images::parse_sources(images, facts.known().get("images"))?;
+                let read = act.read_images(hook, sources, run).await?;
+                *images = serde_json::to_value(read).map_err(|error| error.to_string())?;
+            }
+        }
+        Ok(fired)
+    }
+
+    /// Starts the item of an action; any other action is returned as it is.
+    async fn perform(
+        &self,
+        hook: &ReadyHook,
+        action: HookAction,
+        run: &HookRun,
+        act: &dyn HookRunner,
+        children: &mut Vec<HookChild>,
+    ) -> Result<FiredHook, String> {
         match action.call() {
             Some(HookCall::Fetch { .. }) if !self.awaited.contains(&hook.hook.id) => Ok(FiredHook::Layer),
             Some(HookCall::Fetch { .. } | HookCall::Execute { .. } | HookCall::Sign { .. }) => {
@@ -221,13 +256,9 @@ impl HookTable {
                 if outcome.is_error {
                     return Err(answer::result_text(&outcome.content));
                 }
-                let fired = answer::parse_result(run.point, &outcome.content);
-                if let FiredHook::Action(action) = &fired {
-                    answer::check_action(action)?;
-                }
-                Ok(fired)
+                Ok(answer::parse_result(run.point, &outcome.content))
             }
-            None => answer::check_action(&action).map(|()| FiredHook::Action(action)),
+            None => Ok(FiredHook::Action(action)),
         }
     }
 }
@@ -244,6 +275,15 @@ impl HookRunner for NoItems {
         _started: u64,
     ) -> BoxFuture<'a, Result<HookCallResult, String>> {
         Box::pin(std::future::ready(Err("hooks cannot start items here".to_owned())))
+    }
+
+    fn read_images<'a>(
+        &'a self,
+        _hook: &'a ReadyHook,
+        _images: Vec<ImageSource>,
+        _run: &'a HookRun,
+    ) -> BoxFuture<'a, Result<Vec<ImageRef>, String>> {
+        Box::pin(std::future::ready(Err("hooks cannot read images here".to_owned())))
     }
 }
 

@@ -28,6 +28,7 @@ pub use effect::{Effect, HookBounds, HookRun, ModelCall, Reservation, SpawnChild
 pub use gate::{Allowed, Dispatch, GatedCall};
 pub(crate) use request::{estimate_tokens, message_tokens, thread_position, thread_system};
 pub(crate) use retained_messages::count_retained_messages;
+pub use screen::RESUME_SUBJECT;
 pub use signal::{Fact, HookChild, Signal, SpawnResult};
 pub use state::ThreadState;
 pub(crate) use step::undelivered_prompt;

@@ -192,6 +192,7 @@ impl PlayedPrompt {
             images: input.images.clone(),
             expansions: Vec::new(),
             handled: false,
+            reply: None,
             bounds: input.bounds.clone(),
         };
         if let Some(chat) = &mut state.chat {

@@ -104,7 +104,8 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::UserInput(input) => {
             let handled = if input.handled { ", not sent" } else { "" };
             let typed = if input.raw == input.text { String::new() } else { format!("typed: {}\n", input.raw) };
-            with(format!("{} {}{handled}", input.id, input.delivery.as_str()), &format!("{typed}{}", input.text))
+            let reply = input.reply.as_ref().map(|reply| format!("\nreply: {reply}")).unwrap_or_default();
+            with(format!("{} {}{handled}", input.id, input.delivery.as_str()), &format!("{typed}{}{reply}", input.text))
         }
         EventBody::Retracted(retracted) => line(retracted.input.clone()),
         EventBody::FileChanged(change) => line(format!("{} was written by {}", change.path, change.call_id)),

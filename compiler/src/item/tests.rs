@@ -184,7 +184,7 @@ fn hook_actions_parse_in_every_spelling() {
         assert_eq!(action(text), expected, "{text}");
     }
     let bare = hook("hooks: [{id: h, event: limit, action: abort}]");
-    assert_eq!(bare.action.as_ref().unwrap().node, HookAction::Terminate { status: None, error: None });
+    assert_eq!(bare.action.as_ref().unwrap().node, HookAction::Terminate { status: None, error: None, scope: None });
     let fetch = "hooks: [{id: h, event: thread_started, action: {primary: load, item_type: knowledge, item_id: a/b}}]";
     assert!(
         matches!(&hook(fetch).action.as_ref().unwrap().node, HookAction::Fetch { item_id, .. } if item_id == "a/b")
@@ -218,6 +218,29 @@ fn invalid_hooks_are_reported() {
     assert_eq!(hook_codes("hook: []"), ["item::unknown-key"]);
     assert_eq!(hook_codes("[]"), ["item::invalid-value"]);
     assert!(hook_codes("hooks: [{id: stop_at_limit, enabled: false}]").is_empty());
+}
+
+#[test]
+fn images_replies_and_scopes_of_actions_are_checked() {
+    let one = |event: &str, action: &str| hook_codes(&format!("hooks: [{{id: h, event: {event}, action: {action}}}]"));
+    for images in ["[]", "'${images}'", "['${images.0}', docs/a.png]", "{path: a.png}", "[{data: aGk=}]"] {
+        assert!(one("input", &format!("{{transform: {{text: a, images: {images}}}}}")).is_empty(), "{images}");
+    }
+    for images in ["[../a.png]", "/etc/a.png", "['~/a.png']", "[a/../../b.png]", "[7]", "true", "['']", "[{url: x}]"] {
+        let found = one("input", &format!("{{transform: {{text: a, images: {images}}}}}"));
+        assert_eq!(found, ["item::invalid-value"], "{images}");
+    }
+    assert_eq!(one("input", "{transform: {images: []}}"), ["item::missing"]);
+    assert!(one("input", "{handled: {reply: Done.}}").is_empty() && one("input", "{handled: true}").is_empty());
+    assert_eq!(one("input", "{handled: {answer: Done.}}"), ["item::unknown-key"]);
+    assert_eq!(one("input", "{transform: {text: a, reply: b}}"), ["item::unknown-key"]);
+    assert_eq!(one("tool_call", "{handled: {reply: Done.}}"), ["hook::wrong-action"]);
+    for scope in ["prompt", "session", "'${category}'"] {
+        assert!(one("agent_end", &format!("{{terminate: {{scope: {scope}}}}}")).is_empty(), "{scope}");
+    }
+    assert_eq!(one("agent_end", "{terminate: {scope: project}}"), ["item::invalid-value"]);
+    assert_eq!(one("agent_end", "{block: {reason: no, scope: session}}"), ["item::unknown-key"]);
+    assert_eq!(one("input", "{terminate: {scope: session}}"), ["hook::wrong-action"]);
 }
 
 #[test]

@@ -465,7 +465,8 @@ impl ActionName {
         match self {
             A::SetExtends => &["item_id"],
             A::Fetch | A::Execute | A::Sign => &["item_type", "item_id", "params"],
-            A::Transform => &["text"],
+            A::Transform => &["text", "images"],
+            A::Handled => &["reply"],
             A::Message => &["content", "type", "display"],
             A::SystemPrompt => &["text", "append"],
             A::Drop => &["kinds", "n"],
@@ -475,10 +476,10 @@ impl ActionName {
             A::Block => &["reason"],
             A::Modify => &["content", "is_error", "details"],
             A::Retry => &["delay_ms"],
-            A::Terminate => &["status", "error"],
+            A::Terminate => &["status", "error", "scope"],
             A::Raise => &["limit", "value"],
             A::FollowUp => &["content"],
-            A::Handled | A::Continue | A::Escalate | A::Handoff | A::Compact => &[],
+            A::Continue | A::Escalate | A::Handoff | A::Compact => &[],
         }
     }
 

@@ -22,7 +22,7 @@ pub(super) const CHAT_DIRECTIVE: &str = "rye/agent/chat";
 /// the hook.
 pub fn check(hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
     let id = || hook.id.node.clone();
-    let is_handled = hook.action.as_ref().is_some_and(|action| action.node == HookAction::Handled);
+    let is_handled = hook.action.as_ref().is_some_and(|action| matches!(action.node, HookAction::Handled { .. }));
     if hook.event == HookPoint::Input && is_handled && hook.condition.is_none() {
         found.push(HookError::SwallowsEverything { id: id(), span: hook.span });
     }

@@ -63,7 +63,7 @@ fn odd_field(id: String, action: &HookAction, span: Span) -> Option<HookError> {
         | HookAction::Execute { .. }
         | HookAction::Sign { .. }
         | HookAction::Transform { .. }
-        | HookAction::Handled
+        | HookAction::Handled { .. }
         | HookAction::Drop { .. }
         | HookAction::KeepLast { .. }
         | HookAction::Replace { .. }
@@ -93,7 +93,8 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
         {
             Some(("it replaces the result with the same text".to_owned(), None))
         }
-        HookAction::Transform { text } if text.trim() == "${text}" => {
+        HookAction::Handled { reply: Some(reply) } if is_blank(reply) => empty("its reply"),
+        HookAction::Transform { text, images: None } if text.trim() == "${text}" => {
             Some(("it replaces the message with the same text".to_owned(), None))
         }
         HookAction::Fetch { params, .. } if params.as_object().is_some_and(|params| !params.is_empty()) => {
@@ -124,7 +125,7 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
         | HookAction::Execute { .. }
         | HookAction::Sign { .. }
         | HookAction::Transform { .. }
-        | HookAction::Handled
+        | HookAction::Handled { .. }
         | HookAction::Drop { .. }
         | HookAction::KeepLast { .. }
         | HookAction::Replace { .. }

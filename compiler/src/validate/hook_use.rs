@@ -513,7 +513,7 @@ fn prevents_later_hooks(hook: &HookDecl) -> bool {
         Mode::FirstBlock => matches!(action, HookAction::Block { .. }),
         // The result of an executed item is unknown.
         Mode::Control => action.item().is_none(),
-        Mode::Chain => matches!(action, HookAction::Handled),
+        Mode::Chain => matches!(action, HookAction::Handled { .. }),
         Mode::Collect | Mode::Observe => false,
     }
 }

@@ -310,11 +310,18 @@ pub enum HookOutcome {
         fired: Vec<String>,
         texts: BTreeMap<String, String>,
     },
-    /// The hooks of the event `input` replaced the text of the user's message with `text`.
+    /// The hooks of the event `input` replaced the text of the user's message with `text`, and its images with
+    /// `images`; `None` keeps the images.
     Transformed {
         text: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        images: Option<Vec<ImageRef>>,
     },
-    Handled,
+    /// A hook of the event `input` handled the message. The user sees `reply` in place of an answer.
+    Handled {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reply: Option<String>,
+    },
     /// Changes for the current prompt: messages to add, and a replacement of the system prompt.
     Prepared {
         messages: Vec<Message>,
@@ -339,6 +346,9 @@ pub enum HookOutcome {
     Terminate {
         status: Option<Status>,
         error: Option<String>,
+        /// True if the session of a chat ends too, not only its current prompt.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ends_session: bool,
     },
     Escalate,
     /// A higher limit, in the unit of the limit; nano-dollars for spend.

@@ -115,6 +115,9 @@ pub struct AcceptedInput {
     /// True if the model does not get the message: an `input` hook handled it, or the message calls a skill or prompt
     /// template that cannot be expanded.
     pub handled: bool,
+    /// The text with which the hook that handled the message answers the user. The model does not get this text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<String>,
     #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]
     pub bounds: PromptBounds,
 }

@@ -1,7 +1,7 @@
 //! Conversion of fired hooks into the answer of their hook point: actions are applied, and the results of execute hooks
 //! are parsed as actions.
 
-use rye_compiler::hook::{HookAction, HookPoint, Position};
+use rye_compiler::hook::{HookAction, HookPoint, Position, SESSION_SCOPE, TERMINATE_SCOPES};
 use rye_compiler::semantics::hook_point::{self, ActionName};
 use rye_compiler::semantics::limits::{LimitName, LimitValue, parse_limit_value};
 use rye_compiler::semantics::value::inline_text;
@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 
 use super::{FiredHook, PointEvaluation, ReadyHook};
 use crate::event::{ContextOperation, HookOutcome};
+use crate::image::ImageRef;
 use crate::message::Message;
 use crate::thread::Status;
 
 /// Action fields that must be text. A placeholder can fill a field with a value of another type (for example, a
 /// number).
-const TEXT_FIELDS: [&str; 8] = ["item_id", "text", "append", "reason", "error", "status", "custom_type", "limit"];
+const TEXT_FIELDS: [&str; 10] =
+    ["item_id", "text", "append", "reason", "error", "status", "custom_type", "limit", "reply", "scope"];
 
 /// Converts the values of the [`TEXT_FIELDS`] of an action to strings, because a placeholder may have filled a field
 /// with a value of another type.
@@ -81,8 +83,8 @@ fn add_defaults(action: &mut Value) {
     }
 }
 
-/// Checks the parts of an action that are known only once its placeholders are filled: the messages of `replace`, and
-/// the limit and the value of `raise`.
+/// Checks the parts of an action that are known only once its placeholders are filled: the messages of `replace`, the
+/// scope of `terminate`, and the limit and the value of `raise`.
 ///
 /// # Errors
 /// Returns the reason why the action cannot run; the hook then counts as failed.
@@ -91,6 +93,11 @@ pub(super) fn check_action(action: &HookAction) -> Result<(), String> {
         return <Vec<Message> as serde::Deserialize>::deserialize(messages)
             .map(drop)
             .map_err(|error| format!("the messages of the action cannot be read: {error}"));
+    }
+    if let HookAction::Terminate { scope: Some(scope), .. } = action
+        && !TERMINATE_SCOPES.contains(&scope.as_str())
+    {
+        return Err(format!("unknown scope `{scope}`; a scope is `{}`", TERMINATE_SCOPES.join("` or `")));
     }
     if let HookAction::Raise { limit, value } = action { raised_limit_value(limit, value).map(drop) } else { Ok(()) }
 }
@@ -141,11 +148,11 @@ fn apply_action(turn: &mut PointEvaluation, action: HookAction) {
         | HookAction::Fetch { .. }
         | HookAction::Execute { .. }
         | HookAction::Sign { .. } => return,
-        HookAction::Transform { text } => {
-            turn.facts.insert("text".into(), text.clone().into());
-            HookOutcome::Transformed { text }
+        HookAction::Transform { text, images } => {
+            let images = images.and_then(|images| serde_json::from_value(images).ok());
+            transform(turn, text, images)
         }
-        HookAction::Handled => HookOutcome::Handled,
+        HookAction::Handled { reply } => HookOutcome::Handled { reply },
         HookAction::Message { content, custom_type, display } => {
             prepare_turn(turn, Some(Message::Custom { custom_type, content, display }), None)
         }
@@ -178,9 +185,11 @@ fn apply_action(turn: &mut PointEvaluation, action: HookAction) {
         HookAction::Modify { content, is_error, details } => modify_subject(turn, content, is_error, details),
         HookAction::Retry { delay_ms } => HookOutcome::Retry { delay_ms: delay_ms.unwrap_or(0) },
         HookAction::Continue => HookOutcome::Continue,
-        HookAction::Terminate { status, error } => {
-            HookOutcome::Terminate { status: status.as_deref().map(end_status), error }
-        }
+        HookAction::Terminate { status, error, scope } => HookOutcome::Terminate {
+            status: status.as_deref().map(end_status),
+            error,
+            ends_session: scope.as_deref() == Some(SESSION_SCOPE),
+        },
         HookAction::Escalate => HookOutcome::Escalate,
         HookAction::Raise { limit, value } => match raised_limit_value(&limit, &value) {
             Ok(value) => HookOutcome::Raise { limit, value },
@@ -199,6 +208,16 @@ fn end_status(word: &str) -> Status {
         "suspended" => Status::Suspended,
         _ => Status::Error,
     }
+}
+
+/// Replaces the text of the message, and its images if `images` are given. Later hooks see the new text and images.
+fn transform(turn: &mut PointEvaluation, text: String, images: Option<Vec<ImageRef>>) -> HookOutcome {
+    turn.facts.insert("text".into(), text.clone().into());
+    if let Some(images) = &images {
+        turn.facts.insert("images".into(), serde_json::to_value(images).unwrap_or(Value::Null));
+    }
+    let earlier = if let HookOutcome::Transformed { images, .. } = &mut turn.answer { images.take() } else { None };
+    HookOutcome::Transformed { text, images: images.or(earlier) }
 }
 
 fn prepare_turn(turn: &mut PointEvaluation, message: Option<Message>, with: Option<String>) -> HookOutcome {

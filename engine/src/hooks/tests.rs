@@ -26,6 +26,20 @@ impl HookRunner for FixedRunner {
             if self.0 == json!("fail") { ToolOutcome::error("broken") } else { ToolOutcome::ok(self.0.clone()) };
         Box::pin(std::future::ready(Ok(outcome.into())))
     }
+
+    fn read_images<'a>(
+        &'a self,
+        _: &'a ReadyHook,
+        images: Vec<ImageSource>,
+        _: &'a HookRun,
+    ) -> BoxFuture<'a, Result<Vec<ImageRef>, String>> {
+        let read = images.into_iter().map(|source| match source {
+            ImageSource::Kept(image) => Ok(image),
+            ImageSource::File(path) => Err(format!("no file {path}")),
+            ImageSource::Bytes(bytes) => Ok(image(u32::try_from(bytes.len()).unwrap())),
+        });
+        Box::pin(std::future::ready(read.collect()))
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "facts are written where they are used")]
@@ -47,6 +61,67 @@ fn run_point(
     (considered.into_iter().map(|c| c.verdict).collect(), answer, act.1.into_inner().unwrap())
 }
 
+fn image(width: u32) -> ImageRef {
+    let (media_type, sha256) = ("image/png".to_owned(), format!("{width:064}"));
+    ImageRef { media_type, sha256, bytes: 1, width, height: 1, data: String::new() }
+}
+
+#[test]
+fn transform_keeps_replaces_and_removes_images_for_later_hooks() {
+    let facts = json!({"text": "a", "images": [image(1), image(2)]});
+    let transform = |text: &str, images: Value| HookAction::Transform { text: text.into(), images: Some(images) };
+    for (images, expected) in [
+        (json!("${images}"), vec![image(1), image(2)]),
+        (json!(["${images.1}"]), vec![image(2)]),
+        (json!(["${images.1}", {"data": "YWJj"}]), vec![image(2), image(3)]),
+        (json!([]), vec![]),
+    ] {
+        let mut plan = plan();
+        with_hook(&mut plan, HookPoint::Input, transform("b", images));
+        // The second hook states no images, and the third sees the images of the first.
+        with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "${text}c".into(), images: None });
+        with_hook(&mut plan, HookPoint::Input, transform("${text}d", json!("${images}")));
+        let (verdicts, answer, _) = run_point(&plan, HookPoint::Input, facts.clone(), json!(null));
+        assert_eq!(verdicts, [HookVerdict::Fired; 3]);
+        assert_eq!(answer, HookOutcome::Transformed { text: "bcd".into(), images: Some(expected) });
+    }
+}
+
+#[test]
+fn refused_image_fails_the_hook_and_keeps_the_message() {
+    let facts = json!({"text": "a", "images": [image(1)]});
+    for images in [json!("../x.png"), json!(["${images.7}"]), json!([{"sha256": "${text}"}]), json!([{"data": "%"}])] {
+        let mut plan = plan();
+        let action = HookAction::Transform { text: "b".into(), images: Some(images.clone()) };
+        with_hook(&mut plan, HookPoint::Input, action);
+        let (verdicts, answer, _) = run_point(&plan, HookPoint::Input, facts.clone(), json!(null));
+        assert_eq!((verdicts.as_slice(), answer), ([HookVerdict::Failed].as_slice(), HookOutcome::None), "{images}");
+        plan.hooks[0].on_failure = OnFailure::Fail;
+        let (_, answer, _) = run_point(&plan, HookPoint::Input, facts.clone(), json!(null));
+        assert!(matches!(answer, HookOutcome::Failed { .. }), "{images}");
+    }
+}
+
+#[test]
+fn programs_answer_with_images_replies_and_scopes() {
+    let answer = |point: HookPoint, says: Value| {
+        let mut plan = plan();
+        with_hook(&mut plan, point, execute(json!({})));
+        run_point(&plan, point, json!({"text": "a", "images": [image(1)]}), says)
+    };
+    let (_, transformed, _) = answer(HookPoint::Input, json!({"action": "transform", "text": "b", "images": []}));
+    assert_eq!(transformed, HookOutcome::Transformed { text: "b".into(), images: Some(vec![]) });
+    let (_, kept, _) = answer(HookPoint::Input, json!({"action": "transform", "text": "b", "images": null}));
+    assert_eq!(kept, HookOutcome::Transformed { text: "b".into(), images: None });
+    let (_, handled, _) = answer(HookPoint::Input, json!({"action": "handled", "reply": 7}));
+    assert_eq!(handled, HookOutcome::Handled { reply: Some("7".into()) });
+    let end = |scope: &str| answer(HookPoint::AgentEnd, json!({"action": "terminate", "scope": scope}));
+    assert!(matches!(end("session").1, HookOutcome::Terminate { ends_session: true, .. }));
+    assert!(matches!(end("prompt").1, HookOutcome::Terminate { ends_session: false, .. }));
+    let (verdicts, unknown, _) = end("project");
+    assert_eq!((verdicts.as_slice(), unknown), ([HookVerdict::Failed].as_slice(), HookOutcome::None));
+}
+
 fn execute(params: Value) -> HookAction {
     HookAction::Execute { item_type: rye_compiler::world::ItemKind::Tool, item_id: "a/b".into(), params }
 }
@@ -55,17 +130,17 @@ fn execute(params: Value) -> HookAction {
 fn control_point_uses_first_answer_and_ignores_infrastructure_hooks() {
     let mut plan = plan();
     let point = HookPoint::AfterStep;
-    with_hook(&mut plan, point, HookAction::Terminate { status: None, error: Some("infra".into()) });
+    with_hook(&mut plan, point, HookAction::Terminate { status: None, error: Some("infra".into()), scope: None });
     plan.hooks[0].layer = 4.0;
     plan.hooks.rotate_left(1);
     with_hook(&mut plan, point, HookAction::Continue);
-    with_hook(&mut plan, point, HookAction::Terminate { status: None, error: None });
+    with_hook(&mut plan, point, HookAction::Terminate { status: None, error: None, scope: None });
     plan.hooks[1].condition = Some(json!("cost.turns >= 3"));
     let infra = plan.hooks.remove(0);
     plan.hooks.push(infra);
     let (verdicts, answer, _) = run_point(&plan, point, json!({"cost": {"turns": 2}}), json!(null));
     assert_eq!(verdicts, [HookVerdict::False, HookVerdict::Fired, HookVerdict::Fired]);
-    assert_eq!(answer, HookOutcome::Terminate { status: None, error: None });
+    assert_eq!(answer, HookOutcome::Terminate { status: None, error: None, ends_session: false });
     let (verdicts, answer, _) = run_point(&plan, point, json!({"cost": {"turns": 3}}), json!(null));
     assert_eq!(verdicts, [HookVerdict::Fired, HookVerdict::Passed, HookVerdict::Fired]);
     assert_eq!(answer, HookOutcome::Continue);
@@ -104,10 +179,10 @@ fn failed_hook_fails_the_point_only_with_on_failure_fail() {
 #[test]
 fn chained_hooks_see_earlier_changes() {
     let mut plan = plan();
-    with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "<${text}>".into() });
-    with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "[${text}]".into() });
+    with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "<${text}>".into(), images: None });
+    with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "[${text}]".into(), images: None });
     let (_, answer, _) = run_point(&plan, HookPoint::Input, json!({"text": "a"}), json!(null));
-    assert_eq!(answer, HookOutcome::Transformed { text: "[<a>]".into() });
+    assert_eq!(answer, HookOutcome::Transformed { text: "[<a>]".into(), images: None });
     with_hook(
         &mut plan,
         HookPoint::ToolResult,

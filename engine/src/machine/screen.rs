@@ -20,7 +20,7 @@ use crate::event::{
 
 /// The `subject` of a run of the `input` hooks for the message of a resumed or forked thread. For a queued message, the
 /// `subject` is the id of the message.
-pub(super) const RESUME_SUBJECT: &str = "resume";
+pub const RESUME_SUBJECT: &str = "resume";
 
 /// Returns the first queued message that has not passed its intake; `None` if there is no such message.
 fn unaccepted(state: &ThreadState) -> Option<&QueuedMessage> {
@@ -79,7 +79,7 @@ pub(super) fn screen_resume(plan: &Plan, state: &ThreadState) -> Option<Effect> 
 /// message cannot be accepted yet, or if the message needs a hook or an expansion.
 pub(super) fn accept_unchanged(plan: &Plan, state: &ThreadState) -> Option<EventBody> {
     let message = unaccepted(state).filter(|_| state.question.is_none() && can_accept(state))?;
-    (!needs_intake(plan, state, &message.text)).then(|| accepted(message, message.text.clone(), Vec::new(), false))
+    (!needs_intake(plan, state, &message.text)).then(|| accepted(message, message.text.clone()))
 }
 
 /// Returns the event that accepts a submitted message. Empty if the message does not go to a queue, if the run has no
@@ -97,7 +97,7 @@ pub(super) fn accept_new(
         return Vec::new();
     }
     let message = QueuedMessage::new(id, input, delivery);
-    vec![accepted(&message, message.text.clone(), Vec::new(), false)]
+    vec![accepted(&message, message.text.clone())]
 }
 
 /// Returns true if messages can pass their intake. In a run, messages wait until the conversation contains the prompt
@@ -121,8 +121,16 @@ pub(super) fn accept_screened(
     expansions: Vec<InputExpansion>,
 ) -> Option<EventBody> {
     let message = state.queued_messages().find(|message| Some(message.id.as_str()) == subject && !message.accepted)?;
-    let text = if let HookOutcome::Transformed { text } = answer { text.clone() } else { message.text.clone() };
-    Some(accepted(message, text, expansions, *answer == HookOutcome::Handled))
+    let (text, images) = if let HookOutcome::Transformed { text, images } = answer {
+        (text, images.as_ref().unwrap_or(&message.images))
+    } else {
+        (&message.text, &message.images)
+    };
+    let (handled, reply) =
+        if let HookOutcome::Handled { reply } = answer { (true, reply.clone()) } else { (false, None) };
+    let message = QueuedMessage { images: images.clone(), ..message.clone() };
+    let input = accepted_input(&message, text.clone(), expansions);
+    Some(EventBody::UserInput(Box::new(AcceptedInput { handled, reply, ..input })))
 }
 
 /// Returns the hook of the command that a text calls, the name of the command, and its arguments; `None` if the text
@@ -160,7 +168,7 @@ pub(super) fn command_events(
     let input = action.delivery().map(|delivery| {
         let delivery = state.effective_delivery(delivery, &message.bounds);
         let input = QueuedMessage { delivery, source: InputSource::Extension, ..message.clone() };
-        accepted(&input, answer.clone(), Vec::new(), false)
+        accepted(&input, answer.clone())
     });
     let item = hook.action.item().map(|(_, id)| id.to_owned()).unwrap_or_default();
     let (name, args) = (name.to_owned(), args.to_owned());
@@ -182,8 +190,12 @@ fn read_answer(reply: &str) -> (CommandAction, String) {
     }
 }
 
-fn accepted(message: &QueuedMessage, text: String, expansions: Vec<InputExpansion>, handled: bool) -> EventBody {
-    EventBody::UserInput(Box::new(AcceptedInput {
+fn accepted(message: &QueuedMessage, text: String) -> EventBody {
+    EventBody::UserInput(Box::new(accepted_input(message, text, Vec::new())))
+}
+
+fn accepted_input(message: &QueuedMessage, text: String, expansions: Vec<InputExpansion>) -> AcceptedInput {
+    AcceptedInput {
         id: message.id.clone(),
         delivery: message.delivery,
         source: message.source,
@@ -191,7 +203,8 @@ fn accepted(message: &QueuedMessage, text: String, expansions: Vec<InputExpansio
         text,
         images: message.images.clone(),
         expansions,
-        handled,
+        handled: false,
+        reply: None,
         bounds: message.bounds.clone(),
-    }))
+    }
 }

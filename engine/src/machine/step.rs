@@ -321,7 +321,7 @@ pub(super) fn outcome_of(answer: &HookOutcome) -> Outcome {
         | HookOutcome::Context { .. }
         | HookOutcome::Modify { .. }
         | HookOutcome::Failed { .. } => Outcome::Pass,
-        HookOutcome::Handled => Outcome::Handled,
+        HookOutcome::Handled { .. } => Outcome::Handled,
         HookOutcome::Retry { .. } => Outcome::Retry,
         HookOutcome::Continue => Outcome::Continue,
         HookOutcome::Terminate { .. } => Outcome::Terminate,

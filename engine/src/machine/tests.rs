@@ -398,7 +398,8 @@ fn hooks_block_modify_and_end() {
     let modified = HookOutcome::Modify { content: Some(json!("changed")), is_error: None, details: None };
     // The hook changes only the result of the call that ran: the tool of the blocked call did not run.
     play.hooks.insert(HookPoint::ToolResult, [modified].into());
-    let stop = HookOutcome::Terminate { status: Some(Status::Cancelled), error: Some("enough".into()) };
+    let stop =
+        HookOutcome::Terminate { status: Some(Status::Cancelled), error: Some("enough".into()), ends_session: false };
     play.hooks.insert(HookPoint::AfterStep, [stop].into());
     play.run();
     assert_eq!(play.results()[0], (ResultKind::Blocked, "no".into()));

@@ -95,10 +95,9 @@ impl UpdateMapper {
 
     /// Converts an event of the session's thread. Messages of the user are included only if `is_replay` is true.
     pub fn event(&mut self, body: &EventBody, is_replay: bool) -> Vec<SessionUpdate> {
-        if let EventBody::UserInput(input) = body
-            && is_replay
-        {
-            return vec![SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(&input.raw)))];
+        if let EventBody::UserInput(input) = body {
+            let typed = || SessionUpdate::UserMessageChunk(ContentChunk::new(text_block(&input.raw)));
+            return is_replay.then(typed).into_iter().chain(input.reply.as_deref().map(agent_text)).collect();
         }
         // A message of a hook is sent as a user message, because the model reads it as one.
         if let EventBody::HookPoint(run) = body {

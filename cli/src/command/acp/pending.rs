@@ -155,6 +155,7 @@ mod tests {
             images: Vec::new(),
             expansions: Vec::new(),
             handled: false,
+            reply: None,
             bounds: PromptBounds::default(),
         }))
     }

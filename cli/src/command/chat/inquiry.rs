@@ -387,7 +387,10 @@ fn explain_last_message(events: &[Event], intake: &[IntakeEntry]) -> String {
     let mut lines = vec![format!("typed: {}", input.raw)];
     let after = events.get(at..).unwrap_or_default();
     lines.push(match (input.handled || is_returned(after, input), input.raw == input.text) {
-        (true, _) if input.handled => "sent: nothing".to_owned(),
+        (true, _) if input.handled => match &input.reply {
+            Some(reply) => format!("sent: nothing\nreply of the hook: {reply}"),
+            None => "sent: nothing".to_owned(),
+        },
         (true, _) => "sent: nothing, because the text was withdrawn or returned to the editor".to_owned(),
         (false, true) => "sent: the same text".to_owned(),
         (false, false) => format!("sent: {}", input.text),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{HookFactPlaceholder, HookInputPlaceholder, HookPlaceholders};
 use crate::diagnostics::{Diagnostics, HookError, ItemError, LimitError, closest};
-use crate::hook::{END_STATUSES, HookAction, MESSAGE_KINDS, Position};
+use crate::hook::{END_STATUSES, HookAction, MESSAGE_KINDS, Position, TERMINATE_SCOPES};
 use crate::item::{data, id};
 use crate::semantics::capability::ItemType;
 use crate::semantics::hook_point::{ActionName, HookPointRow};
@@ -158,8 +158,12 @@ impl ActionReader<'_> {
                 let (item_type, item_id, _) = self.item(span)?;
                 HookAction::Sign { item_type, item_id }
             }
-            ActionName::Transform => HookAction::Transform { text: self.required_text("text", span)? },
-            ActionName::Handled => HookAction::Handled,
+            ActionName::Transform => {
+                let (text, images) = (self.required_text("text", span)?, self.value("images"));
+                self.check_images();
+                HookAction::Transform { text, images }
+            }
+            ActionName::Handled => HookAction::Handled { reply: self.text("reply") },
             ActionName::Message => HookAction::Message {
                 content: self.required_text("content", span)?,
                 custom_type: self.text("type").unwrap_or_else(|| "hook".into()),
@@ -203,7 +207,10 @@ impl ActionReader<'_> {
             },
             ActionName::Retry => HookAction::Retry { delay_ms: self.count("delay_ms") },
             ActionName::Continue => HookAction::Continue,
-            ActionName::Terminate => HookAction::Terminate { status: self.end_status(), error: self.text("error") },
+            ActionName::Terminate => {
+                let (status, error) = (self.known_word("status", &END_STATUSES), self.text("error"));
+                HookAction::Terminate { status, error, scope: self.known_word("scope", &TERMINATE_SCOPES) }
+            }
             ActionName::Escalate => HookAction::Escalate,
             ActionName::Raise => {
                 self.placeholders.item = self.get("limit").map(|node| node.span);
@@ -318,15 +325,39 @@ impl ActionReader<'_> {
         kinds
     }
 
-    /// Reads the key `status` of `terminate`, the end status that the action sets; `None` if the key is missing or is
-    /// no text. Reports a text without placeholders that is no end status, but returns it.
-    fn end_status(&mut self) -> Option<String> {
-        let node = self.get("status")?;
-        let status = self.text("status")?;
-        if !has_placeholder(&status) && !END_STATUSES.contains(&status.as_str()) {
-            self.report_not_one_of("status", &node, &END_STATUSES);
+    /// Reads a key whose value is one of `words`; `None` if the key is missing or its value is no text. Reports another
+    /// text without placeholders, but returns it.
+    fn known_word(&mut self, key: &str, words: &[&str]) -> Option<String> {
+        let node = self.get(key)?;
+        let word = self.text(key)?;
+        if !has_placeholder(&word) && !words.contains(&word.as_str()) {
+            self.report_not_one_of(key, &node, words);
         }
-        Some(status)
+        Some(word)
+    }
+
+    /// Checks the images that an action names literally: paths that stay within the project, or mappings. Placeholders
+    /// for images are not checked.
+    fn check_images(&mut self) {
+        const EXPECTED: &str = "a list of images: `${images.N}`, a path in the project, or `{ path: … }`";
+        let Some(node) = self.get("images") else { return };
+        let single = [node.clone()];
+        let images = if let Kind::List(images) = &node.kind { images.as_slice() } else { &single };
+        for image in images {
+            let path = image.get("path").unwrap_or(image);
+            match &path.kind {
+                Kind::String(text) if has_placeholder(text) => {}
+                Kind::String(text) if is_inside_project(text) => {}
+                Kind::String(_) => {
+                    data::report_invalid(self.found, "images", path, "a relative path that stays in the project");
+                }
+                Kind::Map(entries)
+                    if entries.iter().any(|entry| matches!(entry.key.node.as_str(), "data" | "sha256")) => {}
+                Kind::Null | Kind::Bool(_) | Kind::Number(_) | Kind::List(_) | Kind::Map(_) => {
+                    data::report_invalid(self.found, "images", image, EXPECTED);
+                }
+            }
+        }
     }
 
     /// Checks the literal value of a limit against the range of that limit.
@@ -482,6 +513,11 @@ impl ActionReader<'_> {
         }));
         read.errors.into_iter().for_each(&mut complain);
     }
+}
+
+/// Returns true if a path is relative and leaves no folder, by its text alone.
+fn is_inside_project(path: &str) -> bool {
+    !path.trim().is_empty() && !path.starts_with(['/', '~']) && !path.split('/').any(|name| name == "..")
 }
 
 /// Returns true if a text contains a placeholder that only a run can fill.

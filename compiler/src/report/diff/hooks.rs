@@ -15,7 +15,7 @@ use super::change::{DiffSides, Direction};
 use super::tools;
 use crate::compile::Compilation;
 use crate::diagnostics::quote_list;
-use crate::hook::{HookAction, HookPoint, OnFailure, PlanVerdict, PlannedHook};
+use crate::hook::{HookAction, HookPoint, OnFailure, PlanVerdict, PlannedHook, SESSION_SCOPE};
 use crate::lower::HookTrace;
 use crate::plan::source::SourceReport;
 use crate::plan::{FieldType, InterfaceField};
@@ -69,7 +69,7 @@ fn hook_role(hook: &PlannedHook) -> HookRole {
         | HookAction::Handoff
         | HookAction::Compact => HookRole::License,
         HookAction::Transform { .. }
-        | HookAction::Handled
+        | HookAction::Handled { .. }
         | HookAction::Modify { .. }
         | HookAction::Drop { .. }
         | HookAction::KeepLast { .. }
@@ -91,9 +91,10 @@ fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) ->
         | (HookAction::Retry { .. }, HookAction::Retry { .. })
         | (HookAction::FollowUp { .. }, HookAction::FollowUp { .. }) => true,
         // Any status ends the thread.
-        (HookAction::Terminate { status: one, .. }, HookAction::Terminate { status: other, .. }) => {
-            one == other || !reads_status
-        }
+        (
+            HookAction::Terminate { status: one, scope: a, .. },
+            HookAction::Terminate { status: other, scope: b, .. },
+        ) => (one == other || !reads_status) && (a == b || b.as_deref() == Some(SESSION_SCOPE)),
         (HookAction::Raise { limit: a, value: one }, HookAction::Raise { limit: b, value: other }) => {
             // A hook that raises a limit can be replaced by a hook that raises the same limit to a higher value.
             let at_most = one.as_f64().zip(other.as_f64()).is_some_and(|(one, other)| one <= other);
@@ -369,8 +370,10 @@ fn describe_other_action(was: &PlannedHook, is: &PlannedHook) -> String {
     let start = |hook: &PlannedHook| describe_start(&hook.action, &hook.grants);
     let word = |hook: &PlannedHook| {
         let word = action_word(&hook.action);
-        if let HookAction::Terminate { status: Some(status), .. } = &hook.action {
-            return format!("`{word}` with the status `{status}`");
+        if let HookAction::Terminate { status, scope, .. } = &hook.action {
+            let status = status.as_ref().map_or(String::new(), |status| format!(" with the status `{status}`"));
+            let scope = scope.as_ref().map_or(String::new(), |scope| format!(" for the {scope}"));
+            return format!("`{word}`{status}{scope}");
         }
         format!("`{word}`")
     };

@@ -61,7 +61,7 @@ pub fn apply(plan: &Plan, system: Vec<Layer>, first: Vec<Layer>) -> TurnLayers {
             | HookAction::Execute { .. }
             | HookAction::Sign { .. }
             | HookAction::Transform { .. }
-            | HookAction::Handled
+            | HookAction::Handled { .. }
             | HookAction::Drop { .. }
             | HookAction::KeepLast { .. }
             | HookAction::Replace { .. }

@@ -30,17 +30,17 @@ pub(super) async fn expand_message(
     answer: HookOutcome,
     considered: &mut Vec<HookEvaluation>,
 ) -> Result<(HookOutcome, Vec<InputExpansion>), DriveError> {
-    let text = if let HookOutcome::Transformed { text } = &answer {
-        text.clone()
+    let (text, images) = if let HookOutcome::Transformed { text, images } = &answer {
+        (text.clone(), images.clone())
     } else {
-        run.facts.get("text").and_then(Value::as_str).unwrap_or_default().to_owned()
+        (run.facts.get("text").and_then(Value::as_str).unwrap_or_default().to_owned(), None)
     };
     let is_passed_on = matches!(answer, HookOutcome::Transformed { .. } | HookOutcome::None);
     if !is_passed_on || !text.starts_with('/') {
         return Ok((answer, Vec::new()));
     }
     if let Some(literal) = text.strip_prefix("//") {
-        return Ok((HookOutcome::Transformed { text: format!("/{literal}") }, Vec::new()));
+        return Ok((HookOutcome::Transformed { text: format!("/{literal}"), images }, Vec::new()));
     }
     let typed = text.clone();
     let disk = Arc::clone(&engine.disk);
@@ -54,14 +54,14 @@ pub(super) async fn expand_message(
         Ok(expansion) => expansion,
         Err(error) => {
             considered.push(problem(error));
-            return Ok((HookOutcome::Handled, Vec::new()));
+            return Ok((HookOutcome::Handled { reply: None }, Vec::new()));
         }
     };
     considered.extend(problems.iter().map(|one| problem(describe(one))));
     let answer = match sent {
         Some(sent) if sent == text => answer,
-        Some(sent) => HookOutcome::Transformed { text: sent },
-        None => HookOutcome::Handled,
+        Some(sent) => HookOutcome::Transformed { text: sent, images },
+        None => HookOutcome::Handled { reply: None },
     };
     let expansions = expanded.into_iter().map(|item| InputExpansion {
         kind: item.kind.as_str().to_owned(),

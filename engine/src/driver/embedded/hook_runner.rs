@@ -1,7 +1,7 @@
 //! Runs the actions of hooks, through the same gate and the same code as the thread's own calls.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rye_compiler::hook::HookAction;
 use rye_compiler::primary::{FetchRequest, ItemType, SignRequest};
@@ -14,7 +14,8 @@ use tokio::time::Instant;
 use super::EmbeddedDriver;
 use crate::BoxFuture;
 use crate::event::StateSet;
-use crate::hooks::{HookCallResult, HookRunner, ReadyHook};
+use crate::hooks::{self, HookCallResult, HookRunner, ImageSource, ReadyHook};
+use crate::image::{ImageRef, check_accepted};
 use crate::machine::HookRun;
 use crate::machine::gate::{ChildStart, GatedCall, HookCall, authorize_hook_call, is_system_tool};
 use crate::machine::state_store::{self, STATE_TOOL};
@@ -110,6 +111,27 @@ impl HookRunner for EmbeddedHookRunner<'_> {
             // Results of hooks enter prompts and transcripts without passing the guard, so secrets are masked here.
             mask_value(&mut outcome.content);
             Ok(HookCallResult::from(outcome))
+        })
+    }
+
+    fn read_images<'a>(
+        &'a self,
+        hook: &'a ReadyHook,
+        images: Vec<ImageSource>,
+        run: &'a HookRun,
+    ) -> BoxFuture<'a, Result<Vec<ImageRef>, String>> {
+        Box::pin(async move {
+            let thread = self.thread;
+            if let Some(call) = hooks::read_call(&images) {
+                let requested = HookCall { call, turn: run.turn, remaining_ms: self.remaining_ms() };
+                // The path may come from a program, so the capability of the read tool is needed as for a call of it.
+                authorize_hook_call(&thread.plan, &thread.narrowed_launch(), &hook.hook, false, requested)?;
+            }
+            let (project, objects) = (thread.engine.project.clone(), Arc::clone(&thread.engine.objects));
+            let loading = tokio::task::spawn_blocking(move || hooks::load(images, &project, &objects));
+            let images = loading.await.map_err(|error| error.to_string())??;
+            check_accepted(&thread.plan.model, &images).map_err(|error| error.to_string())?;
+            Ok(images)
         })
     }
 }

@@ -25,6 +25,12 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
         let message = format!("the hook `{hook}` failed: {error}");
         state.stop = Some(EarlyEnd { status: Status::Error, code: "hook_failed".into(), message });
     }
+    if let HookOutcome::Terminate { ends_session: true, status, error } = &run.answer {
+        let end = early_end(state, *status, error.as_deref().unwrap_or("a hook ended the session"));
+        if let Some(chat) = &mut state.chat {
+            chat.session_end = Some(end);
+        }
+    }
     match point {
         HookPoint::ToolExecutionStart
         | HookPoint::ToolExecutionEnd
@@ -141,7 +147,7 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
         HookOutcome::Handoff if run.point == HookPoint::Limit && !can_hand_off_at_limit(state) => return Outcome::Pass,
         HookOutcome::None
         | HookOutcome::Transformed { .. }
-        | HookOutcome::Handled
+        | HookOutcome::Handled { .. }
         | HookOutcome::Modify { .. }
         | HookOutcome::Continue
         | HookOutcome::Escalate
@@ -168,9 +174,14 @@ fn screened(state: &mut ThreadState, run: &HookPointRun) {
     }
     state.conversation.resume_screened = true;
     match (&run.answer, &mut state.continues) {
-        (HookOutcome::Transformed { text }, Some(continues)) => continues.message = Some(text.clone()),
-        (HookOutcome::Handled, _) => {
-            let message = "an `input` hook handled the message".to_owned();
+        (HookOutcome::Transformed { text, images }, Some(continues)) => {
+            continues.message = Some(text.clone());
+            if let (Some(images), Some(launch)) = (images, &mut state.launch) {
+                Arc::make_mut(launch).images.clone_from(images);
+            }
+        }
+        (HookOutcome::Handled { reply }, _) => {
+            let message = reply.clone().unwrap_or_else(|| "an `input` hook handled the message".to_owned());
             state.stop = Some(EarlyEnd { status: Status::Completed, code: "handled".into(), message });
         }
         _ => {}
@@ -186,7 +197,7 @@ fn deny_replies(state: &mut ThreadState) {
 /// Stops the thread if the hooks of the point answered `terminate`. At a limit or an error, an answer with neither
 /// status nor message changes nothing, because the limit or the error determines both.
 fn stop_at_point(state: &mut ThreadState, run: &HookPointRun) {
-    let HookOutcome::Terminate { status, error } = &run.answer else { return };
+    let HookOutcome::Terminate { status, error, .. } = &run.answer else { return };
     let silent = status.is_none() && error.is_none();
     if silent && matches!(run.point, HookPoint::Limit | HookPoint::Error) {
         return;
@@ -195,14 +206,19 @@ fn stop_at_point(state: &mut ThreadState, run: &HookPointRun) {
 }
 
 fn stop(state: &mut ThreadState, answer: &HookOutcome) {
-    let HookOutcome::Terminate { status, error } = answer else { return };
+    let HookOutcome::Terminate { status, error, .. } = answer else { return };
+    state.stop = Some(early_end(state, *status, error.as_deref().unwrap_or("a hook ended the thread")));
+}
+
+/// Returns the end that the answer `terminate` causes. Its code is that of the limit or error at which the hook ran.
+fn early_end(state: &ThreadState, status: Option<Status>, message: &str) -> EarlyEnd {
     let known = state.limit.as_ref().map(|hit| hit.limit_code.clone());
     let code = known.or_else(|| state.failed.as_ref().map(|f| f.classification.name.clone()));
-    state.stop = Some(EarlyEnd {
+    EarlyEnd {
         status: status.unwrap_or(Status::Error),
         code: code.unwrap_or_else(|| "terminated".into()),
-        message: error.clone().unwrap_or_else(|| "a hook ended the thread".into()),
-    });
+        message: message.to_owned(),
+    }
 }
 
 /// Applies the changes of a `tool_result` hook to the result for the model.

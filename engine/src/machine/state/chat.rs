@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rye_compiler::plan::Grant;
 
-use super::{MeasuredTokens, ThreadState};
+use super::{EarlyEnd, MeasuredTokens, ThreadState};
 use crate::event::{ChatMode, ContinuedPrompt, Delivery, PromptBounds, QueuedMessage, ShellRan};
 use crate::thread::Cost;
 
@@ -28,6 +28,9 @@ pub struct ChatState {
     pub is_interrupted: bool,
     /// True if the session closes at the next idle step.
     pub is_closing: bool,
+    /// The end of the session that a hook with the scope `session` requested; `None` if no hook did. The session ends at
+    /// the next idle step and cannot be reopened.
+    pub session_end: Option<EarlyEnd>,
     /// The request of the user to replace the conversation with a summary; `None` if there is no such request.
     pub compaction: Option<CompactionRequest>,
     /// The thread in which the session continues at the next idle step; `None` if it stays in this thread.

@@ -33,6 +33,9 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     if !awaited.is_empty() {
         return StepResult::Do(Effect::Await(awaited));
     }
+    if chat.session_end.is_some() {
+        return StepResult::Finished(Outcome::Closed);
+    }
     if chat.compaction.is_some() {
         if chat.is_interrupted && state.attempt.is_none() {
             // The user interrupted the compaction before its model call.

@@ -14,7 +14,7 @@ use crate::event::{Ended, EventBody};
 use crate::exchange::StopReason;
 use crate::machine::effect::Effect;
 use crate::machine::facts;
-use crate::machine::state::{ReplyDefect, ThreadState};
+use crate::machine::state::{EarlyEnd, ReplyDefect, ThreadState};
 use crate::retry;
 use crate::thread::{RunError, Status};
 
@@ -93,9 +93,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
         return ended(Status::Killed, failed("killed", "the thread was killed".into()));
     }
     if let Some(stop) = &state.stop {
-        let error =
-            (stop.status == Status::Error).then(|| RunError { code: stop.code.clone(), message: stop.message.clone() });
-        return ended(stop.status, error);
+        return ended(stop.status, early_error(stop));
     }
     if let Some(returned) = &state.returned {
         let outputs = Some(returned.outputs.clone());
@@ -115,7 +113,12 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
         }
         (Node::Handoff, _) => return ended(Status::Continued, None),
         (Node::Ask(_), Outcome::Suspended) => return ended(Status::Suspended, None),
-        (Node::Idle, Outcome::Closed) => return ended(Status::Idle, None),
+        (Node::Idle, Outcome::Closed) => {
+            let Some(end) = state.chat.as_ref().and_then(|chat| chat.session_end.as_ref()) else {
+                return ended(Status::Idle, None);
+            };
+            return ended(end.status, early_error(end));
+        }
         _ => {}
     }
     if let Some(answer) = answer.filter(|answer| answer.is_error) {
@@ -158,6 +161,11 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
         (Status::Error, failed("missing_outputs", message))
     };
     Ended { outputs: partial.cloned(), missing, ..ended(status, error) }
+}
+
+/// Returns the error of an early end; `None` if its status is no error.
+fn early_error(end: &EarlyEnd) -> Option<RunError> {
+    (end.status == Status::Error).then(|| RunError { code: end.code.clone(), message: end.message.clone() })
 }
 
 /// The error code of a thread whose last reply was cut before its end.

@@ -165,9 +165,10 @@ fn refusal_ends_only_its_prompt() {
 #[test]
 fn handled_prompt_costs_no_model_call_and_starts_no_prompt() {
     let mut plan = plan();
-    with_hook(&mut plan, HookPoint::Input, HookAction::Handled);
+    with_hook(&mut plan, HookPoint::Input, HookAction::Handled { reply: None });
     let mut play = chat_of(plan, vec![text("one")], &["status?", "work"]);
-    let answers = [HookOutcome::Handled, HookOutcome::Transformed { text: "work hard".into() }];
+    let answers =
+        [HookOutcome::Handled { reply: None }, HookOutcome::Transformed { text: "work hard".into(), images: None }];
     play.hooks.insert(HookPoint::Input, answers.into());
     play.run();
     assert_eq!(play.requests.len(), 1);
@@ -180,7 +181,7 @@ fn before_agent_start_runs_once_per_prompt_and_can_end_it() {
     let mut plan = plan();
     with_hook(&mut plan, HookPoint::BeforeAgentStart, HookAction::Continue);
     let mut play = chat_of(plan, vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")], &["a", "b", "c"]);
-    let stop = HookOutcome::Terminate { status: None, error: None };
+    let stop = HookOutcome::Terminate { status: None, error: None, ends_session: false };
     play.hooks.insert(HookPoint::BeforeAgentStart, [HookOutcome::None, stop].into());
     play.run();
     let runs = play
@@ -191,6 +192,28 @@ fn before_agent_start_runs_once_per_prompt_and_can_end_it() {
     assert_eq!(statuses(&play).len(), 3);
     // A replacement of the system prompt ends with its prompt.
     assert!(play.requests.iter().all(|request| request.system == play.requests[0].system));
+}
+
+#[test]
+fn terminate_with_session_scope_ends_the_chat_after_its_prompt() {
+    for (point, status, expected) in [
+        (HookPoint::BeforeAgentStart, None, Status::Error),
+        (HookPoint::AfterStep, Some(Status::Cancelled), Status::Cancelled),
+        (HookPoint::AgentEnd, Some(Status::Completed), Status::Completed),
+    ] {
+        let mut plan = plan();
+        with_hook(&mut plan, point, HookAction::Continue);
+        let mut play = chat_of(plan, vec![text("one"), text("two"), text("three")], &["a", "b", "c"]);
+        let stop = HookOutcome::Terminate { status, error: Some("enough".into()), ends_session: true };
+        play.hooks.insert(point, [HookOutcome::None, stop].into());
+        play.run();
+        assert_eq!(statuses(&play).len(), 2, "{point:?}: {:?}", play.names());
+        assert_eq!(play.requests.len(), if point == HookPoint::BeforeAgentStart { 1 } else { 2 }, "{point:?}");
+        let ended = play.ended();
+        assert_eq!(ended.status, expected, "{point:?}");
+        let error = ended.error.as_ref().map(|error| (error.code.as_str(), error.message.as_str()));
+        assert_eq!(error, (expected == Status::Error).then_some(("terminated", "enough")), "{point:?}");
+    }
 }
 
 #[test]
@@ -369,7 +392,7 @@ fn closed_session_opens_again_with_the_same_conversation() {
 #[test]
 fn failed_input_hook_ends_its_prompt_and_keeps_the_session() {
     let mut plan = plan();
-    with_hook(&mut plan, HookPoint::Input, HookAction::Handled);
+    with_hook(&mut plan, HookPoint::Input, HookAction::Handled { reply: None });
     let mut play = chat_of(plan, vec![text("one")], &["bad", "good"]);
     let failed = HookOutcome::Failed { hook: "hook_0".into(), error: "no".into() };
     play.hooks.insert(HookPoint::Input, [failed, HookOutcome::None].into());

@@ -68,7 +68,7 @@ fn refused_answers_of_a_prompt_end_at_its_limit_and_the_session_continues() {
 fn terminated_answer_is_no_result_unless_the_end_is_completed() {
     for (status, result) in [(None, None), (Some(Status::Cancelled), None), (Some(Status::Completed), Some("7"))] {
         let mut play = hooked(HookPoint::AgentEnd, vec![text("7")]);
-        let stop = HookOutcome::Terminate { status, error: Some("leaks".into()) };
+        let stop = HookOutcome::Terminate { status, error: Some("leaks".into()), ends_session: false };
         play.hooks.insert(HookPoint::AgentEnd, [stop].into());
         play.run();
         assert_eq!(play.ended().status, status.unwrap_or(Status::Error));
@@ -81,7 +81,7 @@ fn terminated_answer_is_no_result_unless_the_end_is_completed() {
 fn thread_that_a_hook_suspended_continues_after_a_resume() {
     for (point, requests) in [(HookPoint::BeforeAgentStart, 0), (HookPoint::AgentEnd, 1)] {
         let mut play = hooked(point, vec![text("one"), text("two")]);
-        let suspend = HookOutcome::Terminate { status: Some(Status::Suspended), error: None };
+        let suspend = HookOutcome::Terminate { status: Some(Status::Suspended), error: None, ends_session: false };
         play.hooks.insert(point, [suspend].into());
         play.run();
         assert_eq!((play.ended().status, play.requests.len()), (Status::Suspended, requests), "{point:?}");
@@ -94,7 +94,7 @@ fn thread_that_a_hook_suspended_continues_after_a_resume() {
 #[test]
 fn terminated_prompt_makes_no_model_call() {
     let mut play = hooked(HookPoint::BeforeAgentStart, vec![text("never")]);
-    let stop = HookOutcome::Terminate { status: None, error: Some("off topic".into()) };
+    let stop = HookOutcome::Terminate { status: None, error: Some("off topic".into()), ends_session: false };
     play.hooks.insert(HookPoint::BeforeAgentStart, [stop].into());
     play.run();
     let error = play.ended().error.as_ref().unwrap();

@@ -55,9 +55,9 @@ fn each_message_is_accepted_once_before_the_model_gets_it() {
 #[test]
 fn transformed_message_keeps_its_typed_text_and_its_images() {
     let mut plan = plan();
-    with_hook(&mut plan, HookPoint::Input, HookAction::Handled);
+    with_hook(&mut plan, HookPoint::Input, HookAction::Handled { reply: None });
     let mut play = chat_of(plan, vec![text("one")], &[]);
-    play.hooks.insert(HookPoint::Input, [HookOutcome::Transformed { text: "draw it".into() }].into());
+    play.hooks.insert(HookPoint::Input, [HookOutcome::Transformed { text: "draw it".into(), images: None }].into());
     play.start();
     let image = ImageRef {
         media_type: "image/png".into(),
@@ -86,7 +86,7 @@ fn transformed_message_keeps_its_typed_text_and_its_images() {
 #[test]
 fn hooks_see_the_delivery_and_the_source_of_a_message() {
     let mut plan = plan();
-    with_hook(&mut plan, HookPoint::Input, HookAction::Handled);
+    with_hook(&mut plan, HookPoint::Input, HookAction::Handled { reply: None });
     let mut play = chat_of(plan, vec![text("one")], &[]);
     play.start();
     let input = UserInput { source: InputSource::Extension, ..UserInput::text("hello") };
@@ -147,7 +147,7 @@ fn withdrawal_of_all_messages_keeps_the_started_prompt() {
 #[test]
 fn withdrawal_during_the_intake_sends_nothing() {
     let mut plan = plan();
-    with_hook(&mut plan, HookPoint::Input, HookAction::Handled);
+    with_hook(&mut plan, HookPoint::Input, HookAction::Handled { reply: None });
     let mut play = chat_of(plan, Vec::new(), &[]);
     play.start();
     receive(&mut play, "a", submit("first", Delivery::Prompt));

@@ -106,7 +106,7 @@ fn fallback_model_answers_if_the_model_is_unavailable() {
     other.id = "other".into();
     other.prices = Some(Prices { input: 2_000_000_000, output: 4_000_000_000, ..other.prices.unwrap() });
     plan.model.fallback = Some(Box::new(other));
-    with_hook(&mut plan, HookPoint::Error, HookAction::Terminate { status: None, error: None });
+    with_hook(&mut plan, HookPoint::Error, HookAction::Terminate { status: None, error: None, scope: None });
     let models = |play: &SimulatedThread| play.requests.iter().map(|r| r.model.clone()).collect::<Vec<_>>();
     let took_over = |play: &SimulatedThread| {
         let of = |e: &Event| if let EventBody::AttemptFailed(f) = &e.body { f.fallback.clone() } else { None };

@@ -14,7 +14,7 @@ use crate::thread::Status;
 /// Returns a thread whose plan has an `input` hook with these answers, in order.
 fn thread(replies: Vec<Result<Reply, CallError>>, answers: &[HookOutcome]) -> SimulatedThread {
     let mut plan = plan();
-    with_hook(&mut plan, HookPoint::Input, HookAction::Handled);
+    with_hook(&mut plan, HookPoint::Input, HookAction::Handled { reply: None });
     let mut play = SimulatedThread::new(plan, replies);
     play.hooks.insert(HookPoint::Input, answers.iter().cloned().collect());
     play
@@ -36,7 +36,7 @@ fn steer(text: &str) -> ControlMessage {
 #[test]
 fn handled_follow_up_costs_no_model_call() {
     for step in 2..7 {
-        let mut play = thread(vec![text("one"), text("two")], &[HookOutcome::Handled]);
+        let mut play = thread(vec![text("one"), text("two")], &[HookOutcome::Handled { reply: None }]);
         play.messages.push((step, ControlMessage::FollowUp { text: "status?".into() }));
         play.run();
         assert_eq!((play.requests.len(), play.ended().result.as_deref()), (1, Some("one")), "at step {step}");
@@ -46,7 +46,7 @@ fn handled_follow_up_costs_no_model_call() {
 #[test]
 fn handled_steering_message_skips_no_calls() {
     let list = [call("a_write", json!({})), call("a_write", json!({}))];
-    let mut play = thread(vec![calls(&list), text("done")], &[HookOutcome::Handled]);
+    let mut play = thread(vec![calls(&list), text("done")], &[HookOutcome::Handled { reply: None }]);
     play.messages.push((6, steer("never mind")));
     play.run();
     assert_eq!(play.dispatched.len(), 2);
@@ -56,7 +56,7 @@ fn handled_steering_message_skips_no_calls() {
 
 #[test]
 fn transformed_messages_keep_their_order() {
-    let answer = |text: &str| HookOutcome::Transformed { text: text.into() };
+    let answer = |text: &str| HookOutcome::Transformed { text: text.into(), images: None };
     let answers = [answer("first"), answer("second")];
     let mut play = thread(vec![calls(&[call("a_read", json!({}))]), text("one"), text("two")], &answers);
     play.messages.push((3, ControlMessage::FollowUp { text: "b".into() }));
@@ -67,7 +67,7 @@ fn transformed_messages_keep_their_order() {
 
 #[test]
 fn message_waits_while_an_approval_is_open() {
-    let mut play = thread(vec![text("done")], &[HookOutcome::Handled]);
+    let mut play = thread(vec![text("done")], &[HookOutcome::Handled { reply: None }]);
     play.start();
     while play.requests.is_empty() {
         assert!(play.step());
@@ -99,8 +99,9 @@ fn resume(play: &mut SimulatedThread) {
 
 #[test]
 fn message_of_a_resume_passes_the_hooks_of_a_prompt() {
-    let mut play = thread(vec![text("done")], &[HookOutcome::Transformed { text: "go on, carefully".into() }]);
-    with_hook(&mut play.plan, HookPoint::BeforeAgentStart, HookAction::Handled);
+    let mut play =
+        thread(vec![text("done")], &[HookOutcome::Transformed { text: "go on, carefully".into(), images: None }]);
+    with_hook(&mut play.plan, HookPoint::BeforeAgentStart, HookAction::Handled { reply: None });
     let prepared = HookOutcome::Prepared { messages: Vec::new(), system: Some("You resume.".into()) };
     play.hooks.insert(HookPoint::BeforeAgentStart, [prepared].into());
     resume(&mut play);
@@ -116,15 +117,29 @@ fn message_of_a_resume_passes_the_hooks_of_a_prompt() {
 
 #[test]
 fn handled_message_of_a_resume_costs_no_model_call() {
-    let mut play = thread(vec![text("done")], &[HookOutcome::Handled]);
+    let mut play = thread(vec![text("done")], &[HookOutcome::Handled { reply: None }]);
     resume(&mut play);
     assert_eq!((play.requests.len(), play.ended().status), (0, Status::Completed));
 }
 
 #[test]
+fn images_of_a_hook_replace_those_of_a_resume() {
+    let image = |name: &str| {
+        let (media_type, sha256) = ("image/png".to_owned(), name.to_owned());
+        crate::image::ImageRef { media_type, sha256, bytes: 1, width: 1, height: 1, data: String::new() }
+    };
+    let answer = HookOutcome::Transformed { text: "go on".into(), images: Some(vec![image("new")]) };
+    let mut play = thread(vec![text("done")], &[answer]);
+    resume(&mut play);
+    let turn = play.requests[0].turns.last().unwrap();
+    let crate::message::Message::User { content } = &**turn else { panic!("{turn:?}") };
+    assert_eq!(content[0], crate::message::ContentBlock::Image(image("new")));
+}
+
+#[test]
 fn tool_result_hooks_run_only_for_calls_that_ran() {
     let mut plan = plan();
-    with_hook(&mut plan, HookPoint::ToolResult, HookAction::Handled);
+    with_hook(&mut plan, HookPoint::ToolResult, HookAction::Handled { reply: None });
     let list = [call("a_write", json!({})), call("a_write", json!({})), call("unknown", json!({}))];
     let mut play = SimulatedThread::new(plan, vec![calls(&list), text("done")]);
     play.messages.push((6, steer("stop that")));

@@ -181,7 +181,7 @@ fn after_step_runs_after_every_turn() {
         assert_eq!((play.ended().status, after_steps(&play), play.requests.len()), (Status::Completed, 1, 1));
     }
     let mut play = SimulatedThread::new(plan, vec![back()]);
-    let stop = HookOutcome::Terminate { status: None, error: Some("no".into()) };
+    let stop = HookOutcome::Terminate { status: None, error: Some("no".into()), ends_session: false };
     play.hooks.insert(HookPoint::AfterStep, [stop].into());
     play.run();
     assert_eq!(play.ended().error.as_ref().unwrap().message, "no");

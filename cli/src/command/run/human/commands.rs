@@ -4,6 +4,7 @@
 use anstyle::{AnsiColor, Style};
 use rye_compiler::hook::HookPoint;
 use rye_engine::event::{AcceptedInput, CommandAction, CommandRan, HookOutcome, HookPointRun, HookVerdict, ShellRan};
+use rye_engine::machine::RESUME_SUBJECT;
 use rye_engine::thread_id::ThreadId;
 
 use super::{HumanRenderer, MAX_DETAIL_CHARS, MAX_ERROR_CHARS};
@@ -31,11 +32,19 @@ impl HumanRenderer {
         self.thread_line(thread, if ran.exit_code == 0 { DIM } else { color_style(AnsiColor::Red) }, end);
     }
 
-    /// Prints the text that the chat sends, if a hook or an expansion has changed the typed text.
+    /// Prints the text that the chat sends, if a hook or an expansion has changed the typed text, or the reply of the
+    /// hook that handled the message.
     pub(super) fn user_input(&mut self, thread: &ThreadId, input: &AcceptedInput) {
+        self.hook_reply(thread, input.reply.as_deref());
         if self.is_chat && self.main.as_ref() == Some(thread) && !input.handled && input.raw != input.text {
             let text = truncate_line(&input.text, MAX_DETAIL_CHARS);
             self.thread_line(thread, DIM, &format!("sent: {text}"));
+        }
+    }
+
+    fn hook_reply(&mut self, thread: &ThreadId, reply: Option<&str>) {
+        for line in reply.into_iter().flat_map(str::lines) {
+            self.thread_line(thread, Style::new(), line);
         }
     }
 
@@ -57,6 +66,10 @@ impl HumanRenderer {
             let line =
                 if hook.hook == "expansion" { because } else { format!("hook {}: {because}{effect}", hook.hook) };
             self.thread_line(thread, color_style(AnsiColor::Yellow), &line);
+        }
+        // The message of a resumed thread has no `UserInput` event, which would contain the reply.
+        if let (HookOutcome::Handled { reply }, Some(RESUME_SUBJECT)) = (&run.answer, run.subject.as_deref()) {
+            self.hook_reply(thread, reply.as_deref());
         }
         for line in shown_messages(run).filter(|_| self.is_chat).flat_map(str::lines).collect::<Vec<_>>() {
             self.thread_line(thread, DIM, line);
