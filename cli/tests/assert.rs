@@ -51,3 +51,33 @@ fn examples_satisfy_their_assertions() {
         assert_eq!(done.code, Some(0), "{example}\n{}{}", done.stdout, done.stderr);
     }
 }
+
+#[test]
+fn sessions_are_covered_and_named() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &directive("talk", "<execute><tool>rye.bash.bash</tool></execute>", "Talk."));
+    place.write(
+        ".ai/config/agent/assertions.yaml",
+        "assertions:\n  - { id: clean, never: 'flows(\"rye.execute.tool.rye.web.*\", \"rye.execute.tool.rye.bash.*\")' }\n",
+    );
+    let held = place.rye(&["assert"]);
+    assert_eq!(held.code, Some(0), "{}{}", held.stdout, held.stderr);
+    assert!(held.stderr.contains("(1 plan of runs, 1 plan of chats): no violations"), "{}", held.stderr);
+    place.write(
+        ".ai/config/agent/chat.yaml",
+        "commands:\n  - { id: look, execute: { item_type: tool, item_id: rye/web/fetch, params: { url: \"${args}\" } } }\n  \
+           - { id: any, execute: { item_type: tool, item_id: 'team/${args}', params: {} } }\n",
+    );
+    let broken = place.rye(&["assert"]);
+    assert_eq!(broken.code, Some(1), "{}{}", broken.stdout, broken.stderr);
+    for part in [
+        "error: `clean` does not hold",
+        "  chat talk",
+        "error: `listed_is_usable` does not hold",
+        "the command `/any` executes `team/${args}`, which no grant allows",
+    ] {
+        assert!(broken.stdout.contains(part), "{part}\n{}", broken.stdout);
+    }
+    let (_, json) = place.json(&["assert"]);
+    assert_eq!(json["plans"][1]["mode"], "chat", "{json}");
+}

@@ -4,6 +4,7 @@
 
 mod flow;
 mod route_summary;
+mod session;
 mod threads;
 mod trifecta;
 
@@ -25,6 +26,7 @@ use crate::semantics::facts::Facts;
 use crate::semantics::glob::{Coverage, covers};
 use crate::world::{ItemKind, Space, World};
 use flow::{FlowPath, TextFlow};
+use session::{CheckedSessions, LISTED_IS_USABLE, check_sessions};
 pub use threads::MAX_STARTS;
 use threads::{PossibleThread, ReachMemo, ReachableThreads, ThreadSearch};
 use trifecta::TrifectaTools;
@@ -36,6 +38,8 @@ pub struct AssertReport {
     pub directives: usize,
     /// Number of possible threads on which the assertions were checked.
     pub threads: usize,
+    /// The plans on which the assertions were checked: each directive as a run, and as a chat if its plan compiles.
+    pub plans: Vec<CoveredPlans>,
     pub violations: Vec<Violation>,
     /// Assertions that may hold vacuously: in no thread does the result change if a function of the condition (such as
     /// `allows(…)`) returns the opposite. Empty if only some directives or threads were checked.
@@ -48,6 +52,15 @@ pub struct AssertReport {
     pub cycles: Vec<StartCycle>,
     /// True if the search was cut off: threads beyond the bound may violate assertions too.
     pub incomplete: bool,
+}
+
+/// The plans of a directive on which assertions were checked: one for each route.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CoveredPlans {
+    pub directive: String,
+    /// `run` or `chat`.
+    pub mode: String,
+    pub plans: usize,
 }
 
 /// A violation of an assertion by a thread.
@@ -76,8 +89,8 @@ pub struct WithoutWitness {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TraceStep {
     pub directive: String,
-    /// The way in which the directive is started: `run` for the first directive, `body` or `hook ID` for the text that
-    /// names it, else the grant that allows the start.
+    /// The way in which the directive is started: `run` or `chat` for the first directive, `body`, `hook ID` or
+    /// `command /NAME` for the text that names it, else the grant that allows the start.
     pub by: String,
     pub source: Option<SourceReport>,
 }
@@ -145,6 +158,7 @@ pub fn assert(world: &dyn World, only: &[ItemId]) -> AssertOutcome {
             report.threads += threads.len() + left_out;
             report.incomplete |= !complete;
             check_assertions(&items, (&assertions, &flow), &threads, &mut memo, &mut tools, &mut report);
+            check_plans(&shared, &id, search.route_count(&id), &mut report);
             record_witnesses((&assertions, &flow), &threads, &mut memo, &mut witnessed);
             record_spawns(&items, &threads, &mut recorded, &mut report.spawns);
             for cycle in threads.iter().filter_map(|thread| find_cycle(&items, thread)) {
@@ -241,6 +255,26 @@ fn check_assertions(
             description: "no thread may read untrusted text and private data and also send data out".into(),
             trace: trace_steps(items, thread),
             because,
+        });
+    }
+}
+
+/// Records the plans of a directive as a run and as a chat, and checks the built-in assertion `listed_is_usable` on the
+/// plans of the chat.
+fn check_plans(shared: &LowerContext<'_, '_>, id: &ItemId, runs: usize, report: &mut AssertReport) {
+    let CheckedSessions { plans, unusable, span } = check_sessions(shared, id);
+    for (mode, plans) in [("run", runs), ("chat", plans)].into_iter().filter(|(_, plans)| *plans > 0) {
+        report.plans.push(CoveredPlans { directive: id.to_string(), mode: mode.to_owned(), plans });
+    }
+    if !unusable.is_empty() {
+        let place = span.and_then(|span| origin::plan_place(&shared.items.sources(), span));
+        let source = place.map(|place| SourceReport::from(&place));
+        report.violations.push(Violation {
+            assertion: LISTED_IS_USABLE.to_owned(),
+            severity: "error".to_owned(),
+            description: "a session can use each skill, command and guideline of its plan".to_owned(),
+            trace: vec![TraceStep { directive: id.to_string(), by: "chat".to_owned(), source }],
+            because: unusable,
         });
     }
 }

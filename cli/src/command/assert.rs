@@ -77,7 +77,11 @@ fn format_violation(violation: &Violation) -> String {
     let about = if violation.description.is_empty() { String::new() } else { format!(": {}", violation.description) };
     let mut out = format!("{}: `{}` does not hold{about}\n", violation.severity, violation.assertion);
     for (i, TraceStep { directive, by, source }) in violation.trace.iter().enumerate() {
-        let arrow = if i == 0 { "run" } else { "→" };
+        let arrow = match by.as_str() {
+            _ if i > 0 => "→",
+            "chat" => "chat",
+            _ => "run",
+        };
         let by = if i == 0 { String::new() } else { format!(", started by {by}") };
         writeln!(out, "  {arrow} {directive}{by}{}", format_source(source.as_ref())).ok();
     }
@@ -122,11 +126,14 @@ fn format_summary(report: &AssertReport, errors: usize) -> String {
         0 => "no violations".to_owned(),
         n => counted(n, "violation"),
     };
+    let plans = |mode: &str| report.plans.iter().filter(|one| one.mode == mode).map(|one| one.plans).sum::<usize>();
     let more = if report.incomplete { "; only a part of the threads was checked" } else { "" };
     format!(
-        "checked {} and the built-in assertion for {} of {}: {held}{more}",
+        "checked {} and the built-in assertions for {} of {} ({} of runs, {} of chats): {held}{more}",
         counted(report.assertions, "assertion"),
         counted(report.threads, "thread"),
-        counted(report.directives, "directive")
+        counted(report.directives, "directive"),
+        counted(plans("run"), "plan"),
+        counted(plans("chat"), "plan"),
     )
 }

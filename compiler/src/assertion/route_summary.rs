@@ -39,8 +39,12 @@ pub struct RouteSummary {
     pub net: Rc<[NetGrant]>,
     pub hook_calls: Vec<String>,
     pub survivors: Rc<BTreeSet<ItemId>>,
-    pub named: Vec<(ItemId, String, Span, Vec<String>)>,
+    pub named: Vec<NamedStart>,
 }
+
+/// A directive that a file names to start it: its id, the cause, the place of its name, and the grants of the hook that
+/// starts it.
+pub type NamedStart = (ItemId, String, Span, Vec<String>);
 
 /// Returns a summary of a directive for every route; empty if the directive has errors, which `rye check` reports.
 pub fn route_summaries(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, id: &ItemId) -> Vec<RouteSummary> {
@@ -63,16 +67,7 @@ fn summarize_route(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, comp
         .hooks
         .iter()
         .filter(|h| h.is_live() && (!gates.contains(&h.decl.id.node) || may_fire_in(shared.items, composed, h)));
-    let mut named = Vec::new();
-    for hook in composed.hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {
-        if let Some(HookAction::Execute { item_type: ItemKind::Directive, item_id, .. }) =
-            hook.decl.action.as_ref().map(|a| &a.node)
-            && let Ok(id) = ItemId::parse(item_id)
-        {
-            let extra = hook.decl.grants.iter().map(|g| g.node.0.clone()).collect();
-            named.push((id, format!("hook {}", hook.decl.id.node), hook.decl.item_span(), extra));
-        }
-    }
+    let mut named = hook_starts(&composed.hooks);
     if let Some(leaf) = composed.leaf() {
         let mentioned = mentions(leaf).into_iter().filter(|m| m.kind == ItemKind::Directive);
         let there = mentioned.filter(|m| shared.items.exists(ItemKind::Directive, &m.id));
@@ -92,6 +87,22 @@ fn summarize_route(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, comp
         grants,
         named,
     }
+}
+
+/// Returns the directives that hooks and commands start by a literal id.
+pub(super) fn hook_starts(hooks: &[ComposedHook]) -> Vec<NamedStart> {
+    let mut named = Vec::new();
+    for hook in hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {
+        if let Some(HookAction::Execute { item_type: ItemKind::Directive, item_id, .. }) =
+            hook.decl.action.as_ref().map(|a| &a.node)
+            && let Ok(id) = ItemId::parse(item_id)
+        {
+            let extra = hook.decl.grants.iter().map(|g| g.node.0.clone()).collect();
+            let sort = if hook.decl.event == HookPoint::Command { "command /" } else { "hook " };
+            named.push((id, format!("{sort}{}", hook.decl.id.node), hook.decl.item_span(), extra));
+        }
+    }
+    named
 }
 
 /// Returns true if a live hook on the event `limit` may raise the limit `spend`. The action of the hook raises the
@@ -116,7 +127,7 @@ fn describe_hook(sources: &Sources, hook: &ComposedHook) -> String {
 
 /// Returns the capability for the item that a hook executes or fetches; `None` for other actions, and if the item's id
 /// contains a placeholder.
-fn hook_call(hook: &HookDecl) -> Option<String> {
+pub(super) fn hook_call(hook: &HookDecl) -> Option<String> {
     let action = &hook.action.as_ref()?.node;
     let (kind, id) = action.item().filter(|_| hook.has_static_id())?;
     let primary = if matches!(action, HookAction::Execute { .. }) {

@@ -376,3 +376,91 @@ fn threads_of_directives_that_start_each_other_are_examined_in_steps_linear_in_t
         }
     }
 }
+
+fn with_commands<'w>(world: MapWorld<'w>, commands: &str) -> MapWorld<'w> {
+    world.project(".ai/config/agent/chat.yaml", format!("commands:\n{commands}"))
+}
+
+#[test]
+fn result_of_a_command_is_part_of_the_flow_of_a_session() {
+    const RULE: &str = r#"
+lethal_trifecta: off
+assertions:
+  - id: no_commands_from_the_web
+    for: 'directive == "parent"'
+    never: 'flows("rye.execute.tool.rye.web.*", "rye.execute.tool.rye.bash.*")'
+"#;
+    let world = || family("<execute><tool>rye.bash.*</tool></execute>", "", RULE);
+    assert_eq!(names(&report(&world())), []);
+    let look = "  - { id: look, execute: { item_type: tool, item_id: rye/web/fetch, params: { url: \"${args}\" } } }\n";
+    let found = assert(&with_commands(world(), look), &[]).report;
+    let flows = found.violations.iter().find(|one| one.assertion == "no_commands_from_the_web").unwrap();
+    assert_eq!(flows.trace[0].by, "chat", "{flows:?}");
+}
+
+#[test]
+fn directive_that_a_command_starts_is_checked() {
+    const RULE: &str = r#"
+lethal_trifecta: off
+assertions:
+  - { id: no_child, for: 'directive == "other"', never: 'directive == "child"' }
+"#;
+    let world = || with_directives(family("", "", RULE), &[("other", "", "", "Do it.")]);
+    assert_eq!(names(&report(&world())), []);
+    let start = "  - { id: start, execute: { item_type: directive, item_id: child, params: {} } }\n";
+    let found = assert(&with_commands(world(), start), &[]).report;
+    let started = &found.violations[0];
+    let steps: Vec<(&str, &str)> =
+        started.trace.iter().map(|step| (step.directive.as_str(), step.by.as_str())).collect();
+    assert_eq!(steps, [("other", "chat"), ("child", "command /start")]);
+    assert!(started.trace[1].source.as_ref().is_some_and(|source| source.file.ends_with("chat.yaml")), "{started:?}");
+}
+
+#[test]
+fn plans_of_runs_and_chats_are_named() {
+    let found = report(&family("", "", "lethal_trifecta: off\n"));
+    let plans: Vec<(&str, &str, usize)> =
+        found.plans.iter().map(|one| (one.directive.as_str(), one.mode.as_str(), one.plans)).collect();
+    assert_eq!(plans, [("child", "run", 1), ("child", "chat", 1), ("parent", "run", 1), ("parent", "chat", 1)]);
+}
+
+#[test]
+fn command_that_no_grant_allows_or_whose_item_is_missing_is_not_usable() {
+    let world = || family("<execute><tool>rye.web.*</tool></execute>", "", "lethal_trifecta: off\n");
+    let listed = |commands: &str| {
+        let found = assert(&with_commands(world(), commands), &[]).report;
+        let broken = found.violations.into_iter().filter(|one| one.assertion == "listed_is_usable");
+        broken.map(|one| (one.trace[0].directive.clone(), one.because)).collect::<Vec<_>>()
+    };
+    let any = |grants: &str| {
+        format!("  - {{ id: any, execute: {{ item_type: tool, item_id: 'team/${{args}}', params: {{}} }}{grants} }}\n")
+    };
+    let denied = listed(&any(""));
+    assert_eq!(denied.len(), 2, "{denied:?}");
+    assert_eq!(denied[1].1, ["the command `/any` executes `team/${args}`, which no grant allows"]);
+    assert_eq!(listed(&any(", grants: [rye.execute.tool.team.*]")), []);
+    let gone = listed("  - { id: gone, execute: { item_type: tool, item_id: team/gone, params: {} } }\n");
+    assert_eq!(gone[0].1, ["the command `/gone` executes the missing tool `team/gone`"]);
+}
+
+#[test]
+fn parts_of_a_plan_without_their_tool_are_not_usable() {
+    let tool = "description: Counts.\nversion: 1.0.0\nkind: command\ncommand: [wc]\nsnippet: counts lines\nguidelines: [Count first.]\n";
+    let world = family("<execute><tool>team.*</tool></execute><fetch><skill>tidy</skill></fetch>", "", "")
+        .project(".ai/tools/team/count.yaml", tool)
+        .project(".ai/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy up.\n");
+    let items = Items::new(&world);
+    let shared = LowerContext::new(&items);
+    let id = ItemId::parse("parent").unwrap();
+    assert_eq!(session::check_sessions(&shared, &id).unusable, Vec::<String>::new());
+    let request = crate::request::CompileRequest::new(id).chat();
+    let mut plan = crate::compile::compile(&world, &request).value.unwrap().plan;
+    assert!(session::unusable_parts(&items, &plan).is_empty());
+    plan.palette.clear();
+    let unusable = session::unusable_parts(&items, &plan);
+    for part in
+        ["the skill `tidy` is listed", "the guideline `Count first.` belongs to no tool", "team_count: counts lines"]
+    {
+        assert!(unusable.iter().any(|one| one.contains(part)), "{part}: {unusable:?}");
+    }
+}

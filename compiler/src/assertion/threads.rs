@@ -9,6 +9,7 @@ use rye_grammar::{ItemId, Span};
 
 use super::flow::{FlowState, TextFlow};
 use super::route_summary::{NetGrant, RouteSummary, route_summaries};
+use super::session::SessionCommands;
 use crate::assertion_file::Assertions;
 use crate::lower::cache::LowerContext;
 use crate::semantics::glob::Glob;
@@ -48,6 +49,7 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     shared: &'s LowerContext<'i, 'w>,
     /// The hooks that assertions name as gates.
     gates: BTreeSet<String>,
+    commands: SessionCommands,
     /// The directives of the project and user spaces, each with its `execute` capability.
     directives: Vec<(ItemId, String)>,
     routes: BTreeMap<ItemId, Rc<[RouteSummary]>>,
@@ -78,6 +80,7 @@ struct StateKey {
     needs_approval: bool,
     hook_calls: Vec<String>,
     survivors: Rc<BTreeSet<ItemId>>,
+    is_session: bool,
 }
 
 /// A way in which a thread can start another one.
@@ -166,8 +169,11 @@ pub struct PossibleThread {
     pub raised_by: Option<String>,
     /// The grants that name hosts (`net`).
     pub net: Rc<[NetGrant]>,
-    /// The capabilities of the calls that the thread's own hooks make. The thread reads the results of these calls.
-    hook_calls: Vec<String>,
+    /// The capabilities of the calls that the thread's own hooks make, and in a session the commands. The thread reads
+    /// the results of these calls.
+    pub(super) hook_calls: Vec<String>,
+    /// True for the first thread of a chat with commands.
+    pub(super) is_session: bool,
     /// Knowledge that every continuation of the thread contains.
     pub survivors: Rc<BTreeSet<ItemId>>,
 }
@@ -196,6 +202,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         Self {
             shared,
             gates: assertions.gates(),
+            commands: SessionCommands::read(shared.items),
             directives,
             routes: BTreeMap::new(),
             allowed: BTreeMap::new(),
@@ -324,9 +331,10 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
             return None;
         }
         let own = self.routes_of(&thread.directive);
+        let of_commands = if thread.is_session { self.commands.starts.clone() } else { Vec::new() };
         let mut named: BTreeMap<&ItemId, BTreeSet<&str>> = BTreeMap::new();
         let mut starts = Vec::new();
-        for (id, by, span, extra) in own.iter().flat_map(|alone| &alone.named) {
+        for (id, by, span, extra) in own.iter().flat_map(|alone| &alone.named).chain(&of_commands) {
             if named.entry(id).or_default().insert(by) {
                 self.add_starts(thread, id, (by, Some(*span), extra, true), &mut starts);
             }
@@ -370,19 +378,30 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
             needs_approval: thread.needs_approval,
             hook_calls: thread.hook_calls.clone(),
             survivors: thread.survivors.clone(),
+            is_session: thread.is_session,
         };
         let next = self.states.len();
         *self.states.entry(state).or_insert(next)
     }
 
     /// Returns the threads in which a directive runs without a spawn parent: one thread for each route of the
-    /// directive.
+    /// directive and, if sessions have commands, one more for a session.
     fn root_threads(&mut self, id: &ItemId) -> Vec<PossibleThread> {
-        let mut threads: Vec<PossibleThread> = self.routes_of(id).iter().map(|alone| root_thread(id, alone)).collect();
+        let routes = self.routes_of(id);
+        let mut threads: Vec<PossibleThread> = routes.iter().map(|alone| root_thread(id, alone)).collect();
+        if !self.commands.is_empty() {
+            let sessions = routes.iter().map(|alone| self.commands.to_session(root_thread(id, alone)));
+            threads.extend(sessions);
+        }
         for thread in &mut threads {
             thread.states.push(self.state_of(thread));
         }
         threads
+    }
+
+    /// Returns the number of routes of a directive without errors.
+    pub fn route_count(&mut self, id: &ItemId) -> usize {
+        self.routes_of(id).len()
     }
 
     /// Returns the number of spawned threads that the search has examined so far.
@@ -439,6 +458,7 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
         raised_by: alone.raised_by.clone(),
         net: alone.net.clone(),
         hook_calls: alone.hook_calls.clone(),
+        is_session: false,
         survivors: alone.survivors.clone(),
     }
 }
@@ -486,6 +506,7 @@ fn child_thread(parent: &PossibleThread, alone: &RouteSummary, start: &Start) ->
         raised_by,
         net,
         hook_calls: alone.hook_calls.clone(),
+        is_session: false,
         survivors: alone.survivors.clone(),
     }
 }
