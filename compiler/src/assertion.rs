@@ -60,6 +60,7 @@ pub struct CoveredPlans {
     pub directive: String,
     /// `run` or `chat`.
     pub mode: String,
+    /// Number of plans: one for each route.
     pub plans: usize,
 }
 
