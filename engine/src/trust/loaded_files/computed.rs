@@ -225,18 +225,18 @@ fn first(arguments: Vec<Argument>) -> Argument {
 /// parenthesis follows, or if the call does not end.
 fn arguments_after(text: &str, at: usize, language: Language) -> Option<(Vec<Argument>, &str)> {
     let rest = text.get(at..)?.trim_start().strip_prefix('(')?;
-    let mut reader = LiteralReader { rest, language };
+    let mut reader = StartReader { rest, language };
     let arguments = reader.list(')')?;
     Some((arguments, &rest[..rest.len() - reader.rest.len()]))
 }
 
-/// A reader of the literals in the arguments of a call.
-struct LiteralReader<'t> {
+/// A reader of the arguments of a call.
+struct StartReader<'t> {
     rest: &'t str,
     language: Language,
 }
 
-impl LiteralReader<'_> {
+impl StartReader<'_> {
     /// Reads arguments up to the closing character, and the character. `None` at the end of the text.
     fn list(&mut self, close: char) -> Option<Vec<Argument>> {
         let mut list = Vec::new();
