@@ -152,7 +152,7 @@ pub enum HookAction {
     Terminate {
         status: Option<String>,
         error: Option<String>,
-        /// One of [`TERMINATE_SCOPES`]; `None` stands for `prompt`.
+        /// Scope of the end, one of [`TERMINATE_SCOPES`]; `None` stands for `prompt`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         scope: Option<String>,
     },

@@ -26,6 +26,8 @@ use crate::semantics::value::{Type, to_node};
 use crate::trust::{TrustRequirement, TrustRequirementKind, describe_start, describe_steering};
 use crate::validate::domain;
 
+const NO_ACTION: &str = "unknown effect: a plan file does not contain the action of the hook";
+
 /// A hook that exists on one side only, or that differs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HookChange {
@@ -586,11 +588,7 @@ pub fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Ve
             id: hook.id.clone(),
             event: hook.event.clone(),
             direction: if unknown { Direction::Unknown } else { Direction::Neutral },
-            why: if unknown {
-                "unknown effect: a plan file does not contain the action of the hook".into()
-            } else {
-                String::new()
-            },
+            why: unknown.then(|| NO_ACTION.to_owned()).unwrap_or_default(),
             before: was,
             after: is,
             newly_reachable: lives(is) && !lives(was),
