@@ -112,8 +112,8 @@ fn images_of_input_hooks_reach_the_model_on_every_wire_and_survive_a_restart() {
         client.ask(json!({"type": "prompt", "message": "and now"}));
         client.event("prompt_ended");
         client.end();
-        let sent: Vec<usize> = bodies(&server).iter().map(|body| body.matches("iVBORw0KGgo").count()).collect();
-        assert_eq!(sent, [2, 2, 3, 6, 6], "{wire:?}");
+        let counts: Vec<usize> = bodies(&server).iter().map(|body| body.matches("iVBORw0KGgo").count()).collect();
+        assert_eq!(counts, [2, 2, 3, 6, 6], "{wire:?}");
         assert!(bodies(&server)[4].contains("only the last!") && bodies(&server)[4].contains("and now!"), "{wire:?}");
         let proved = place.rye(&["threads", "prove", &newest(&place), "--prompts"]);
         assert_eq!(proved.code, Some(0), "{wire:?}: {}{}", proved.stdout, proved.stderr);
