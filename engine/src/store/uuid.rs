@@ -4,17 +4,12 @@ use super::StoreError;
 
 /// Creates an id. Ids sort by the millisecond of their creation. `now` is in milliseconds since 1970.
 pub(crate) fn new_uuid_v7(now: i64) -> Result<String, StoreError> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| StoreError::InvalidId {
+    let mut random = [0_u8; 10];
+    getrandom::fill(&mut random).map_err(|error| StoreError::InvalidId {
         reason: format!("cannot get random bytes from the system: {error}"),
     })?;
-    let mut number = u128::from_be_bytes(bytes) >> 48;
-    number |= u128::from(u64::try_from(now).unwrap_or(0) & 0xffff_ffff_ffff) << 80;
-    number = number & !(0xf << 76) | 7 << 76;
-    number = number & !(0b11 << 62) | 0b10 << 62;
-    let hex = format!("{number:032x}");
-    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default();
-    Ok([part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-"))
+    let millis = u64::try_from(now).unwrap_or(0);
+    Ok(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid().to_string())
 }
 
 #[cfg(test)]
