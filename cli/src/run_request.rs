@@ -3,12 +3,13 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use rye_compiler::compile::{CompileRequest, declared_inputs};
 use rye_compiler::item::Items;
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::FieldType;
+use rye_compiler::plan::{AppendedText, FieldType};
 use rye_compiler::semantics::limits::LimitValue;
 use rye_compiler::semantics::value::parse_json;
 use rye_compiler::world::{ItemKind, World};
@@ -44,6 +45,46 @@ pub struct RunRequestArgs {
     /// Inputs that a user gave after the start of the command.
     #[arg(skip)]
     given: Box<Map<String, Value>>,
+}
+
+/// Command-line arguments of the request for a whole chat.
+#[derive(Debug, Clone, Args)]
+pub struct ChatRequestArgs {
+    /// Set a limit of the whole session (repeatable): `turns`, `tokens`, `spend`, `duration_seconds`; `--limit` bounds
+    /// each prompt
+    #[arg(long, value_name = "NAME=VALUE")]
+    session_limit: Vec<String>,
+    /// Append the text of this file to the system prompt
+    #[arg(long, value_name = "FILE")]
+    append_system: Option<PathBuf>,
+}
+
+impl ChatRequestArgs {
+    /// Returns true if no argument is given.
+    pub fn is_empty(&self) -> bool {
+        self.session_limit.is_empty() && self.append_system.is_none()
+    }
+
+    /// Adds the arguments to a request. Reads the file of `--append-system`.
+    pub fn add_to(&self, request: &mut CompileRequest) -> Result<(), CommandError> {
+        request.session_limits = parse_limits("session-limit", &self.session_limit)?;
+        request.appended = self.append_system.as_deref().map(read_appended).transpose()?;
+        Ok(())
+    }
+}
+
+/// Maximum size of the file of `--append-system` in bytes.
+const MAX_APPENDED_BYTES: u64 = 1 << 20;
+
+fn read_appended(path: &Path) -> Result<AppendedText, CommandError> {
+    let text = read_user_file(path, MAX_APPENDED_BYTES)
+        .map_err(|error| CommandError::usage(format!("`--append-system {}`: {error}", path.display())))?;
+    let text = text.trim_start_matches('\u{feff}').trim().to_owned();
+    if text.is_empty() {
+        return Err(CommandError::usage(format!("`--append-system {}`: the file is empty", path.display())));
+    }
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    Ok(AppendedText { name, text })
 }
 
 /// Parses the id of a directive.
@@ -131,7 +172,7 @@ impl RunRequestArgs {
             ));
         }
         request.model = ModelOverride::of_user(model);
-        request.limits = parse_limits(&self.limit)?;
+        request.limits = parse_limits("limit", &self.limit)?;
         if self.has_inputs() {
             request.inputs = Some(self.inputs(&request.directive, world)?);
         }
@@ -164,14 +205,14 @@ impl RunRequestArgs {
     }
 }
 
-/// Splits limits of the form `NAME=VALUE`. The compiler validates the names and the values.
+/// Splits limits of the form `NAME=VALUE`, the values of `--FLAG`. The compiler validates the names and the values.
 ///
 /// # Errors
 /// A text has no `=`, or a limit is given twice.
-pub fn parse_limits(texts: &[String]) -> Result<Vec<(String, LimitValue)>, CommandError> {
+pub fn parse_limits(flag: &str, texts: &[String]) -> Result<Vec<(String, LimitValue)>, CommandError> {
     let mut limits: Vec<(String, LimitValue)> = Vec::new();
     for text in texts {
-        let (name, value) = split_name_value("limit", text)?;
+        let (name, value) = split_name_value(flag, text)?;
         if let Some((_, LimitValue::Text(first))) = limits.iter().find(|(known, _)| known == name) {
             return Err(CommandError::usage(format!(
                 "the limit `{name}` is given twice: `{first}` and `{value}`; keep one of them"

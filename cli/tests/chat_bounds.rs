@@ -217,3 +217,48 @@ fn asynchronous_child_costs_a_later_prompt_nothing_and_delays_it_not() {
     assert!(!events[..last].iter().any(|event| event["type"] == "child_ended"));
     place.run_ok(&["threads", "verify", "--last"]);
 }
+
+#[test]
+fn session_limit_of_the_command_line_ends_the_session_and_is_shown_in_the_plan() {
+    let place = project("steps: [{ text: One. }, { text: Two. }, { text: Three. }]");
+    let done = chat(&place, &["talk", "--session-limit", "turns=2"], b"one\ntwo\nthree\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(4), "One.\nTwo.\n"), "{}", done.stderr);
+    let plan = place.rye(&["plan", "talk", "--chat", "--session-limit", "turns=2"]).stdout;
+    let limits = plan.split("Session limits").nth(1).unwrap();
+    assert!(limits.contains("turns") && limits.contains("set by the caller") && limits.contains("$5"), "{plan}");
+    let (_, report) = place.json(&["plan", "talk", "--chat", "--session-limit", "spend=0.25"]);
+    assert_eq!(report["session_limits"]["spend"]["value"], serde_json::json!(0.25), "{report}");
+    let why = place.rye(&["why", "session_limit.spend", "--chat", "--of", "talk"]).stdout;
+    assert!(why.contains("$5, built in"), "{why}");
+    for (args, message) in [
+        (["plan", "talk", "--session-limit", "turns=2"], "`--session-limit` and `--append-system` need `--chat`"),
+        (["chat", "talk", "--session-limit", "depth=2"], "a session has no limit `depth`"),
+        (["chat", "talk", "--append-system", "none.md"], "`--append-system none.md`: "),
+        (["chat", "-c", "--session-limit", "turns=2"], "cannot be used with"),
+    ] {
+        let refused = place.rye(&args);
+        assert!(refused.code == Some(2) || refused.code == Some(1), "{args:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains(message), "{args:?}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn appended_file_is_a_layer_that_stays_in_the_session_without_the_file() {
+    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    place.write("house.md", "Use short words: ${prompt}.\n");
+    let plan = place.rye(&["plan", "talk", "--chat", "--append-system", "house.md"]).stdout;
+    assert!(plan.contains("append/house.md") && plan.contains("command line"), "{plan}");
+    let request = place.rye(&["plan", "talk", "--chat", "--append-system", "house.md", "--prompt"]).stdout;
+    assert!(request.contains("Use short words: ${prompt}."), "{request}");
+    let first = chat(&place, &["talk", "--append-system", "house.md"], b"one\n/context\n");
+    assert!(first.stderr.contains("append/house.md"), "{}", first.stderr);
+    std::fs::remove_file(place.project().join("house.md")).unwrap();
+    let thread = place.json(&["threads", "list"]).1["threads"][0]["thread_id"].as_str().unwrap().to_owned();
+    let (code, proof) = place.json(&["threads", "prove", &thread]);
+    assert_eq!((code, &proof["proved"], &proof["sources"]), (Some(0), &true.into(), &"unchanged".into()), "{proof}");
+    place.write(".ai/directives/talk.md", &talk_directive(3, "<tool>rye.file-system.read</tool>"));
+    let lines = b"/reload confirm\ntwo\n/context\n/context append/house.md confirm\n/context\n";
+    let again = chat(&place, &["-c"], lines);
+    assert_eq!(again.stderr.matches("Use short words").count() + again.stderr.matches("append/house.md").count(), 2);
+    assert_eq!((again.code, again.stdout.as_str()), (Some(0), "Two.\n"), "{}", again.stderr);
+}

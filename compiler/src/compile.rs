@@ -16,7 +16,7 @@ use crate::lower::interface::lower_fields;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
 pub use crate::plan::note::{Note, OmissionReason};
-use crate::plan::{FieldType, InterfaceField, ManifestEntry, Origins, Plan, PlanMode};
+use crate::plan::{FieldType, InterfaceField, ManifestEntry, Origins, Plan};
 pub use crate::request::{AssumedRoute, CompileRequest, SpawnParent};
 use crate::resolve::{Inputs, Launch};
 use crate::sandbox::{self, ToolSandbox};
@@ -189,10 +189,6 @@ fn compile_items(
         let mut lowered = compile_with_context(&shared, request, &mut diagnostics);
         if let Some(lowered) = &mut lowered {
             lowered.plan.settings.clone_from(shared.frozen_settings());
-            if request.mode == PlanMode::Chat {
-                let session = lowered.plan.settings.values().session_limits;
-                lowered.plan.session_limits = Some(session.bound(&lowered.plan.limits, &lowered.plan.limit_ceilings));
-            }
         }
         let mut reported = ReportedPlaces::default();
         let loaded = shared.catalog().loaded();

@@ -124,6 +124,8 @@ pub struct LimitLayers {
     /// Limits from `limits.max` of `agent/agent`: upper bounds on limits that files set. Limits that a caller passes
     /// are not bounded.
     pub ceilings: Arc<[LimitSetting<DeclaredOrigin>]>,
+    /// Limits of each `<session>` of the chain: upper bounds on the limits of a whole chat.
+    pub session: Vec<LimitSetting<DeclaredOrigin>>,
 }
 
 /// A hook as it applies to one composed directive: its declaration with its effective layer and its verdict.

@@ -8,7 +8,7 @@ use rye_grammar::ItemId;
 use crate::diagnostics::{ContextError, Diagnostics};
 use crate::item::Items;
 use crate::plan::prompt::escape_closing_tags;
-use crate::plan::{Layer, LayerKind, Segment, Tokenizer};
+use crate::plan::{AppendedText, Layer, LayerKind, Segment, Tokenizer};
 use crate::world::{ContextFile, ItemKind, Space};
 
 /// Default of `context_files.max_tokens` in `agent/chat.yaml`.
@@ -19,6 +19,9 @@ const TAG: &str = "project_instructions";
 
 /// The start of the id of a context file's layer; the path of the file follows (`context/AGENTS.md`).
 pub(crate) const CONTEXT_PREFIX: &str = "context/";
+
+/// The start of the id of the layer that `--append-system` adds; the name of the file follows (`append/house.md`).
+pub const APPENDED_PREFIX: &str = "append/";
 
 /// The settings file of chats.
 pub(crate) const SETTINGS: &str = "agent/chat";
@@ -73,6 +76,12 @@ pub(crate) fn appended_layers(items: &Items<'_>, found: &mut Diagnostics) -> Vec
         layers.push(Layer::new(name, LayerKind::Appended, vec![Segment::Text { text }]));
     }
     layers
+}
+
+/// Returns the layer of the text that the user appends with `--append-system`.
+pub fn given_layer(given: &AppendedText) -> Layer {
+    let segments = vec![Segment::Text { text: given.text.trim().to_owned() }];
+    Layer::new(format!("{APPENDED_PREFIX}{}", given.name), LayerKind::Given, segments)
 }
 
 fn layer(path: &str, file: &ContextFile) -> Layer {

@@ -13,6 +13,7 @@ mod phrases;
 pub mod prompt;
 mod protocol;
 mod provider_keys;
+pub mod session_limits;
 mod unpriced;
 
 use std::collections::BTreeSet;
@@ -124,8 +125,8 @@ pub fn lower(
     let mut repeats = Vec::new();
     let mut session = Vec::from_iter(guidance_layer(shared.items, &built.tools, model.counted_by, &mut origins));
     if request.mode == PlanMode::Chat {
-        let layers = prompt::chat_layers(composed, shared.items, model.counted_by, &access, &mut origins, diagnostics);
-        session.extend(layers);
+        let of = (composed, request.appended.as_ref());
+        session.extend(prompt::chat_layers(of, shared.items, model.counted_by, &access, &mut origins, diagnostics));
     }
     let mut prompt = prompt::lower(&frame, body, alone, &mut budget, &mut repeats, session);
     if budget.is_exceeded {
@@ -168,7 +169,7 @@ pub fn lower(
         dropped_tools: built.dropped,
         capabilities,
         limits: limits.into(),
-        session_limits: None,
+        session_limits: session_limits::lower(shared, composed, request, &limits, &mut origins, diagnostics),
         limit_ceilings: limits::smallest_ceilings(&composed.limits),
         hooks,
         interface: Interface {
@@ -183,6 +184,7 @@ pub fn lower(
         manifest: Vec::new(),
         context_files: Vec::new(),
         omitted: request.omitted.clone(),
+        appended: request.appended.clone(),
     };
     check_costs(shared, composed, request, (&plan, &limits), diagnostics);
     let notes = collect_notes(composed, &plan, &repeats, &shared.items.sources());

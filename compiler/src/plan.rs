@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 use rye_grammar::ItemId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -88,6 +89,18 @@ pub struct Plan {
     /// Ids of the parts that the user leaves out of the requests of a session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<String>,
+    /// The text that the user appends to the system prompt of a session with `--append-system`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub appended: Option<AppendedText>,
+}
+
+/// A text that the user appends to the system prompt of a chat. The plan stores the text, because the file is read only
+/// when the session starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AppendedText {
+    /// The name of the file, without its folder.
+    pub name: String,
+    pub text: String,
 }
 
 impl Plan {

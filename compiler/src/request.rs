@@ -4,7 +4,7 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use crate::model::ModelOverride;
-use crate::plan::{Capabilities, PlanLimits, PlanMode};
+use crate::plan::{AppendedText, Capabilities, PlanLimits, PlanMode};
 use crate::semantics::limits::LimitValue;
 
 /// A request to compile one directive.
@@ -16,6 +16,10 @@ pub struct CompileRequest {
     pub inputs: Option<Map<String, Value>>,
     /// Limits that the caller sets, by name; they override the limits that the directive declares.
     pub limits: Vec<(String, LimitValue)>,
+    /// Limits of a whole chat that the caller sets, by name; they replace the limits that files set.
+    pub session_limits: Vec<(String, LimitValue)>,
+    /// A text that the caller appends to the system prompt of a chat.
+    pub appended: Option<AppendedText>,
     pub model: ModelOverride,
     /// The bounds of the thread that spawns the thread of the plan; `None` for a root thread.
     pub parent: Option<SpawnParent>,
@@ -48,6 +52,8 @@ impl CompileRequest {
             directive,
             inputs: None,
             limits: Vec::new(),
+            session_limits: Vec::new(),
+            appended: None,
             model: ModelOverride::default(),
             parent: None,
             mode: PlanMode::Run,

@@ -13,7 +13,7 @@ use crate::xml::{self, Element};
 
 /// The names of the elements of a directive. If a misspelling makes a start tag and its end tag differ, the parser
 /// takes the name in this list to be the right one.
-pub(crate) const ELEMENTS: [&str; 41] = [
+pub(crate) const ELEMENTS: [&str; 42] = [
     "directive",
     "metadata",
     "description",
@@ -21,6 +21,7 @@ pub(crate) const ELEMENTS: [&str; 41] = [
     "author",
     "model",
     "limits",
+    "session",
     "context",
     "permissions",
     "hooks",

@@ -8,7 +8,7 @@ use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::Global;
 use crate::report::Printer;
-use crate::run_request::RunRequestArgs;
+use crate::run_request::{ChatRequestArgs, RunRequestArgs};
 use crate::runtime;
 
 mod agent;
@@ -34,6 +34,8 @@ pub struct AcpArgs {
     directive: Option<String>,
     #[command(flatten)]
     call: RunRequestArgs,
+    #[command(flatten)]
+    session: ChatRequestArgs,
     /// Replace every model with this script
     #[arg(long, value_name = "FILE")]
     script: Option<PathBuf>,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
-use rye_compiler::plan::PlanMode;
 use rye_engine::session_tree::{session_title, stored_sessions};
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
@@ -13,12 +12,12 @@ use rye_engine::thread_id::ThreadId;
 use crate::CommandError;
 use crate::command::providers::usable::require_usable_model;
 use crate::command::run::ask::HeadlessPolicyArg;
-use crate::command::run::compile_directive;
+use crate::command::run::compile_chat;
 use crate::command::run::start::{RunOptions, ThreadStart, run_to_end};
 use crate::exit::Exit;
 use crate::options::{Format, Global};
 use crate::report::Printer;
-use crate::run_request::RunRequestArgs;
+use crate::run_request::{ChatRequestArgs, RunRequestArgs};
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
@@ -119,18 +118,31 @@ pub struct ChatArgs {
     directive: Option<String>,
     #[command(flatten)]
     call: RunRequestArgs,
+    #[command(flatten)]
+    session: ChatRequestArgs,
     /// Open the newest session again
-    #[arg(short, long, conflicts_with_all = ["resume", "input", "inputs", "limit", "model"])]
+    #[arg(
+        short,
+        long,
+        conflicts_with_all = ["resume", "input", "inputs", "limit", "model", "session_limit", "append_system"],
+    )]
     r#continue: bool,
     /// Open this session again
-    #[arg(long, value_name = "THREAD", conflicts_with_all = ["input", "inputs", "limit", "model"])]
+    #[arg(
+        long,
+        value_name = "THREAD",
+        conflicts_with_all = ["input", "inputs", "limit", "model", "session_limit", "append_system"],
+    )]
     resume: Option<String>,
     /// Watch a session that another process runs, and send it lines (default: the newest running session)
     #[arg(
         long,
         value_name = "THREAD",
         num_args = 0..=1,
-        conflicts_with_all = ["directive", "continue", "resume", "input", "inputs", "limit", "model", "script"],
+        conflicts_with_all = [
+            "directive", "continue", "resume", "input", "inputs", "limit", "model", "script", "session_limit",
+            "append_system",
+        ],
     )]
     #[expect(clippy::option_option, reason = "the option may have no value")]
     attach: Option<Option<String>>,
@@ -169,7 +181,7 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     } else {
         let id = args.directive.as_deref().unwrap_or(DEFAULT_DIRECTIVE);
         let is_scripted = args.script.is_some();
-        match compile_directive(id, &args.call, None, PlanMode::Chat, is_scripted, &spaces, report)? {
+        match compile_chat(id, (&args.call, &args.session), is_scripted, &spaces, report)? {
             Ok(compilation) => {
                 if !is_scripted {
                     require_usable_model(&compilation.plan.model, &spaces)?;

@@ -6,7 +6,7 @@ mod matrix;
 pub mod routes;
 
 use clap::Args;
-use rye_compiler::compile::{Compilation, compile_with_sources};
+use rye_compiler::compile::{Compilation, CompileRequest, compile_with_sources};
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::drawing::Drawing;
 use rye_compiler::plan::PlanMode;
@@ -29,7 +29,7 @@ use crate::present::wrap::{self, OutputStream};
 use crate::report::bounded::{self, OmittedDiagnostics};
 use crate::report::diagnostic::DiagnosticOutput;
 use crate::report::{Printer, printable};
-use crate::run_request::{RunRequestArgs, parse_directive_id};
+use crate::run_request::{ChatRequestArgs, RunRequestArgs, parse_directive_id};
 use crate::workspace::Spaces;
 
 #[derive(Debug, Args)]
@@ -41,6 +41,8 @@ pub struct PlanArgs {
     directive: Option<String>,
     #[command(flatten)]
     call: RunRequestArgs,
+    #[command(flatten)]
+    session: ChatRequestArgs,
     /// Leave inputs without a value unknown, although a run would use their defaults
     #[arg(long, conflicts_with_all = ["input", "inputs"])]
     unknown_inputs: bool,
@@ -66,6 +68,17 @@ impl PlanArgs {
     fn mode(&self) -> PlanMode {
         if self.chat { PlanMode::Chat } else { PlanMode::Run }
     }
+
+    /// Adds the mode and the arguments of a whole chat to a request.
+    pub(super) fn add_session(&self, request: &mut CompileRequest) -> Result<(), CommandError> {
+        if !self.chat && !self.session.is_empty() {
+            return Err(CommandError::usage(
+                "`--session-limit` and `--append-system` need `--chat`: a run has no session",
+            ));
+        }
+        request.mode = self.mode();
+        self.session.add_to(request)
+    }
 }
 
 /// Output of `rye plan ID --format json` if the directive has errors, so that there is no plan.
@@ -90,7 +103,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     report.detail(&spaces.to_string());
     let world = spaces.open()?;
     let mut request = args.call.request(id, &world)?;
-    request.mode = args.mode();
+    args.add_session(&mut request)?;
     if args.all {
         // An input name that the directive does not declare is reported once, not once for each plan of the list.
         if args.call.has_inputs() {

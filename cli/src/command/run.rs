@@ -32,7 +32,8 @@ use rye_compiler::approvals::HeadlessPolicy;
 use rye_compiler::compile::{Compilation, CompileRequest, compile, compile_with_sources};
 use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity};
 use rye_compiler::model::ModelOverride;
-use rye_compiler::plan::{PlanMode, PlannedModel};
+use rye_compiler::plan::PlannedModel;
+use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::EngineError;
 use rye_engine::engine::ParentThread;
 use rye_engine::error::DriveError;
@@ -51,7 +52,7 @@ use crate::lockfile;
 use crate::options::{Format, Global};
 use crate::report::Printer;
 use crate::report::bounded;
-use crate::run_request::{RunRequestArgs, parse_directive_id};
+use crate::run_request::{ChatRequestArgs, RunRequestArgs, parse_directive_id};
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 use ask::HeadlessPolicyArg;
@@ -153,8 +154,7 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
                     return Err(lockfile::drift_refusal(&drifts));
                 }
             }
-            let mode = PlanMode::Run;
-            match compile_directive(id, &args.call, parent.as_deref(), mode, args.script.is_some(), &spaces, report)? {
+            match compile_directive(id, &args.call, parent.as_deref(), args.script.is_some(), &spaces, report)? {
                 Ok(compilation) => ThreadStart::Fresh { compilation, parent },
                 Err(exit) => return Ok(exit),
             }
@@ -187,25 +187,47 @@ pub fn run(args: &RunArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     start::run_to_end(start, how, &spaces, report)
 }
 
-/// Compiles a directive, prints its warnings and checks that everything that the plan requires is trusted. If the
+/// Compiles a directive for a run, prints its warnings and checks that everything that the plan requires is trusted. If the
 /// directive has errors, prints them as `rye check` does and returns the exit code. If `is_scripted` is true, a script
 /// of the user replaces every model, so scripts of the project need no trust.
 pub fn compile_directive(
     id: &str,
     call: &RunRequestArgs,
     parent: Option<&ParentThread>,
-    mode: PlanMode,
     is_scripted: bool,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
     let world = spaces.open()?;
     let mut request = call.request(parse_directive_id(id)?, &world)?;
-    request.mode = mode;
-    request.inputs.get_or_insert_default();
     request.parent = parent.map(ParentThread::bounds);
+    compile_request(request, is_scripted, &world, spaces, report)
+}
+
+/// Compiles a directive for a chat, like [`compile_directive`].
+pub fn compile_chat(
+    id: &str,
+    (call, session): (&RunRequestArgs, &ChatRequestArgs),
+    is_scripted: bool,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
+    let world = spaces.open()?;
+    let mut request = call.request(parse_directive_id(id)?, &world)?.chat();
+    session.add_to(&mut request)?;
+    compile_request(request, is_scripted, &world, spaces, report)
+}
+
+fn compile_request(
+    mut request: CompileRequest,
+    is_scripted: bool,
+    world: &DiskWorld,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
+    request.inputs.get_or_insert_default();
     let mut sources = Sources::default();
-    let checked = compile_with_sources(&world, &request, &mut sources);
+    let checked = compile_with_sources(world, &request, &mut sources);
     match checked.value {
         Some(compilation) => {
             let mut diagnostics = of_own_files(checked.diagnostics, &compilation.sources);
@@ -213,7 +235,7 @@ pub fn compile_directive(
             diagnostics.retain(|one| one.code() != "capability::unacknowledged" || !ask::has_terminal(report.format()));
             report.brief_diagnostics(&diagnostics, &compilation.sources);
             world.signature_policy().map_err(|error| CommandError::failed(error.to_string()))?;
-            trust::require_trust(&compilation.trust_requirements, is_scripted, &world, spaces, report)?;
+            trust::require_trust(&compilation.trust_requirements, is_scripted, world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))
         }
         None => print_errors(checked.diagnostics, &sources, report).map(Err),

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use rye_grammar::Spanned;
 
 use super::{LimitLayers, WithOrigin};
-use crate::item::{DeclaredOrigin, Directive, FieldDecl, Items, Permissions, SettingsLimits};
+use crate::item::{DeclaredLimit, DeclaredOrigin, Directive, FieldDecl, Items, Permissions, SettingsLimits};
 use crate::semantics::limits::LimitSetting;
 
 /// Searches the chain from its last directive to its root, and returns the first value it finds, or `None` if no
@@ -54,13 +54,16 @@ pub fn merge_fields(
 }
 
 pub fn layer_limits(items: &Items<'_>, chain: &[Arc<Directive>]) -> LimitLayers {
-    let SettingsLimits { defaults, ceilings } = items.settings_limits();
-    let mut layers = LimitLayers { defaults: defaults.clone(), ceilings: ceilings.clone(), directive: Vec::new() };
+    let SettingsLimits { defaults, ceilings, session: _ } = items.settings_limits();
+    let mut layers = LimitLayers { defaults: defaults.clone(), ceilings: ceilings.clone(), ..LimitLayers::default() };
     // The chain is root first, so the value of a later directive replaces the value of an earlier one.
     for directive in chain {
-        for limit in &directive.limits {
+        let setting = |limit: &DeclaredLimit| {
             let source = DeclaredOrigin::directive(directive, limit.name.span.join(limit.value.span));
-            let setting = LimitSetting { name: limit.name.node.clone(), written: limit.value.node.clone(), source };
+            LimitSetting { name: limit.name.node.clone(), written: limit.value.node.clone(), source }
+        };
+        layers.session.extend(directive.session_limits.iter().map(setting));
+        for setting in directive.limits.iter().map(setting) {
             match layers.directive.iter_mut().find(|s| s.name == setting.name) {
                 Some(slot) => *slot = setting,
                 None => layers.directive.push(setting),

@@ -10,6 +10,8 @@ use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 pub enum LimitError {
     #[error("unknown limit `{name}`")]
     Unknown { name: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
+    #[error("a session has no limit `{name}`")]
+    UnknownOfSession { name: String, span: Option<Span>, suggestion: Option<String>, known: Vec<String> },
     /// A value that the limit cannot have. `why` describes the allowed values: "has to be a whole number above 0".
     #[error("the limit `{name}` cannot be {found}")]
     Invalid { name: String, found: String, why: String, span: Option<Span> },
@@ -30,6 +32,10 @@ pub enum LimitError {
     /// A limit above the maximum that the settings of the project set in `limits.max`.
     #[error("the limit `{name}` is {declared}, but the settings of the project allow at most {most}")]
     AboveCeiling { name: String, declared: String, most: String, span: Span, ceiling: Span },
+    /// A limit of `<session>` above the limit that the settings set for every session. `ceiling` is missing for a
+    /// built-in limit.
+    #[error("the session limit `{name}` is {declared}, but the settings allow at most {most}")]
+    AboveSessionLimit { name: String, declared: String, most: String, span: Span, ceiling: Option<Span> },
     /// A `spend` limit on a model whose price is not known. The limit is in decimal dollars.
     #[error("the spend limit of {limit} cannot be enforced: `{model}` has no price")]
     Unpriced { limit: String, model: String, provider: String, span: Option<Span> },
@@ -38,12 +44,14 @@ pub enum LimitError {
 impl Problem for LimitError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Unknown { .. } => "limit::unknown",
+            Self::Unknown { .. } | Self::UnknownOfSession { .. } => "limit::unknown",
             Self::Invalid { .. } => "limit::invalid",
             Self::CannotAffordOneTurn { .. } | Self::PromptAboveTokens { .. } | Self::PromptTooLong { .. } => {
                 "limit::cannot-afford-one-turn"
             }
-            Self::NeverBinds { .. } | Self::AboveCeiling { .. } => "limit::never-binds",
+            Self::NeverBinds { .. } | Self::AboveCeiling { .. } | Self::AboveSessionLimit { .. } => {
+                "limit::never-binds"
+            }
             Self::OneTurn { .. } => "limit::one-turn",
             Self::Unpriced { .. } => "limit::unpriced",
         }
@@ -53,9 +61,11 @@ impl Problem for LimitError {
         match self {
             Self::NeverBinds { .. }
             | Self::AboveCeiling { .. }
+            | Self::AboveSessionLimit { .. }
             | Self::OneTurn { .. }
             | Self::PromptAboveTokens { .. } => Severity::Warning,
             Self::Unknown { .. }
+            | Self::UnknownOfSession { .. }
             | Self::Invalid { .. }
             | Self::CannotAffordOneTurn { .. }
             | Self::PromptTooLong { .. }
@@ -70,6 +80,9 @@ impl Problem for LimitError {
                 let listed = || Some(format!("limits: {}", quote_list(known)));
                 translated.or_else(|| did_you_mean(suggestion.as_ref(), listed))
             }
+            Self::UnknownOfSession { suggestion, known, .. } => {
+                did_you_mean(suggestion.as_ref(), || Some(format!("limits of a session: {}", quote_list(known))))
+            }
             Self::Invalid { why, name, found, .. } => Some(match (name.as_str(), why.as_str()) {
                 ("spend", "cannot be zero") => "write an amount of dollars above 0, such as `0.10`".to_owned(),
                 (_, "cannot be zero") => "write a number above 0".to_owned(),
@@ -83,6 +96,9 @@ impl Problem for LimitError {
             Self::NeverBinds { .. } => Some("lower the limit, or leave it out".into()),
             Self::AboveCeiling { name, most, .. } => {
                 Some(format!("lower the limit to {most}, or raise `limits.max.{name}` in `agent/agent`"))
+            }
+            Self::AboveSessionLimit { name, most, .. } => {
+                Some(format!("lower the limit to {most}, or raise `session_limits.{name}` in `agent/resilience`"))
             }
             Self::OneTurn { has_outputs, .. } => Some(match has_outputs {
                 true => {
@@ -103,11 +119,17 @@ impl Problem for LimitError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
-            Self::Unknown { span, .. } => span.iter().map(|s| new_label(*s, "no such limit")).collect(),
+            Self::Unknown { span, .. } | Self::UnknownOfSession { span, .. } => {
+                span.iter().map(|s| new_label(*s, "no such limit")).collect()
+            }
             Self::Invalid { span, why, .. } => span.iter().map(|s| new_label(*s, why.clone())).collect(),
             Self::NeverBinds { span, .. } => vec![new_label(*span, "no effect")],
             Self::AboveCeiling { span, ceiling, .. } => {
                 vec![new_label(*span, "above the maximum"), new_label(*ceiling, "set here")]
+            }
+            Self::AboveSessionLimit { span, ceiling, .. } => {
+                let set = ceiling.map(|ceiling| new_label(ceiling, "set here"));
+                std::iter::once(new_label(*span, "above the maximum")).chain(set).collect()
             }
             Self::OneTurn { span, .. } => vec![new_label(*span, "too few turns for a call and an answer")],
             Self::PromptTooLong { span, .. } => {

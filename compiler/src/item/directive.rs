@@ -36,6 +36,8 @@ pub struct Directive {
     /// The limits under normalized names (`max_turns` becomes `turns`), in file order. The limit table checks names and
     /// values later.
     pub limits: Vec<DeclaredLimit>,
+    /// The limits of `<session>`, in file order: upper bounds on the limits of a whole chat.
+    pub session_limits: Vec<DeclaredLimit>,
     pub context: ContextDecl,
     /// The grants of `<permissions>`; `None` if the element is missing. An empty element grants nothing.
     pub permissions: Option<Permissions>,

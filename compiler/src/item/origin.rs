@@ -50,17 +50,19 @@ fn settings_of(id: &ItemId, node: &Node) -> Vec<LimitSetting<DeclaredOrigin>> {
 pub struct SettingsLimits {
     pub defaults: Arc<[LimitSetting<DeclaredOrigin>]>,
     pub ceilings: Arc<[LimitSetting<DeclaredOrigin>]>,
+    /// The limits of a whole chat, from `session_limits` of `agent/resilience`.
+    pub session: Arc<[LimitSetting<DeclaredOrigin>]>,
 }
 
 impl SettingsLimits {
-    /// Reads the default limits in `agent/resilience` and the ceilings (`limits.max`) in `agent/agent`.
+    /// Reads the default limits and the session limits in `agent/resilience`, and the ceilings (`limits.max`) in `agent/agent`.
     pub fn read(items: &Items<'_>) -> Self {
-        let mut defaults = Vec::new();
+        let (mut defaults, mut session) = (Vec::new(), Vec::new());
         if let Ok(id) = ItemId::parse("agent/resilience")
             && let Some(config) = items.config(&id)
-            && let Some(limits) = config.get("limits")
         {
-            defaults = settings_of(&id, limits);
+            let limits = |key: &str| config.get(key).map(|node| settings_of(&id, node)).unwrap_or_default();
+            (defaults, session) = (limits("limits"), limits("session_limits"));
         }
         let mut ceilings = Vec::new();
         if let Ok(id) = ItemId::parse("agent/agent") {
@@ -70,6 +72,6 @@ impl SettingsLimits {
                 ceilings.extend(written.into_iter().flat_map(|node| settings_of(&id, node)));
             }
         }
-        Self { defaults: defaults.into(), ceilings: ceilings.into() }
+        Self { defaults: defaults.into(), ceilings: ceilings.into(), session: session.into() }
     }
 }

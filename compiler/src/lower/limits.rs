@@ -73,7 +73,9 @@ pub(crate) fn smallest_ceilings(layers: &LimitLayers) -> BTreeMap<LimitName, u64
 }
 
 /// Returns the ceilings that can be read. The check of the settings file reports ceilings that cannot be read.
-fn parsed_ceilings<S>(written: &[LimitSetting<S>]) -> impl Iterator<Item = (LimitName, u64, &LimitSetting<S>)> {
+pub(super) fn parsed_ceilings<S>(
+    written: &[LimitSetting<S>],
+) -> impl Iterator<Item = (LimitName, u64, &LimitSetting<S>)> {
     written.iter().filter_map(|ceiling| {
         let name = LimitName::parse(&ceiling.name)?;
         Some((name, parse_limit_value(name, &ceiling.written).ok()?, ceiling))
@@ -176,7 +178,7 @@ fn with_source(setting: &LimitSetting<DeclaredOrigin>, sources: &Sources) -> Lim
     LimitSetting { name: setting.name.clone(), written: setting.written.clone(), source }
 }
 
-fn format_limit_value(written: &LimitValue) -> String {
+pub(super) fn format_limit_value(written: &LimitValue) -> String {
     let text = match written {
         LimitValue::Json(value) => value.to_string(),
         LimitValue::Text(text) => text.clone(),

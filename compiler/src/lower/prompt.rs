@@ -7,12 +7,13 @@ mod fill;
 use std::collections::BTreeSet;
 
 use crate::compose::{Composed, ComposedHook, ContextItem};
-use crate::context_files::{CONTEXT_PREFIX, appended_layers, context_layers};
+use crate::context_files::{CONTEXT_PREFIX, appended_layers, context_layers, given_layer};
 use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookCall, HookPoint, PlanVerdict, Position};
 use crate::item::{Items, Knowledge, Skill};
 use crate::plan::{
-    Layer, LayerKind, Origin, OriginCause, Origins, Prompt, RuntimePlaceholder, Segment, SourcePlace, Tokenizer,
+    AppendedText, Layer, LayerKind, Origin, OriginCause, Origins, Prompt, RuntimePlaceholder, Segment, SourcePlace,
+    Tokenizer,
 };
 use crate::skill_list::{SkillAccess, SkillList};
 use crate::world::{ItemKind, Space};
@@ -66,9 +67,10 @@ pub fn lower(
 }
 
 /// Returns the layers of a chat's system prompt that follow the layer `tools`: appended system prompts, context files
-/// and the list of skills. Records in `origins` where the context files and the list come from.
+/// and the list of skills. Records in `origins` where the context files and the list come from. `given` is the text
+/// that the user appends with `--append-system`.
 pub(crate) fn chat_layers(
-    composed: &Composed,
+    (composed, given): (&Composed, Option<&AppendedText>),
     items: &Items<'_>,
     tokenizer: Tokenizer,
     access: &SkillAccess,
@@ -76,6 +78,10 @@ pub(crate) fn chat_layers(
     found: &mut Diagnostics,
 ) -> Vec<Layer> {
     let mut layers = appended_layers(items, found);
+    if let Some(given) = given.map(given_layer) {
+        origins.insert(format!("layer.{}", given.id), Origin { place: None, cause: OriginCause::GivenWithCall });
+        layers.push(given);
+    }
     let is_suppressed = |layer: &Layer| composed.suppressions.iter().any(|one| one.id == layer.id);
     let files = context_layers(items, &Space::ALL, tokenizer, found);
     for layer in files.iter().filter(|layer| !is_suppressed(layer)) {

@@ -98,6 +98,8 @@ pub enum LayerKind {
     ContextFile,
     /// Knowledge that the settings of chats append to the system prompt.
     Appended,
+    /// The text that the user appends to the system prompt of a chat with `--append-system`.
+    Given,
     /// A text that a hook adds before a model call. Reports of the first request contain such layers, plans do not.
     TurnText,
 }

@@ -7,9 +7,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use super::PlanLimits;
 use crate::semantics::classify::{Backoff, ClassifyTable, ClassifyTableError, built_in, read_backoff};
-use crate::semantics::limits::LimitName;
 use crate::semantics::money::Nanos;
 use crate::semantics::risk::{RiskTable, RiskTableError};
 
@@ -63,21 +61,6 @@ pub struct SessionLimits {
 
 impl SessionLimits {
     const DEFAULT: Self = Self { turns: 500, tokens: 10_000_000, spend: 5 * BILLIONTHS, duration_seconds: 28_800 };
-
-    /// Returns the limits of a whole chat: the limits in `self`, but no more than the ceilings of `limits.max`. The
-    /// limits on depth and on the output of a request are those of one prompt (`prompt`). The number of spawns is not
-    /// limited.
-    pub fn bound(&self, prompt: &PlanLimits, ceilings: &BTreeMap<LimitName, u64>) -> PlanLimits {
-        let within = |name, value: u64| ceilings.get(&name).map_or(value, |ceiling| value.min(*ceiling));
-        PlanLimits {
-            turns: within(LimitName::Turns, self.turns),
-            tokens: within(LimitName::Tokens, self.tokens),
-            spend: within(LimitName::Spend, self.spend),
-            duration_seconds: within(LimitName::DurationSeconds, self.duration_seconds),
-            spawns: PlanLimits::UNLIMITED,
-            ..*prompt
-        }
-    }
 }
 
 impl PlanSettings {

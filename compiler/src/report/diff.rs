@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::compile::Compilation;
+use crate::lower::session_limits::SESSION_LIMIT;
 use crate::report::closure::{NoPlan, Plans, collect_closure};
 use crate::report::matrix::MatrixError;
 use crate::report::render::json::{PlanReport, render};
@@ -420,12 +421,17 @@ fn before_after<T: PartialEq>(
 fn compare_limits(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Vec<LimitChange> {
     let (Some(before), Some(after)) = (before, after) else { return Vec::new() };
     let mut changes = Vec::new();
-    for (name, limit) in &after.limits {
-        let was = before.limits.get(name).map(|limit| limit.value.clone());
+    // A plan of a run has no session limits. They are compared only if both plans belong to chats.
+    let session = |name: &String| (format!("{SESSION_LIMIT}.{name}"), before.session_limits.get(name));
+    let of_session = after.session_limits.iter().map(|(name, limit)| (session(name), limit));
+    let of_session = of_session.filter(|((_, was), _)| was.is_some());
+    let of_prompt = after.limits.iter().map(|(name, limit)| ((name.clone(), before.limits.get(name)), limit));
+    for ((name, was), limit) in of_prompt.chain(of_session) {
+        let was = was.map(|limit| limit.value.clone());
         if was.as_ref() != Some(&limit.value) {
             let number = |value: &Value| value.as_f64().unwrap_or(f64::INFINITY);
             changes.push(LimitChange {
-                name: name.clone(),
+                name,
                 raised: was.as_ref().is_some_and(|was| number(&limit.value) > number(was)),
                 before: was,
                 after: Some(limit.value.clone()),

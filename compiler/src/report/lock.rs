@@ -181,6 +181,9 @@ fn lock_entry(plan: &Plan, report: &PlanReport, inputs: Option<Map<String, Value
     put("continuation".into(), report.continued.text.clone().into());
     put("capabilities".into(), json(serde_json::to_value(&plan.capabilities)));
     put("limits".into(), json(serde_json::to_value(plan.limits)));
+    if let Some(session) = plan.session_limits {
+        put("session limits".into(), json(serde_json::to_value(session)));
+    }
     put("interface".into(), json(serde_json::to_value(&plan.interface)));
     put("graph".into(), json(serde_json::to_value(&plan.graph)));
     for (name, value) in plan.settings.iter() {

@@ -10,6 +10,7 @@ use crate::diagnostics::closest;
 use crate::item::{Directive, Items};
 use crate::lower::cache::PROVIDER_PREFIX;
 use crate::lower::origin;
+use crate::lower::session_limits::SESSION_LIMIT;
 use crate::palette::missing_needs;
 use crate::plan::{Origin, SourcePlace};
 use crate::report::intake::find_skill;
@@ -200,11 +201,15 @@ fn explain_skill(world: &dyn World, compilation: &Compilation, thing: &str, foun
 }
 
 /// The first segments of the keys in `Origins`, such as `limit` in `limit.spend`.
-const ORIGIN_KINDS: [&str; 9] = ["limit", "capability", "hook", "layer", "tool", "input", "output", "link", "extends"];
+const ORIGIN_KINDS: [&str; 10] =
+    ["limit", SESSION_LIMIT, "capability", "hook", "layer", "tool", "input", "output", "link", "extends"];
 
 fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Explanation {
     let value = match key.split_once('.') {
-        Some(("limit", name)) => explain_limit(compilation, name),
+        Some(("limit", name)) => explain_limit(&Limits::from(compilation.plan.limits), name),
+        Some((SESSION_LIMIT, name)) => {
+            compilation.plan.session_limits.and_then(|limits| explain_limit(&Limits::from(limits), name))
+        }
         Some((_, _)) | None if key == "model" => {
             Some(format!("{}/{}", compilation.plan.model.provider, compilation.plan.model.id))
         }
@@ -271,8 +276,7 @@ fn explain_declared(world: &dyn World, compilation: &Compilation, thing: &str, f
     }
 }
 
-fn explain_limit(compilation: &Compilation, name: &str) -> Option<String> {
-    let limits = Limits::from(compilation.plan.limits);
+fn explain_limit(limits: &Limits, name: &str) -> Option<String> {
     let name = LimitName::parse(name)?;
     Some(if name == LimitName::Spend { dollars(limits.spend) } else { limits.get(name).to_string() })
 }

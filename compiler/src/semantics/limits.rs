@@ -30,6 +30,9 @@ impl LimitName {
     pub const ALL: [Self; 7] =
         [Self::Turns, Self::Tokens, Self::Spend, Self::Spawns, Self::Depth, Self::DurationSeconds, Self::Output];
 
+    /// The limits that a whole chat has in addition to the limits of each of its prompts.
+    pub const OF_SESSION: [Self; 4] = [Self::Turns, Self::Tokens, Self::Spend, Self::DurationSeconds];
+
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| limit.as_str() == name)
     }

@@ -5,6 +5,7 @@ use rye_grammar::Span;
 
 use crate::diagnostics::{ConfigError, Diagnostics, LimitError, closest};
 use crate::item::{Directive, Items, shorten};
+use crate::lower::session_limits::unknown_session_limit;
 use crate::semantics::limits::{LimitName, LimitValue, describe_value_error, parse_limit_value};
 
 /// Checks the `limits` of `agent/resilience`.
@@ -26,10 +27,18 @@ pub fn check_defaults(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
-/// Checks the `<limits>` of one directive.
+/// Checks the `<limits>` and the `<session>` of one directive.
 pub fn check_declared(directive: &Directive, found: &mut Diagnostics) {
     for limit in &directive.limits {
         check(&limit.name.node, &limit.value.node, limit.name.span.join(limit.value.span), found);
+    }
+    for limit in &directive.session_limits {
+        let span = limit.name.span.join(limit.value.span);
+        if LimitName::OF_SESSION.iter().any(|name| name.as_str() == limit.name.node) {
+            check(&limit.name.node, &limit.value.node, span, found);
+        } else {
+            found.push(unknown_session_limit(limit.name.node.clone(), Some(span)));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::diagnostics::{CapabilityError, Diagnostics, LimitError};
 use crate::hook::{HookAction, HookPoint};
 use crate::item::{DeclaredLimit, Items};
 use crate::lower::{LowerSummary, MIN_OUTPUT_TOKENS};
-use crate::plan::{PlannedModel, Prices};
+use crate::plan::{PlanSettings, PlannedModel, Prices};
 use crate::semantics::limits::{LimitName, LimitValue, parse_limit_value};
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
@@ -92,17 +92,52 @@ fn above_ceiling(items: &Items<'_>, composed: &Composed, limit: &DeclaredLimit) 
     let bounding = ceilings.filter_map(|ceiling| Some((number(&ceiling.written)?, ceiling.source.span?)));
     let (most, ceiling) =
         bounding.filter(|(most, span)| *most < declared && of_project(*span)).min_by_key(|(m, _)| *m)?;
-    let shown = |value: u64| {
-        if name == LimitName::Spend { Nanos::from_u64(value).to_string() } else { value.to_string() }
-    };
     let span = limit.name.span.join(limit.value.span);
     Some(LimitError::AboveCeiling {
         name: name.to_string(),
-        declared: shown(declared),
-        most: shown(most),
+        declared: format_limit(name, declared),
+        most: format_limit(name, most),
         span,
         ceiling,
     })
+}
+
+/// Reports limits of `<session>` that the last directive of the chain itself declares, and that are above the limit of
+/// the settings. A limit in the settings of the user space is not reported, because it bounds the directives of every
+/// project.
+pub fn check_session(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+    let Some(leaf) = composed.leaf().filter(|leaf| !leaf.session_limits.is_empty()) else { return };
+    let settings = items.config_by_name("agent/resilience").map(|node| ("resilience".to_owned(), node.to_value()));
+    let settings = PlanSettings::new(settings.into_iter().collect());
+    let limits = settings.values().session_limits;
+    let of_settings = &items.settings_limits().session;
+    let sources = items.sources();
+    let is_of_user = |span: Span| sources.get(span.source).is_some_and(|source| source.path.starts_with("user:"));
+    for limit in &leaf.session_limits {
+        let most = match LimitName::parse(&limit.name.node) {
+            Some(LimitName::Turns) => limits.turns,
+            Some(LimitName::Tokens) => limits.tokens,
+            Some(LimitName::Spend) => limits.spend,
+            Some(LimitName::DurationSeconds) => limits.duration_seconds,
+            Some(LimitName::Spawns | LimitName::Depth | LimitName::Output) | None => continue,
+        };
+        let Some(name) = LimitName::parse(&limit.name.node) else { continue };
+        let set = of_settings.iter().find(|setting| setting.name == name.as_str()).and_then(|set| set.source.span);
+        let declared = parse_limit_value(name, &limit.value.node).unwrap_or_default();
+        if declared > most && !set.is_some_and(is_of_user) {
+            found.push(LimitError::AboveSessionLimit {
+                name: name.to_string(),
+                declared: format_limit(name, declared),
+                most: format_limit(name, most),
+                span: limit.name.span.join(limit.value.span),
+                ceiling: set,
+            });
+        }
+    }
+}
+
+fn format_limit(name: LimitName, value: u64) -> String {
+    if name == LimitName::Spend { Nanos::from_u64(value).to_string() } else { value.to_string() }
 }
 
 /// The highest values that limits can have in a run. Only a hook at the hook point `limit` can raise the limit that was

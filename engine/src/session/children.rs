@@ -510,6 +510,8 @@ fn request(parent: &EmbeddedDriver, limits: PlanLimits, start: ChildStart) -> Co
         directive: start.directive,
         inputs: Some(start.inputs),
         limits: overrides.collect(),
+        session_limits: Vec::new(),
+        appended: None,
         model: ModelOverride { model: start.model, ..ModelOverride::default() },
         parent: Some(SpawnParent { limits, capabilities: parent.plan.capabilities.clone() }),
         mode: PlanMode::Run,

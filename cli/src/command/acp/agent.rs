@@ -15,7 +15,6 @@ use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Client, Error};
 use rye::{Approvals, Engine, EngineBuilder, SessionRequest};
 use rye_compiler::compile::Compilation;
-use rye_compiler::plan::PlanMode;
 use rye_engine::engine::StartOptions;
 use rye_engine::event::{ControlMessage, Delivery};
 use rye_engine::session_tree::session_rows;
@@ -39,7 +38,7 @@ use crate::command::chat::replan::SentPlan;
 use crate::command::chat::requests::RequestHandler;
 use crate::command::providers::usable::require_usable_model;
 use crate::command::run::watch::{StopSignal, StopSignals};
-use crate::command::run::{compile_directive, sandbox};
+use crate::command::run::{compile_chat, sandbox};
 use crate::report::Printer;
 use crate::report::printable;
 use crate::workspace::Spaces;
@@ -307,7 +306,7 @@ impl RyeAgent {
         let id = args.directive.as_deref().unwrap_or(DEFAULT_DIRECTIVE);
         let is_scripted = self.script.is_some();
         let call = args.call.clone().with_inputs(given);
-        let compiled = compile_directive(id, &call, None, PlanMode::Chat, is_scripted, spaces, report);
+        let compiled = compile_chat(id, (&call, &args.session), is_scripted, spaces, report);
         match compiled.map_err(|failure| request_error(&failure))? {
             Ok(compilation) => {
                 if !is_scripted {

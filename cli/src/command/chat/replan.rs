@@ -221,6 +221,7 @@ fn compile_again(
     request.mode = PlanMode::Chat;
     request.model = model;
     request.omitted = omitted.to_vec();
+    request.appended.clone_from(&plan.appended);
     let mut sources = Sources::default();
     let checked = compile_with_sources(&world, &request, &mut sources);
     let mut compilation = checked.value.ok_or_else(|| {
@@ -321,6 +322,7 @@ fn find_session_plan(world: &dyn World, live: &LiveState) -> Option<(ModelOverri
         let mut request = CompileRequest::new(plan.directive.clone()).with_inputs(plan.interface.values.clone());
         (request.mode, request.model) = (PlanMode::Chat, model.clone());
         request.omitted.clone_from(&plan.omitted);
+        request.appended.clone_from(&plan.appended);
         let mut compilation = compile(world, &request).value?;
         compilation.plan.limits = plan.limits;
         compilation.plan.session_limits = plan.session_limits;
@@ -346,17 +348,9 @@ fn compare_sides(
         started.hooks.retain(|change| change.direction.may_widen());
         started.changes.retain(|change| change.direction.may_widen());
     }
-    let mut found = PlanChanges { widens: diff.widened, lines: Vec::new() };
     // Skips the title, which names the plans only by their ids.
-    found.lines = lines(&diff).into_iter().skip(1).map(|line| line.text).collect();
-    let limits = (before.plan.session_limits, after.plan.session_limits);
-    if let (Some(old), Some(new)) = limits {
-        for name in new.exceeding(&old) {
-            found.widens = true;
-            found.lines.push(format!("  session limit {name} raised to {}", Limits::from(new).get(name)));
-        }
-    }
-    Some(found)
+    let lines = lines(&diff).into_iter().skip(1).map(|line| line.text).collect();
+    Some(PlanChanges { widens: diff.widened, lines })
 }
 
 /// Returns the plan with the grants of a mode.

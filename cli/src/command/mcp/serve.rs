@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
-use rye_compiler::plan::PlanMode;
 use rye_engine::engine::{ApprovalPolicy, Engine, Providers};
 use rye_engine::event::Event;
 use rye_engine::mcp_server::{AccessToken, ClientProviders, DirectiveServer, MCP_PATH};
@@ -50,7 +49,7 @@ pub fn run(args: &ServeArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, 
     }
     // The client takes the place of the model. A script of the project that simulates a model is never used, so such a
     // script needs no trust.
-    let compilation = match compile_directive(&args.directive, &args.call, None, PlanMode::Run, true, spaces, report)? {
+    let compilation = match compile_directive(&args.directive, &args.call, None, true, spaces, report)? {
         Ok(compilation) => compilation,
         Err(exit) => return Ok(exit),
     };

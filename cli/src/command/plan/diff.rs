@@ -232,7 +232,7 @@ impl OtherInputs<'_> {
 
     fn request(&self, world: &dyn World) -> Result<CompileRequest, CommandError> {
         let mut request = self.args.call.request(self.id.clone(), world)?;
-        request.mode = self.args.mode();
+        self.args.add_session(&mut request)?;
         Ok(request)
     }
 }
@@ -344,7 +344,7 @@ fn compile_side(
         return Ok(SidePlan::Nothing);
     }
     let mut request = args.call.request(id.clone(), world)?;
-    request.mode = args.mode();
+    args.add_session(&mut request)?;
     let request = if uses_defaults { request.with_default_inputs(world) } else { request };
     let mut sources = Sources::default();
     let compiled = compile_with_sources(world, &request, &mut sources);

@@ -47,7 +47,7 @@ impl ResumedLimits {
             }
             ThreadStart::Fresh { .. } => return Err(CommandError::usage("the thread is new, not resumed")),
         };
-        let overrides = parse_limits(texts)?;
+        let overrides = parse_limits("limit", texts)?;
         let unknown = || CommandError::failed(format!("the thread `{thread}` never started: it has no transcript"));
         let recorded = Threads::open(&spaces.project)?.parent(thread)?.ok_or_else(unknown)?;
         let limits = override_limits(recorded.plan().limits.into(), &overrides).map_err(|error| {

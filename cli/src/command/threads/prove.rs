@@ -236,6 +236,7 @@ impl RecordedCall<'_> {
         bare.parent.clone_from(parent);
         bare.mode = plan.mode;
         bare.omitted.clone_from(&plan.omitted);
+        bare.appended.clone_from(&plan.appended);
         // The transcript does not record the overrides of the call, only the resulting plan. Each combination of
         // overrides that could lead to the recorded plan is tried.
         let limits = Limits::from(plan.limits);

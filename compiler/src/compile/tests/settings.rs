@@ -6,7 +6,9 @@ use super::*;
 use crate::approvals::HeadlessPolicy;
 use crate::compile::tests::world::stdlib_world;
 use crate::diagnostics::Severity;
+use crate::report::diff::{DiffSide, diff_trees};
 use crate::sandbox::requires_bubblewrap;
+use crate::semantics::limits::{LimitValue, Limits};
 use crate::validate::settings::run_settings_errors;
 use crate::validate::{Selection, check};
 
@@ -150,4 +152,68 @@ fn fractions_of_a_second_round_up() {
         let settings = expect_compilation(&world, &request).plan.settings;
         assert_eq!(settings.values().wait_threads_seconds, seconds, "{written}");
     }
+}
+
+const SESSION_LIMITS: &str = "session_limits: { turns: 40, spend: 2 }";
+
+fn session_limits(world: &MapWorld<'_>, request: CompileRequest) -> (Limits, Compilation) {
+    let compiled = compile(world, &request.with_inputs(Map::new())).value.unwrap();
+    (compiled.plan.session_limits.unwrap().into(), compiled)
+}
+
+#[test]
+fn session_element_lowers_the_limits_of_a_chat_and_never_raises_them() {
+    let root = "<metadata><model tier=\"fast\"/><session spend=\"3\" turns=\"20\"/></metadata>";
+    let leaf = "<metadata><session spend=\"0.5\" turns=\"30\"/></metadata>";
+    let world =
+        with_directives(stdlib_world(), &[("root", "", root, "Root."), ("leaf", " extends=\"root\"", leaf, "Talk.")])
+            .project(RESILIENCE, SESSION_LIMITS);
+    let (limits, compiled) = session_limits(&world, CompileRequest::new(item_id("leaf")).chat());
+    assert_eq!((limits.turns, limits.spend.to_string().as_str()), (20, "0.5"));
+    assert_eq!((limits.tokens, limits.duration_seconds), (10_000_000, 28_800));
+    let cause = |name: &str| compiled.origins.get(name).unwrap().cause.to_string();
+    assert_eq!(cause("session_limit.turns"), "declared by `root`");
+    assert_eq!(cause("session_limit.spend"), "declared by `leaf`");
+    assert_eq!(cause("session_limit.tokens"), "built in");
+    let (limits, compiled) = session_limits(&world, CompileRequest::new(item_id("root")).chat());
+    assert_eq!(limits.spend.to_string(), "2");
+    assert_eq!(compiled.origins.get("session_limit.spend").unwrap().cause.to_string(), "set in `agent/resilience`");
+    let run = compile(&world, &CompileRequest::new(item_id("leaf")).with_inputs(Map::new())).value.unwrap();
+    assert_eq!(run.plan.session_limits, None);
+}
+
+#[test]
+fn session_limits_of_the_call_replace_those_of_files() {
+    let leaf = "<metadata><model tier=\"fast\"/><session spend=\"0.5\"/></metadata>";
+    let world = with_directives(stdlib_world(), &[("leaf", "", leaf, "Talk.")]).with(
+        Space::User,
+        AGENT,
+        "limits: { max: { spend: 1 } }",
+    );
+    let mut request = CompileRequest::new(item_id("leaf")).chat();
+    request.session_limits = vec![("spend".to_owned(), LimitValue::Text("7.5".to_owned()))];
+    let (limits, compiled) = session_limits(&world, request.clone());
+    assert_eq!(limits.spend.to_string(), "7.5");
+    assert_eq!(compiled.origins.get("session_limit.spend").unwrap().cause.to_string(), "set by the caller");
+    for (name, value, message) in [
+        ("spawns", "3", "limit::unknown: a session has no limit `spawns`"),
+        ("turn", "3", "limit::unknown: a session has no limit `turn`"),
+        ("turns", "none", "limit::invalid: the limit `turns` cannot be `none`"),
+    ] {
+        request.session_limits = vec![(name.to_owned(), LimitValue::Text(value.to_owned()))];
+        assert_eq!(messages(&world, &request), [message]);
+    }
+}
+
+#[test]
+fn diff_of_chats_reports_a_raised_session_limit() {
+    let world = talk(stdlib_world()).project(RESILIENCE, SESSION_LIMITS);
+    let request = || CompileRequest::new(item_id("talk")).chat();
+    let (_, before) = session_limits(&world, request());
+    let raised = talk(stdlib_world()).project(RESILIENCE, "session_limits: { turns: 50, spend: 2 }");
+    let (_, after) = session_limits(&raised, request());
+    let [old, new] = [(&world, &before), (&raised, &after)].map(|(world, compilation)| DiffSide { world, compilation });
+    let diff = diff_trees(Some(old), Some(new)).unwrap();
+    let changed: Vec<_> = diff.limits.iter().map(|one| (one.name.as_str(), one.raised)).collect();
+    assert_eq!((diff.widened, changed), (true, vec![("session_limit.turns", true)]));
 }

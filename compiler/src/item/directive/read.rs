@@ -15,12 +15,13 @@ use crate::semantics::limits::LimitValue;
 
 const ROOT_ELEMENTS: [&str; 8] =
     ["metadata", "inputs", "outputs", "process", "context", "permissions", "limits", "hooks"];
-const METADATA_ELEMENTS: [&str; 10] = [
+const METADATA_ELEMENTS: [&str; 11] = [
     "description",
     "category",
     "author",
     "model",
     "limits",
+    "session",
     "context",
     "permissions",
     "hooks",
@@ -61,7 +62,8 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
     }
     let author = metadata.element("author", found).map(|e| read_text(found, e, &[]));
     let model = metadata.element("model", found).map(|e| read_model(e, found));
-    let limits = metadata.element("limits", found).map(|e| read_limits(e, found)).unwrap_or_default();
+    let limits = metadata.element("limits", found).map(|e| read_limits(e, &LIMIT_ALIASES, found)).unwrap_or_default();
+    let session = metadata.element("session", found).map(|e| read_limits(e, &[], found)).unwrap_or_default();
     let context = metadata.element("context", found).map(|e| read_context(e, found)).unwrap_or_default();
     let permissions = metadata.element("permissions", found).map(|e| permissions::read(e, found));
     let hooks = match metadata.element("hooks", found) {
@@ -89,6 +91,7 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
         author,
         model,
         limits,
+        session_limits: session,
         context,
         permissions,
         hooks,
@@ -214,18 +217,18 @@ fn read_sampling_value(
     number
 }
 
-/// Reads the limits of an element, and replaces the aliases `max_turns` and `max_tokens` by the names of the limits.
-/// Names and values are checked later, against the limit table.
-fn read_limits(element: &Element, found: &mut Diagnostics) -> Vec<DeclaredLimit> {
+/// Aliases of limits in `<limits>`, each with the name of the limit.
+const LIMIT_ALIASES: [(&str, &str); 2] = [("max_turns", "turns"), ("max_tokens", "tokens")];
+
+/// Reads the limits of an element, and replaces aliases by the names of the limits. Names and values are checked later,
+/// against the limit table.
+fn read_limits(element: &Element, aliases: &[(&str, &str)], found: &mut Diagnostics) -> Vec<DeclaredLimit> {
     check_children(found, element, &[]);
     reject_text(found, element);
     let mut limits: Vec<DeclaredLimit> = Vec::new();
     for attribute in &element.attributes {
-        let name = match attribute.name.node.as_str() {
-            "max_turns" => "turns",
-            "max_tokens" => "tokens",
-            other => other,
-        };
+        let written = attribute.name.node.as_str();
+        let name = aliases.iter().find(|(alias, _)| *alias == written).map_or(written, |(_, name)| *name);
         if let Some(first) = limits.iter().find(|l| l.name.node == name) {
             let (first, second) = (first.name.span, attribute.name.span);
             found.push(ItemError::Repeated { what: format!("the limit `{name}`"), first, second });

@@ -139,7 +139,8 @@ fn setting_direction(name: &str, path: &str, before: Option<&Value>, after: Opti
         },
         "agent/resilience" => match (section, path) {
             ("limits" | "tool_preload", _) | (_, "retry.base_seconds" | "retry.max_seconds") => Direction::Neutral,
-            (_, "retry.max_retries" | "tool_result.max_bytes" | "concurrency.max_concurrent_children") => bound(),
+            ("session_limits", _)
+            | (_, "retry.max_retries" | "tool_result.max_bytes" | "concurrency.max_concurrent_children") => bound(),
             _ => Direction::Unknown,
         },
         "agent/error_classification" => match (last, after) {

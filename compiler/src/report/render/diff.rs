@@ -340,7 +340,7 @@ fn format_limit(change: &LimitChange) -> String {
 /// Formats the value of a limit; money with a dollar sign.
 fn format_amount(limit: &str, value: Option<&Value>) -> String {
     match value {
-        Some(value) if limit == "spend" => super::json::dollars(value),
+        Some(value) if limit.rsplit('.').next() == Some("spend") => super::json::dollars(value),
         Some(value) => value.to_string(),
         None => "–".to_owned(),
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::json::{
-    CacheStepReport, FieldReport, ForecastReport, LayerReport, PlanReport, ReasonReport, ToolReport, VerdictReport,
-    dollars, render as report,
+    CacheStepReport, FieldReport, ForecastReport, LayerReport, LimitReport, PlanReport, ReasonReport, ToolReport,
+    VerdictReport, dollars, render as report,
 };
 use super::svg;
 use super::table::group_thousands;
@@ -317,8 +317,15 @@ fn write_capabilities(out: &mut String, plan: &PlanReport) {
 }
 
 fn write_limits(out: &mut String, plan: &PlanReport) {
-    write_section(out, "Limits", |out| {
-        let rows = plan.limits.iter().map(|(name, limit)| {
+    write_limit_section(out, "Limits", &plan.limits);
+    if !plan.session_limits.is_empty() {
+        write_limit_section(out, "Session limits", &plan.session_limits);
+    }
+}
+
+fn write_limit_section(out: &mut String, title: &str, limits: &BTreeMap<String, LimitReport>) {
+    write_section(out, title, |out| {
+        let rows = limits.iter().map(|(name, limit)| {
             [
                 escape_html(name),
                 escape_html(&limit.value.to_string()),

@@ -4,6 +4,7 @@ mod call;
 mod cost;
 mod graph;
 mod interface;
+mod limits;
 mod manifest;
 
 use std::borrow::Cow;
@@ -27,7 +28,6 @@ use crate::report::continuation::ContinuationItem;
 use crate::report::provenance::{self, DerivationStep, Omission};
 use crate::report::summary::PlanSummary;
 use crate::semantics::hook_point;
-use crate::semantics::limits::{LimitName, Limits};
 use crate::semantics::money::Nanos;
 pub use call::CallReport;
 use cost::per_turn;
@@ -37,6 +37,7 @@ pub use cost::{
 };
 pub use graph::{GraphReport, report_graph};
 pub use interface::FieldReport;
+pub use limits::LimitReport;
 
 /// A plan with explanations. Money is in dollars; `tokens.estimator` names the token counter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -82,6 +83,9 @@ pub struct PlanReport {
     #[serde(default)]
     pub bubblewrap: bool,
     pub limits: BTreeMap<String, LimitReport>,
+    /// The limits of a whole chat, for all of its prompts together; missing for a run.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub session_limits: BTreeMap<String, LimitReport>,
     /// The inputs, with the values of this plan.
     #[serde(default)]
     pub inputs: Vec<FieldReport>,
@@ -272,14 +276,6 @@ pub struct CapabilityReport {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LimitReport {
-    /// The value, in dollars for `spend`.
-    pub value: Value,
-    pub via: String,
-    pub source: Option<SourceReport>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelReport {
     pub provider: String,
     pub id: String,
@@ -389,7 +385,8 @@ pub fn render(compilation: &Compilation, diagnostics: Vec<Value>) -> PlanReport 
         approvals_required: compilation.approvals_required.clone(),
         headless_policy: compilation.headless_policy,
         bubblewrap: compilation.bubblewrap,
-        limits: report_limits(compilation),
+        limits: limits::report_limits(compilation),
+        session_limits: limits::report_session_limits(compilation),
         inputs: interface::fields(compilation, "input"),
         outputs: interface::fields(compilation, "output"),
         model: report_model(compilation, &plan.model),
@@ -523,15 +520,6 @@ fn report_capabilities(compilation: &Compilation) -> Vec<CapabilityReport> {
         }
     };
     compilation.plan.capabilities.grants.iter().map(report).collect()
-}
-
-fn report_limits(compilation: &Compilation) -> BTreeMap<String, LimitReport> {
-    let limits = Limits::from(compilation.plan.limits);
-    let report = |name: LimitName| {
-        let (via, source) = report_origin(compilation, &format!("limit.{name}"));
-        (name.to_string(), LimitReport { value: limits.get(name), via, source })
-    };
-    LimitName::ALL.into_iter().map(report).collect()
 }
 
 fn report_model(compilation: &Compilation, model: &PlannedModel) -> ModelReport {

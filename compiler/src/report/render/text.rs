@@ -8,6 +8,7 @@ use super::view::{self, LayerView, MessageView};
 use crate::compile::Compilation;
 use crate::diagnostics::sanitize;
 use crate::hook::PlanVerdict;
+use crate::lower::session_limits::SESSION_LIMIT;
 use crate::plan::note::OmissionReason;
 use crate::plan::prompt::{LayerKind, RuntimePlaceholder};
 use crate::plan::{Origins, Plan, PlanMode, PlannedModel, Prices, SourcePlace, Tokens, ToolUse};
@@ -209,6 +210,7 @@ fn format_layer(model: &PlannedModel, view: &LayerView) -> Vec<String> {
             | LayerKind::Skills
             | LayerKind::ContextFile
             | LayerKind::Appended
+            | LayerKind::Given
             | LayerKind::TurnText,
             _,
         )
@@ -394,9 +396,22 @@ fn write_access(out: &mut String, summary: &PlanSummary) {
 
 fn write_limits(out: &mut String, compilation: &Compilation) {
     write_heading(out, "Limits", "");
-    let limits = Limits::from(compilation.plan.limits);
+    write_limit_table(out, compilation, &Limits::from(compilation.plan.limits), ("limit", &LimitName::ALL));
+    if let Some(session) = compilation.plan.session_limits {
+        write_heading(out, "Session limits", "for all prompts together");
+        write_limit_table(out, compilation, &Limits::from(session), (SESSION_LIMIT, &LimitName::OF_SESSION));
+    }
+}
+
+/// Writes the limits `names` as a table. `kind` is the kind of their origins.
+fn write_limit_table(
+    out: &mut String,
+    compilation: &Compilation,
+    limits: &Limits,
+    (kind, names): (&str, &[LimitName]),
+) {
     let row = |name: LimitName| {
-        let origin = compilation.origins.get(&format!("limit.{name}"));
+        let origin = compilation.origins.get(&format!("{kind}.{name}"));
         let value = match name {
             LimitName::Spend => dollars(limits.spend),
             LimitName::Turns
@@ -413,7 +428,7 @@ fn write_limits(out: &mut String, compilation: &Compilation) {
             format_location(origin.and_then(|o| o.place.as_ref())),
         ]
     };
-    let rows: Vec<Vec<String>> = LimitName::ALL.into_iter().map(row).collect();
+    let rows: Vec<Vec<String>> = names.iter().copied().map(row).collect();
     push_table(out, &[Align::Left, Align::Right, Align::Left, Align::Left], &rows);
 }
 

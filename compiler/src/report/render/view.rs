@@ -130,6 +130,7 @@ fn describe_source(layer: &Layer) -> String {
         (None, _, LayerKind::Prompt | LayerKind::Skills) => "session".to_owned(),
         (None, _, LayerKind::ContextFile) => "context file".to_owned(),
         (None, _, LayerKind::Appended) => "settings".to_owned(),
+        (None, _, LayerKind::Given) => "command line".to_owned(),
         (None, _, LayerKind::TurnText) => "hook".to_owned(),
         (None, Some(link), _) => link.to_string(),
         (None, None, _) => "chain".to_owned(),

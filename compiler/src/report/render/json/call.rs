@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::compile::CompileRequest;
 use crate::model::ModelOverride;
+use crate::plan::AppendedText;
 use crate::semantics::limits::LimitValue;
 
 /// Inputs and overrides of a request. Limits inherited from a parent thread are not included.
@@ -18,6 +19,12 @@ pub struct CallReport {
     pub inputs: Option<Map<String, Value>>,
     /// Requested limits, as written.
     pub limits: BTreeMap<String, Value>,
+    /// The limits of a whole chat that the call sets.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub session_limits: BTreeMap<String, Value>,
+    /// The text that the call appends to the system prompt of a chat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub append_system: Option<AppendedText>,
     pub model: Option<String>,
     pub provider: Option<String>,
 }
@@ -32,6 +39,8 @@ impl CallReport {
         Self {
             inputs: request.inputs.clone(),
             limits: request.limits.iter().map(|(name, value)| (name.clone(), written(value))).collect(),
+            session_limits: request.session_limits.iter().map(|(name, value)| (name.clone(), written(value))).collect(),
+            append_system: request.appended.clone(),
             model: request.model.model.clone(),
             provider: request.model.provider.clone(),
         }
@@ -46,6 +55,9 @@ impl CallReport {
             value.as_str().map_or_else(|| LimitValue::Json(value.clone()), |t| LimitValue::Text(t.into()))
         };
         request.limits = self.limits.iter().map(|(name, value)| (name.clone(), written(value))).collect();
+        request.session_limits =
+            self.session_limits.iter().map(|(name, value)| (name.clone(), written(value))).collect();
+        request.appended.clone_from(&self.append_system);
         request
     }
 }
