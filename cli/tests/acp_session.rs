@@ -326,6 +326,45 @@ fn empty_prompt_is_refused_and_calls_no_model() {
 }
 
 #[test]
+fn limit_that_ends_a_prompt_is_named_and_the_next_prompt_continues() {
+    let place = acp_project(BASH, "{ text: One. }");
+    place.write(".ai/directives/talk.md", &talk_directive(1, "<tool>rye.file-system.read</tool>"));
+    let call = "{ tool_calls: [{ name: rye_file_system_read, input: { path: script.yaml } }] }";
+    place.write("script.yaml", &format!("steps: [{call}, {{ text: Done. }}]"));
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    let ended = client.prompt(&session, "go");
+    assert_eq!(ended.response["result"]["stopReason"], "max_turn_requests", "{}", ended.response);
+    let said = text(&ended, "agent_message_chunk");
+    let expected = "the prompt ended at a limit: turns_exceeded: 1 of 1; send `continue`, or another text";
+    assert!(said.contains(expected), "{said}");
+    let next = client.prompt(&session, "continue");
+    assert_eq!(text(&next, "agent_message_chunk"), "Done.", "{:?}", next.updates);
+    client.end();
+}
+
+#[test]
+fn limit_that_a_hook_escalates_is_raised_by_the_answer() {
+    let place = acp_project(BASH, "{ text: One. }");
+    place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
+    place.write(".ai/directives/talk.md", &talk_directive(1, "<tool>rye.file-system.read</tool>"));
+    let call = "{ tool_calls: [{ name: rye_file_system_read, input: { path: script.yaml } }] }";
+    place.write("script.yaml", &format!("steps: [{call}, {{ text: Done. }}]"));
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    let done = client.prompt(&session, "go");
+    assert_eq!(done.response["result"]["stopReason"], "end_turn", "{}", done.response);
+    let asked: Vec<&Value> =
+        done.updates.iter().filter(|message| message["method"] == "session/request_permission").collect();
+    assert_eq!(asked.len(), 1, "{asked:?}");
+    assert_eq!(asked[0]["params"]["options"][0]["name"], "Raise `turns` to 2", "{asked:?}");
+    client.end();
+    let events = place.transcript(&session);
+    let kinds = |kind: &str| events.iter().filter(|event| event["message"]["kind"] == kind).count();
+    assert_eq!((kinds("raise"), kinds("approve")), (1, 1), "{events:?}");
+}
+
+#[test]
 fn long_list_of_sessions_comes_in_pages() {
     let place = acp_project(BASH, "{ text: One. }");
     let mut client = AcpClient::start(&place);

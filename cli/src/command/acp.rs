@@ -17,6 +17,7 @@ mod connection;
 mod disconnection;
 mod extension;
 mod inputs;
+mod limit_raise;
 mod lines;
 mod map;
 mod open_session;

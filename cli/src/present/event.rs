@@ -5,7 +5,7 @@ use rye_compiler::semantics::limits::describe_exceeded;
 use rye_engine::event::{
     Approval, ApprovalGiven, ChatMode, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody,
     HookEvaluation, HookOutcome, HookPointRun, HookVerdict, LimitHit, LimitScope, Opened, PromptEnded, PromptStarted,
-    Reserved, ResultKind, Settled, ToolCallResult,
+    PromptStatus, Reserved, ResultKind, Settled, ToolCallResult,
 };
 use rye_engine::machine::prompt_bounds::DENIED_IN_PROMPT;
 use rye_engine::message::{ContentBlock, Message, SharedText, ToolCall};
@@ -353,6 +353,25 @@ pub fn format_limit_hit(hit: &LimitHit) -> String {
     match hit.scope {
         Some(LimitScope::Session) => format!("{reached} of the session"),
         Some(LimitScope::Prompt) | None => reached,
+    }
+}
+
+/// Returns the next step for the user after a prompt of a chat that ended at a limit or in an error; `None` for any
+/// other prompt, and at a limit of the session. `is_capped` is true if the user typed the `spend` limit of the prompt
+/// before its text (`$0.20 TEXT`).
+pub fn prompt_end_help(ended: &PromptEnded, is_capped: bool) -> Option<&'static str> {
+    let is_of_session = ended.message.as_deref().is_some_and(|message| message.ends_with("of the session"));
+    match ended.status {
+        PromptStatus::Limit if is_of_session => None,
+        PromptStatus::Limit if ended.code.as_deref() != Some("spend_exceeded") => {
+            Some("send `continue`, or another text: each prompt starts with its whole limits")
+        }
+        PromptStatus::Limit if is_capped => {
+            Some("type a higher amount before the text; `/preview TEXT` shows the highest price of a request")
+        }
+        PromptStatus::Limit => Some("`/budget DOLLARS confirm` sets a higher limit for the next prompts"),
+        PromptStatus::Error => Some("`/retry` sends the prompt again"),
+        PromptStatus::Done | PromptStatus::Interrupted => None,
     }
 }
 

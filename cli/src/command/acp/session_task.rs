@@ -7,7 +7,9 @@ use agent_client_protocol::v1::schema::{
     StopReason, UnstructuredCommandInput,
 };
 use rye::{Answer, LiveEvent, LiveEvents, Question, Session};
-use rye_engine::event::{CommandAction, Delivery, EventBody, HookPointRun, HookVerdict, InputSource, UserInput};
+use rye_engine::event::{
+    CommandAction, Delivery, EventBody, HookPointRun, HookVerdict, InputSource, PromptEnded, PromptStatus, UserInput,
+};
 use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -16,6 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::agent::invalid;
 use super::disconnection::{ANSWER_TIMEOUT, PromptResponder};
+use super::limit_raise::LimitRaise;
 use super::map::{UpdateMapper, agent_text, stop_reason};
 use super::open_session::OpenSession;
 use super::pending::{PendingPrompts, PromptOutcome};
@@ -24,6 +27,7 @@ use super::prompt::PromptContent;
 use crate::command::chat::commands::{TypedText, list_commands, response_note};
 use crate::command::chat::inquiry::Inquiry;
 use crate::command::chat::json::{ChatRequest, ChatVerb};
+use crate::present::event::prompt_end_help;
 
 /// A message to the task of a session.
 pub enum SessionCommand {
@@ -111,7 +115,7 @@ impl SessionTask {
         // The tasks that wait for the client's answers, one for each question.
         let mut open_questions = JoinSet::new();
         let mut is_open = true;
-        let mut is_prompt_running = false;
+        let (mut is_prompt_running, mut is_capped) = (false, false);
         // The time at which prompts without a response count as cancelled; `None` while the client is connected.
         let mut answers_due: Option<Instant> = None;
         loop {
@@ -165,12 +169,13 @@ impl SessionTask {
                             for update in self.mapper.event(&event.body, false) {
                                 self.open.update(update);
                             }
-                            if let EventBody::PromptStarted(_) = &event.body {
-                                is_prompt_running = true;
+                            if let EventBody::PromptStarted(started) = &event.body {
+                                (is_prompt_running, is_capped) = (true, started.capped);
                             }
-                            if let EventBody::PromptEnded(_) = &event.body {
+                            if let EventBody::PromptEnded(ended) = &event.body {
                                 is_prompt_running = false;
                                 grants.end_prompt();
+                                self.report_limit(ended, is_capped);
                             }
                             self.answer_prompts(&event.body, &mut pending);
                         }
@@ -324,6 +329,16 @@ impl SessionTask {
         }
     }
 
+    /// Tells the client which limit has ended a prompt and what the user can do, because the stop reason of all limits
+    /// is the same.
+    fn report_limit(&self, ended: &PromptEnded, is_capped: bool) {
+        if ended.status == PromptStatus::Limit {
+            let reached = ended.message.as_deref().or(ended.code.as_deref()).unwrap_or_default();
+            let help = prompt_end_help(ended, is_capped).map(|help| format!("; {help}")).unwrap_or_default();
+            self.open.update(agent_text(&format!("the prompt ended at a limit: {reached}{help}")));
+        }
+    }
+
     /// Asks the client, unless an earlier answer covers the question.
     fn ask(
         &self,
@@ -337,8 +352,9 @@ impl SessionTask {
         }
         let call = self.mapper.call_of(&question.what).filter(|_| question.thread == *main);
         let live = self.open.requests.control.live_state().filter(|_| question.thread == *main);
+        let raise = live.as_ref().filter(|_| question.is_limit).and_then(LimitRaise::of_prompt);
         let sandbox = live.and_then(|live| describe_sandbox(&question, &live, &self.open.requests.spaces));
-        let request = permission_request(&self.open.id, &question, call, sandbox.as_deref());
+        let request = permission_request(&self.open.id, &question, call, sandbox.as_deref(), raise.as_ref());
         let (session, grants, open) = (Arc::clone(&self.session), Arc::clone(grants), self.open.clone());
         // Removes the tasks whose questions are answered.
         while open_questions.try_join_next().is_some() {}
@@ -354,7 +370,12 @@ impl SessionTask {
             if let Some(problem) = problem {
                 open.update(agent_text(&problem));
             }
-            session.answer(question.id, answer);
+            match (answer, raise) {
+                (Answer::Approve, Some(raise)) => raise.apply(&open.requests.control),
+                (answer, _) => {
+                    session.answer(question.id, answer);
+                }
+            }
         });
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use rye_engine::event::{
-    AttemptFailed, AttemptIntended, CognitionOut, ControlMessage, Event, EventBody, Opened, PromptEnded, PromptStatus,
-    ResultKind, Settled, ThreadOrigin, ToolCallResult,
+    AttemptFailed, AttemptIntended, CognitionOut, ControlMessage, Event, EventBody, Opened, PromptEnded, ResultKind,
+    Settled, ThreadOrigin, ToolCallResult,
 };
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
@@ -25,7 +25,9 @@ use super::renderer::Render;
 pub use super::stdout::CapturedOutput;
 use super::stdout::Stdout;
 use crate::options::Format;
-use crate::present::event::{EventView, event_view, format_call, result_reason, sandbox_refusals, settlement_note};
+use crate::present::event::{
+    EventView, event_view, format_call, prompt_end_help, result_reason, sandbox_refusals, settlement_note,
+};
 use crate::present::step::format_delay;
 use crate::present::wrap::fold_for_stderr;
 use crate::present::{BOLD, DIM, color_style, format_count, format_spend, truncate_line};
@@ -109,14 +111,6 @@ fn is_own_input(message: &ControlMessage) -> bool {
             | ControlMessage::Close
     )
 }
-
-/// Help for a prompt of a chat that reached its `spend` limit.
-const BUDGET_HELP: &str = "  help: `/budget DOLLARS confirm` sets a higher limit for the next prompts";
-/// Help for a prompt that reached its own `spend` limit, which the user typed before the text (`$0.20 TEXT`).
-const CAP_HELP: &str =
-    "  help: type a higher amount before the text; `/preview TEXT` shows the highest price of a request";
-/// Help for a prompt of a chat that ended in an error.
-const RETRY_HELP: &str = "  help: `/retry` sends the prompt again";
 
 /// A tool call without a result yet.
 struct PendingCall {
@@ -322,11 +316,8 @@ impl HumanRenderer {
         self.is_prompt_open = false;
         if let Some(error) = &view.text {
             self.thread_line(thread, color_style(AnsiColor::Red), &format!("  {error}"));
-            if ended.code.as_deref() == Some("spend_exceeded") && !error.ends_with("of the session") {
-                self.thread_line(thread, Style::new(), if self.is_capped { CAP_HELP } else { BUDGET_HELP });
-            }
-            if ended.status == PromptStatus::Error {
-                self.thread_line(thread, Style::new(), RETRY_HELP);
+            if let Some(help) = prompt_end_help(ended, self.is_capped) {
+                self.thread_line(thread, Style::new(), &format!("  help: {help}"));
             }
         }
     }
