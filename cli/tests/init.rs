@@ -33,7 +33,8 @@ fn init_creates_the_named_folder() {
 fn nothing_is_overwritten_and_lines_are_added_once() {
     let place = TestProject::new();
     place.write(".gitignore", "target\n.ai/state/ \nlast");
-    place.run_ok(&["init"]);
+    let printed = place.run_ok(&["init"]);
+    assert!(printed.contains("  .gitignore (ignores .ai/knowledge/agent/threads/)\n"), "{printed}");
     assert_eq!(place.read(".gitignore"), "target\n.ai/state/ \nlast\n.ai/knowledge/agent/threads/\n");
     let again = place.rye(&["init"]);
     assert_eq!(again.code, Some(1));

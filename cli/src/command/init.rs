@@ -71,7 +71,7 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
     refuse_to_overwrite(&args.dir, &files)?;
     let mut set = FileSet::create_root(&args.dir, report)?;
     // Reads the file before anything is written, so that a read error is reported first.
-    let ignored = extended_gitignore(&set)?;
+    let (ignored, added) = extended_gitignore(&set)?.unzip();
     for (path, bytes) in &files {
         set.create(Path::new(path), bytes)?;
     }
@@ -97,7 +97,11 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
         Format::Plain => written.iter().try_for_each(|file| report.line(file))?,
         Format::Human => {
             report.line(&format!("Created in {}:", project.display()))?;
-            written.iter().try_for_each(|file| report.line(&format!("  {file}")))?;
+            let with_lines = |file: &String| match &added {
+                Some(added) if file == GITIGNORE => format!("  {file} (ignores {})", added.join(", ")),
+                _ => format!("  {file}"),
+            };
+            written.iter().try_for_each(|file| report.line(&with_lines(file)))?;
             let there = if args.dir == Path::new(".") { "" } else { " (there)" };
             let next = match directive {
                 Some(directive) => {
@@ -148,20 +152,20 @@ fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), CommandError> {
     Err(CommandError::failed(message).with_help("name an empty folder, or move the file away"))
 }
 
-/// Returns `.gitignore` with the missing lines added; `None` if none are missing.
-fn extended_gitignore(files: &FileSet) -> Result<Option<Vec<u8>>, CommandError> {
+/// Returns `.gitignore` with the missing lines added, and these lines; `None` if none are missing.
+fn extended_gitignore(files: &FileSet) -> Result<Option<(Vec<u8>, Vec<&'static str>)>, CommandError> {
     let mut text = files.read(Path::new(GITIGNORE), MAX_GITIGNORE_BYTES)?.unwrap_or_default();
     let has = |line: &&str| text.split(|byte| *byte == b'\n').any(|there| there.trim_ascii() == line.as_bytes());
-    let missing: Vec<&str> = IGNORED_PATHS.into_iter().filter(|line| !has(line)).collect();
+    let missing: Vec<&'static str> = IGNORED_PATHS.into_iter().filter(|line| !has(line)).collect();
     if missing.is_empty() {
         return Ok(None);
     }
     if text.last().is_some_and(|last| *last != b'\n') {
         text.push(b'\n');
     }
-    for line in missing {
+    for line in &missing {
         text.extend_from_slice(line.as_bytes());
         text.push(b'\n');
     }
-    Ok(Some(text))
+    Ok(Some((text, missing)))
 }

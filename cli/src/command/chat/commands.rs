@@ -1,7 +1,7 @@
 //! Typed commands of a session: `/model fast`, `!ls`. Each corresponds to a request of the JSON protocol.
 
 use rye_compiler::commands::read_commands;
-use rye_compiler::diagnostics::Diagnostics;
+use rye_compiler::diagnostics::{Diagnostics, closest};
 use rye_compiler::item::Items;
 use rye_compiler::semantics::money::Nanos;
 use rye_compiler::world::{ItemKind, World};
@@ -85,13 +85,17 @@ impl TypedText {
                 ("", _) => Self::Leave(None),
                 (_, Some(children)) => Self::Leave(Some(children)),
                 (_, None) => Self::Invalid(format!(
-                    "/{name} accepts `wait`, `detach`, `cancel` or no argument: `/{name} cancel`"
+                    "/{name} accepts `wait`, `detach`, `cancel` or no argument: {}",
+                    nearest_call(name, rest, &["wait", "detach", "cancel"], "cancel")
                 )),
             },
             "new" => match (rest, split_children(rest)) {
                 ("", _) => Self::Switch(ChatVerb::New { children: None }, None),
                 (_, ("", children @ Some(_))) => Self::Switch(ChatVerb::New { children: None }, children),
-                _ => Self::Invalid("/new accepts `wait`, `cancel` or no argument: `/new cancel`".to_owned()),
+                _ => Self::Invalid(format!(
+                    "/new accepts `wait`, `cancel` or no argument: {}",
+                    nearest_call("new", rest, &["wait", "cancel"], "cancel")
+                )),
             },
             "steer" | "follow-up" if rest.is_empty() => {
                 Self::Invalid(format!("/{name} needs a text: `/{name} also update the docs`"))
@@ -144,7 +148,10 @@ fn parse_request(name: &str, rest: &str) -> Option<Result<ChatVerb, String>> {
         "model" => Ok(ChatVerb::Model { model: argument.to_owned(), confirm }),
         "mode" => match ChatMode::parse(argument) {
             Some(mode) => Ok(ChatVerb::Mode { mode: mode.into(), confirm }),
-            None => Err("/mode needs `read-only`, `ask` or `auto`: `/mode read-only`".to_owned()),
+            None => Err(format!(
+                "/mode needs `read-only`, `ask` or `auto`: {}",
+                nearest_call("mode", argument, &["read-only", "ask", "auto"], "read-only")
+            )),
         },
         "budget" => match Nanos::parse(argument.strip_prefix('$').unwrap_or(argument)) {
             Ok(spend) => Ok(ChatVerb::Budget { spend: spend.to_json(), confirm }),
@@ -207,15 +214,27 @@ fn parse_rewind(rest: &str) -> Result<ChatVerb, String> {
         return Ok(ChatVerb::Tree {});
     }
     let (number, part) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    let invalid =
-        "/rewind needs the number of a prompt, and optionally `conversation`, `files` or `both`: `/rewind 2 both`";
-    let prompt = number.parse().map_err(|_| invalid.to_owned())?;
+    let invalid = |example: String| {
+        format!("/rewind needs the number of a prompt, and optionally `conversation`, `files` or `both`: {example}")
+    };
+    let prompt = number.parse().map_err(|_| invalid("`/rewind 2 both`".to_owned()))?;
     match part.trim() {
         "" => Ok(ChatVerb::Rewind { prompt, files: RewindFiles::Preview }),
         "conversation" => Ok(ChatVerb::Fork { prompt: Some(prompt), thread: None }),
         "files" => Ok(ChatVerb::Rewind { prompt, files: RewindFiles::Only }),
         "both" => Ok(ChatVerb::Rewind { prompt, files: RewindFiles::Restore }),
-        _ => Err(invalid.to_owned()),
+        part => {
+            let call = format!("rewind {number}");
+            Err(invalid(nearest_call(&call, part, &["conversation", "files", "both"], "both")))
+        }
+    }
+}
+
+/// Returns an example of a command: a question with the word that the user probably meant, else a call with `example`.
+fn nearest_call(command: &str, typed: &str, words: &[&str], example: &str) -> String {
+    match closest(typed, words.iter().copied()) {
+        Some(near) => format!("did you mean `/{command} {near}`?"),
+        None => format!("`/{command} {example}`"),
     }
 }
 
@@ -421,6 +440,21 @@ mod tests {
     fn slash_alone_lists_the_commands_and_is_not_sent() {
         assert!(matches!(TypedText::parse("/"), TypedText::Help(None)));
         assert!(matches!(TypedText::parse("//"), TypedText::Invalid(_)));
+    }
+
+    #[test]
+    fn misspelled_argument_is_answered_with_the_nearest_word() {
+        for (line, near) in [
+            ("/mode raed-only", "did you mean `/mode read-only`?"),
+            ("/exit cancle", "did you mean `/exit cancel`?"),
+            ("/new wiat", "did you mean `/new wait`?"),
+            ("/rewind 2 fiels", "did you mean `/rewind 2 files`?"),
+            ("/export htlm", "did you mean `/export html`?"),
+            ("/mode 7", "`/mode read-only`"),
+        ] {
+            let TypedText::Invalid(reason) = TypedText::parse(line) else { panic!("{line}") };
+            assert!(reason.ends_with(near), "{line}: {reason}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use rye_compiler::diagnostics::closest;
 use rye_compiler::report::render::html::escape_html;
 use rye_engine::event::{AcceptedInput, CognitionIn, Event, EventBody, MessageSource};
 use rye_engine::message::{Message, calls_in, text_of};
@@ -72,9 +73,13 @@ impl ExportTarget {
             return Ok(Self { format, file: None });
         }
         let extension = Path::new(argument).extension().and_then(|extension| extension.to_str());
-        let format = extension.and_then(ExportFormat::parse).ok_or(
-            "/export needs `md`, `html`, `jsonl`, `script` or a file with a matching extension: `/export notes.html`",
-        )?;
+        let format = extension.and_then(ExportFormat::parse).ok_or_else(|| {
+            let near = closest(argument, ["md", "html", "jsonl", "script"]);
+            let near = near.map(|near| format!("; did you mean `/export {near}`?")).unwrap_or_default();
+            format!(
+                "/export needs `md`, `html`, `jsonl`, `script` or a file with a matching extension: `/export notes.html`{near}"
+            )
+        })?;
         Ok(Self { format, file: Some(argument.into()) })
     }
 }

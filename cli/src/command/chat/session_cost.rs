@@ -31,14 +31,21 @@ impl RequestHandler {
         let threads = self.engine.threads();
         let rows = session_rows(&threads, &thread).map_err(|error| error.to_string())?;
         let (mut prompts, mut started) = (Vec::new(), BTreeMap::new());
+        let mut handed_on = None;
         for row in &rows {
             let events = threads.transcript(&row.id).map_err(|error| error.to_string())?;
-            prompts.extend(ended_prompts(&row.id, &events));
+            prompts.extend(ended_prompts(&row.id, &events, handed_on.as_ref()));
             started.extend(started_children(&events));
+            if row.id != thread {
+                handed_on = HandedOnPrompt::of_thread(&events, &row.cost, handed_on.as_ref());
+            }
         }
-        if let Some(number) = live.state.prompt_number() {
-            prompts.push(prompt_json(&thread, number, "running", &live.state.prompt_cost()));
-        }
+        let running = live.state.prompt_number().map(|number| {
+            let mut cost = live.state.prompt_cost();
+            cost.add(&HandedOnPrompt::cost_before(handed_on.as_ref(), number));
+            prompts.push(prompt_json(&thread, number, "running", &cost));
+            cost
+        });
         let is_child = |parent: &ThreadId| rows.iter().any(|row| row.id == *parent);
         let listed = threads.list().map_err(|error| error.to_string())?;
         let children =
@@ -58,7 +65,7 @@ impl RequestHandler {
             })
             .collect();
         let before = rows.iter().filter(|row| row.id != thread).map(|row| &row.cost).sum();
-        let mut data = cost_json(&live, before);
+        let mut data = cost_json(&live, before, running.as_ref());
         if let Value::Object(fields) = &mut data {
             fields.insert("prompts".to_owned(), Value::Array(prompts));
             fields.insert("children".to_owned(), Value::Array(children));
@@ -67,12 +74,47 @@ impl RequestHandler {
     }
 }
 
-/// Returns the ended prompts of a thread with their costs.
-fn ended_prompts(thread: &ThreadId, events: &[Event]) -> Vec<Value> {
+/// A prompt that continues in the next thread of the session, because its context was full.
+#[derive(Debug, Clone, Copy)]
+struct HandedOnPrompt {
+    number: u64,
+    /// The cost of the prompt before the next thread.
+    cost: Cost,
+}
+
+impl HandedOnPrompt {
+    /// Returns the prompt that a thread has started and not ended; `None` if there is none. `total` is the cost of the
+    /// thread, and `before` the prompt that the thread itself continues.
+    fn of_thread(events: &[Event], total: &Cost, before: Option<&Self>) -> Option<Self> {
+        let (mut open, mut ended) = (None, Cost::default());
+        for event in events {
+            if let EventBody::PromptStarted(started) = &event.body {
+                open = Some(started.prompt);
+            } else if let EventBody::PromptEnded(prompt) = &event.body {
+                open = None;
+                ended.add(&prompt.cost);
+            }
+        }
+        let number = open?;
+        let mut cost = total.since(&ended);
+        cost.add(&Self::cost_before(before, number));
+        Some(Self { number, cost })
+    }
+
+    /// Returns the cost that the prompt with this number has from earlier threads.
+    fn cost_before(handed_on: Option<&Self>, number: u64) -> Cost {
+        handed_on.filter(|prompt| prompt.number == number).map_or_else(Cost::default, |prompt| prompt.cost)
+    }
+}
+
+/// Returns the ended prompts of a thread with their costs. `handed_on` is the prompt that the thread continues.
+fn ended_prompts(thread: &ThreadId, events: &[Event], handed_on: Option<&HandedOnPrompt>) -> Vec<Value> {
     let ended = events.iter().filter_map(|event| {
         let EventBody::PromptEnded(ended) = &event.body else { return None };
         let status = serde_json::to_value(ended.status).unwrap_or_default();
-        Some(prompt_json(thread, ended.prompt, status.as_str().unwrap_or_default(), &ended.cost))
+        let mut cost = ended.cost;
+        cost.add(&HandedOnPrompt::cost_before(handed_on, ended.prompt));
+        Some(prompt_json(thread, ended.prompt, status.as_str().unwrap_or_default(), &cost))
     });
     ended.collect()
 }
@@ -92,14 +134,14 @@ fn started_children(events: &[Event]) -> BTreeMap<String, ChildOfPrompt> {
     found
 }
 
-/// Returns the cost of a session; `before` is the cost of its earlier threads.
-fn cost_json(live: &LiveState, before: Cost) -> Value {
+/// Returns the cost of a session; `before` is the cost of its earlier threads, and `prompt` that of the running prompt.
+fn cost_json(live: &LiveState, before: Cost, prompt: Option<&Cost>) -> Value {
     let state = &live.state;
     let mut session = before;
     session.add(&state.cost);
     json!({
         "session": amounts(&session),
-        "prompt": state.prompt_number().map(|_| amounts(&state.prompt_cost())),
+        "prompt": prompt.map(amounts),
         "session_limit": dollars(before.spend.saturating_add(state.thread_limits.spend)),
     })
 }
@@ -261,7 +303,31 @@ mod tests {
         let found = started_children(&events);
         let of = |id: &str| found.get(id).map(|child| (child.prompt, child.reserved));
         assert_eq!((of("kid-1"), of("kid-2")), (Some((Some(3), 7)), Some((None, 8))));
-        let prompts = ended_prompts(&ThreadId::parse("talk-1").unwrap(), &events);
+        let prompts = ended_prompts(&ThreadId::parse("talk-1").unwrap(), &events, None);
         assert_eq!(prompts.first().map(|prompt| text(prompt, "status")).as_deref(), Some("limit"));
+    }
+
+    #[test]
+    fn prompt_that_continues_in_another_thread_has_its_whole_cost() {
+        let limits =
+            json!({"turns": 9, "tokens": 9, "spend": 9, "spawns": 9, "depth": 9, "duration_seconds": 9, "output": 9});
+        let cost = |turns, spend| Cost { turns, spend, ..Cost::default() };
+        let started = |prompt: u64| json!({"type": "prompt_started", "prompt": prompt, "limits": limits});
+        let ended =
+            |prompt: u64, cost: Cost| json!({"type": "prompt_ended", "prompt": prompt, "status": "done", "cost": cost});
+        let events = |bodies: Vec<Value>| -> Vec<Event> {
+            let event = |body| Event { seq: 0, ts: 0, body: serde_json::from_value(body).unwrap() };
+            bodies.into_iter().map(event).collect()
+        };
+        let first = events(vec![started(1), ended(1, cost(2, 20)), started(2)]);
+        let handed_on = HandedOnPrompt::of_thread(&first, &cost(5, 90), None);
+        let second = events(vec![started(2)]);
+        let again = HandedOnPrompt::of_thread(&second, &cost(1, 4), handed_on.as_ref());
+        let last = events(vec![started(2), ended(2, cost(1, 6)), started(3), ended(3, cost(1, 1))]);
+        let prompts = ended_prompts(&ThreadId::parse("talk-3").unwrap(), &last, again.as_ref());
+        let found: Vec<_> = prompts.iter().map(|prompt| (text(prompt, "turns"), text(prompt, "spend"))).collect();
+        let expected = [("5", "8e-8"), ("1", "1e-9")].map(|(a, b)| (a.to_owned(), b.to_owned()));
+        assert_eq!(found, expected);
+        assert!(HandedOnPrompt::of_thread(&last, &cost(2, 7), again.as_ref()).is_none());
     }
 }
