@@ -235,3 +235,33 @@ fn newer_transcript_format_is_rejected() {
     place.write(&path, &record);
     place.run_ok(&["threads", "verify", "--strict"]);
 }
+
+#[test]
+fn full_disk_in_a_chat_keeps_the_typed_text_and_names_the_cause() {
+    let place = TestProject::own();
+    let script = r#"
+rye init --bare >/dev/null 2>&1 || exit 1
+echo 'steps: [{ text: One. }, { text: Two. }]' > s.yaml
+mkfifo lines
+rye chat --script s.yaml --format json < lines > ../out 2> ../said & chat=$!
+exec 3> lines
+echo '{"id": 1, "type": "prompt", "message": "first"}' >&3
+for n in $(seq 200); do grep -q prompt_ended ../out && break; sleep 0.05; done
+head -c 100m /dev/zero > fill 2>/dev/null
+echo '{"id": 2, "type": "prompt", "message": "the second text"}' >&3
+exec 3>&-
+wait $chat; echo "code $?"
+rm -f fill
+grep -q 'No space left.*free some space' ../out ../said && echo "cause named"
+grep -q '"id":2,"command":"prompt","success":true' ../out && echo acknowledged
+printf '/tree\nthird\n' | rye chat -c --script s.yaml > ../again 2> ../said2; echo "again $?"
+grep -q '  2  the second text' ../said2 && echo kept
+rye threads verify >/dev/null 2>&1; echo "verify $?"
+"#;
+    let Some(done) = in_small_system(&place, "6m", script) else { return };
+    let shown = format!("{}{}", done.stdout, done.stderr);
+    assert!(done.stdout.starts_with("code 1\ncause named\n"), "{shown}");
+    // A text that was acknowledged is in the session when it is opened again.
+    assert_eq!(done.stdout.contains("acknowledged"), done.stdout.contains("kept"), "{shown}");
+    assert!(done.stdout.contains("again 0\n") && done.stdout.ends_with("verify 0\n"), "{shown}");
+}
