@@ -4,12 +4,12 @@
 use super::cache::LowerContext;
 use super::limits::{format_limit_value, parsed_ceilings};
 use super::origin;
-use crate::compile::CompileRequest;
 use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, LimitError, closest};
 use crate::item::DeclaredOrigin;
 use crate::plan::settings::SessionLimits;
 use crate::plan::{OriginCause, Origins, PlanLimits, PlanMode};
+use crate::request::CompileRequest;
 use crate::semantics::limits::{LimitName, Limits, describe_value_error, parse_limit_value};
 use crate::semantics::money::Nanos;
 
