@@ -7,7 +7,7 @@
 mod rye;
 
 use std::io::{BufRead as _, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rye::{ProcessResult, TestProject, talk_directive};
 
@@ -22,9 +22,12 @@ fn project(steps: &str) -> TestProject {
 
 /// Runs a chat with these lines as its input.
 fn chat(place: &TestProject, args: &[&str], lines: &str) -> ProcessResult {
-    let mut command = place.command(args);
+    run_with_input(place.command(args), lines.as_bytes())
+}
+
+fn run_with_input(mut command: Command, input: &[u8]) -> ProcessResult {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
     ProcessResult::from(child.wait_with_output().unwrap())
 }
 
@@ -135,4 +138,42 @@ fn exported_conversation_starts_with_its_title_and_names_the_arguments_of_calls(
         "{notes}"
     );
     assert!(notes.contains("> rye_file_system_read {\"path\":\"a.txt\"}: "), "{notes}");
+}
+
+#[test]
+fn unusable_keys_and_a_key_file_of_a_project_refuse_the_chat() {
+    let place = project("{ text: Done. }");
+    let refused = |place: &TestProject, texts: &[&str]| {
+        let done = chat(place, &ARGS, "");
+        assert_eq!(done.code, Some(1), "{}", done.stderr);
+        for text in texts {
+            assert!(done.stderr.contains(text), "{text}: {}", done.stderr);
+        }
+    };
+    place.write("../user/.ai/config/agent/keys.yaml", "app.suspend: []\napp.hlep: f2\n");
+    refused(&place, &["unknown key `app.hlep`", "user:.ai/config/agent/keys.yaml:2:1", "did you mean `app.help`?"]);
+    place.write("../user/.ai/config/agent/keys.yaml", "app.help: ctrl+escap\n");
+    refused(&place, &["`app.help` in `agent/keys` cannot be `ctrl+escap`", "expected `escape` in place of `escap`"]);
+    place.write("../user/.ai/config/agent/keys.yaml", "app.help: f2\n");
+    let help = chat(&place, &ARGS, "/help keys\n");
+    assert!(help.stderr.contains("F2 ") && !help.stderr.contains("F1 "), "{}", help.stderr);
+    place.write(".ai/config/agent/keys.yaml", "app.exit: ctrl+c\n");
+    refused(
+        &place,
+        &["`.ai/config/agent/keys.yaml` cannot be a file of a project", "move the file to your user space"],
+    );
+}
+
+#[test]
+fn line_with_invalid_bytes_in_the_locale_c_is_sent_with_replacements_and_reported() {
+    let place = project("{ text: \"größe 日本\" }");
+    let mut command = place.command(&ARGS);
+    command.envs([("LC_ALL", "C"), ("LANG", "C")]);
+    let done = run_with_input(command, b"a\0b\xff\xc3\xb6\n");
+    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "größe 日本\n"), "{}", done.stderr);
+    assert!(done.stderr.contains("replaced invalid characters in the line"), "{}", done.stderr);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+    let typed = events.iter().find(|event| event["type"] == "user_input").unwrap();
+    assert_eq!(typed["raw"], "a\u{fffd}b\u{fffd}ö", "{typed}");
 }

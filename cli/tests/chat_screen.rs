@@ -439,3 +439,25 @@ fn prompts_to_rewind_to_are_listed_by_a_command_and_by_escape() {
     terminal.press("\x04");
     assert_eq!(terminal.end().0, 0);
 }
+
+#[test]
+fn keys_of_the_user_trigger_actions_and_are_listed() {
+    let place = project("{ text: One. }");
+    let keys = "app.help: f2\ntui.input.newLine: ctrl+o\napp.exit: [ctrl+q, ctrl+d]\n";
+    place.write("../user/.ai/config/agent/keys.yaml", keys);
+    let mut terminal = start(&place, (100, 40));
+    // F2, then a new line with Ctrl+O.
+    terminal.press("\x1bOQ");
+    terminal.wait_until("the list of keys", |rows| {
+        let row = |keys: &str, about: &str| rows.iter().any(|row| row.starts_with(keys) && row.contains(about));
+        row("F2 ", "list the keys") && row("Ctrl+O ", "start a new line") && row("no key ", "show pasted text in full")
+    });
+    terminal.press("one\x0ftwo\r");
+    wait_idle(&terminal, 1);
+    let (_, listed) = place.json(&["threads", "list"]);
+    let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+    let typed = events.iter().find(|event| event["type"] == "user_input").unwrap();
+    assert_eq!(typed["raw"], "one\ntwo", "{typed}");
+    terminal.press("\x11");
+    assert_eq!(terminal.end().0, 0);
+}

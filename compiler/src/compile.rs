@@ -11,6 +11,7 @@ use crate::approvals::{self, ApprovalRequired, HeadlessPolicy};
 use crate::compose::{Composed, compose, compose_without};
 use crate::diagnostics::{Checked, Diagnostic, Diagnostics};
 use crate::item::{FieldDecl, Items, ModelRequest};
+use crate::key_bindings::KEYS_FILE;
 use crate::lower::cache::LowerContext;
 use crate::lower::interface::lower_fields;
 use crate::lower::{HookTrace, Lowered, lower};
@@ -215,7 +216,9 @@ fn compile_items(
     plan.manifest = recording.manifest();
     plan.context_files = recording.context_file_reads();
     // Settings of capability groups are read only to suggest a fix in a diagnostic; a plan does not depend on them.
-    plan.manifest.retain(|read| read.kind != ItemKind::Config || !read.id.starts_with(GROUP_PREFIX));
+    // The keys of the user's terminal are read only to report their errors.
+    let is_left_out = |id: &str| id.starts_with(GROUP_PREFIX) || id == KEYS_FILE;
+    plan.manifest.retain(|read| read.kind != ItemKind::Config || !is_left_out(&read.id));
     let mut trust_requirements = trust::requirements_of_plan(&plan, &hooks);
     trust_requirements.extend(trust::requirements_of_tools(world, &items, &plan));
     trust_requirements.extend(trust::of_user_space(&items, &plan, &hooks));

@@ -21,7 +21,7 @@ const TAG: &str = "project_instructions";
 pub(crate) const CONTEXT_PREFIX: &str = "context/";
 
 /// The start of the id of the layer that `--append-system` adds; the name of the file follows (`append/house.md`).
-pub const APPENDED_PREFIX: &str = "append/";
+pub(crate) const APPENDED_PREFIX: &str = "append/";
 
 /// The settings file of chats.
 pub(crate) const SETTINGS: &str = "agent/chat";
@@ -79,7 +79,7 @@ pub(crate) fn appended_layers(items: &Items<'_>, found: &mut Diagnostics) -> Vec
 }
 
 /// Returns the layer of the text that the user appends with `--append-system`.
-pub fn given_layer(given: &AppendedText) -> Layer {
+pub(crate) fn given_layer(given: &AppendedText) -> Layer {
     let segments = vec![Segment::Text { text: given.text.trim().to_owned() }];
     Layer::new(format!("{APPENDED_PREFIX}{}", given.name), LayerKind::Given, segments)
 }

@@ -8,6 +8,7 @@ use crate::diagnostics::CODES;
 use crate::hook::{END_STATUSES, MESSAGE_KINDS, TERMINATE_SCOPES};
 use crate::item::hook::read::KEYS as HOOK_KEYS;
 use crate::item::{HOOK_LISTS, knowledge};
+use crate::key_bindings::BOUND_ACTIONS;
 use crate::semantics::hook_point::{ActionName, HOOK_POINTS, HookPointRow, event_names};
 use crate::semantics::limits::LimitName;
 use crate::severity_overrides::LEVEL_WORDS;
@@ -194,6 +195,11 @@ fn build_shape_schema(shape_of: &SettingShape, definitions: &mut Definitions) ->
                 map.insert("required".into(), json!(required));
             }
             json!({"type": "array", "items": items})
+        }
+        SettingShape::KeyBindings => {
+            let keys =
+                |about| add_description(json!({"type": ["string", "array"], "items": {"type": "string"}}), about);
+            close_object(BOUND_ACTIONS.iter().map(|one| (one.id.to_owned(), keys(one.about))).collect())
         }
         SettingShape::Failure => definitions.condition(),
         SettingShape::Pattern => json!({"type": "string"}),

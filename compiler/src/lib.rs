@@ -18,6 +18,7 @@ pub mod hook;
 pub mod input_schema;
 pub mod item;
 pub mod item_graph;
+pub mod key_bindings;
 pub mod lower;
 pub mod mcp_servers;
 pub mod model;

@@ -13,7 +13,7 @@ mod phrases;
 pub mod prompt;
 mod protocol;
 mod provider_keys;
-pub mod session_limits;
+pub(crate) mod session_limits;
 mod unpriced;
 
 use std::collections::BTreeSet;

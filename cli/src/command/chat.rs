@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
+use rye_compiler::key_bindings::KeyBindings;
 use rye_engine::session_tree::{session_title, stored_sessions};
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
@@ -193,7 +194,7 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
     };
     let end_of_item = if args.null { ItemEnd::Null } else { ItemEnd::Line };
     let input = if !args.plain && !args.null && raw_mode::can_use_screen(report) {
-        FaceInput::Terminal(Arc::default())
+        FaceInput::Terminal(Arc::new(KeyReader::new(KeyBindings::read(&spaces.open()?))))
     } else {
         FaceInput::Lines(Arc::new(PromptLines::read_stdin(end_of_item)))
     };

@@ -17,6 +17,9 @@ pub enum ConfigError {
     /// A settings file of the project under a name that nothing reads.
     #[error("unknown settings file `{path}`")]
     UnknownFile { path: String, suggestion: Option<String> },
+    /// A settings file of the project that only the user space may have.
+    #[error("`{path}` cannot be a file of a project")]
+    OfProject { path: String, span: Span },
     /// An error in the files that configure MCP servers; `why` describes the error.
     #[error("the MCP servers cannot be read: {why}")]
     Servers { why: String, span: Option<Span> },
@@ -66,9 +69,11 @@ fn refused_tools(tools: usize, first: &str, is_refused: bool) -> String {
 impl Problem for ConfigError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Invalid { .. } | Self::Refused { .. } | Self::Servers { .. } | Self::LockFile { .. } => {
-                "config::invalid"
-            }
+            Self::Invalid { .. }
+            | Self::Refused { .. }
+            | Self::OfProject { .. }
+            | Self::Servers { .. }
+            | Self::LockFile { .. } => "config::invalid",
             Self::UnknownFile { .. } => "config::unknown-file",
             Self::ChangesNothing { .. } => "config::changes-nothing",
             Self::Implausible { .. } => "config::implausible",
@@ -82,6 +87,7 @@ impl Problem for ConfigError {
         match self {
             Self::Invalid { .. }
             | Self::Refused { .. }
+            | Self::OfProject { .. }
             | Self::Servers { .. }
             | Self::LockFile { .. }
             | Self::UnknownFile { suggestion: Some(_), .. } => Severity::Error,
@@ -113,6 +119,9 @@ impl Problem for ConfigError {
                 Some("`rye explain config::unknown-file` lists the settings files; settings of a tool belong in a folder that the tool names in its `config`".into())
             }),
             Self::Refused { why, .. } => Some(why.clone()),
+            Self::OfProject { .. } => {
+                Some("move the file to your user space: a project does not choose the keys of your terminal".into())
+            }
             Self::Implausible { help, .. } | Self::StaleServer { help, .. } => Some(help.clone()),
             Self::NeverMatches { .. } => Some("correct the condition, or remove the rule".to_owned()),
             Self::AssertsNothing { .. } => Some("correct the assertion, or remove it".to_owned()),
@@ -141,6 +150,7 @@ impl Problem for ConfigError {
             }
             Self::UnknownFile { .. } | Self::LockFile { .. } => Vec::new(),
             Self::Servers { span, .. } => span.iter().map(|s| new_label(*s, "not a usable server")).collect(),
+            Self::OfProject { span, .. } => vec![new_label(*span, "not read")],
             Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],
             Self::StaleServer { span, .. } => vec![new_label(*span, "this file is written by `rye mcp refresh`")],
             Self::Implausible { span, why, .. } => vec![new_label(*span, why.clone())],

@@ -289,6 +289,11 @@ impl<'w> Items<'w> {
         })
     }
 
+    /// Returns true if the project is the user space itself.
+    pub fn project_is_user_space(&self) -> bool {
+        self.world.project_is_user_space()
+    }
+
     /// Returns the content of the project's `.mcp.json`; `None` if there is none.
     ///
     /// # Errors

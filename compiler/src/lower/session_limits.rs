@@ -14,12 +14,12 @@ use crate::semantics::limits::{LimitName, Limits, describe_value_error, parse_li
 use crate::semantics::money::Nanos;
 
 /// The kind of the origins of session limits: `session_limit.spend`.
-pub const SESSION_LIMIT: &str = "session_limit";
+pub(crate) const SESSION_LIMIT: &str = "session_limit";
 
 /// Computes the limits of a whole chat, and records the source of each value; `None` for a run. The limits on depth and
 /// on the output of a request are those of one prompt (`prompt`). The number of spawns is not limited. Reports only
 /// errors of the call, because errors of files are reported when the file is checked.
-pub fn lower(
+pub(crate) fn lower(
     shared: &LowerContext<'_, '_>,
     composed: &Composed,
     request: &CompileRequest,
@@ -68,7 +68,7 @@ pub fn lower(
 }
 
 /// Returns the error for a limit that a whole chat does not have.
-pub fn unknown_session_limit(name: String, span: Option<rye_grammar::Span>) -> LimitError {
+pub(crate) fn unknown_session_limit(name: String, span: Option<rye_grammar::Span>) -> LimitError {
     let known = LimitName::OF_SESSION.map(LimitName::as_str);
     let suggestion = closest(&name, known.into_iter());
     LimitError::UnknownOfSession { name, span, suggestion, known: known.map(str::to_owned).to_vec() }

@@ -16,6 +16,7 @@ use rye_grammar::{ItemId, Sources, Span, capability};
 
 use crate::diagnostics::{ConfigError, Diagnostic, Diagnostics, ItemError, closest};
 use crate::item::{Items, data};
+use crate::key_bindings::{BOUND_ACTIONS, KEYS_FILE, check_bindings};
 use crate::lower::cache::PROVIDER_PREFIX;
 use crate::plan::PlanMode;
 use crate::semantics::classify::{FAILURE_FACTS, fact_type};
@@ -60,6 +61,7 @@ impl ReportedPlaces {
             ConfigError::Invalid { span, .. } => span.is_some_and(|span| self.spans.contains(&span)),
             ConfigError::Refused { file, .. } => self.files.contains(file),
             ConfigError::UnknownFile { .. }
+            | ConfigError::OfProject { .. }
             | ConfigError::ChangesNothing { .. }
             | ConfigError::AssertsNothing { .. }
             | ConfigError::Implausible { .. }
@@ -88,7 +90,16 @@ pub(crate) fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut Reported
         patterns: Vec::new(),
         regexes: PatternBudget::default(),
     };
-    if id.as_str() == LAYERED_FILE {
+    if id.as_str() == KEYS_FILE {
+        for (space, layer) in items.config_layers(id).iter().filter(|(space, _)| *space != Space::System) {
+            if *space == Space::Project && !items.project_is_user_space() {
+                let path = items.sources().get(layer.span.source).map(|source| source.path.to_string());
+                walk.found.push(ConfigError::OfProject { path: path.unwrap_or_default(), span: layer.span });
+            } else {
+                walk.value(layer, &file.shape, "");
+            }
+        }
+    } else if id.as_str() == LAYERED_FILE {
         for (_, layer) in items.config_layers(id).iter().filter(|(space, _)| *space != Space::System) {
             walk.value(layer, &file.shape, "");
         }
@@ -151,7 +162,7 @@ pub(crate) fn check_run_settings<'p>(
     let loaded: BTreeSet<&str> = loaded.into_iter().collect();
     let is_read = |id: &str| match id.strip_prefix(PROVIDER_PREFIX) {
         Some(provider) => loaded.contains(provider),
-        None => RUN_FILES.contains(&id) || (id == CHAT_FILE && mode == PlanMode::Chat),
+        None => RUN_FILES.contains(&id) || ([CHAT_FILE, KEYS_FILE].contains(&id) && mode == PlanMode::Chat),
     };
     for id in super::user_written_ids(items, ItemKind::Config).iter().filter(|id| is_read(id.as_str())) {
         check_file(items, id, reported, found);
@@ -315,6 +326,13 @@ impl SettingsWalk<'_> {
                     }
                 }
             }
+            SettingShape::KeyBindings => {
+                if self.mapping(node, shape, key) {
+                    let place = self.place(key);
+                    data::check_keys(&mut self.found, node.entries(), &BOUND_ACTIONS.map(|one| one.id), &place);
+                    check_bindings(node, &mut self.found);
+                }
+            }
             SettingShape::List(item) => {
                 if !matches!(node.kind, Kind::List(_)) {
                     self.report_wrong_value(key, node, shape);
@@ -460,6 +478,7 @@ fn is_quoted_value(text: &str, shape: &SettingShape) -> bool {
         | SettingShape::Names(_)
         | SettingShape::NamedValues(..)
         | SettingShape::List(_)
+        | SettingShape::KeyBindings
         | SettingShape::Failure
         | SettingShape::Pattern => false,
     }

@@ -105,7 +105,7 @@ fn above_ceiling(items: &Items<'_>, composed: &Composed, limit: &DeclaredLimit) 
 /// Reports limits of `<session>` that the last directive of the chain itself declares, and that are above the limit of
 /// the settings. A limit in the settings of the user space is not reported, because it bounds the directives of every
 /// project.
-pub fn check_session(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
+pub(crate) fn check_session(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.session_limits.is_empty()) else { return };
     let settings = items.config_by_name("agent/resilience").map(|node| ("resilience".to_owned(), node.to_value()));
     let settings = PlanSettings::new(settings.into_iter().collect());

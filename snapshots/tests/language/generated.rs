@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
+use rye_compiler::key_bindings::BOUND_ACTIONS;
 use rye_compiler::semantics::hook_point::{COMMON_FACTS, HOOK_POINTS, HookPointRow, Mode};
 use rye_compiler::validate::settings::schema::{FILES, SettingField, SettingShape};
 use rye_engine::event::{EVENT_TABLE, EventKind};
@@ -169,6 +170,12 @@ fn walk(shape: &SettingShape, at: &str, standard: Option<&Node>, rows: &mut Stri
         SettingShape::Names(inner) | SettingShape::NamedValues(_, inner) => {
             walk(inner, &format!("{at}<name>."), None, rows);
         }
+        SettingShape::KeyBindings => {
+            for one in &BOUND_ACTIONS {
+                let keys = one.keys.join("`, `");
+                let _ = writeln!(rows, "| `{}` | a key, or a list of keys | `{keys}` | {} |", one.id, one.about);
+            }
+        }
         SettingShape::List(inner) => walk(inner, &format!("{}[].", at.trim_end_matches('.')), None, rows),
         SettingShape::Text
         | SettingShape::Bool
@@ -216,6 +223,7 @@ fn takes(shape: &SettingShape) -> String {
         | SettingShape::Map(_)
         | SettingShape::MapOr(..)
         | SettingShape::List(_)
+        | SettingShape::KeyBindings
         | SettingShape::Failure
         | SettingShape::Pattern => shape.expected(),
     }

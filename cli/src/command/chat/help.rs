@@ -5,11 +5,12 @@ use rye_compiler::commands::read_commands;
 use rye_compiler::diagnostics::Diagnostics;
 use rye_compiler::hook::HookPoint;
 use rye_compiler::item::Items;
+use rye_compiler::key_bindings::KeyBindings;
 use rye_compiler::world::World;
 use rye_engine::live_state::LiveState;
 
 use super::commands::{ListedCommand, list_commands};
-use super::keys::KEY_HELP;
+use super::keys::key_help;
 use crate::present::table::two_columns;
 
 /// A built-in command of a session, with its help.
@@ -61,7 +62,7 @@ pub const COMMAND_GROUPS: [(&str, &[BuiltInCommand]); 5] = [
             command(
                 "export",
                 "[md|html|jsonl|script|FILE]",
-                "write the conversation to a file of the project",
+                "write the conversation to FILE, or to a new file in the project folder with the name of the thread",
                 "/export notes.html",
             ),
             command(
@@ -178,7 +179,7 @@ pub fn built_in_commands() -> impl Iterator<Item = &'static BuiltInCommand> {
 pub fn help(world: &dyn World, topic: Option<&str>) -> String {
     match topic.map(|topic| topic.trim_start_matches('/')) {
         None | Some("") => overview(world),
-        Some("keys") => two_columns(&KEY_HELP.map(|(key, about)| (key.to_owned(), about.to_owned()))),
+        Some("keys") => two_columns(&key_help(&KeyBindings::read(world))),
         Some("all") => list_all(world),
         Some(name) => explain_command(world, name),
     }
@@ -266,8 +267,9 @@ mod tests {
                 guide.contains(&format!("`/{}`", command.name)) || guide.contains(&format!("`/{} ", command.name));
             assert!(is_named, "docs/guides/chat.md does not name /{}", command.name);
         }
-        for key in KEY_HELP.iter().flat_map(|(keys, _)| keys.split(", ")) {
-            let key = key.replace("\\ Enter", "`\\` Enter").replace('_', "\\_");
+        let listed = key_help(&KeyBindings::default());
+        for key in listed.iter().flat_map(|(keys, _)| keys.split(", ")) {
+            let key = key.replace('_', "\\_");
             assert!(guide.contains(&key), "docs/guides/chat.md does not name the key {key}");
         }
     }

@@ -1,117 +1,69 @@
-//! Keys of the terminal of a chat, and the action that each key triggers.
+//! Keys of the terminal of a chat: the action that each key event triggers, and the list of the keys in force.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use rye_compiler::key_bindings::{BOUND_ACTIONS, KeyAction, KeyBindings, KeyName, KeyPress};
 
-/// An action that a key triggers in the terminal of a chat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KeyAction {
-    /// Sends the text: as the next prompt, or as a message that steers the running prompt.
-    Send,
-    /// Sends the text as a message that the model reads when it would otherwise end the prompt.
-    FollowUp,
-    NewLine,
-    /// Moves the unsent messages back into the editor.
-    Withdraw,
-    Interrupt,
-    /// Clears the editor. In an empty editor, interrupts the running prompt; pressed again, leaves the chat.
-    Clear,
-    /// Leaves the chat if the editor is empty, else deletes the next character.
-    Leave,
-    Suspend,
-    Redraw,
-    Complete,
-    CompleteBack,
-    SearchHistory,
-    /// Moves up a line, or to the previous prompt of the history.
-    Up,
-    Down,
-    Undo,
-    Redo,
-    ClearToLineStart,
-    /// Shows pasted texts in full. If the typed text contains no pasted text, shows the whole output of the last call.
-    ShowWhole,
-    /// Shows or hides the thoughts of the model.
-    Thoughts,
-    /// Saves the image of the clipboard as a file, and inserts the name of the file.
-    PasteImage,
-    /// Edits the text with the program of `$VISUAL` or `$EDITOR`.
-    ExternalEditor,
-    Help,
-    /// Edits the text in the editor with the pressed key.
-    Edit,
-    None,
-}
-
-/// The keys with their meaning, for `/help` and the guide.
-pub const KEY_HELP: [(&str, &str); 21] = [
-    ("Enter", "send the text; while the model works, as a steering message"),
-    ("Alt+Enter", "send as a follow-up, delivered when the model would otherwise end the prompt"),
-    ("Shift+Enter, Ctrl+J, \\ Enter", "new line"),
-    ("Alt+Up", "take unsent messages back"),
-    ("Esc", "interrupt the prompt; pressed twice while no prompt runs: list the prompts to rewind to"),
-    ("Ctrl+C", "clear the text; if there is none, interrupt the prompt; pressed twice: leave"),
-    ("Ctrl+D", "leave, if the editor is empty"),
-    ("Ctrl+Z", "suspend rye; `fg` continues"),
-    ("Tab", "complete a command, template, skill or @path"),
-    ("Shift+Tab", "change between the modes ask and read-only"),
-    ("Up, Down", "history of this project"),
-    ("Ctrl+R", "search the history for the typed text"),
-    ("Ctrl+_, Alt+_", "undo, redo"),
+/// Keys of the editor, which have no action in `agent/keys`.
+pub const EDITOR_KEYS: [(&str, &str); 4] = [
     ("Ctrl+A, Ctrl+E", "go to the start, to the end of the line"),
-    ("Ctrl+W, Ctrl+U, Ctrl+K", "delete a word, all text to the start, all text to the end of the line"),
+    ("Ctrl+W", "delete a word"),
+    ("Ctrl+K", "delete all text to the end of the line"),
     ("Ctrl+Y", "insert the deleted text"),
-    ("Ctrl+O", "show pasted text in full; without pasted text, show the output of the last call"),
-    ("Ctrl+T", "show or hide the thoughts of the model"),
-    ("Ctrl+G", "edit the text with $VISUAL or $EDITOR"),
-    ("Ctrl+V", "send the image of the clipboard with the text"),
-    ("Ctrl+L", "redraw the screen"),
 ];
 
+/// Lists the keys in force with their meaning.
+pub fn key_help(bindings: &KeyBindings) -> Vec<(String, String)> {
+    let row = |keys: String, about: &str| (keys, about.to_owned());
+    let bound = BOUND_ACTIONS.iter().map(|one| row(bindings.keys_of(one.action), one.about));
+    let bound = bound.map(|(keys, about)| (if keys.is_empty() { "no key".to_owned() } else { keys }, about));
+    bound.chain(EDITOR_KEYS.iter().map(|(keys, about)| row((*keys).to_owned(), about))).collect()
+}
+
 /// Returns the action of a key.
-pub fn action_of(key: KeyEvent) -> KeyAction {
+pub fn action_of(key: KeyEvent, bindings: &KeyBindings) -> KeyAction {
     if key.kind == KeyEventKind::Release {
         return KeyAction::None;
     }
-    let has = |modifier| key.modifiers.contains(modifier);
-    let (ctrl, alt, shift) = (has(KeyModifiers::CONTROL), has(KeyModifiers::ALT), has(KeyModifiers::SHIFT));
-    match (key.code, ctrl, alt) {
-        (KeyCode::Enter, false, false) if shift => KeyAction::NewLine,
-        (KeyCode::Enter, false, true) => KeyAction::FollowUp,
-        (KeyCode::Enter, false, false) => KeyAction::Send,
-        (KeyCode::Char('j'), true, false) => KeyAction::NewLine,
-        (KeyCode::Up, false, true) => KeyAction::Withdraw,
-        (KeyCode::Esc, _, _) => KeyAction::Interrupt,
-        (KeyCode::Char('c'), true, false) => KeyAction::Clear,
-        (KeyCode::Char('d'), true, false) => KeyAction::Leave,
-        (KeyCode::Char('z'), true, false) => KeyAction::Suspend,
-        (KeyCode::Char('l'), true, false) => KeyAction::Redraw,
-        (KeyCode::Tab, false, false) => KeyAction::Complete,
-        (KeyCode::BackTab, _, _) => KeyAction::CompleteBack,
-        (KeyCode::Char('r'), true, false) => KeyAction::SearchHistory,
-        (KeyCode::Up, false, false) | (KeyCode::Char('p'), true, false) => KeyAction::Up,
-        (KeyCode::Down, false, false) | (KeyCode::Char('n'), true, false) => KeyAction::Down,
-        // Terminals send the same byte for Ctrl+_, Ctrl+7 and Ctrl+/.
-        (KeyCode::Char('_' | '7' | '/'), true, false) => KeyAction::Undo,
-        (KeyCode::Char('_'), false, true) => KeyAction::Redo,
-        (KeyCode::Char('u'), true, false) => KeyAction::ClearToLineStart,
-        (KeyCode::Char('o'), true, false) => KeyAction::ShowWhole,
-        (KeyCode::Char('t'), true, false) => KeyAction::Thoughts,
-        (KeyCode::Char('g'), true, false) => KeyAction::ExternalEditor,
-        (KeyCode::Char('v'), true, false) => KeyAction::PasteImage,
-        (KeyCode::F(1), false, false) => KeyAction::Help,
-        (
-            KeyCode::Char(_)
-            | KeyCode::Backspace
-            | KeyCode::Delete
-            | KeyCode::Left
-            | KeyCode::Right
-            | KeyCode::Home
-            | KeyCode::End,
-            _,
-            _,
-        ) => KeyAction::Edit,
+    if let Some(action) = press_of(key).and_then(|press| bindings.action(press)) {
+        return action;
+    }
+    match key.code {
+        KeyCode::Char(_)
+        | KeyCode::Backspace
+        | KeyCode::Delete
+        | KeyCode::Left
+        | KeyCode::Right
+        | KeyCode::Home
+        | KeyCode::End => KeyAction::Edit,
         _ => KeyAction::None,
     }
+}
+
+/// Converts a key event; `None` for a key that cannot have an action, such as a character that is typed.
+fn press_of(key: KeyEvent) -> Option<KeyPress> {
+    let has = |modifier| key.modifiers.contains(modifier);
+    let (ctrl, alt, shift) = (has(KeyModifiers::CONTROL), has(KeyModifiers::ALT), has(KeyModifiers::SHIFT));
+    let name = match key.code {
+        KeyCode::Char(_) if !ctrl && !alt => return None,
+        KeyCode::Char(c) => KeyName::Char(c),
+        KeyCode::BackTab => return Some(KeyPress::new((false, false, true), KeyName::Tab)),
+        KeyCode::Enter => KeyName::Enter,
+        KeyCode::Esc => KeyName::Escape,
+        KeyCode::Tab => KeyName::Tab,
+        KeyCode::Backspace => KeyName::Backspace,
+        KeyCode::Delete => KeyName::Delete,
+        KeyCode::Up => KeyName::Up,
+        KeyCode::Down => KeyName::Down,
+        KeyCode::Left => KeyName::Left,
+        KeyCode::Right => KeyName::Right,
+        KeyCode::Home => KeyName::Home,
+        KeyCode::End => KeyName::End,
+        KeyCode::PageUp => KeyName::PageUp,
+        KeyCode::PageDown => KeyName::PageDown,
+        KeyCode::F(number) => KeyName::Function(number),
+        _ => return None,
+    };
+    Some(KeyPress::new((ctrl, alt, shift), name))
 }
 
 #[cfg(test)]
@@ -120,7 +72,8 @@ mod tests {
 
     #[test]
     fn keys_have_their_actions() {
-        let action = |code, modifiers| action_of(KeyEvent::new(code, modifiers));
+        let bindings = KeyBindings::default();
+        let action = |code, modifiers| action_of(KeyEvent::new(code, modifiers), &bindings);
         for (code, modifiers, expected) in [
             (KeyCode::Enter, KeyModifiers::NONE, KeyAction::Send),
             (KeyCode::Enter, KeyModifiers::ALT, KeyAction::FollowUp),
@@ -133,11 +86,20 @@ mod tests {
             (KeyCode::Char('v'), KeyModifiers::CONTROL, KeyAction::PasteImage),
             (KeyCode::Up, KeyModifiers::ALT, KeyAction::Withdraw),
             (KeyCode::F(5), KeyModifiers::NONE, KeyAction::None),
+            (KeyCode::Esc, KeyModifiers::ALT, KeyAction::Interrupt),
+            (KeyCode::BackTab, KeyModifiers::SHIFT, KeyAction::CompleteBack),
+            (KeyCode::Tab, KeyModifiers::NONE, KeyAction::Complete),
+            (KeyCode::Char('7'), KeyModifiers::CONTROL, KeyAction::Undo),
+            (KeyCode::Char('_'), KeyModifiers::ALT, KeyAction::Redo),
+            (KeyCode::Char('p'), KeyModifiers::CONTROL, KeyAction::Up),
+            (KeyCode::Down, KeyModifiers::SHIFT, KeyAction::Down),
+            (KeyCode::Char('a'), KeyModifiers::CONTROL, KeyAction::Edit),
+            (KeyCode::Char('?'), KeyModifiers::SHIFT, KeyAction::Edit),
         ] {
             assert_eq!(action(code, modifiers), expected, "{code:?} {modifiers:?}");
         }
         let mut released = KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE);
         released.kind = KeyEventKind::Release;
-        assert_eq!(action_of(released), KeyAction::None);
+        assert_eq!(action_of(released, &bindings), KeyAction::None);
     }
 }

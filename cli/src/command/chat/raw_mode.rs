@@ -10,11 +10,12 @@ use crossterm::event::{
     DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyEvent, KeyModifiers, KeyboardEnhancementFlags,
     PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
 };
+use rye_compiler::key_bindings::{KeyAction, KeyBindings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Mutex, MutexGuard};
 
-use super::keys::{KeyAction, action_of};
+use super::keys::action_of;
 use super::screen::{MIN_COLUMNS, TerminalSize};
 use crate::options::Format;
 use crate::report::Printer;
@@ -87,7 +88,11 @@ impl ContinueSignals {
 /// The reader of the keys that the user presses. The next session of a chat uses the same reader, so that no key is
 /// lost between two sessions.
 #[derive(Debug, Default)]
-pub struct KeyReader(OnceLock<KeyChannel>);
+pub struct KeyReader {
+    channel: OnceLock<KeyChannel>,
+    /// The keys of the user.
+    pub bindings: KeyBindings,
+}
 
 #[derive(Debug)]
 struct KeyChannel {
@@ -97,16 +102,21 @@ struct KeyChannel {
 }
 
 impl KeyReader {
+    /// Creates a reader for a user with these keys.
+    pub fn new(bindings: KeyBindings) -> Self {
+        Self { channel: OnceLock::new(), bindings }
+    }
+
     /// Returns the receiver of the keys, which holds the keys that no session has read yet. Waits until no other
     /// session uses the receiver. The first call starts the reading thread; the terminal must be in raw mode by then.
     pub async fn keys(&self) -> MutexGuard<'_, UnboundedReceiver<Event>> {
-        self.0.get_or_init(read_keys).events.lock().await
+        self.channel.get_or_init(|| read_keys(self.bindings.clone())).events.lock().await
     }
 
     /// Continues reading after a key with the action [`KeyAction::ExternalEditor`]. Until then, all keys are left to the
     /// external editor.
     pub fn resume(&self) {
-        if let Some(channel) = self.0.get() {
+        if let Some(channel) = self.channel.get() {
             // The send fails if the reading thread has ended, because the terminal was closed.
             channel.resume.send(()).ok();
         }
@@ -115,13 +125,14 @@ impl KeyReader {
 
 /// Reads keys on a separate thread, which lives until the process ends, because a read of a terminal cannot be
 /// cancelled.
-fn read_keys() -> KeyChannel {
+fn read_keys(bindings: KeyBindings) -> KeyChannel {
     let (sender, receiver) = unbounded_channel();
     let (resume, resumed) = channel();
     std::thread::spawn(move || {
         let mut is_typed_before = true;
         while let Ok(event) = next_event(&mut is_typed_before) {
-            let opens_editor = matches!(event, Event::Key(key) if action_of(key) == KeyAction::ExternalEditor);
+            let opens_editor =
+                matches!(event, Event::Key(key) if action_of(key, &bindings) == KeyAction::ExternalEditor);
             if sender.send(event).is_err() || (opens_editor && resumed.recv().is_err()) {
                 return;
             }

@@ -37,6 +37,8 @@ pub enum SettingShape {
     /// A mapping whose keys are names from this list, and whose values have this shape.
     NamedValues(&'static [&'static str], &'static SettingShape),
     List(&'static SettingShape),
+    /// A mapping of the actions of a chat's terminal ([`BOUND_ACTIONS`](crate::key_bindings::BOUND_ACTIONS)) to keys.
+    KeyBindings,
     /// A condition over the facts of a failure ([`crate::semantics::classify::FAILURE_FACTS`]).
     Failure,
     /// A capability pattern.
@@ -369,6 +371,11 @@ pub const FILES: &[SettingsFile] = &[
         shape: SettingShape::Opaque,
     },
     SettingsFile {
+        id: "agent/keys",
+        about: "Keys of the terminal of a chat, as `ACTION: KEY` or `ACTION: [KEY, KEY]`; `[]` takes the keys of an action away. A key is `ctrl+g`, `alt+enter`, `f2` or the like. Only the file of your user space is read; in a project, the file is an error ([guide](../guides/chat.md#keys)).",
+        shape: SettingShape::KeyBindings,
+    },
+    SettingsFile {
         id: "agent/models",
         about: "Default provider and tier of directives that name neither.",
         shape: SettingShape::Map(&[
@@ -508,6 +515,7 @@ impl SettingShape {
             Self::Map(_) | Self::Names(_) | Self::NamedValues(..) => "a mapping".to_owned(),
             Self::MapOr(word, _) => format!("a mapping, or `{word}`"),
             Self::List(_) => "a list".to_owned(),
+            Self::KeyBindings => "a mapping of actions to keys".to_owned(),
             Self::Failure => "a condition".to_owned(),
             Self::Pattern => "a capability pattern".to_owned(),
             Self::Opaque | Self::Documentation(_) => "a value".to_owned(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use rustix::process::{Signal, getpid, kill_process};
+use rye_compiler::key_bindings::KeyAction;
 use rye_engine::event::{ChatMode, ControlMessage};
 use tokio::time::Instant;
 
@@ -12,7 +13,7 @@ use super::ChatTerminal;
 use crate::command::chat::external_editor::edit_externally;
 use crate::command::chat::inquiry::Inquiry;
 use crate::command::chat::json::{ChatVerb, ModeArg};
-use crate::command::chat::keys::{KeyAction, action_of};
+use crate::command::chat::keys::action_of;
 use crate::command::chat::overlay::{Entry, Overlay, Replaced};
 use crate::command::chat::raw_mode::{enter_raw_mode, restore_terminal, terminal_size};
 
@@ -28,7 +29,7 @@ fn is_character(key: KeyEvent) -> bool {
 impl ChatTerminal {
     /// Performs the action of a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> io::Result<()> {
-        let action = action_of(key);
+        let action = action_of(key, &self.session.keys.bindings);
         let performed = self.perform(key, action);
         if action == KeyAction::ExternalEditor {
             self.session.keys.resume();

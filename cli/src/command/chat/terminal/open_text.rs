@@ -2,9 +2,9 @@
 //! text. The following characters belong to the text too, even if they are keys that answer a request.
 
 use crossterm::event::KeyEvent;
+use rye_compiler::key_bindings::KeyAction;
 
 use super::ChatTerminal;
-use crate::command::chat::keys::KeyAction;
 
 const HINT: &str = "the question is still open: Enter or Esc returns to it, and the text stays in the editor";
 

@@ -2,6 +2,7 @@
 //! run, and about a rewind.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use rye_compiler::key_bindings::KeyAction;
 use rye_engine::event::{ControlMessage, Delivery, UserInput};
 use serde_json::Value;
 
@@ -9,7 +10,6 @@ use super::ChatTerminal;
 use crate::command::chat::cache_guard::CacheWarning;
 use crate::command::chat::commands::format_rewind;
 use crate::command::chat::json::ChatVerb;
-use crate::command::chat::keys::KeyAction;
 use crate::command::chat::leaving::{LeftChildren, children_question};
 use crate::command::chat::overlay::cut_to_width;
 use crate::command::chat::rewind::RewindFiles;

@@ -1,11 +1,11 @@
 //! The refusal of a call with a message to the model, in the terminal of a chat.
 
 use crossterm::event::KeyEvent;
+use rye_compiler::key_bindings::KeyAction;
 use rye_engine::event::{ControlMessage, Delivery, EventBody, UserInput};
 
 use super::{ChatTerminal, QueuedMessage};
 use crate::command::chat::approvals::OpenRequest;
-use crate::command::chat::keys::KeyAction;
 
 const HINT: &str = "Enter refuses the call with this message, Esc returns to the question";
 

@@ -20,12 +20,12 @@ pub struct LimitReport {
     pub source: Option<SourceReport>,
 }
 
-pub fn report_limits(compilation: &Compilation) -> BTreeMap<String, LimitReport> {
+pub(crate) fn report_limits(compilation: &Compilation) -> BTreeMap<String, LimitReport> {
     report(compilation, &Limits::from(compilation.plan.limits), ("limit", &LimitName::ALL))
 }
 
 /// Returns the limits of a whole chat; empty for a run.
-pub fn report_session_limits(compilation: &Compilation) -> BTreeMap<String, LimitReport> {
+pub(crate) fn report_session_limits(compilation: &Compilation) -> BTreeMap<String, LimitReport> {
     let session = compilation.plan.session_limits.map(Limits::from);
     session.map(|limits| report(compilation, &limits, (SESSION_LIMIT, &LimitName::OF_SESSION))).unwrap_or_default()
 }
