@@ -210,7 +210,19 @@ impl KeyPress {
             }
             KeyName::Char(_) => Self { ctrl, alt, shift: false, key },
             KeyName::Escape => Self { ctrl: false, alt: false, shift: false, key },
-            _ => Self { ctrl, alt, shift, key },
+            KeyName::Enter
+            | KeyName::Tab
+            | KeyName::Backspace
+            | KeyName::Delete
+            | KeyName::Up
+            | KeyName::Down
+            | KeyName::Left
+            | KeyName::Right
+            | KeyName::Home
+            | KeyName::End
+            | KeyName::PageUp
+            | KeyName::PageDown
+            | KeyName::Function(_) => Self { ctrl, alt, shift, key },
         }
     }
 
@@ -224,14 +236,12 @@ impl KeyPress {
             lower.rsplit_once('+').filter(|(_, name)| !name.is_empty()).unwrap_or(("", lower.as_str()));
         let mut held = [false; 3];
         for word in modifiers.split('+').filter(|word| !word.is_empty()) {
-            match MODIFIERS.iter().zip(&mut held).find(|(known, _)| **known == word) {
-                Some((_, is_held)) => *is_held = true,
-                None => {
-                    let near = closest(word, MODIFIERS.into_iter());
-                    let near = near.map_or_else(|| "`ctrl`, `alt` or `shift`".to_owned(), |near| format!("`{near}`"));
-                    return Err(format!("{near} in place of `{word}`"));
-                }
-            }
+            let Some((_, is_held)) = MODIFIERS.iter().zip(&mut held).find(|(known, _)| **known == word) else {
+                let near = closest(word, MODIFIERS);
+                let near = near.map_or_else(|| "`ctrl`, `alt` or `shift`".to_owned(), |near| format!("`{near}`"));
+                return Err(format!("{near} in place of `{word}`"));
+            };
+            *is_held = true;
         }
         let [ctrl, alt, shift] = held;
         let key = parse_name(name)?;
@@ -281,14 +291,13 @@ impl fmt::Display for KeyPress {
                 f.write_str(name)?;
             }
         }
-        match self.key {
-            KeyName::Char(c) => write!(f, "{}", c.to_uppercase()),
-            KeyName::Function(number) => write!(f, "F{number}"),
-            other => {
-                let shown = NAMED_KEYS.iter().find(|(_, key, _)| *key == other).map_or("", |(.., shown)| *shown);
-                f.write_str(shown)
-            }
+        if let KeyName::Char(c) = self.key {
+            return write!(f, "{}", c.to_uppercase());
         }
+        if let KeyName::Function(number) = self.key {
+            return write!(f, "F{number}");
+        }
+        f.write_str(NAMED_KEYS.iter().find(|(_, key, _)| *key == self.key).map_or("", |(.., shown)| *shown))
     }
 }
 

@@ -107,7 +107,7 @@ pub fn lower(
     check_keys_of_tools(shared, &built, diagnostics);
     let access = offer_skills(shared, &capabilities, request.mode, &mut built, &mut origins);
     add_return_tool(shared, composed, &mut built, &outputs, &mut origins);
-    let mut budget = ValueBudget::default();
+    let (mut budget, mut repeats) = (ValueBudget::default(), Vec::new());
     let (body, alone) = prompt::lower_body(composed, inputs.as_ref(), &outputs, &mut budget, diagnostics);
     let (limits, model) = (limits?, model?);
     built.count_tokens(&model);
@@ -122,7 +122,6 @@ pub fn lower(
     };
     let commands = composed_commands(shared.items, request.mode, diagnostics);
     let (hooks, traces) = hooks::lower(&frame, &commands, &shared.items.sources(), &mut origins);
-    let mut repeats = Vec::new();
     let mut session = Vec::from_iter(guidance_layer(shared.items, &built.tools, model.counted_by, &mut origins));
     if request.mode == PlanMode::Chat {
         let of = (composed, request.appended.as_ref());

@@ -152,8 +152,11 @@ fn refuse_to_overwrite(dir: &Path, files: &Files) -> Result<(), CommandError> {
     Err(CommandError::failed(message).with_help("name an empty folder, or move the file away"))
 }
 
+/// The content of a file with added lines, and these lines.
+type ExtendedFile = (Vec<u8>, Vec<&'static str>);
+
 /// Returns `.gitignore` with the missing lines added, and these lines; `None` if none are missing.
-fn extended_gitignore(files: &FileSet) -> Result<Option<(Vec<u8>, Vec<&'static str>)>, CommandError> {
+fn extended_gitignore(files: &FileSet) -> Result<Option<ExtendedFile>, CommandError> {
     let mut text = files.read(Path::new(GITIGNORE), MAX_GITIGNORE_BYTES)?.unwrap_or_default();
     let has = |line: &&str| text.split(|byte| *byte == b'\n').any(|there| there.trim_ascii() == line.as_bytes());
     let missing: Vec<&'static str> = IGNORED_PATHS.into_iter().filter(|line| !has(line)).collect();

@@ -70,6 +70,6 @@ pub(crate) fn lower(
 /// Returns the error for a limit that a whole chat does not have.
 pub(crate) fn unknown_session_limit(name: String, span: Option<rye_grammar::Span>) -> LimitError {
     let known = LimitName::OF_SESSION.map(LimitName::as_str);
-    let suggestion = closest(&name, known.into_iter());
+    let suggestion = closest(&name, known);
     LimitError::UnknownOfSession { name, span, suggestion, known: known.map(str::to_owned).to_vec() }
 }

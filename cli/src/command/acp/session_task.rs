@@ -171,8 +171,7 @@ impl SessionTask {
                             }
                             if let EventBody::PromptStarted(started) = &event.body {
                                 (is_prompt_running, is_capped) = (true, started.capped);
-                            }
-                            if let EventBody::PromptEnded(ended) = &event.body {
+                            } else if let EventBody::PromptEnded(ended) = &event.body {
                                 is_prompt_running = false;
                                 grants.end_prompt();
                                 self.report_limit(ended, is_capped);

@@ -27,43 +27,43 @@ pub fn action_of(key: KeyEvent, bindings: &KeyBindings) -> KeyAction {
     if let Some(action) = press_of(key).and_then(|press| bindings.action(press)) {
         return action;
     }
-    match key.code {
-        KeyCode::Char(_)
-        | KeyCode::Backspace
-        | KeyCode::Delete
-        | KeyCode::Left
-        | KeyCode::Right
-        | KeyCode::Home
-        | KeyCode::End => KeyAction::Edit,
-        _ => KeyAction::None,
-    }
+    let edits = [KeyCode::Backspace, KeyCode::Delete, KeyCode::Left, KeyCode::Right, KeyCode::Home, KeyCode::End];
+    let is_edit = matches!(key.code, KeyCode::Char(_)) || edits.contains(&key.code);
+    if is_edit { KeyAction::Edit } else { KeyAction::None }
 }
+
+/// Keys without a character that can have an action.
+const KEY_CODES: [(KeyCode, KeyName); 13] = [
+    (KeyCode::Enter, KeyName::Enter),
+    (KeyCode::Esc, KeyName::Escape),
+    (KeyCode::Tab, KeyName::Tab),
+    (KeyCode::Backspace, KeyName::Backspace),
+    (KeyCode::Delete, KeyName::Delete),
+    (KeyCode::Up, KeyName::Up),
+    (KeyCode::Down, KeyName::Down),
+    (KeyCode::Left, KeyName::Left),
+    (KeyCode::Right, KeyName::Right),
+    (KeyCode::Home, KeyName::Home),
+    (KeyCode::End, KeyName::End),
+    (KeyCode::PageUp, KeyName::PageUp),
+    (KeyCode::PageDown, KeyName::PageDown),
+];
 
 /// Converts a key event; `None` for a key that cannot have an action, such as a character that is typed.
 fn press_of(key: KeyEvent) -> Option<KeyPress> {
     let has = |modifier| key.modifiers.contains(modifier);
     let (ctrl, alt, shift) = (has(KeyModifiers::CONTROL), has(KeyModifiers::ALT), has(KeyModifiers::SHIFT));
-    let name = match key.code {
-        KeyCode::Char(_) if !ctrl && !alt => return None,
-        KeyCode::Char(c) => KeyName::Char(c),
-        KeyCode::BackTab => return Some(KeyPress::new((false, false, true), KeyName::Tab)),
-        KeyCode::Enter => KeyName::Enter,
-        KeyCode::Esc => KeyName::Escape,
-        KeyCode::Tab => KeyName::Tab,
-        KeyCode::Backspace => KeyName::Backspace,
-        KeyCode::Delete => KeyName::Delete,
-        KeyCode::Up => KeyName::Up,
-        KeyCode::Down => KeyName::Down,
-        KeyCode::Left => KeyName::Left,
-        KeyCode::Right => KeyName::Right,
-        KeyCode::Home => KeyName::Home,
-        KeyCode::End => KeyName::End,
-        KeyCode::PageUp => KeyName::PageUp,
-        KeyCode::PageDown => KeyName::PageDown,
-        KeyCode::F(number) => KeyName::Function(number),
-        _ => return None,
+    if key.code == KeyCode::BackTab {
+        return Some(KeyPress::new((false, false, true), KeyName::Tab));
+    }
+    let name = if let KeyCode::Char(c) = key.code {
+        (ctrl || alt).then_some(KeyName::Char(c))
+    } else if let KeyCode::F(number) = key.code {
+        Some(KeyName::Function(number))
+    } else {
+        KEY_CODES.iter().find(|(code, _)| *code == key.code).map(|(_, name)| *name)
     };
-    Some(KeyPress::new((ctrl, alt, shift), name))
+    Some(KeyPress::new((ctrl, alt, shift), name?))
 }
 
 #[cfg(test)]
