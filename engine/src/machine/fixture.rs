@@ -139,6 +139,7 @@ pub(crate) fn plan() -> Plan {
         manifest: Vec::new(),
         context_files: Vec::new(),
         omitted: Vec::new(),
+        appended: None,
     };
     rebuild(&mut plan);
     plan
