@@ -244,7 +244,7 @@ fn session_limit_of_the_command_line_ends_the_session_and_is_shown_in_the_plan()
 
 #[test]
 fn appended_file_is_a_layer_that_stays_in_the_session_without_the_file() {
-    let place = project("steps: [{ text: One. }, { text: Two. }]");
+    let place = project("steps: [{ text: Done. }, { text: Done. }]");
     place.write("house.md", "Use short words: ${prompt}.\n");
     let plan = place.rye(&["plan", "talk", "--chat", "--append-system", "house.md"]).stdout;
     assert!(plan.contains("append/house.md") && plan.contains("command line"), "{plan}");
@@ -262,5 +262,5 @@ fn appended_file_is_a_layer_that_stays_in_the_session_without_the_file() {
     let rows: Vec<&str> = again.stderr.lines().filter(|line| line.contains("append/house.md")).collect();
     let starts = |row: &&str, start: &str| row.trim_start_matches([' ', '0']).trim_start().starts_with(start);
     assert!(rows.len() == 3 && starts(&rows[1], "without") && starts(&rows[2], "omitted"), "{rows:#?}");
-    assert_eq!((again.code, again.stdout.as_str()), (Some(0), "Two.\n"), "{}", again.stderr);
+    assert_eq!((again.code, again.stdout.as_str()), (Some(0), "Done.\n"), "{}", again.stderr);
 }
