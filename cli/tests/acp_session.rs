@@ -335,9 +335,9 @@ fn limit_that_ends_a_prompt_is_named_and_the_next_prompt_continues() {
     let session = client.new_session();
     let ended = client.prompt(&session, "go");
     assert_eq!(ended.response["result"]["stopReason"], "max_turn_requests", "{}", ended.response);
-    let said = text(&ended, "agent_message_chunk");
+    let reported = text(&ended, "agent_message_chunk");
     let expected = "the prompt ended at a limit: turns_exceeded: 1 of 1; send `continue`, or another text";
-    assert!(said.contains(expected), "{said}");
+    assert!(reported.contains(expected), "{reported}");
     let next = client.prompt(&session, "continue");
     assert_eq!(text(&next, "agent_message_chunk"), "Done.", "{:?}", next.updates);
     client.end();
