@@ -50,6 +50,9 @@ struct RecordedChanges {
     first: FileChanged,
     /// Hash of the object with the contents after the last recorded change; `None` if that change removed the file.
     after: Option<String>,
+    /// Hash of the object with the contents before the last recorded change. The file still has these contents if a crash
+    /// prevented the recorded write.
+    last_before: Option<String>,
     /// True if an unrecorded change was made to the file between two recorded changes.
     has_gap: bool,
 }
@@ -96,13 +99,14 @@ pub fn plan_rewind(
         if let EventBody::FileChanged(change) = &event.body {
             match paths.entry(change.path.clone()) {
                 Entry::Vacant(entry) => {
-                    let after = change.after.clone();
-                    entry.insert(RecordedChanges { first: change.clone(), after, has_gap: false });
+                    let (after, last_before) = (change.after.clone(), change.before.clone());
+                    entry.insert(RecordedChanges { first: change.clone(), after, last_before, has_gap: false });
                 }
                 Entry::Occupied(mut entry) => {
                     let known = entry.get_mut();
-                    known.has_gap |= known.after != change.before;
+                    known.has_gap |= ![&known.after, &known.last_before].contains(&&change.before);
                     known.after.clone_from(&change.after);
+                    known.last_before.clone_from(&change.before);
                 }
             }
         } else if let EventBody::ToolStarted(started) = &event.body
@@ -119,8 +123,17 @@ pub fn plan_rewind(
     }
     let files = open_project(project).map_err(|error| unreadable(project, &error))?;
     let of_path = |(path, changes): (String, RecordedChanges)| {
-        let RecordedChanges { first, after, has_gap } = changes;
-        let state = state_of(&files, threads.objects(), &path, first.before.as_deref(), after.as_deref());
+        let RecordedChanges { first, mut after, last_before, has_gap } = changes;
+        let state_after = |after: &Option<String>| {
+            state_of(&files, threads.objects(), &path, first.before.as_deref(), after.as_deref())
+        };
+        let mut state = state_after(&after);
+        if state == RewindState::Changed {
+            let without_last = state_after(&last_before);
+            if without_last != RewindState::Changed {
+                (state, after) = (without_last, last_before);
+            }
+        }
         let state = if has_gap && state != RewindState::Unchanged { RewindState::Changed } else { state };
         RewoundFile { path, state, before: first.before, after }
     };

@@ -41,6 +41,7 @@ mod async_tools;
 mod bounds;
 mod cancel;
 mod chat;
+mod chat_rewinds;
 mod crash;
 mod deadline;
 mod descendants;

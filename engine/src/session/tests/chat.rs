@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::plan::{PlanMode, PlannedModel};
+use rye_compiler::semantics::limits::LimitValue;
 use rye_grammar::ItemId;
 use serde_json::json;
 
@@ -47,9 +48,14 @@ fn lab(elsewhere: Option<PathBuf>) -> Lab {
 }
 
 fn plan(lab: &Lab) -> Compilation {
+    plan_with(lab, Vec::new())
+}
+
+fn plan_with(lab: &Lab, limits: Vec<(String, LimitValue)>) -> Compilation {
     let world = (lab.options().world)().unwrap();
     let mut request = CompileRequest::new(ItemId::parse("test/talk").unwrap()).with_inputs(serde_json::Map::new());
     request.mode = PlanMode::Chat;
+    request.limits = limits;
     compile(&*world, &request).value.unwrap()
 }
 
@@ -241,19 +247,30 @@ fn lab_with_handoff(elsewhere: Option<PathBuf>) -> Lab {
 
 #[test]
 fn crash_at_any_operation_loses_no_prompt_and_calls_no_model() {
-    crash_at_each_operation(lab, 2..=2, false);
+    crash_at_each_operation(lab, 2..=2, SessionChange::None);
 }
 
 #[test]
 fn crash_at_any_operation_of_a_fork_loses_no_prompt_and_calls_no_model() {
-    crash_at_each_operation(lab, 2..=2, true);
+    crash_at_each_operation(lab, 2..=2, SessionChange::Fork);
+}
+
+#[test]
+fn crash_at_any_operation_of_another_plan_loses_no_prompt_and_calls_no_model() {
+    crash_at_each_operation(lab, 2..=2, SessionChange::Replan);
+}
+
+#[test]
+fn crash_at_any_operation_of_a_user_command_loses_no_output_and_repeats_no_command() {
+    let first = crash_at_each_operation(lab, 2..=2, SessionChange::Command);
+    assert_eq!(std::fs::read_to_string(first.path().join("runs.txt")).unwrap(), "ran\n");
 }
 
 #[test]
 fn crash_at_any_operation_of_a_handoff_loses_no_prompt_and_calls_no_model() {
     // The next prompt needs one model call or two: the model calls the tool only if no earlier thread of the session
     // has been handed off.
-    crash_at_each_operation(lab_with_handoff, 1..=2, false);
+    crash_at_each_operation(lab_with_handoff, 1..=2, SessionChange::None);
 }
 
 /// Waits until a thread has ended this number of prompts.
@@ -263,10 +280,43 @@ async fn wait_for_prompts(engine: &Engine, thread: &ThreadId, count: usize) {
     }
 }
 
-/// Plays a chat of two prompts, and recovers the session from the state that a crash before each operation leaves. The
-/// next prompt then needs `requests` model calls. If `forks` is true, the session then continues before the second
-/// prompt with a third one.
-fn crash_at_each_operation(lab: fn(Option<PathBuf>) -> Lab, requests: RangeInclusive<usize>, forks: bool) {
+/// A change of a session between its second prompt and its third one; without a change, there is no third prompt.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SessionChange {
+    None,
+    /// Continues before the second prompt.
+    Fork,
+    /// Continues with a plan that has other limits.
+    Replan,
+    /// Runs a command of the user, whose output the third prompt sends.
+    Command,
+}
+
+impl SessionChange {
+    async fn message(self, lab: &Lab, engine: &Engine) -> ControlMessage {
+        match self {
+            Self::None | Self::Fork => ControlMessage::Fork { prompt: 2, thread: None },
+            Self::Replan => {
+                let other = plan_with(lab, vec![("turns".to_owned(), LimitValue::Text("5".to_owned()))]);
+                ControlMessage::Replan { plan: engine.store_plan(&other).await.unwrap() }
+            }
+            Self::Command => {
+                let command = format!("echo ran >> runs.txt; echo {COMMAND_OUTPUT}");
+                ControlMessage::Shell { command, excluded: false }
+            }
+        }
+    }
+}
+
+const COMMAND_OUTPUT: &str = "output-of-the-command";
+
+/// Plays a chat of two prompts, changes the session, and recovers it from the state that a crash before each operation
+/// leaves. The next prompt then needs `requests` model calls. Returns the project.
+fn crash_at_each_operation(
+    lab: fn(Option<PathBuf>) -> Lab,
+    requests: RangeInclusive<usize>,
+    change: SessionChange,
+) -> Lab {
     let first = lab(None);
     let left: Arc<Mutex<Vec<(u64, SimulatedDisk)>>> = Arc::default();
     let simulated = Arc::new(SimulatedDisk::new());
@@ -281,14 +331,16 @@ fn crash_at_each_operation(lab: fn(Option<PathBuf>) -> Lab, requests: RangeInclu
         let handle = engine.start(&plan(&first), StartOptions::default()).await.unwrap();
         handle.send(submit("first prompt"));
         handle.send(submit("second prompt"));
-        if forks {
+        if change != SessionChange::None {
             wait_for_prompts(&engine, &handle.thread_id, 2).await;
-            handle.send(ControlMessage::Fork { prompt: 2, thread: None });
+            handle.send(change.message(&first, &engine).await);
             handle.send(submit("third prompt"));
         }
         handle.send(ControlMessage::Close);
         assert_eq!(handle.join().await.status, Status::Idle);
-        assert_eq!(session_threads(&engine).len() > 1 && forks, forks, "the fork is a thread of its own");
+        if matches!(change, SessionChange::Fork | SessionChange::Replan) {
+            assert_eq!(session_threads(&engine).len(), 2, "the successor is a thread of its own");
+        }
     });
     let left = std::mem::take(&mut *left.lock().unwrap());
     assert!(left.len() > 100, "{} operations", left.len());
@@ -298,6 +350,7 @@ fn crash_at_each_operation(lab: fn(Option<PathBuf>) -> Lab, requests: RangeInclu
         recovered += usize::from(check_recovery(&lab(Some(first.path())), &requests, at, disk));
     }
     assert!(recovered > 20, "{recovered} sessions");
+    first
 }
 
 /// Returns the threads of a session in their order.
@@ -399,7 +452,11 @@ fn check_recovery(lab: &Lab, requests: &RangeInclusive<usize>, at: u64, disk: Si
         assert_eq!(prompts(&whole).last(), Some(&PromptStatus::Done), "at {at}");
         let again = lab.model.requests.lock().unwrap();
         assert!(requests.contains(&again.len()), "at {at}: {} model calls", again.len());
-        assert!(serde_json::to_string(&again[0].turns).unwrap().contains("again"), "at {at}: {:?}", again[0].turns);
+        let sent = serde_json::to_string(&again[0].turns).unwrap();
+        assert!(sent.contains("again"), "at {at}: {sent}");
+        // An output that was recorded is part of the conversation.
+        let has_output = before.iter().any(|event| matches!(event.body, EventBody::ShellRan(_)));
+        assert!(!has_output || sent.contains(COMMAND_OUTPUT), "at {at}: {sent}");
         let settled = |events: &[Event]| -> u64 {
             let amounts = events.iter().filter_map(|event| match &event.body {
                 EventBody::Settled(settled) => Some(settled.amount),
