@@ -194,7 +194,7 @@ fn check_cache_map(seed: u64, compilation: &Compilation, one: &exchange::Request
     match &step.ends_at {
         None => assert_eq!(one, other, "{seed}: {step:?}"),
         // The plan shows a placeholder that the requests fill with a value of at least the length of its marker.
-        Some(_) => assert!(shared >= step.shared, "{seed}: {} shared: {step:?}", shared),
+        Some(_) => assert!(shared >= step.shared, "{seed}: {shared} shared: {step:?}"),
     }
     true
 }

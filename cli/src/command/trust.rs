@@ -247,18 +247,19 @@ const LISTED_CHANGES: usize = 3;
 /// Returns the effect that needs trust, the reason if trust in it covers every file of the project, and the files that
 /// changed since it was trusted.
 fn what_of(one: &TrustRequirement, now: &TrustSnapshot<'_>) -> String {
-    let mut what = one.what.clone();
-    if let Some(reason) = now.whole_project_reason(one) {
-        what.push_str(&format!("; covers every file of the project, because {reason}"));
-    }
+    let covers = now
+        .whole_project_reason(one)
+        .map_or_else(String::new, |reason| format!("; covers every file of the project, because {reason}"));
     let changed = now.changed_files(one);
-    if !changed.is_empty() {
-        let named: Vec<String> = changed.iter().take(LISTED_CHANGES).map(|path| format!("`{path}`")).collect();
-        let others = changed.len() - named.len();
-        let others = if others == 0 { String::new() } else { format!(" and {others} more") };
-        what.push_str(&format!("; changed since it was trusted: {}{others}", named.join(", ")));
+    if changed.is_empty() {
+        return format!("{}{covers}", one.what);
     }
-    what
+    let named: Vec<String> = changed.iter().take(LISTED_CHANGES).map(|path| format!("`{path}`")).collect();
+    let others = match changed.len() - named.len() {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    format!("{}{covers}; changed since it was trusted: {}{others}", one.what, named.join(", "))
 }
 
 /// Checks that all requirements of a plan are trusted. If a requirement is not trusted, asks the user to trust all

@@ -588,7 +588,7 @@ pub fn of_reports(before: Option<&PlanReport>, after: Option<&PlanReport>) -> Ve
             id: hook.id.clone(),
             event: hook.event.clone(),
             direction: if unknown { Direction::Unknown } else { Direction::Neutral },
-            why: unknown.then(|| NO_ACTION.to_owned()).unwrap_or_default(),
+            why: if unknown { NO_ACTION.to_owned() } else { String::new() },
             before: was,
             after: is,
             newly_reachable: lives(is) && !lives(was),
