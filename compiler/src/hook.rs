@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::semantics::hook_table;
 use crate::world::{ItemKind, Space};
 
 /// Every event that a hook can name (`language.md` 7), in the order of `semantics::hook_point::HOOK_POINTS`. The
@@ -228,6 +229,12 @@ impl HookAction {
         })
     }
 
+    /// Returns true if the action only answers at its hook point: it starts no item, and it is not `continue`, with which
+    /// a hook only records that it fired.
+    pub(crate) fn only_answers(&self) -> bool {
+        self.item().is_none() && !matches!(self, Self::Continue)
+    }
+
     /// Returns the id of the knowledge that the action fetches; `None` for other actions.
     pub fn knowledge(&self) -> Option<&str> {
         if let Self::Fetch { item_type: ItemKind::Knowledge, item_id, .. } = self { Some(item_id) } else { None }
@@ -265,8 +272,8 @@ pub enum PlanVerdict {
     Never { because: String },
     /// The condition depends on facts that are known only in a run.
     Depends { on: Vec<String> },
-    /// The hook is removed before its condition is evaluated. It is suppressed, replaced or disabled, or an earlier
-    /// hook always fires at an event at which only the first match acts.
+    /// The hook is removed before its condition is evaluated. It is suppressed, replaced or disabled, an earlier hook
+    /// always fires at an event at which only the first match acts, or the answer of its layer never decides.
     Removed { because: String },
 }
 
@@ -274,5 +281,10 @@ impl PlannedHook {
     /// Returns true if a run has to evaluate this hook.
     pub fn is_live(&self) -> bool {
         matches!(self.verdict, PlanVerdict::Fires | PlanVerdict::Depends { .. })
+    }
+
+    /// Returns true if the answer of this hook never decides at its hook point.
+    pub(crate) fn is_answer_ignored(&self) -> bool {
+        hook_table::is_answer_ignored(self.event, self.layer)
     }
 }

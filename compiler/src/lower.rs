@@ -24,7 +24,7 @@ use rye_grammar::ItemId;
 
 use crate::commands::composed_commands;
 use crate::compose::{Composed, ComposedHook};
-use crate::diagnostics::{Diagnostics, LimitError};
+use crate::diagnostics::{Diagnostics, LimitError, ModelError};
 use crate::hook::{HookPoint, PlanVerdict};
 use crate::model::ModelOverride;
 use crate::palette::{OpeningSize, Palette};
@@ -341,6 +341,14 @@ fn lower_palette(
     built
 }
 
+/// Reports a first request that, by the estimate, does not fit into the context window of the model with its reply.
+fn check_window(composed: &Composed, model: &PlannedModel, (prompt, reply): (u64, u64), diagnostics: &mut Diagnostics) {
+    let window = model.context_window;
+    if let Some(leaf) = composed.leaf().filter(|_| prompt.saturating_add(reply) > window) {
+        diagnostics.push(ModelError::SmallWindow { model: model.id.clone(), prompt, reply, window, span: leaf.span });
+    }
+}
+
 /// Reports a `spend` limit that does not pay for a first request with the shortest reply, and a `tokens` limit below
 /// the tokens of the prompt (`language.md` 11). Also checks the fallback model. `opening_of` returns the size of the
 /// tool definitions in a request to the given model.
@@ -363,6 +371,7 @@ fn check_affordable(
         });
     }
     let output = model.requested_output(limits.output).min(MIN_OUTPUT_TOKENS);
+    check_window(composed, model, (opening.tokens.saturating_add(prompt), output), diagnostics);
     let needed = model.worst_case(opening.bound.saturating_add(model.bound_message(texts.bound, 1)), output);
     if needed > limits.spend {
         // If a ceiling bounds the limit, the label points at the ceiling, because the ceiling has to be raised.

@@ -18,6 +18,7 @@ pub(crate) mod domain;
 mod fact_bounds;
 mod false_parts;
 pub mod groups;
+mod hidden_tools;
 mod hook;
 mod hook_effect;
 mod hook_use;
@@ -37,11 +38,13 @@ mod repeated_text;
 mod sealed_openings;
 mod selection;
 pub mod settings;
+mod shadowed_hooks;
 mod shadowing;
 mod skill_tools;
 mod spawn;
 mod unreachable_limits;
 mod unrecognized_files;
+mod void_bound;
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -252,7 +255,7 @@ pub(crate) fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed,
     for hook in composed.hooks.iter().filter(|h| h.is_live()) {
         let own = matches!(hook.source, HookSource::Directive { .. }).then_some(composed);
         hook::check(items, &hook.decl, own, &mut check.found);
-        hook::check_content(items, &hook.decl, &mut check.found);
+        hook::check_content(items, &hook.decl, own, &mut check.found);
         check.capabilities.check_patterns(items, hook.decl.grants.iter().map(|g| (&g.node, g.span)), &mut check.found);
     }
     directive::check(items, composed, &mut check.found);
@@ -368,13 +371,14 @@ impl<'i, 'w> Checker<'i, 'w> {
         let commands = read_commands(self.items, &mut Diagnostics::new());
         let commands = commands.iter().map(|command| &command.hook);
         for hook in [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().chain(commands) {
-            hook::check_content(self.items, hook, &mut self.found);
+            hook::check_content(self.items, hook, None, &mut self.found);
             hook::call(self.items, hook, &mut self.found);
             hook::check_call_parameters(self.items, hook, &mut self.found);
         }
         mcp_servers::check_servers(self.items, &mut self.found);
-        self.shadowed = hook_use::check_shadowed_hooks(files, &mut self.found);
+        self.shadowed = shadowed_hooks::check(files, &mut self.found);
         hook_value::check_removals(files, &mut self.found);
+        hook_value::check_replacements(files, &mut self.found);
         // Also checks assertions, so that every error `rye assert` would report is found early.
         let written = assertion_file::read(self.items, &mut self.found);
         for assertion in &written.list {
@@ -416,7 +420,7 @@ impl<'i, 'w> Checker<'i, 'w> {
                 directive::check(self.items, composed, found);
                 self.capabilities.check_leaf(&self.lowering, composed, found);
                 for hook in composed.leaf().iter().flat_map(|leaf| &leaf.hooks) {
-                    hook::check_content(self.items, hook, found);
+                    hook::check_content(self.items, hook, Some(composed), found);
                     hook::call(self.items, hook, found);
                     hook::check_call_parameters(self.items, hook, found);
                 }
@@ -436,7 +440,7 @@ impl<'i, 'w> Checker<'i, 'w> {
                 let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(self.items));
                 share.continuations.add(composed, &audit.limits, &audit.model, settings);
                 share.prefixes.add(composed, &audit.model, &self.frequencies);
-                share.raises.add(composed, &audit.limits);
+                share.raises.add(self.items, composed, &audit.limits);
             }
             interface::check_placeholders(composed, found);
             interface::check_retyped(composed, found);
@@ -447,6 +451,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             share.knowledge.add(composed);
             let started = self.body_calls.check(self.items, composed, found);
             calls_by_name::check(&mut self.body_calls, self.items, composed, found);
+            hidden_tools::check(&mut self.body_calls, self.items, composed, found);
             if let Some(audit) = &audit {
                 unreachable_limits::check_child_grants(composed, audit, !started.named.is_empty(), found);
             }

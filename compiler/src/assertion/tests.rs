@@ -464,3 +464,19 @@ fn parts_of_a_plan_without_their_tool_are_not_usable() {
         assert!(unusable.iter().any(|one| one.contains(part)), "{part}: {unusable:?}");
     }
 }
+
+#[test]
+fn hook_in_a_layer_that_never_answers_is_no_gate() {
+    let yaml = "lethal_trifecta: off\nassertions:\n  - { id: bounded, always: 'passes(\"stop\")' }\n";
+    let with = |list: &str, layer: f64| {
+        let hook = format!(
+            "{list}:\n  - {{ id: stop, event: after_step, layer: {layer}, condition: 'turn > 3', action: terminate }}\n"
+        );
+        let world = with_directives(stdlib_world(), &[("leaf", "", "<metadata><permissions/></metadata>", "Do it.")]);
+        let world = world.project(".ai/config/agent/hook_conditions.yaml", &hook);
+        report(&world.project(".ai/config/agent/assertions.yaml", yaml)).violations.len()
+    };
+    assert_eq!(with("builtin_hooks", 3.9), 0);
+    assert_eq!(with("builtin_hooks", 4.0), 1);
+    assert_eq!(with("infra_hooks", 1.0), 1);
+}

@@ -14,7 +14,7 @@ use crate::plan::OriginKind;
 use crate::resolve::{Inputs, KnownFacts, Launch};
 use crate::semantics::condition::Verdict;
 use crate::semantics::hook_point::{self, Mode};
-use crate::semantics::hook_table::RemovalReason;
+use crate::semantics::hook_table::{self, RemovalReason};
 
 /// Fills `hooks` of a composition, with the verdict of each hook. The knowledge of the chain (`system`, `before`,
 /// `after`) must be filled before, because knowledge that both the chain and a hook provide is kept only once.
@@ -44,7 +44,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
         let removed = match place.removed {
             Some(RemovalReason::Disabled) => Some("`enabled: false`".to_owned()),
             Some(RemovalReason::Replaced { by }) => line.hooks.get(by).map(replacement_reason),
-            None => suppressing_id(&mut suppressions, decl),
+            None => suppressing_id(&mut suppressions, decl).or_else(|| ignored_answer_reason(decl, place.layer)),
         };
         let verdict = match removed {
             Some(because) => PlanVerdict::Removed { because },
@@ -103,6 +103,13 @@ fn replacement_reason(by: &Arc<HookDecl>) -> String {
             "replaced by the project's hook with the same id".into()
         }
     }
+}
+
+/// Returns the reason to report if the only effect of a hook would be an answer that never decides.
+fn ignored_answer_reason(decl: &HookDecl, layer: f64) -> Option<String> {
+    let answers = decl.action.as_ref().is_some_and(|action| action.node.only_answers());
+    (answers && hook_table::is_answer_ignored(decl.event, layer))
+        .then(|| format!("at `{}`, hooks of layer 4 and above never answer", hook_point::row_of(decl.event).name))
 }
 
 /// Returns the reason to report if a suppression removes the hook; `None` if no suppression does. At events that

@@ -74,6 +74,10 @@ pub enum CapabilityError {
     UngrantedCall { capability: String, span: Span, granted: Span, route: Option<RouteOfGrants> },
     #[error("`write=\"{path}\"` has no effect: {why}")]
     OpensNothing { path: String, why: &'static str, span: Span },
+    /// A grant with `write` whose folders bound no tool: the grant `wide` of the same `<permissions>` names no folder, so
+    /// that `tool` may write in the whole project.
+    #[error("`write=\"{entries}\"` has no effect: `{wide}` lets `{tool}` write in the whole project")]
+    VoidBound { entries: String, wide: String, tool: String, span: Span, wide_span: Span },
     /// Entries of `write` or `net` that no granted tool uses. `tool` is the first tool that the grant matches, and
     /// `why` the reason why the tool does not use the entries. `server` is the MCP server of the tool, if the server
     /// runs in a sandbox: its settings can then name the entries.
@@ -132,7 +136,9 @@ impl Problem for CapabilityError {
             Self::Blocked { .. } => "capability::blocked",
             Self::Repeated { .. } => "capability::repeated",
             Self::UngrantedCall { .. } => "capability::ungranted-call",
-            Self::OpensNothing { .. } | Self::UnusedOpening { .. } => "capability::opens-nothing",
+            Self::OpensNothing { .. } | Self::UnusedOpening { .. } | Self::VoidBound { .. } => {
+                "capability::opens-nothing"
+            }
             Self::DeadGrant { .. } | Self::BlockedGrant { .. } | Self::UnusedHookGrant { .. } => {
                 "capability::dead-grant"
             }
@@ -158,6 +164,7 @@ impl Problem for CapabilityError {
             | Self::UnusedHookGrant { .. }
             | Self::OutsideGrant { .. }
             | Self::OpensNothing { .. }
+            | Self::VoidBound { .. }
             | Self::UnusedOpening { .. } => Severity::Warning,
             Self::WholeNetwork { .. } | Self::OnlyWhatIsThere { .. } => Severity::Advice,
         }
@@ -192,6 +199,9 @@ impl Problem for CapabilityError {
             Self::OpensNothing { .. } => {
                 Some("name folders relative to the project: `write=\"src/,target/\"`; paths outside the project cannot be granted".into())
             }
+            Self::VoidBound { entries, wide, tool, .. } => Some(format!(
+                "narrow `{wide}` so that it no longer includes `{tool}`, or add `write=\"{entries}\"` to it"
+            )),
             Self::UnusedOpening { opening, entries, server, .. } => Some(match server {
                 Some(server) => format!(
                     "add `\"needs\": {{\"{opening}\": [\"{}\"]}}` to the server `{server}` in its settings and run `rye mcp refresh {server}`, or remove `{opening}`",
@@ -258,6 +268,9 @@ impl Problem for CapabilityError {
                 vec![new_label(*second, "second occurrence"), new_label(*first, "first occurrence")]
             }
             Self::AcknowledgesNothing { span, .. } => vec![new_label(*span, "no effect")],
+            Self::VoidBound { span, wide_span, .. } => {
+                vec![new_label(*span, "bounds nothing"), new_label(*wide_span, "names no folder")]
+            }
             Self::OpensNothing { span, .. } | Self::UnusedOpening { span, .. } => {
                 vec![new_label(*span, "granted here")]
             }

@@ -36,7 +36,7 @@ codes! {
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "script-parameter" "server-schema"
         "shadows" "shell-syntax" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable" "untrusted-parameter" "unused-parameter";
     "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "one-turn" "unknown" "unpriced";
-    "compiler" "model": "other-provider" "same-fallback" "two-models" "unfit-fallback" "unknown" "unpriced";
+    "compiler" "model": "other-provider" "same-fallback" "small-window" "two-models" "unfit-fallback" "unknown" "unpriced";
     "compiler" "palette": "collision" "describes-ungranted" "dropped" "name" "undescribed";
     "compiler" "plan": "not-total" "unbounded" "ungated" "unreachable";
     "compiler" "skill": "description" "dropped" "name" "no-description" "wants-more";

@@ -105,12 +105,23 @@ pub enum HookError {
     #[error("the hook `{id}` is never reached: `{by}` always answers first")]
     Shadowed { id: String, by: String, span: Span, by_span: Span, when: &'static str },
     /// A hook raises a limit to a value that is not above the current value. `current` is the smallest value of the
-    /// limit among the directives that the hook applies to.
-    #[error("the hook `{id}` does not raise the limit: `{limit}` is already {current} or more")]
-    RaisesNothing { id: String, limit: &'static str, current: String, span: Span },
+    /// limit among the directives that the hook applies to. `ceiling` is the value of `limits.max` with its place, if
+    /// only this maximum prevents a higher value.
+    #[error("the hook `{id}` does not raise the limit: {}", match ceiling {
+        Some((most, _)) => format!("`limits.max` allows at most {most} for `{limit}`"),
+        None => format!("`{limit}` is already {current} or more"),
+    })]
+    RaisesNothing { id: String, limit: &'static str, current: String, ceiling: Option<(String, Span)>, span: Span },
     /// A hook whose action has no effect; `why` is the reason, as a clause.
     #[error("the hook `{id}` has no effect: {why}")]
     NoEffect { id: String, why: String, span: Span },
+    /// A hook whose answer never decides at `event`, because of its layer. `in_infra_hooks` is true if the list
+    /// `infra_hooks` declares the hook and so sets its layer.
+    #[error("the hook `{id}` has no effect: at `{event}`, hooks of layer 4 and above never answer")]
+    IgnoredAnswer { id: String, event: &'static str, layer: String, in_infra_hooks: bool, span: Span },
+    /// A hook of the project that replaces a built-in hook of another event, because the hooks have the same id.
+    #[error("the hook `{id}` on `{event}` removes the built-in hook with this id on `{removed}`")]
+    RemovesOther { id: String, event: &'static str, removed: &'static str, span: Span, removed_span: Span },
     /// A hook whose action has an empty text. `text` is the name of the field: `reason` of `block`, or `error` of
     /// `terminate`.
     #[error("the `{text}` of the hook `{id}` is empty")]
@@ -182,6 +193,10 @@ fn help_for_unknown_fact(
     })
 }
 
+fn ignored_answer_help(in_infra_hooks: bool) -> &'static str {
+    if in_infra_hooks { "move the hook to the list `hooks`" } else { "give the hook a `layer` below 4, or none" }
+}
+
 fn help_for_empty_text(field: &str) -> &'static str {
     match field {
         "reason" => "write why the call or the answer is refused: the model reads this text",
@@ -217,12 +232,14 @@ impl Problem for HookError {
             Self::RaisesNothing { .. } => "hook::raises-nothing",
             Self::Always { .. } => "hook::always",
             Self::Shadowed { .. } => "hook::shadowed",
-            Self::NoEffect { .. } | Self::EmptyText { .. } | Self::ShortDelay { .. } => "hook::no-effect",
+            Self::NoEffect { .. } | Self::IgnoredAnswer { .. } | Self::EmptyText { .. } | Self::ShortDelay { .. } => {
+                "hook::no-effect"
+            }
             Self::Endless { .. } => "hook::endless",
             Self::SwallowsEverything { .. } => "hook::swallows-everything",
             Self::NeverInRun { .. } => "hook::never-in-run",
             Self::TextList { .. } => "hook::text-list",
-            Self::DuplicateId { .. } => "hook::duplicate-id",
+            Self::DuplicateId { .. } | Self::RemovesOther { .. } => "hook::duplicate-id",
             Self::UntrustedParameter { .. } => "hook::untrusted-parameter",
             Self::Ungranted { .. } | Self::Beyond { .. } | Self::StartsMore { .. } => "hook::ungranted",
         }
@@ -240,6 +257,8 @@ impl Problem for HookError {
             | Self::NeverPart { .. }
             | Self::PastLimit { .. }
             | Self::NoEffect { .. }
+            | Self::IgnoredAnswer { .. }
+            | Self::RemovesOther { .. }
             | Self::EmptyText { .. }
             | Self::ShortDelay { .. }
             | Self::Endless { .. }
@@ -320,12 +339,19 @@ impl Problem for HookError {
             Self::OnlyLibrary { directive, .. } => Some(format!(
                 "keep the hook if it guards `{directive}`; otherwise correct the condition, or remove the hook"
             )),
-            Self::RaisesNothing { limit, .. } => Some(format!("write the new value of `{limit}`, not the increase")),
+            Self::RaisesNothing { limit, ceiling: Some(_), .. } => Some(format!(
+                "raise `limits.max.{limit}`, or remove the hook: no hook raises a limit above `limits.max`"
+            )),
+            Self::RaisesNothing { limit, ceiling: None, .. } => Some(format!("write the new value of `{limit}`, not the increase")),
             Self::Always { .. } => Some("remove the condition if this is intended".into()),
             Self::Shadowed { by, .. } => {
                 Some(format!("give this hook a lower `layer`, or narrow the condition of `{by}`"))
             }
             Self::NoEffect { .. } => Some("correct the action or its condition, or remove the hook".into()),
+            Self::IgnoredAnswer { in_infra_hooks, .. } => Some(ignored_answer_help(*in_infra_hooks).into()),
+            Self::RemovesOther { removed, .. } => {
+                Some(format!("give the hook another id; to remove the hook on `{removed}`, write an entry with `enabled: false`"))
+            }
             Self::EmptyText { text, .. } => Some(help_for_empty_text(text).into()),
             Self::ShortDelay { delay_ms, .. } => Some(help_for_short_delay(*delay_ms)),
             Self::Endless { .. } => Some(
@@ -378,7 +404,12 @@ impl Problem for HookError {
             }
             Self::UnknownValue { fact: "model", span, .. } => vec![new_label(*span, "not a listed model")],
             Self::UnknownValue { fact, span, .. } => vec![new_label(*span, format!("`{fact}` never has this value"))],
-            Self::RaisesNothing { current, span, .. } => vec![new_label(*span, format!("not above {current}"))],
+            Self::RaisesNothing { ceiling: Some((most, ceiling)), span, .. } => {
+                vec![new_label(*span, format!("at most {most}")), new_label(*ceiling, "the maximum")]
+            }
+            Self::RaisesNothing { current, span, ceiling: None, .. } => {
+                vec![new_label(*span, format!("not above {current}"))]
+            }
             Self::RemovesNothing { span, .. } => vec![new_label(*span, "no hook has this id")],
             Self::Never { span, .. } | Self::NeverPart { span, .. } => vec![new_label(*span, "never true")],
             Self::PastLimit { span, .. } => vec![new_label(*span, "far above the limit")],
@@ -390,6 +421,10 @@ impl Problem for HookError {
             Self::EmptyText { span, .. } => vec![new_label(*span, "empty")],
             Self::ShortDelay { span, .. } => vec![new_label(*span, "in milliseconds")],
             Self::NoEffect { span, .. } => vec![new_label(*span, "changes nothing")],
+            Self::IgnoredAnswer { layer, span, .. } => vec![new_label(*span, format!("ignored in layer {layer}"))],
+            Self::RemovesOther { span, removed_span, .. } => {
+                vec![new_label(*span, "the same id"), new_label(*removed_span, "removed")]
+            }
             Self::Endless { span, .. } | Self::SwallowsEverything { span, .. } => {
                 vec![new_label(*span, "no condition")]
             }

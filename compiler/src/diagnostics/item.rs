@@ -154,6 +154,9 @@ pub enum ItemError {
     /// texts, the project's first.
     #[error("the {} `{id}` shadows an item of the standard library", kind.as_str())]
     Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
+    /// A tool of the project that shadows a tool of the standard library.
+    #[error("the tool `{id}` shadows a tool of the standard library")]
+    ShadowsTool { id: String, span: Span },
     /// A prompt template or skill that shadows a file with the same id. `path` is the shadowed file.
     #[error("the {} `{id}` shadows `{path}`", kind.as_str())]
     ShadowsFile { kind: ItemKind, id: String, path: String, span: Span },
@@ -233,7 +236,7 @@ impl Problem for ItemError {
             Self::ScriptParameter { .. } => "item::script-parameter",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
-            Self::Shadows { .. } | Self::ShadowsFile { .. } => "item::shadows",
+            Self::Shadows { .. } | Self::ShadowsTool { .. } | Self::ShadowsFile { .. } => "item::shadows",
         }
     }
 
@@ -271,6 +274,7 @@ impl Problem for ItemError {
             | Self::ScriptParameter { .. }
             | Self::Silent { .. } => Severity::Warning,
             Self::Shadows { .. }
+            | Self::ShadowsTool { .. }
             | Self::ShadowsFile { .. }
             | Self::OtherClient { .. }
             | Self::UnreadMetadata { suggestion: None, .. } => Severity::Advice,
@@ -363,6 +367,9 @@ impl Problem for ItemError {
                 Some(format!("every call will fail; built-in tools: {}", super::quote_list(&known)))
             }),
             Self::Shadows { tokens, .. } => Some(token_difference_help(*tokens)),
+            Self::ShadowsTool { .. } => Some(
+                "every grant and call of this id means the project's tool; if this is not intended, give the tool another id".into(),
+            ),
             Self::ShadowsFile { path, .. } => Some(format!("`{path}` is not read: rename or remove one of the two files")),
             Self::InvalidFrontMatter { help, .. } => {
                 help.as_ref().map(|help| format!("{help}; until then, all lines are plain text"))
@@ -410,6 +417,7 @@ impl Problem for ItemError {
             }
             Self::NearConstant { span, .. } => vec![new_label(*span, "no effect")],
             Self::UnknownBuiltin { span, .. } => vec![new_label(*span, "no built-in tool has this name")],
+            Self::ShadowsTool { span, .. } => vec![new_label(*span, "used instead of the standard tool")],
             Self::Shadows { span, .. } => vec![new_label(*span, "shadows the standard library's")],
             Self::ShadowsFile { path, span, .. } => vec![new_label(*span, format!("read instead of `{path}`"))],
             Self::InvalidFrontMatter { span, .. } => vec![new_label(*span, "invalid")],

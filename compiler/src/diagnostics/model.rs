@@ -55,6 +55,13 @@ pub enum ModelError {
     /// The `spend` limit does not pay for the first request to the fallback.
     #[error("the fallback `{fallback}` (`{model}`) cannot replace the model: {why}")]
     UnfitFallback { fallback: String, model: String, why: String, span: Span },
+    /// By an estimate, the first request is larger than the context window of the model. The request is sent
+    /// nevertheless (decision 0024), and the provider may accept or refuse it.
+    #[error(
+        "the context window of `{model}` may be too small: by the estimate, the first request has {prompt} tokens, the \
+         reply up to {reply}, and the window {window}"
+    )]
+    SmallWindow { model: String, prompt: u64, reply: u64, window: u64, span: Span },
     /// By an estimate, the first request is larger than the context window of the fallback. The request is sent
     /// nevertheless (decision 0024), and the provider of the fallback may accept or refuse it.
     #[error(
@@ -81,6 +88,7 @@ impl Problem for ModelError {
             Self::UnfitFallback { .. } | Self::SmallFallback { .. } | Self::FallbackWithoutImages { .. } => {
                 "model::unfit-fallback"
             }
+            Self::SmallWindow { .. } => "model::small-window",
             Self::Unlisted { .. } | Self::Unpriced { .. } => "model::unpriced",
         }
     }
@@ -95,6 +103,7 @@ impl Problem for ModelError {
             | Self::SameFallback { .. }
             | Self::UnfitFallback { .. }
             | Self::SmallFallback { .. }
+            | Self::SmallWindow { .. }
             | Self::Unlisted { .. }
             | Self::Unpriced { .. } => Severity::Warning,
             Self::FallbackWithoutImages { .. } => Severity::Advice,
@@ -155,6 +164,9 @@ impl Problem for ModelError {
             Self::SmallFallback { .. } => {
                 Some("name a fallback with a larger context window, or send less in the first request".into())
             }
+            Self::SmallWindow { .. } => Some(
+                "select a model with a larger context window, or send less: let the model fetch knowledge when it needs it".into(),
+            ),
             Self::FallbackWithoutImages { .. } => {
                 Some("if messages of this directive can contain images, name a fallback that accepts images".into())
             }
@@ -183,6 +195,7 @@ impl Problem for ModelError {
             Self::UnfitFallback { span, .. } => {
                 vec![new_label(*span, "this model is too expensive for the limit `spend`")]
             }
+            Self::SmallWindow { span, .. } => vec![new_label(*span, "its first request may not fit")],
             Self::SmallFallback { span, .. } => vec![new_label(*span, "may not fit")],
             Self::FallbackWithoutImages { span, .. } => vec![new_label(*span, "accepts text only")],
             Self::Unpriced { span, .. } => {

@@ -18,6 +18,10 @@ pub enum PaletteError {
     Undescribed { primary: String, item: String, span: Span },
     #[error("providers do not accept the tool name `{name}`")]
     Name { name: String, item: String, span: Option<Span> },
+    /// A body that calls a granted tool by its name in the palette, although `tool_preload.enabled` is false, so that no
+    /// tool is in the palette. `setting` is the place of the setting.
+    #[error("`{name}` is not in the palette, because `tool_preload.enabled` is false")]
+    Hidden { name: String, item: String, span: Span, setting: Span },
     /// Granted tools that do not fit into the token budget of the palette. `tools` are these tools, each with the
     /// tokens of its definition.
     #[error("{} of the granted tools {} into the palette of {max_tokens} tokens", tools.len(), if tools.len() == 1 { "does not fit" } else { "do not fit" })]
@@ -31,14 +35,16 @@ impl Problem for PaletteError {
             Self::DescribesUngranted { .. } => "palette::describes-ungranted",
             Self::Undescribed { .. } => "palette::undescribed",
             Self::Name { .. } => "palette::name",
-            Self::Dropped { .. } => "palette::dropped",
+            Self::Dropped { .. } | Self::Hidden { .. } => "palette::dropped",
         }
     }
 
     fn severity(&self) -> Severity {
         match self {
             Self::Collision { .. } | Self::Name { .. } => Severity::Error,
-            Self::DescribesUngranted { .. } | Self::Undescribed { .. } | Self::Dropped { .. } => Severity::Warning,
+            Self::DescribesUngranted { .. } | Self::Undescribed { .. } | Self::Dropped { .. } | Self::Hidden { .. } => {
+                Severity::Warning
+            }
         }
     }
 
@@ -59,6 +65,9 @@ impl Problem for PaletteError {
                     shown.join(", ")
                 )
             }
+            Self::Hidden { item, .. } => format!(
+                "write `rye_execute(item_type=\"tool\", item_id=\"{item}\", parameters={{…}})`, or enable `tool_preload`"
+            ),
             Self::Name { .. } => "give the tool an id of at most 64 characters, folders included".into(),
         })
     }
@@ -73,6 +82,9 @@ impl Problem for PaletteError {
                 vec![new_label(*span, format!("`{primary}` is granted, but no text of the prompt explains it"))]
             }
             Self::Dropped { span, .. } => vec![new_label(*span, "the granted tools do not all fit")],
+            Self::Hidden { span, setting, .. } => {
+                vec![new_label(*span, "an unknown tool for the model"), new_label(*setting, "disabled here")]
+            }
             Self::Name { span, .. } => span.iter().map(|s| new_label(*s, "this grant reaches it")).collect(),
         }
     }

@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::hook::HookSource;
+use crate::hook::{HookPoint, HookSource};
+use crate::semantics::hook_point::{self, Mode};
 
 /// The properties of a hook that determine its place in the evaluation order. A list of candidates is ordered by
 /// source: hooks of the user, of the extends chain (the directive itself first), built-in hooks, hooks of the project,
@@ -49,14 +50,26 @@ pub(crate) fn default_layer(source: &HookSource) -> f64 {
 /// The layer of the `infra_hooks`. The hooks of this layer always run, and their results never decide at a hook point.
 pub(crate) const INFRASTRUCTURE_LAYER: f64 = 4.0;
 
+/// Returns true if the answer of a hook never decides. At a hook point of the mode `control`, hooks of the
+/// infrastructure layer and above run, but only hooks of lower layers answer.
+pub(crate) fn is_answer_ignored(event: HookPoint, layer: f64) -> bool {
+    hook_point::row_of(event).mode == Mode::Control && layer >= INFRASTRUCTURE_LAYER
+}
+
+/// Returns the layer of a hook that replaces no built-in hook. `infra_hooks` have the layer of the infrastructure, even
+/// if they declare another one.
+pub(crate) fn layer_of(source: &HookSource, declared: Option<f64>) -> f64 {
+    let is_movable = !matches!(source, HookSource::Infrastructure);
+    declared.filter(|_| is_movable).unwrap_or_else(|| default_layer(source))
+}
+
 /// Returns the hooks of `candidates` in evaluation order, each as its index. Removed hooks are included, with the
 /// reason of the removal.
 pub(crate) fn order_hooks(candidates: &[HookCandidate<'_>]) -> Vec<HookPlace> {
     let named = HooksById::new(candidates);
     let mut keyed: Vec<((f64, usize), HookPlace)> = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
-        let infrastructure = matches!(candidate.source, HookSource::Infrastructure);
-        let own = candidate.layer.filter(|_| !infrastructure).unwrap_or_else(|| default_layer(candidate.source));
+        let own = layer_of(candidate.source, candidate.layer);
         let (layer, rank) = match named.replaced_built_in(candidate) {
             // A replacement takes the place of the built-in hook, unless it declares its own layer.
             Some((built_in, its_layer)) if candidate.layer.is_none() => (its_layer, built_in),

@@ -10,6 +10,7 @@ use rye_grammar::{ItemId, Span};
 
 use super::groups::{self, CapabilityGroup};
 use super::sealed_openings::SealedBase;
+use super::void_bound;
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
 use crate::hook::{HookAction, HookSource};
@@ -91,6 +92,7 @@ impl PatternMatcher {
                 check_unused_openings(shared.items, grant, found);
             }
         }
+        void_bound::check(shared.items, permissions, found);
         check_acknowledgements(shared, permissions, found);
     }
 

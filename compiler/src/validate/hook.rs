@@ -219,27 +219,29 @@ pub fn read_outputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     read.filter_map(|(path, span)| Some((output_name(point, path)?, span))).collect()
 }
 
-/// Checks the placeholders in the knowledge that a hook fetches. Only a placeholder whose first segment is a fact of
-/// the hook point is checked; the model gets any other `${…}` as text. The check reads the knowledge, so the
-/// compilation of a plan calls this function only for live hooks.
-pub fn check_content(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
+/// Checks the placeholders in the knowledge that a hook fetches. `own` is the directive that declares the hook; `None`
+/// if a settings file declares the hook. The check reads the knowledge, so the compilation of a plan calls this function
+/// only for live hooks.
+pub fn check_content(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
     let point = hook_point::row_of(hook.event);
-    let Some(knowledge) = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id)) else {
-        return;
-    };
-    let body = &knowledge.body;
-    if !body.node.contains("${") {
-        return;
+    for (path, span) in content_facts(items, hook) {
+        check_fact(&path, span, true, (point, own), found);
     }
+}
+
+/// Returns the facts that the knowledge of a fetching hook reads, with the place of each placeholder. Only a
+/// placeholder whose first segment is a fact of the hook point counts; the model gets any other `${…}` as text.
+pub fn content_facts(items: &Items<'_>, hook: &HookDecl) -> Vec<(Path, Span)> {
+    let point = hook_point::row_of(hook.event);
+    let knowledge = hook.fetched.as_ref().filter(|_| hook.enabled).and_then(|id| items.knowledge(id));
+    let Some(knowledge) = knowledge.filter(|knowledge| knowledge.body.node.contains("${")) else { return Vec::new() };
+    let body = &knowledge.body;
     let verbatim = body.span.len() == body.node.len();
     let read = template::scan_knowledge(body.span.source, &body.node, body.span.start as usize);
-    for placeholder in semantics::template::placeholders(&read) {
-        let is_fact = matches!(placeholder.path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root));
-        if is_fact {
-            let span = if verbatim { placeholder.span } else { body.span };
-            check_fact(&placeholder.path, span, true, (point, None), found);
-        }
-    }
+    let facts = semantics::template::placeholders(&read).filter(
+        |placeholder| matches!(placeholder.path.segments.first(), Some(Segment::Name(root)) if point.has_fact(root)),
+    );
+    facts.map(|one| (one.path.clone(), if verbatim { one.span } else { body.span })).collect()
 }
 
 /// Reports a hook whose action executes or signs an item that the grants of its directive do not allow. If the chain

@@ -1,6 +1,7 @@
 //! Reports these mistakes in a hook:
 //!
 //! - an action that changes nothing,
+//! - an answer in a layer whose answers never decide,
 //! - an empty `reason` of the action `block`, or an empty `error` of the action `terminate`,
 //! - a delay in milliseconds that was probably meant in seconds,
 //! - an unconditional action that lets a thread continue each time the thread is about to end,
@@ -12,9 +13,10 @@ use serde_json::Value;
 
 use super::fact_bounds::may_apply;
 use crate::diagnostics::{Diagnostics, HookError};
-use crate::hook::{HookAction, HookPoint};
+use crate::hook::{HookAction, HookPoint, HookSource};
 use crate::item::HookDecl;
 use crate::semantics::limits::LimitName;
+use crate::semantics::{hook_point, hook_table};
 
 pub fn check(hook: &HookDecl, found: &mut Diagnostics) {
     let id = || hook.id.node.clone();
@@ -24,6 +26,14 @@ pub fn check(hook: &HookDecl, found: &mut Diagnostics) {
         found.extend(texts.into_iter().map(|(text, span)| HookError::TextList { id: id(), text, span }));
     }
     let Some(action) = &hook.action else { return };
+    let layer = hook_table::layer_of(&hook.source, hook.layer);
+    if action.node.only_answers() && hook_table::is_answer_ignored(hook.event, layer) {
+        let event = hook_point::row_of(hook.event).name;
+        let in_infra_hooks = hook.source == HookSource::Infrastructure;
+        let layer = layer.to_string();
+        found.push(HookError::IgnoredAnswer { id: id(), event, layer, in_infra_hooks, span: action.span });
+        return;
+    }
     if let Some((why, span)) = no_effect_reason(hook, &action.node) {
         found.push(HookError::NoEffect { id: id(), why, span: span.unwrap_or(action.span) });
     }
@@ -110,6 +120,9 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
                     None,
                 )
             })
+        }
+        HookAction::Retry { .. } if hook.event == HookPoint::Limit => {
+            Some(("a retry meets the same limit, which then ends the thread".to_owned(), None))
         }
         HookAction::Handoff if hook.event == HookPoint::Limit && !may_apply(hook, LimitName::Spend) => {
             let why = "the limit is used up in the continuation too; only the limit `spend` can leave money for a shorter prompt";

@@ -10,12 +10,11 @@ use serde_json::Value;
 
 use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError};
-use crate::hook::{HookAction, HookPoint, HookSource, PlanVerdict};
-use crate::item::{Directive, HookDecl, HookFiles, Items};
+use crate::hook::{HookPoint, HookSource, PlanVerdict};
+use crate::item::{Directive, HookDecl, Items};
 use crate::resolve::{Inputs, KnownFacts, Launch};
 use crate::semantics::condition::{Domain, Fuel, Implication, PathValues, Verdict};
-use crate::semantics::hook_point::{self, Mode};
-use crate::semantics::hook_table;
+use crate::semantics::hook_point;
 use crate::world::{Entry, ItemKind, Space};
 
 use super::domain;
@@ -366,39 +365,6 @@ fn compared_texts(hook: &HookDecl, path: &Path) -> Option<Domain> {
     Some(Domain::Values(samples.values.into_iter().map(Some).chain(others).collect()))
 }
 
-/// Reports hooks of the project's hook files that can never run: an earlier hook of the same event fires always, or
-/// under the same condition, and prevents later hooks from running. Returns the spans of the reported hooks.
-pub fn check_shadowed_hooks(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
-    let mut shadowed = BTreeSet::new();
-    let all: Vec<&Arc<HookDecl>> =
-        [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().collect();
-    let candidates: Vec<_> = all.iter().map(|h| h.to_candidate()).collect();
-    let mut answers: BTreeMap<HookPoint, Vec<&Arc<HookDecl>>> = BTreeMap::new();
-    for place in hook_table::order_hooks(&candidates) {
-        let Some(hook) = all.get(place.index).filter(|_| place.removed.is_none()) else { continue };
-        let earlier = answers.entry(hook.event).or_default();
-        // Hooks of layer 4 always run.
-        let reachable =
-            hook_point::row_of(hook.event).mode == Mode::Control && place.layer >= hook_table::INFRASTRUCTURE_LAYER;
-        let by = earlier.iter().find(|by| always_fires(by) || same_condition(by, hook)).filter(|_| !reachable);
-        match by {
-            Some(by) if hook.space == Space::Project => {
-                shadowed.insert(hook.span);
-                found.push(HookError::Shadowed {
-                    id: hook.id.node.clone(),
-                    by: by.id.node.clone(),
-                    span: hook.span,
-                    by_span: by.span,
-                    when: if always_fires(by) { "whenever the event does" } else { "under the same condition" },
-                });
-            }
-            None if prevents_later_hooks(hook) && place.layer < hook_table::INFRASTRUCTURE_LAYER => earlier.push(hook),
-            Some(_) | None => {}
-        }
-    }
-    shadowed
-}
-
 /// Returns true for an enabled project hook that has a condition.
 fn has_checkable_condition(hook: &HookDecl) -> bool {
     hook.space == Space::Project && hook.enabled && hook.compiled.is_some()
@@ -475,7 +441,7 @@ fn reads_model(hook: &HookDecl) -> bool {
 }
 
 /// Returns true if the condition of `other` is true in every case in which the condition of `hook` is true.
-fn implies(hook: &HookDecl, other: &HookDecl) -> bool {
+pub(super) fn implies(hook: &HookDecl, other: &HookDecl) -> bool {
     match (&hook.compiled, &other.compiled) {
         (_, None) => true,
         (None, Some(_)) => false,
@@ -502,28 +468,6 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
         Some(BoundCause::Fraction) => "`usage_ratio` is a fraction of the context window: 0.8 is 80 %",
     }
     .to_owned()
-}
-
-/// Returns true if later hooks do not run after this hook has fired. The result depends on the mode of the event and on
-/// the action of the hook.
-fn prevents_later_hooks(hook: &HookDecl) -> bool {
-    let Some(action) = hook.action.as_ref().map(|a| &a.node) else { return false };
-    match hook_point::row_of(hook.event).mode {
-        Mode::FirstMatch => true,
-        Mode::FirstBlock => matches!(action, HookAction::Block { .. }),
-        // The result of an executed item is unknown.
-        Mode::Control => action.item().is_none(),
-        Mode::Chain => matches!(action, HookAction::Handled { .. }),
-        Mode::Collect | Mode::Observe => false,
-    }
-}
-
-fn always_fires(hook: &HookDecl) -> bool {
-    KnownFacts::empty().verdict(hook) == Verdict::True
-}
-
-fn same_condition(a: &HookDecl, b: &HookDecl) -> bool {
-    a.condition_source.is_some() && a.condition_source == b.condition_source
 }
 
 /// Returns true if the condition names facts that do not exist. Such a condition is false, and the unknown fact has

@@ -14,7 +14,8 @@ use crate::palette::tool_name;
 use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use crate::semantics::capability::ItemType;
 use crate::semantics::classify::built_in;
-use crate::world::ItemKind;
+use crate::semantics::hook_point::row_of;
+use crate::world::{ItemKind, Space};
 
 use super::model::ModelIds;
 
@@ -236,6 +237,24 @@ pub fn check_removals(files: &HookFiles, found: &mut Diagnostics) {
             let id = hook.id.node.clone();
             let suggestion = closest(&id, known());
             found.push(HookError::RemovesNothing { id, suggestion, span: hook.id.span });
+        }
+    }
+}
+
+/// Reports hooks of the project that replace a built-in hook of another event. The author probably chose the id by
+/// accident.
+pub fn check_replacements(files: &HookFiles, found: &mut Diagnostics) {
+    let own = files.project.iter().filter(|hook| hook.space == Space::Project && hook.enabled && hook.action.is_some());
+    for hook in own {
+        let Some(removed) = files.builtin.iter().find(|built_in| built_in.id.node == hook.id.node) else { continue };
+        if removed.event != hook.event {
+            found.push(HookError::RemovesOther {
+                id: hook.id.node.clone(),
+                event: row_of(hook.event).name,
+                removed: row_of(removed.event).name,
+                span: hook.id.span,
+                removed_span: removed.id.span,
+            });
         }
     }
 }

@@ -177,7 +177,15 @@ pub fn report_unused_inputs(several: &[&InputUses], found: &mut Diagnostics) {
 pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostics) {
     let files = items.hook_files();
     let hooks = || files.project.iter().chain(&files.infra).filter(|h| h.enabled && h.space == Space::Project);
-    if !hooks().any(|hook| !read_inputs(hook).is_empty() || !super::hook::read_outputs(hook).is_empty()) {
+    // Several hooks may fetch one item.
+    let mut in_knowledge = BTreeMap::new();
+    for (path, span) in hooks().flat_map(|hook| super::hook::content_facts(items, hook)) {
+        if let Some(name) = input_of(&path) {
+            in_knowledge.insert(span, name.to_owned());
+        }
+    }
+    let reads = |hook: &Arc<HookDecl>| !read_inputs(hook).is_empty() || !super::hook::read_outputs(hook).is_empty();
+    if in_knowledge.is_empty() && !hooks().any(reads) {
         return;
     }
     let (mut inputs, mut outputs) = (DeclaredTypes::default(), DeclaredTypes::default());
@@ -193,6 +201,13 @@ pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut D
         }
     }
     let incomplete = several.iter().any(|uses| uses.incomplete);
+    let undeclared = |name: &str, span| {
+        let declared: Vec<String> = inputs.0.keys().cloned().collect();
+        let suggestion = closest(name, declared.iter().map(String::as_str));
+        InterfaceError::UndeclaredInput { name: name.to_owned(), span, suggestion, declared }
+    };
+    let unknown = in_knowledge.iter().filter(|(_, name)| !incomplete && !inputs.0.contains_key(*name));
+    found.extend(unknown.map(|(span, name)| undeclared(name, *span)));
     for hook in hooks() {
         let before = found.len();
         for (name, span) in super::hook::read_outputs(hook) {
@@ -203,9 +218,7 @@ pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut D
         for (name, span) in
             read_inputs(hook).into_iter().filter(|(name, _)| !incomplete && !inputs.0.contains_key(*name))
         {
-            let declared: Vec<String> = inputs.0.keys().cloned().collect();
-            let suggestion = closest(name, declared.iter().map(String::as_str));
-            found.push(InterfaceError::UndeclaredInput { name: name.to_owned(), span, suggestion, declared });
+            found.push(undeclared(name, span));
         }
         if found.len() == before && !incomplete {
             // Directives may declare different types inside a value, so only the whole value has a type here.
@@ -225,13 +238,18 @@ fn read_inputs(hook: &HookDecl) -> Vec<(&str, Span)> {
     let in_condition = hook.condition.iter().flat_map(|c| super::hook::condition_paths(&c.node));
     let read =
         in_condition.chain(hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span)));
-    let of_paths = read.filter_map(|(path, span)| match path.segments.as_slice() {
-        [Segment::Name(root), Segment::Name(name), ..] if root == "inputs" => Some((name.as_str(), span)),
-        _ => None,
-    });
+    let of_paths = read.filter_map(|(path, span)| Some((input_of(path)?, span)));
     of_paths
         .chain(hook.placeholders.inputs.iter().map(|placeholder| (placeholder.name.as_str(), placeholder.span)))
         .collect()
+}
+
+/// Returns the name of the input that a path reads; `None` for other paths.
+fn input_of(path: &Path) -> Option<&str> {
+    match path.segments.as_slice() {
+        [Segment::Name(root), Segment::Name(name), ..] if root == "inputs" => Some(name),
+        _ => None,
+    }
 }
 
 /// Reports inputs and outputs of the last directive of the chain whose type is neither the type that the nearest

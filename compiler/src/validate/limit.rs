@@ -3,6 +3,8 @@
 
 use rye_grammar::Span;
 
+use super::is_in_project;
+use super::unreachable_limits::above_project_ceiling;
 use crate::diagnostics::{ConfigError, Diagnostics, LimitError, closest};
 use crate::item::{Directive, Items, shorten};
 use crate::lower::session_limits::unknown_session_limit;
@@ -23,7 +25,14 @@ pub fn check_defaults(items: &Items<'_>, found: &mut Diagnostics) {
     }
     for entry in limits.entries() {
         let written = LimitValue::Json(entry.value.to_value());
-        check(&entry.key.node, &written, entry.key.span.join(entry.value.span), found);
+        let span = entry.key.span.join(entry.value.span);
+        check(&entry.key.node, &written, span, found);
+        // A maximum of the project bounds the defaults of the standard library on purpose.
+        let declared = LimitName::parse(&entry.key.node).filter(|_| is_in_project(items, span));
+        let declared = declared.and_then(|name| Some((name, parse_limit_value(name, &written).ok()?)));
+        found.extend(
+            declared.and_then(|one| above_project_ceiling(items, &items.settings_limits().ceilings, one, span)),
+        );
     }
 }
 

@@ -1,7 +1,8 @@
 //! Reports items of the project that shadow an item of the standard library on which other directives depend. The
 //! shadowed item is a directive of the library, or knowledge that a directive or a hook of the library provides. The
 //! shadowing item affects every directive that extends a directive of the library (`language.md` 1), so the report
-//! states the difference in tokens.
+//! states the difference in tokens. Tools of the project that shadow a tool of the standard library are reported too:
+//! every grant and call of the id then means the project's tool.
 //!
 //! Also reports prompt templates and skills of the project that shadow another file, because a user calls them by name.
 
@@ -22,6 +23,10 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     check_called_items(items, found);
     let knowledge = project_and_system_ids(items, ItemKind::Knowledge);
     let directives = project_and_system_ids(items, ItemKind::Directive);
+    for id in project_and_system_ids(items, ItemKind::Tool) {
+        let Some(tool) = items.tool(&id) else { continue };
+        found.push(ItemError::ShadowsTool { id: id.to_string(), span: Span::new(tool.file.source, 0, 0) });
+    }
     if knowledge.is_empty() && directives.is_empty() {
         return;
     }

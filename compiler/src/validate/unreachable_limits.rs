@@ -8,10 +8,10 @@ use super::spawn::directive_may_spawn;
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, LimitError};
 use crate::hook::{HookAction, HookPoint};
-use crate::item::{DeclaredLimit, Items};
+use crate::item::{DeclaredLimit, DeclaredOrigin, Items};
 use crate::lower::{LowerSummary, MIN_OUTPUT_TOKENS};
 use crate::plan::{PlanSettings, PlannedModel, Prices};
-use crate::semantics::limits::{LimitName, LimitValue, parse_limit_value};
+use crate::semantics::limits::{LimitName, LimitSetting, parse_limit_value};
 use crate::semantics::money::Nanos;
 use crate::world::ItemKind;
 
@@ -84,15 +84,20 @@ pub fn check(items: &Items<'_>, composed: &Composed, audit: &LowerSummary, found
 /// project.
 fn above_ceiling(items: &Items<'_>, composed: &Composed, limit: &DeclaredLimit) -> Option<LimitError> {
     let name = LimitName::parse(&limit.name.node)?;
-    let number = |value: &LimitValue| parse_limit_value(name, value).ok();
-    let declared = number(&limit.value.node)?;
-    let sources = items.sources();
-    let of_project = |span: Span| sources.get(span.source).is_some_and(|source| source.path.starts_with(".ai/"));
-    let ceilings = composed.limits.ceilings.iter().filter(|ceiling| ceiling.name == limit.name.node);
-    let bounding = ceilings.filter_map(|ceiling| Some((number(&ceiling.written)?, ceiling.source.span?)));
-    let (most, ceiling) =
-        bounding.filter(|(most, span)| *most < declared && of_project(*span)).min_by_key(|(m, _)| *m)?;
+    let declared = parse_limit_value(name, &limit.value.node).ok()?;
     let span = limit.name.span.join(limit.value.span);
+    above_project_ceiling(items, &composed.limits.ceilings, (name, declared), span)
+}
+
+/// Returns the error for a declared value of a limit that is above the maximum in `ceilings`; `None` if it is not.
+/// `span` is the place of the declaration.
+pub(super) fn above_project_ceiling(
+    items: &Items<'_>,
+    ceilings: &[LimitSetting<DeclaredOrigin>],
+    (name, declared): (LimitName, u64),
+    span: Span,
+) -> Option<LimitError> {
+    let (most, ceiling) = project_ceiling(items, ceilings, name).filter(|(most, _)| *most < declared)?;
     Some(LimitError::AboveCeiling {
         name: name.to_string(),
         declared: format_limit(name, declared),
@@ -136,7 +141,21 @@ pub(crate) fn check_session(items: &Items<'_>, composed: &Composed, found: &mut 
     }
 }
 
-fn format_limit(name: LimitName, value: u64) -> String {
+/// Returns the smallest maximum of a limit in the settings of the project, with its place.
+pub(super) fn project_ceiling(
+    items: &Items<'_>,
+    ceilings: &[LimitSetting<DeclaredOrigin>],
+    name: LimitName,
+) -> Option<(u64, Span)> {
+    let sources = items.sources();
+    let of_project = |span: Span| sources.get(span.source).is_some_and(|source| source.path.starts_with(".ai/"));
+    let ceilings = ceilings.iter().filter(|ceiling| LimitName::parse(&ceiling.name) == Some(name));
+    let values = ceilings.filter_map(|one| Some((parse_limit_value(name, &one.written).ok()?, one.source.span?)));
+    values.filter(|(_, span)| of_project(*span)).min_by_key(|(most, _)| *most)
+}
+
+/// Formats the value of a limit: an amount of money for `spend`, else a number.
+pub(super) fn format_limit(name: LimitName, value: u64) -> String {
     if name == LimitName::Spend { Nanos::from_u64(value).to_string() } else { value.to_string() }
 }
 

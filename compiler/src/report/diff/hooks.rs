@@ -104,7 +104,8 @@ fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) ->
         }
         (one, other) => one == other,
     };
-    same && one.event == other.event
+    // The result of an item that a hook of layer 4 starts never decides.
+    same && one.event == other.event && (!other.is_answer_ignored() || one.is_answer_ignored())
 }
 
 /// Returns true if a hook starts or signs an item at an event whose facts include the status of an ended thread.

@@ -11,6 +11,7 @@ use super::budget::min_requested_spend;
 use super::graph::{SpawnGraph, SpawnGraphEdge, SpawnNode};
 use super::{SpawnRoute, SpawnSource};
 use crate::diagnostics::{Diagnostics, SpawnError};
+use crate::semantics::limits::Limits;
 use crate::semantics::money::Nanos;
 
 /// Checks the children that each directive certainly starts. Compares their number and their total `spend` with the
@@ -75,8 +76,18 @@ fn check_together(
     }
 }
 
-/// Reports a duration limit of a child that is higher than the duration limit of its parent. The child's limit has no
-/// effect, because the parent ends first.
+/// A function that returns the value of one limit.
+type LimitReader = fn(&Limits) -> u64;
+
+/// The limits of a parent that also bound its children, with their values.
+const BOUNDING_LIMITS: [(&str, LimitReader); 3] = [
+    ("turns", |limits| limits.turns),
+    ("tokens", |limits| limits.tokens),
+    ("duration_seconds", |limits| limits.duration_seconds),
+];
+
+/// Reports each limit of a child that is higher than the limit of its parent. The child's limit has no effect, because
+/// the child runs with the limit of the parent.
 fn check_clipped(
     graph: &SpawnGraph<'_>,
     node: &SpawnNode<'_>,
@@ -84,20 +95,25 @@ fn check_clipped(
     reported: &mut BTreeSet<(Span, &'static str)>,
     found: &mut Diagnostics,
 ) {
-    const LIMIT: &str = "duration_seconds";
     let (Some(limits), Some(children)) = (edge.link.limits, graph.child(edge)) else { return };
-    let of = |child: &Rc<SpawnRoute>| Some((child.limits?.duration_seconds, child.limit_span(LIMIT)?));
-    let Some(requested) = children.iter().map(of).collect::<Option<Vec<_>>>() else { return };
-    let Some((requested, asked_span)) = requested.into_iter().min_by_key(|(seconds, _)| *seconds) else { return };
-    if requested > limits.duration_seconds && reported.insert((edge.start.span, LIMIT)) {
-        found.push(SpawnError::ClippedLimit {
-            parent: node.id.to_string(),
-            child: edge.start.to.to_string(),
-            limit: LIMIT,
-            requested,
-            most: limits.duration_seconds,
-            span: edge.start.span,
-            asked_span: Some(asked_span),
-        });
+    for (limit, value) in BOUNDING_LIMITS {
+        let of = |child: &Rc<SpawnRoute>| Some((value(child.limits.as_ref()?), child.limit_span(limit)?));
+        let requested = children.iter().map(of).collect::<Option<Vec<_>>>();
+        let Some((requested, asked_span)) = requested.and_then(|all| all.into_iter().min_by_key(|(value, _)| *value))
+        else {
+            continue;
+        };
+        let most = value(&limits);
+        if requested > most && reported.insert((edge.start.span, limit)) {
+            found.push(SpawnError::ClippedLimit {
+                parent: node.id.to_string(),
+                child: edge.start.to.to_string(),
+                limit,
+                requested,
+                most,
+                span: edge.start.span,
+                asked_span: Some(asked_span),
+            });
+        }
     }
 }

@@ -246,3 +246,26 @@ fn added_grant_of_a_child_that_its_parent_does_not_allow_is_neutral() {
     );
     assert!(compared("rye.file-system.*").widened);
 }
+
+#[test]
+fn hook_moved_to_a_layer_whose_answer_is_ignored_no_longer_stops() {
+    let stop = "    event: after_step\n    condition: turn > 3\n";
+    let moved = |layer: &str, action: (&str, &str)| {
+        let hooks = HOOKS.replacen(action.0, action.1, 1);
+        let moved = hooks.replacen(stop, &format!("    layer: {layer}\n{stop}"), 1);
+        let sides = [hooks, moved].map(|hooks| world(("", "")).project(".ai/config/agent/hooks.yaml", hooks));
+        let compiled = [&sides[0], &sides[1]].map(|world| compile_without_inputs(world, "leaf"));
+        let side = |at: usize| Some(DiffSide { world: &sides[at], compilation: &compiled[at] });
+        diff_trees(side(0), side(1)).unwrap()
+    };
+    let action = "{ terminate: { status: error } }";
+    let found = moved("4", (action, action));
+    let lines = shown(&found);
+    assert!(found.widened, "{lines:#?}");
+    assert!(lines.iter().any(|line| line.starts_with("widened stop: the removed hook could stop")), "{lines:#?}");
+    // The hook still runs its item, but the result no longer stops the thread.
+    let start = "{ primary: execute, item_type: tool, item_id: t/probe }";
+    let lines = shown(&moved("4.5", (action, start)));
+    assert!(lines.iter().any(|line| line.starts_with("unknown stop: the result of the hook could stop")), "{lines:#?}");
+    assert!(!moved("3.2", (action, action)).widened);
+}
