@@ -89,6 +89,35 @@ fn unusable_files_beside_the_items_are_reported_with_their_place() {
     }
 }
 
+/// Each row: the path of a script, its text, and a part of the only report; empty if nothing is reported.
+#[test]
+fn script_of_a_provider_is_read_and_its_branches_are_compared_with_the_directives() {
+    let good = "steps:\n  - Hello.\nthreads:\n  greet: [Hello.]\n  greet#2: [Hello again.]\n";
+    let provider = "id: own\nwire: scripted\nscript: scripts/own.yaml\ndefault_tier: fast\ntiers: { fast: m }\n\
+                    models: [{ id: m, context_window: 200000, max_output: 4000, prices: none }]\n";
+    let directive = GOOD.replace("<permissions>", "<model provider=\"scripted\" tier=\"fast\"/><permissions>");
+    for (file, content, part) in [
+        ("script.yaml", good, ""),
+        ("script.yaml", "steps:\n  - tool_call: []\n", "the script `script.yaml` of the provider `scripted` cannot"),
+        ("script.yaml", "steps:\n  - tool_call: []\n", "until then, a run fails at its first model call"),
+        ("script.yaml", "threads: { a/other: [Hi.] }\n", "write the full id of a directive, or remove the branch"),
+        ("script.yaml", "steps:\n  -\ttext: x\n", "cannot be played: line 2"),
+        ("script.yaml", "steps: [Hello.]\nthreads: { gret: [Hello.] }\n", "did you mean `greet`?"),
+        ("scripts/own.yaml", good, ""),
+        ("scripts/other.yaml", good, "the script `scripts/own.yaml` of the provider `own` cannot be played"),
+    ] {
+        let mut files = vec![(".ai/directives/greet.md", directive.as_str()), (file, content)];
+        if file.starts_with("scripts/") {
+            files.push((".ai/config/agent/providers/own.yaml", provider));
+        }
+        let output = rye(project(&files).path(), &["check", "--format", "plain"]);
+        let shown = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(shown.matches("[rye::").count(), usize::from(!part.is_empty()), "{file} {content}: {shown}");
+        assert!(shown.contains(part), "{file} {content}: {shown}");
+        assert!(part.is_empty() || shown.contains(".yaml:1:1"), "{shown}");
+    }
+}
+
 #[test]
 fn folder_that_a_server_does_not_need_is_reported_with_the_setting_to_add() {
     let tool =

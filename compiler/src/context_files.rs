@@ -38,11 +38,9 @@ pub(crate) fn context_layers(
     let (mut layers, mut used) = (Vec::new(), 0_u64);
     for file in items.context_files(found).into_iter().filter(|file| spaces.contains(&file.space)) {
         let path = file.space.display(&file.path);
-        found.extend(
-            file.ignored
-                .iter()
-                .map(|other| ContextError::IgnoredFile { path: file.space.display(other), used: path.clone() }),
-        );
+        let is_empty = file.bytes.trim_ascii().is_empty();
+        let ignored = file.ignored.iter().map(|other| file.space.display(other));
+        found.extend(ignored.map(|other| ContextError::IgnoredFile { path: other, used: path.clone(), is_empty }));
         let layer = layer(&path, &file);
         let tokens = layer.segments.iter().map(|segment| text_tokens(segment, tokenizer)).sum();
         if used.saturating_add(tokens) > budget {
@@ -67,7 +65,10 @@ pub(crate) fn appended_layers(items: &Items<'_>, found: &mut Diagnostics) -> Vec
         let Some(name) = node.as_str() else { continue };
         let id = ItemId::parse(name).ok();
         let Some(knowledge) = id.and_then(|id| items.knowledge(&id)) else {
-            let suggestion = items.nearest(ItemKind::Knowledge, name);
+            // Only a path has the extension of the file.
+            let stem = name.strip_suffix(".md").and_then(|stem| ItemId::parse(stem).ok());
+            let stem = stem.filter(|stem| items.exists(ItemKind::Knowledge, stem));
+            let suggestion = stem.map(|stem| stem.to_string()).or_else(|| items.nearest(ItemKind::Knowledge, name));
             let (id, span) = (name.to_owned(), node.span);
             found.push(ContextError::UnknownItem { id, span, suggestion, by_hook: None });
             continue;

@@ -156,7 +156,13 @@ impl Diagnostic {
             | ItemError::UntrustedKey { path, .. }
             | ItemError::Ambiguous { second: path, .. },
         )
-        | Self::Config(ConfigError::UnknownFile { path, .. } | ConfigError::LockFile { path, .. }) = self
+        | Self::Config(
+            ConfigError::UnknownFile { path, .. }
+            | ConfigError::LockFile { path, .. }
+            | ConfigError::Script { path, .. }
+            | ConfigError::ScriptBranch { path, .. },
+        )
+        | Self::Context(ContextError::IgnoredFile { path, .. } | ContextError::FileTooLong { path, .. }) = self
         {
             return Some(path);
         }

@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::semantics::hook_table;
 use crate::world::{ItemKind, Space};
 
 /// Every event that a hook can name (`language.md` 7), in the order of `semantics::hook_point::HOOK_POINTS`. The
@@ -281,10 +280,5 @@ impl PlannedHook {
     /// Returns true if a run has to evaluate this hook.
     pub fn is_live(&self) -> bool {
         matches!(self.verdict, PlanVerdict::Fires | PlanVerdict::Depends { .. })
-    }
-
-    /// Returns true if the answer of this hook never decides at its hook point.
-    pub(crate) fn is_answer_ignored(&self) -> bool {
-        hook_table::is_answer_ignored(self.event, self.layer)
     }
 }

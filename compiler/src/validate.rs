@@ -31,6 +31,7 @@ mod knowledge_use;
 mod limit;
 mod literal_places;
 mod literal_returns;
+mod merge_conflict;
 mod mistyped_placeholders;
 mod model;
 mod raises;
@@ -520,6 +521,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         // Context files of the user and above the project differ between machines.
         context_layers(items, &[Space::Project], Tokenizer::Characters, &mut found);
         let appended = appended_layers(items, &mut found);
+        knowledge_use::drop_misspelled(&mut found);
         let is_appended = |id: &str| appended.iter().any(|layer| layer.id == id);
         found.retain(|one| !matches!(one, Diagnostic::Context(ContextError::Unreached { id, .. }) if is_appended(id)));
         let mut read = self.lowering.diagnostics();

@@ -2,6 +2,7 @@
 
 mod fingerprints;
 mod fix;
+mod scripts;
 mod watch;
 
 use std::path::PathBuf;
@@ -138,6 +139,9 @@ fn run_check(
         && let Err(failure) = lockfile::read(&spaces.project)
     {
         report.diagnostics.push(ConfigError::LockFile { path: lockfile::PATH.to_owned(), why: failure.message });
+    }
+    if selection == Selection::All {
+        scripts::check_scripts(world, &spaces.project, &mut report);
     }
     let levels = severity_overrides(args, report.levels.clone())?;
     Ok(CheckResult { report, levels })

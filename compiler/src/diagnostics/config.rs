@@ -26,6 +26,12 @@ pub enum ConfigError {
     /// The lock file cannot be read; `why` is the reason, as a clause with the name of the file.
     #[error("{why}")]
     LockFile { path: String, why: String },
+    /// A script that the provider file `provider` names cannot be played; `why` is the reason.
+    #[error("the script `{path}` of the provider `{provider}` cannot be played: {why}")]
+    Script { path: String, provider: String, why: String },
+    /// A branch of a script for a directive that no space has.
+    #[error("the script `{path}` has a branch for `{directive}`, and no directive has this id")]
+    ScriptBranch { path: String, directive: String, suggestion: Option<String> },
     /// Tool files that do not fit the settings of their MCP server. `why` is the difference, as a clause; `tools` is
     /// the number of tools, and `first` the id of one of them. Calls are refused if `is_refused` is true; otherwise
     /// only the timeout is outdated.
@@ -73,6 +79,8 @@ impl Problem for ConfigError {
             | Self::Refused { .. }
             | Self::OfProject { .. }
             | Self::Servers { .. }
+            | Self::Script { .. }
+            | Self::ScriptBranch { .. }
             | Self::LockFile { .. } => "config::invalid",
             Self::UnknownFile { .. } => "config::unknown-file",
             Self::ChangesNothing { .. } => "config::changes-nothing",
@@ -90,9 +98,11 @@ impl Problem for ConfigError {
             | Self::OfProject { .. }
             | Self::Servers { .. }
             | Self::LockFile { .. }
+            | Self::Script { .. }
             | Self::UnknownFile { suggestion: Some(_), .. } => Severity::Error,
             Self::UnknownFile { suggestion: None, .. }
             | Self::ChangesNothing { .. }
+            | Self::ScriptBranch { .. }
             | Self::AssertsNothing { .. }
             | Self::StaleServer { .. }
             | Self::Implausible { .. }
@@ -131,6 +141,12 @@ impl Problem for ConfigError {
             Self::Servers { .. } => {
                 Some("correct this error: until then, no MCP server can be used; check with `rye mcp list`".into())
             }
+            Self::Script { .. } => {
+                Some("correct the script, or the `script` of the provider file: until then, a run fails at its first model call".into())
+            }
+            Self::ScriptBranch { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some("write the full id of a directive, or remove the branch".into())
+            }),
             Self::LockFile { .. } => {
                 Some("restore the file from version control, or delete it and run `rye lock`, which writes a new one".into())
             }
@@ -148,7 +164,9 @@ impl Problem for ConfigError {
             Self::Invalid { span, expected, .. } => {
                 span.iter().map(|s| new_label(*s, format!("expected {expected}"))).collect()
             }
-            Self::UnknownFile { .. } | Self::LockFile { .. } => Vec::new(),
+            Self::UnknownFile { .. } | Self::LockFile { .. } | Self::Script { .. } | Self::ScriptBranch { .. } => {
+                Vec::new()
+            }
             Self::Servers { span, .. } => span.iter().map(|s| new_label(*s, "not a usable server")).collect(),
             Self::OfProject { span, .. } => vec![new_label(*span, "not read")],
             Self::AssertsNothing { span, .. } => vec![new_label(*span, "never violated")],

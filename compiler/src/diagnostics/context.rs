@@ -15,9 +15,13 @@ pub enum ContextError {
     #[error("the context file `{path}` has {tokens} tokens, but only {left} tokens of the budget are left")]
     FileTooLong { path: String, tokens: u64, left: u64, budget: u64 },
     /// A context file that is not used, because its folder has a context file of a higher rank with another text (such
-    /// as `CLAUDE.md` beside `AGENTS.md`). `used` is the path of the file with the higher rank.
-    #[error("the context file `{path}` is not used: `{used}` takes precedence and has a different text")]
-    IgnoredFile { path: String, used: String },
+    /// as `CLAUDE.md` beside `AGENTS.md`). `used` is the path of the file with the higher rank; `is_empty` is true if
+    /// this file has no text.
+    #[error(
+        "the context file `{path}` is not used: `{used}` takes precedence and {}",
+        if *is_empty { "is empty" } else { "has a different text" }
+    )]
+    IgnoredFile { path: String, used: String, is_empty: bool },
     /// An item that is declared twice in one chain; the first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]
     Duplicate { id: String, kept: &'static str, dropped: &'static str, first: Span, second: Span },
@@ -105,7 +109,10 @@ impl Problem for ContextError {
             Self::FileTooLong { budget, .. } => Some(format!(
                 "context files may have {budget} tokens in total: shorten the file, move parts of it to skills, or raise `context_files.max_tokens` in `agent/chat`"
             )),
-            Self::IgnoredFile { path, used } => Some(format!(
+            Self::IgnoredFile { path, used, is_empty: true } => {
+                Some(format!("remove `{used}`, so that `{path}` is used; or remove `{path}` if no text is intended"))
+            }
+            Self::IgnoredFile { path, used, is_empty: false } => Some(format!(
                 "merge both texts into `{used}` and remove `{path}`, or replace `{path}` by a link to `{used}`"
             )),
             Self::Duplicate { kept, .. } => {

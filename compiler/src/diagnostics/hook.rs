@@ -22,6 +22,9 @@ pub enum HookError {
     /// A condition compares a fact of calls with the id of an item, or the name of a tool, that does not exist.
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
+    /// A condition matches the id of an item with a pattern that no item of any space has.
+    #[error("`call.item_id` never matches `{pattern}`: no item has such an id")]
+    UnknownPattern { pattern: String, suggestion: Option<String>, span: Span },
     /// A condition compares a fact with a text that contains wildcards. No value of the fact contains wildcards, so
     /// none equals the text.
     #[error("`{fact}` is never `{value}`: conditions compare strings without wildcards")]
@@ -217,7 +220,7 @@ impl Problem for HookError {
             Self::UnknownEvent { .. } => "hook::unknown-event",
             Self::UnknownFact { .. } | Self::UnquotedText { .. } => "hook::unknown-fact",
             Self::WrongAction { .. } => "hook::wrong-action",
-            Self::UnknownCall { .. } => "hook::unknown-call",
+            Self::UnknownCall { .. } | Self::UnknownPattern { .. } => "hook::unknown-call",
             Self::Wildcard { fact, .. } if fact.starts_with("call.") => "hook::unknown-call",
             Self::Wildcard { .. }
             | Self::DelimitedPattern { .. }
@@ -265,6 +268,7 @@ impl Problem for HookError {
             | Self::SwallowsEverything { .. }
             | Self::TextList { .. }
             | Self::UnknownCall { .. }
+            | Self::UnknownPattern { .. }
             | Self::Wildcard { .. }
             | Self::DelimitedPattern { .. }
             | Self::WildcardPattern { .. }
@@ -310,6 +314,9 @@ impl Problem for HookError {
                     "call.name" => "write the name that the tool has in the palette, such as `rye_bash_bash`, or compare `call.item_id`".into(),
                     _ => "write the id of an item, `rye/bash/bash`; for several, `call.item_id in [\"a/b\", \"a/c\"]` or `call.item_id matches \"^a/\"`".into(),
                 })
+            }),
+            Self::UnknownPattern { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
+                Some("write a pattern of ids, such as `\"^rye/file-system/\"`".into())
             }),
             Self::Wildcard { fact, value, .. } => {
                 let start = value.split('*').next().unwrap_or_default();
@@ -396,6 +403,7 @@ impl Problem for HookError {
             }
             Self::WrongAction { event, span, .. } => vec![new_label(*span, format!("no action of `{event}`"))],
             Self::Wildcard { fact, span, .. } => vec![new_label(*span, format!("no value of `{fact}` contains `*`"))],
+            Self::UnknownPattern { span, .. } => vec![new_label(*span, "no id matches")],
             Self::WildcardPattern { span, .. } => vec![new_label(*span, "not a wildcard")],
             Self::OddText { span, label, .. } => vec![new_label(*span, *label)],
             Self::DelimitedPattern { span, .. } => vec![new_label(*span, "the slashes are part of the pattern")],

@@ -79,6 +79,15 @@ pub enum ItemError {
     CodeParameter { parameter: String, program: String, span: Span },
     #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]
     ShellSyntax { word: String, program: String, span: Span },
+    /// The first text of a command is no name of a program; `meant` is what its author probably meant.
+    #[error("`{program}` is not the name of a program")]
+    OddProgram { program: String, meant: String, span: Span },
+    /// A shell script whose lines end as on Windows. The shell reads the carriage return as a part of the last word.
+    #[error("the lines of this script end with a carriage return, which the shell reads as a part of the last word")]
+    CarriageReturns { span: Span },
+    /// A text for the model with an unresolved merge conflict.
+    #[error("the text contains an unresolved merge conflict, which is sent to the model")]
+    MergeConflict { span: Span },
     /// A built-in tool that the engine does not have, or that only the item `own_item` may use. `own_item` is `None` if
     /// the engine does not have the tool.
     #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" for items other than `{i}`")).unwrap_or_default())]
@@ -211,6 +220,7 @@ impl Problem for ItemError {
             Self::NameMismatch { .. } | Self::KnowledgeMismatch { .. } => "item::name-mismatch",
             Self::EscapesSpace { .. } => "item::escapes-space",
             Self::InvalidValue { .. }
+            | Self::MergeConflict { .. }
             | Self::ToolValue { .. }
             | Self::Version { .. }
             | Self::RequestPart { .. }
@@ -231,7 +241,10 @@ impl Problem for ItemError {
             | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
             Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
-            Self::ShellSyntax { .. } | Self::RequestVariable { .. } => "item::shell-syntax",
+            Self::ShellSyntax { .. }
+            | Self::OddProgram { .. }
+            | Self::CarriageReturns { .. }
+            | Self::RequestVariable { .. } => "item::shell-syntax",
             Self::CodeParameter { .. } => "item::untrusted-parameter",
             Self::ScriptParameter { .. } => "item::script-parameter",
             Self::UnknownCall { .. } => "item::unknown-call",
@@ -268,6 +281,9 @@ impl Problem for ItemError {
             | Self::UnusedParameter { .. }
             | Self::RequestPart { .. }
             | Self::ShellSyntax { .. }
+            | Self::OddProgram { .. }
+            | Self::CarriageReturns { .. }
+            | Self::MergeConflict { .. }
             | Self::RequestVariable { .. }
             | Self::UnusedVariable { .. }
             | Self::CodeParameter { .. }
@@ -375,6 +391,9 @@ impl Problem for ItemError {
                 help.as_ref().map(|help| format!("{help}; until then, all lines are plain text"))
             }
             Self::Ambiguous { .. } => Some("remove or rename one of the two files: an id is the path without its extension".into()),
+            Self::OddProgram { meant, .. } => Some(format!("write `{meant}`")),
+            Self::CarriageReturns { .. } => Some("save the file with the line ends of Unix (LF)".into()),
+            Self::MergeConflict { .. } => Some("resolve the conflict; an example belongs in a fence".into()),
             Self::ShellSyntax { word, .. } => Some(shell_syntax_help(word)),
             Self::RequestVariable { name, .. } => {
                 Some(format!("declare `{name}` in `environment`, and write `${{{name}}}`"))
@@ -434,6 +453,9 @@ impl Problem for ItemError {
             Self::EscapesSpace { span, reason, .. } => vec![new_label(*span, reason.clone())],
             Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
             Self::ScriptParameter { span, why, .. } => vec![new_label(*span, why.clone())],
+            Self::OddProgram { span, .. } => vec![new_label(*span, "cannot be started")],
+            Self::CarriageReturns { span, .. } => vec![new_label(*span, "the first line")],
+            Self::MergeConflict { span, .. } => vec![new_label(*span, "starts here")],
             Self::ShellSyntax { span, .. } => vec![new_label(*span, "not expanded")],
             Self::RequestVariable { span, .. } => vec![new_label(*span, "not filled in")],
             Self::UnusedVariable { span, .. } => vec![new_label(*span, "the request does not contain it")],

@@ -22,8 +22,9 @@ pub enum SkillError {
     #[error("the skill `{id}` is not listed: its {tokens} tokens exceed the budget of the list")]
     Dropped { id: String, tokens: u64, listed: u64, budget: u64, span: Span },
     /// A skill whose `allowed-tools` lists tools that no directive grants. `tools` are these entries.
+    /// `misspelt` is an entry that names no item, with the id of a tool that is spelt like it.
     #[error("the skill `{id}` asks for {}, which {} not granted", quote_list(tools), if tools.len() == 1 { "is" } else { "are" })]
-    WantsMore { id: String, tools: Vec<String>, span: Span },
+    WantsMore { id: String, tools: Vec<String>, misspelt: Option<(String, String)>, span: Span },
 }
 
 impl Problem for SkillError {
@@ -63,7 +64,10 @@ impl Problem for SkillError {
             Self::NoDescription { .. } => {
                 "add `description: …` between two lines of `---`: when to use the skill, and for what".into()
             }
-            Self::WantsMore { .. } => {
+            Self::WantsMore { misspelt: Some((written, meant)), .. } => {
+                format!("no tool is called `{written}`: did you mean `{meant}`?")
+            }
+            Self::WantsMore { misspelt: None, .. } => {
                 "`allowed-tools` grants nothing: grant the tools in the `<permissions>` of the directive".into()
             }
             Self::Dropped { listed, budget, .. } => format!(

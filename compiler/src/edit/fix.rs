@@ -118,6 +118,9 @@ fn find_replacement<'d>(diagnostic: &'d Diagnostic, sources: &'d Sources) -> Opt
             | ItemError::ShellSyntax { .. }
             | ItemError::ScriptParameter { .. }
             | ItemError::ShadowsTool { .. }
+            | ItemError::OddProgram { .. }
+            | ItemError::CarriageReturns { .. }
+            | ItemError::MergeConflict { .. }
             | ItemError::Silent { .. } => None,
         };
     }

@@ -35,11 +35,13 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     found.extend(unknown_builtin(&file, &parsed.tree));
     found.extend(misspelled_constants(&parsed.tree));
     found.extend(shell_syntax(&parsed.tree));
+    found.extend(odd_program(&parsed.tree));
     found.extend(request_variables::check(&parsed.tree));
     found.extend(command_code::check(&parsed.tree));
     found.extend(parameter_schema::check(&parsed.tree));
     if !unread {
         found.extend(script_parameters::check(&parsed.tree, file.source, text));
+        found.extend(carriage_returns(&parsed.tree, &file, text));
     }
     match ToolSpec::read(&parsed.tree) {
         Ok(spec) => {
@@ -135,8 +137,12 @@ const SHELL_OPERATORS: [&str; 10] = ["|", "||", "&&", "&", ">", ">>", "<", "2>",
 /// shell syntax.
 const OPERATOR_READERS: [&str; 4] = ["[", "awk", "expr", "test"];
 
-/// Returns the error for the first argument of a command that only a shell would read as an operator, a variable or the
-/// home folder; `None` if there is no such argument.
+/// Programs that read each argument as a path and expand no wildcards.
+const PATH_READERS: [&str; 14] =
+    ["cat", "chmod", "cp", "du", "head", "ls", "mkdir", "mv", "rm", "sort", "stat", "tail", "touch", "wc"];
+
+/// Returns the error for the first argument of a command that only a shell would expand or read as an operator: a
+/// variable, the home folder, a substitution, a wildcard or quotes. `None` if there is no such argument.
 fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("command"))?;
     let mut arguments = tree.metadata.get("command")?.items().iter();
@@ -148,12 +154,45 @@ fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
         text.strip_prefix('$')
             .is_some_and(|name| name.starts_with(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit()))
     };
-    let is_shell_word = |text: &str| SHELL_OPERATORS.contains(&text) || is_variable(text) || text.starts_with("~/");
+    let is_quoted = |text: &str| text.len() > 2 && text.starts_with('\'') && text.ends_with('\'');
+    let is_substitution = |text: &str| {
+        (text.starts_with("$(") && text.ends_with(')'))
+            || (text.len() > 2 && text.starts_with('`') && text.ends_with('`'))
+    };
+    let is_wildcard = |text: &str| PATH_READERS.contains(&program) && text.contains('*');
+    let is_shell_word = |text: &str| {
+        let is_word = SHELL_OPERATORS.contains(&text) || is_variable(text) || text.starts_with("~/");
+        is_word || is_quoted(text) || is_substitution(text) || is_wildcard(text)
+    };
     let argument = arguments
         .take_while(|argument| argument.as_str() != Some("-c"))
         .find(|a| a.as_str().is_some_and(is_shell_word))?;
     let word = argument.as_str()?.to_owned();
     Some(ItemError::ShellSyntax { word, program: program.to_owned(), span: argument.span })
+}
+
+/// Returns the error for a program of a command with an argument in its name, or with backslashes; `None` for any other
+/// name. A path may contain spaces.
+fn odd_program(tree: &ToolTree) -> Option<ItemError> {
+    tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("command"))?;
+    let node = tree.metadata.get("command")?.items().first()?;
+    let program = node.as_str().filter(|program| !program.contains(['{', '$']))?.trim();
+    let meant = if program.contains('\\') {
+        program.replace('\\', "/")
+    } else if program.contains(' ') && !program.contains('/') {
+        format!("command: [{}, …]", program.split_whitespace().collect::<Vec<_>>().join(", "))
+    } else {
+        return None;
+    };
+    Some(ItemError::OddProgram { program: program.to_owned(), meant, span: node.span })
+}
+
+/// Returns the error for a shell script whose lines end with a carriage return; `None` for any other file.
+fn carriage_returns(tree: &ToolTree, file: &FileRef, text: &str) -> Option<ItemError> {
+    tree.script.as_ref().filter(|script| script.language == ToolLanguage::Shell)?;
+    let end = text.find("\r\n")?;
+    let start = text.get(..end)?.rfind('\n').map_or(0, |at| at + 1);
+    Some(ItemError::CarriageReturns { span: Span::new(file.source, start, end) })
 }
 
 /// Name of the constant in a script that holds the description of the tool.

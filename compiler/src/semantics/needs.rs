@@ -24,22 +24,42 @@ pub fn fold_case(name: &str) -> String {
     name.chars().map(|c| if c == 'ſ' { 's' } else { c }).flat_map(char::to_lowercase).collect()
 }
 
+/// Returns true if a path is protected: it contains a protected name, or a folder of `.ai/` other than `.ai/data/`.
+pub(crate) fn is_protected_path(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    parts.iter().enumerate().any(|(at, part)| {
+        let name = fold_case(part);
+        is_protected(&name) || (name == ".ai" && parts.get(at + 1) != Some(&"data"))
+    })
+}
+
+/// Returns the reason why a tool cannot need a path as a folder, as the end of a sentence, with a label and a help text;
+/// `None` if it can.
+pub(crate) fn needed_folder_error(path: &str) -> Option<(&'static str, &'static str, &'static str)> {
+    let is_outside =
+        path.is_empty() || path.starts_with('/') || path.split('/').any(|part| part == "..") || path.contains('\0');
+    if is_outside {
+        let help = "name a folder inside the project: `write: [out/]`";
+        return Some(("leads out of the project", "outside", help));
+    }
+    let help = "let the tool write another folder: no call of this tool could run";
+    is_protected_path(path).then_some(("is a protected path, which no tool may write", "protected", help))
+}
+
 /// Returns the reason why the path of a `write` attribute cannot be granted as a folder; `None` if it can.
 pub(crate) fn write_path_error(path: &str) -> Option<&'static str> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    let law = |(at, part): (usize, &&str)| {
-        let name = fold_case(part);
-        is_protected(&name) || (name == ".ai" && parts.get(at + 1) != Some(&"data"))
-    };
     if path.trim().is_empty() {
         Some("it is empty")
     } else if path.starts_with(['/', '~']) || leaves_project(&parts) {
         Some("it leaves the project")
     } else if parts.contains(&"..") {
         Some("a path cannot contain `..`; write the folder that is meant")
+    } else if path.contains('\\') {
+        Some("folders are separated by `/`, not by a backslash")
     } else if path.contains([';', '\n']) || parts.iter().any(|part| part.trim() != *part) {
         Some("the value is read as one path; separate several folders with commas")
-    } else if parts.iter().enumerate().any(law) {
+    } else if is_protected_path(path) {
         Some("the path is a protected path, which no tool may write")
     } else if matches!(path.trim(), "true" | "false" | "yes" | "no" | "on" | "off") {
         Some("a folder is expected, not a boolean; if a folder has this name, write a `/` after the name")

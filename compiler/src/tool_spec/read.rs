@@ -453,9 +453,8 @@ impl ToolSpecReader {
         self.known_keys(needs, &["net", "write"], "`needs`");
         let write = self.strings(needs, "write");
         for (path, span) in &write {
-            if path.is_empty() || path.starts_with('/') || path.split('/').any(|s| s == "..") || path.contains('\0') {
-                let help = Some("name a folder inside the project: `write: [out/]`".to_owned());
-                self.report_bad_value(*span, format!("`{path}` leads out of the project"), "outside", help);
+            if let Some((what, label, help)) = needs::needed_folder_error(path) {
+                self.report_bad_value(*span, format!("`{path}` {what}"), label, Some(help.to_owned()));
             }
         }
         let net = self.strings(needs, "net");

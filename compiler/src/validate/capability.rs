@@ -10,7 +10,7 @@ use rye_grammar::{ItemId, Span};
 
 use super::groups::{self, CapabilityGroup};
 use super::sealed_openings::SealedBase;
-use super::void_bound;
+use super::void_bound::{self, complete_openings};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
 use crate::hook::{HookAction, HookSource};
@@ -476,7 +476,7 @@ fn check_needs(
         pattern: pattern.clone(),
         item: tool.file.id.to_string(),
         why: format!("it needs {}", unmet.need),
-        add: Some(unmet.add),
+        add: Some(complete_openings(grant, unmet.add)),
         tokens: SizedTool::of(tool).tokens,
         span: grant.span,
     });

@@ -11,6 +11,7 @@ pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     for hook in &leaf.hooks {
         super::hook::check(items, hook, Some(composed), found);
     }
+    super::merge_conflict::check(&leaf.body, found);
     super::limit::check_declared(leaf, found);
     for field in leaf.inputs.values().filter(|field| field.required && field.default.is_some()) {
         found.push(InterfaceError::RequiredDefault { name: field.name.node.clone(), span: field.span });

@@ -238,7 +238,10 @@ impl HookUses {
             let is_wrong_name = matches!(
                 d,
                 Diagnostic::Hook(
-                    HookError::UnknownValue { .. } | HookError::UnknownParameter { .. } | HookError::UnknownCall { .. }
+                    HookError::UnknownValue { .. }
+                        | HookError::UnknownParameter { .. }
+                        | HookError::UnknownCall { .. }
+                        | HookError::UnknownPattern { .. }
                 )
             );
             d.is_error() || is_wrong_name

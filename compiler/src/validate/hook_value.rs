@@ -30,6 +30,9 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     compared.retain(|(fact, text, _)| *fact == ComparedFact::Failure || !text.contains('*'));
     // The user's own hooks apply in every project, so they may name items that this project does not have.
     let everywhere = hook.source == HookSource::User;
+    if !everywhere {
+        check_id_patterns(items, &condition.node, found);
+    }
     let mut models = None;
     for (fact, text, span) in compared {
         let answer = match fact {
@@ -54,6 +57,44 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
                 HookError::UnknownValue { id, fact: fact.as_str(), value, is_tier, suggestion, span }
             }
         });
+    }
+}
+
+/// Reports each pattern for `call.item_id` that the id of no item matches.
+fn check_id_patterns(items: &Items<'_>, expr: &Expr, found: &mut Diagnostics) {
+    match &expr.kind {
+        ExprKind::List(parts) | ExprKind::All(parts) | ExprKind::Any(parts) => {
+            for part in parts {
+                check_id_patterns(items, part, found);
+            }
+        }
+        ExprKind::Not(inner) => check_id_patterns(items, inner, found),
+        ExprKind::Compare { op: CompareOp::Matches, left, right } => {
+            let ExprKind::Path(path) = &left.kind else { return };
+            let ExprKind::Literal(Value::String(pattern)) = &right.kind else { return };
+            let is_reported = without_delimiters(pattern).is_some() || pattern_of_wildcards(pattern).is_some();
+            if ComparedFact::of(path) != Some(ComparedFact::ItemId) || is_reported {
+                return;
+            }
+            let has_match = |pattern: &str| {
+                // The parser of the condition reports an invalid pattern.
+                let Ok(regex) = Regex::new(pattern) else { return true };
+                let kinds = ItemType::ALL.into_iter().map(ItemType::kind);
+                kinds.into_iter().any(|kind| items.list(kind).iter().any(|entry| regex.is_match(entry.id.as_str())))
+            };
+            if !has_match(pattern) {
+                let meant = pattern.strip_prefix('^').map(|rest| format!("^rye/{rest}"));
+                let suggestion = meant.filter(|meant| has_match(meant));
+                found.push(HookError::UnknownPattern { pattern: pattern.clone(), suggestion, span: right.span });
+            }
+        }
+        ExprKind::Literal(_)
+        | ExprKind::Path(_)
+        | ExprKind::Exists(_)
+        | ExprKind::Length(_)
+        | ExprKind::Negate(_)
+        | ExprKind::Compare { .. }
+        | ExprKind::Arithmetic { .. } => {}
     }
 }
 

@@ -355,10 +355,24 @@ fn check_default(placeholder: &InputPlaceholder, field: &FieldDecl, found: &mut 
             let (default, why) = (shorten(default), "is required");
             found.push(InterfaceError::UnusedDefault { name, default, why, span, declared });
         }
+        (WhenMissing::Default(text), None) if is_wrong_scalar(field.kind, text) => {
+            found.extend(fields::check(field, &Value::String(text.clone()), Some(placeholder.span)));
+        }
         (WhenMissing::Refuse, None) if field.is_marked_optional => {
             found.push(InterfaceError::NeededInput { name, span, declared });
         }
         (WhenMissing::Default(_) | WhenMissing::Refuse | WhenMissing::Empty, _) => {}
+    }
+}
+
+/// Returns true if a text is no value of a type of single values other than texts.
+fn is_wrong_scalar(kind: FieldType, text: &str) -> bool {
+    let value: Value = serde_json::from_str(text.trim()).unwrap_or_default();
+    match kind {
+        FieldType::Integer => value.as_i64().is_none(),
+        FieldType::Number => !value.is_number(),
+        FieldType::Boolean => !value.is_boolean(),
+        FieldType::String | FieldType::Array | FieldType::Object => false,
     }
 }
 

@@ -21,6 +21,7 @@ pub fn check(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) 
         found.push(ItemError::SilentKnowledge { id: knowledge.file.id.to_string(), span });
         return;
     }
+    super::merge_conflict::check(body, found);
     if !body.node.contains("{input:") {
         return;
     }

@@ -69,6 +69,8 @@ impl ReportedPlaces {
             | ConfigError::UnknownGate { .. }
             | ConfigError::Servers { .. }
             | ConfigError::LockFile { .. }
+            | ConfigError::Script { .. }
+            | ConfigError::ScriptBranch { .. }
             | ConfigError::StaleServer { .. } => false,
         }
     }

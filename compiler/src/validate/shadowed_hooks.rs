@@ -24,8 +24,9 @@ const MAX_SHADOWING_PROOFS: usize = 500;
 fn is_narrower(hook: &HookDecl, by: &HookDecl, proofs: &mut usize) -> bool {
     let (Some(own), Some(other)) = (&hook.compiled, &by.compiled) else { return false };
     // A condition about facts that the hook does not read is rarely implied.
-    let is_comparable =
-        hook.space == Space::Project && other.roots().all(|root| own.roots().any(|known| known == root));
+    let is_comparable = hook.id.node != by.id.node
+        && hook.space == Space::Project
+        && other.roots().all(|root| own.roots().any(|known| known == root));
     if !is_comparable || *proofs == 0 {
         return false;
     }
@@ -43,13 +44,22 @@ pub fn check(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
     let candidates: Vec<_> = all.iter().map(|h| h.to_candidate()).collect();
     let mut answers: BTreeMap<HookPoint, Vec<&Arc<HookDecl>>> = BTreeMap::new();
     let mut proofs = MAX_SHADOWING_PROOFS;
+    // A condition with a reported fault probably does not mean what it says.
+    let faults: BTreeSet<Span> = found.iter().filter_map(|one| Some(one.labels().first()?.span)).collect();
+    let is_faulty = |hook: &HookDecl| {
+        let condition = hook.condition.as_ref().map(|condition| condition.span);
+        condition.is_some_and(|span| {
+            faults.iter().any(|fault| span.start <= fault.start && fault.end <= span.end && fault.source == span.source)
+        })
+    };
     for place in hook_table::order_hooks(&candidates) {
         let Some(hook) = all.get(place.index).filter(|_| place.removed.is_none()) else { continue };
         let earlier = answers.entry(hook.event).or_default();
         // Hooks of layer 4 always run.
         let reachable = hook_table::is_answer_ignored(hook.event, place.layer);
         let by = earlier.iter().find(|by| always_fires(by) || same_condition(by, hook));
-        let by = by.or_else(|| earlier.iter().find(|by| is_narrower(hook, by, &mut proofs))).filter(|_| !reachable);
+        let is_broader = |by: &&&Arc<HookDecl>| !is_faulty(by) && is_narrower(hook, by, &mut proofs);
+        let by = by.or_else(|| earlier.iter().find(is_broader)).filter(|_| !reachable);
         match by {
             Some(by) if hook.space == Space::Project => {
                 shadowed.insert(hook.span);

@@ -24,9 +24,18 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     for skill in wanting {
         let tools = ungranted_tools(&skill, &granted);
         if let Some(wanted) = skill.wanted_tools.as_ref().filter(|_| !tools.is_empty()) {
-            found.push(SkillError::WantsMore { id: skill.file.id.to_string(), tools, span: wanted.span });
+            let misspelt = tools.iter().find_map(|tool| Some((tool.clone(), misspelt_id(items, tool)?)));
+            found.push(SkillError::WantsMore { id: skill.file.id.to_string(), tools, misspelt, span: wanted.span });
         }
     }
+}
+
+/// Returns the id of the tool that an entry of `allowed-tools` probably means, if the entry has the form of an id and
+/// names no tool.
+fn misspelt_id(items: &Items<'_>, entry: &str) -> Option<String> {
+    let name = entry.split_once('(').map_or(entry, |(name, _)| name);
+    let id = ItemId::parse(name).ok().filter(|id| name.contains('/') && !items.exists(ItemKind::Tool, id))?;
+    items.nearest(ItemKind::Tool, id.as_str())
 }
 
 /// Returns the grants of the directives of the project and of the standard directive of chats.

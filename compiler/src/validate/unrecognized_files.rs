@@ -250,11 +250,12 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
     let (stem, extension) = inside.rsplit_once('.').unwrap_or((inside, ""));
     if kind == ItemKind::Skill {
         return match inside.split_once('/') {
-            Some((top, _)) if name == "SKILL.md" => {
+            Some((parents, _)) if name == "SKILL.md" => {
+                let own = inside.trim_end_matches("/SKILL.md").rsplit('/').next().unwrap_or(parents);
                 let reason = format!(
                     "the folder of a skill must have a valid id as its name, and be at most 4 levels below `{folder}`"
                 );
-                Some((reason, Some(format!("{folder}{}/SKILL.md", as_id(top)))))
+                Some((reason, Some(format!("{folder}{}/SKILL.md", as_id(own)))))
             }
             Some((_, _)) if name.eq_ignore_ascii_case("SKILL.md") => {
                 let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
@@ -288,6 +289,10 @@ fn explain_top_level(name: &str, is_folder: bool) -> Option<(String, Option<Stri
     if !is_folder {
         if name == LOCKFILE {
             return None;
+        }
+        if let Some(meant) = ["AGENTS.md", "CLAUDE.md"].into_iter().find(|file| file.eq_ignore_ascii_case(name)) {
+            let reason = format!("a chat reads `{meant}` beside the folder `.ai/`");
+            return Some((reason, Some(meant.to_owned())));
         }
         let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
         if is_servers_name(stem) {
@@ -350,6 +355,8 @@ mod tests {
     fn mistyped_paths_get_a_suggestion() {
         for (path, meant) in [
             (".ai/directive/", ".ai/directives/"),
+            (".ai/AGENTS.md", "AGENTS.md"),
+            (".ai/skills/a/b/c/d/e/notes/SKILL.md", ".ai/skills/notes/SKILL.md"),
             (".ai/tool/", ".ai/tools/"),
             (".ai/hooks.yaml", ".ai/config/agent/hooks.yaml"),
             (".ai/config/agent/hooks.yml", ".ai/config/agent/hooks.yaml"),

@@ -52,3 +52,18 @@ fn unbounded_tool<'p>(
     }
     first
 }
+
+/// Returns the element to write for a grant: `add` lists the missing folders and hosts as attributes of a `<tool>`, and
+/// the result names those of the grant too. Any other element is returned unchanged.
+pub fn complete_openings(grant: &GrantDecl, add: String) -> String {
+    let Some(missing) = add.strip_prefix("<tool ").and_then(|rest| rest.strip_suffix('>')) else { return add };
+    let mut attributes = Vec::new();
+    for (name, granted) in [("write", &grant.write), ("net", &grant.net)] {
+        let added = missing.split_once(&format!("{name}=\"")).and_then(|(_, rest)| rest.split('"').next());
+        let entries: Vec<&str> = granted.iter().map(String::as_str).chain(added).collect();
+        if !entries.is_empty() {
+            attributes.push(format!("{name}=\"{}\"", entries.join(",")));
+        }
+    }
+    format!("<tool {}>", attributes.join(" "))
+}

@@ -181,11 +181,20 @@ fn shell_read(text: &str, parameters: &DeclaredParameters<'_>) -> Option<ShellRe
                         help: format!("read `$RYE_PARAM_{first}`, or the JSON object on standard input"),
                     });
                 }
-                let is_declared = |name: &str| declared.iter().any(|one| one.replace('-', "_") == name);
+                let is_declared = |name: &str| declared.contains(&name);
                 if let Some(parameter) = name.strip_prefix(PARAMETER_PREFIX)
                     && !(parameter.is_empty() || parameters.is_open || is_declared(parameter))
                     && !is_assigned(text, name)
                 {
+                    let is_meant = |one: &&&str| one.replace(|c: char| !c.is_ascii_alphanumeric(), "_") == parameter;
+                    if let Some(named) = declared.iter().find(is_meant) {
+                        return Some(ShellRead {
+                            start: at,
+                            end: at + end,
+                            why: format!("the name `{named}` cannot be a part of a variable"),
+                            help: format!("rename the parameter `{named}` to `{parameter}`"),
+                        });
+                    }
                     let same = declared.iter().find(|one| one.eq_ignore_ascii_case(parameter)).copied();
                     let near = same.map(str::to_owned).or_else(|| closest(parameter, declared.iter().copied()));
                     return Some(ShellRead {

@@ -22,6 +22,7 @@ use crate::plan::{FieldType, InterfaceField};
 use crate::report::render::json::{HookReport, PlanReport, VerdictReport};
 use crate::semantics::condition::{Condition, Domain, Implication, PathValues};
 use crate::semantics::hook_point::{self, Mode, PathMeaning};
+use crate::semantics::hook_table::is_answer_ignored;
 use crate::semantics::value::{Type, to_node};
 use crate::trust::{TrustRequirement, TrustRequirementKind, describe_start, describe_steering};
 use crate::validate::domain;
@@ -84,8 +85,8 @@ fn hook_role(hook: &PlannedHook) -> HookRole {
     }
 }
 
-/// Returns true if `other` acts at the same event as `one`, and its effect is the same or stronger. The conditions of
-/// the hooks are not compared. `reads_status` is true if a hook may act on the status with which the thread ends.
+/// Returns true if `other` acts at the same event as `one`, and its effect is the same or stronger; an answer that never
+/// decides is weaker than any other. The conditions of the hooks are not compared. `reads_status` is true if a hook may act on the status with which the thread ends.
 fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })
@@ -104,8 +105,8 @@ fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) ->
         }
         (one, other) => one == other,
     };
-    // The result of an item that a hook of layer 4 starts never decides.
-    same && one.event == other.event && (!other.is_answer_ignored() || one.is_answer_ignored())
+    let is_ignored = |hook: &PlannedHook| is_answer_ignored(hook.event, hook.layer);
+    same && one.event == other.event && (!is_ignored(other) || is_ignored(one))
 }
 
 /// Returns true if a hook starts or signs an item at an event whose facts include the status of an ended thread.

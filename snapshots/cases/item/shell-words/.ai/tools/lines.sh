@@ -1,0 +1,3 @@
+#!/bin/bash
+# rye: {description: Counts the lines of a file., parameters: {type: object, required: [file], properties: {file: {type: string}}}}
+wc -l -- "$RYE_PARAM_file"
