@@ -99,7 +99,11 @@ fn script_of_a_provider_is_read_and_its_branches_are_compared_with_the_directive
     for (file, content, part) in [
         ("script.yaml", good, ""),
         ("script.yaml", "steps:\n  - tool_call: []\n", "the script `script.yaml` of the provider `scripted` cannot"),
-        ("script.yaml", "steps:\n  - tool_call: []\n", "until then, a run fails at its first model call"),
+        (
+            "script.yaml",
+            "steps:\n  - tool_call: []\n",
+            "correct the script, or the `script` of the provider file: until then, a run fails at its first model call",
+        ),
         ("script.yaml", "threads: { a/other: [Hi.] }\n", "write the full id of a directive, or remove the branch"),
         ("script.yaml", "steps:\n  -\ttext: x\n", "cannot be played: line 2"),
         ("script.yaml", "steps: [Hello.]\nthreads: { gret: [Hello.] }\n", "did you mean `greet`?"),

@@ -566,10 +566,7 @@ fn token_difference_help((over, under): (u64, u64)) -> String {
 }
 
 fn shell_syntax_help(word: &str) -> String {
-    if word.starts_with('\'') {
-        return format!("remove the quotes, which are a part of the argument: `{}`", word.trim_matches('\''));
-    }
-    match word.strip_prefix('$').filter(|name| !name.starts_with('(')) {
+    match word.strip_prefix('$') {
         Some(name) => format!(
             "declare the variable in `environment` and write `${{{name}}}`, or run a shell: `command: [sh, -c, \"…\"]`"
         ),
