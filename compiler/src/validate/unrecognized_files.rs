@@ -374,7 +374,7 @@ mod tests {
             (".ai/skills/pdf.md", ".ai/skills/pdf/SKILL.md"),
             (".agents/skills/my pdf/SKILL.md", ".agents/skills/my_pdf/SKILL.md"),
             (".ai/skills/pdf/skill.md", ".ai/skills/pdf/SKILL.md"),
-            (".claude/skills/a/b/c/d/e/SKILL.md", ".claude/skills/a/SKILL.md"),
+            (".claude/skills/a/b/c/d/e/SKILL.md", ".claude/skills/e/SKILL.md"),
             (".ai/.env", "~/.ai/.env"),
             ("mcp.json", ".mcp.json"),
             (".MCP.json", ".mcp.json"),

@@ -22,7 +22,6 @@ use crate::plan::{FieldType, InterfaceField};
 use crate::report::render::json::{HookReport, PlanReport, VerdictReport};
 use crate::semantics::condition::{Condition, Domain, Implication, PathValues};
 use crate::semantics::hook_point::{self, Mode, PathMeaning};
-use crate::semantics::hook_table::is_answer_ignored;
 use crate::semantics::value::{Type, to_node};
 use crate::trust::{TrustRequirement, TrustRequirementKind, describe_start, describe_steering};
 use crate::validate::domain;
@@ -85,8 +84,8 @@ fn hook_role(hook: &PlannedHook) -> HookRole {
     }
 }
 
-/// Returns true if `other` acts at the same event as `one`, and its effect is the same or stronger; an answer that never
-/// decides is weaker than any other. The conditions of the hooks are not compared. `reads_status` is true if a hook may act on the status with which the thread ends.
+/// Returns true if `other` acts at the same event as `one`, with the same or a stronger effect; an answer that never
+/// decides is the weakest. Ignores conditions. `reads_status` is true if a hook may act on the status of the end.
 fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) -> bool {
     let same = match (&one.action, &other.action) {
         (HookAction::Block { .. }, HookAction::Block { .. })
@@ -105,7 +104,7 @@ fn is_replacement(one: &PlannedHook, other: &PlannedHook, reads_status: bool) ->
         }
         (one, other) => one == other,
     };
-    let is_ignored = |hook: &PlannedHook| is_answer_ignored(hook.event, hook.layer);
+    let is_ignored = |hook: &PlannedHook| crate::semantics::hook_table::is_answer_ignored(hook.event, hook.layer);
     same && one.event == other.event && (!is_ignored(other) || is_ignored(one))
 }
 
