@@ -79,15 +79,10 @@ pub enum ItemError {
     CodeParameter { parameter: String, program: String, span: Span },
     #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]
     ShellSyntax { word: String, program: String, span: Span },
-    /// The first text of a command is no name of a program; `meant` is what its author probably meant.
-    #[error("`{program}` is not the name of a program")]
-    OddProgram { program: String, meant: String, span: Span },
-    /// A shell script whose lines end as on Windows. The shell reads the carriage return as a part of the last word.
-    #[error("the lines of this script end with a carriage return, which the shell reads as a part of the last word")]
-    CarriageReturns { span: Span },
-    /// A text for the model with an unresolved merge conflict.
-    #[error("the text contains an unresolved merge conflict, which is sent to the model")]
-    MergeConflict { span: Span },
+    /// A text that its reader takes in another way than its author: a program, the lines of a script, or a text for the
+    /// model. `code` is the diagnostic code.
+    #[error("{message}")]
+    OddText { code: &'static str, message: String, label: &'static str, help: String, span: Span },
     /// A built-in tool that the engine does not have, or that only the item `own_item` may use. `own_item` is `None` if
     /// the engine does not have the tool.
     #[error("the engine has no built-in tool `{name}`{}", own_item.as_ref().map(|i| format!(" for items other than `{i}`")).unwrap_or_default())]
@@ -160,12 +155,9 @@ pub enum ItemError {
         other: Option<&'static str>,
     },
     /// An item of the project has the id of an item of the standard library. `tokens` are the token counts of both
-    /// texts, the project's first.
+    /// texts, the project's first; `None` for a tool.
     #[error("the {} `{id}` shadows an item of the standard library", kind.as_str())]
-    Shadows { kind: ItemKind, id: String, tokens: (u64, u64), span: Span },
-    /// A tool of the project that shadows a tool of the standard library.
-    #[error("the tool `{id}` shadows a tool of the standard library")]
-    ShadowsTool { id: String, span: Span },
+    Shadows { kind: ItemKind, id: String, tokens: Option<(u64, u64)>, span: Span },
     /// A prompt template or skill that shadows a file with the same id. `path` is the shadowed file.
     #[error("the {} `{id}` shadows `{path}`", kind.as_str())]
     ShadowsFile { kind: ItemKind, id: String, path: String, span: Span },
@@ -220,7 +212,6 @@ impl Problem for ItemError {
             Self::NameMismatch { .. } | Self::KnowledgeMismatch { .. } => "item::name-mismatch",
             Self::EscapesSpace { .. } => "item::escapes-space",
             Self::InvalidValue { .. }
-            | Self::MergeConflict { .. }
             | Self::ToolValue { .. }
             | Self::Version { .. }
             | Self::RequestPart { .. }
@@ -241,15 +232,13 @@ impl Problem for ItemError {
             | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
             Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
-            Self::ShellSyntax { .. }
-            | Self::OddProgram { .. }
-            | Self::CarriageReturns { .. }
-            | Self::RequestVariable { .. } => "item::shell-syntax",
+            Self::OddText { code, .. } => code,
+            Self::ShellSyntax { .. } | Self::RequestVariable { .. } => "item::shell-syntax",
             Self::CodeParameter { .. } => "item::untrusted-parameter",
             Self::ScriptParameter { .. } => "item::script-parameter",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
-            Self::Shadows { .. } | Self::ShadowsTool { .. } | Self::ShadowsFile { .. } => "item::shadows",
+            Self::Shadows { .. } | Self::ShadowsFile { .. } => "item::shadows",
         }
     }
 
@@ -281,16 +270,13 @@ impl Problem for ItemError {
             | Self::UnusedParameter { .. }
             | Self::RequestPart { .. }
             | Self::ShellSyntax { .. }
-            | Self::OddProgram { .. }
-            | Self::CarriageReturns { .. }
-            | Self::MergeConflict { .. }
+            | Self::OddText { .. }
             | Self::RequestVariable { .. }
             | Self::UnusedVariable { .. }
             | Self::CodeParameter { .. }
             | Self::ScriptParameter { .. }
             | Self::Silent { .. } => Severity::Warning,
             Self::Shadows { .. }
-            | Self::ShadowsTool { .. }
             | Self::ShadowsFile { .. }
             | Self::OtherClient { .. }
             | Self::UnreadMetadata { suggestion: None, .. } => Severity::Advice,
@@ -343,7 +329,7 @@ impl Problem for ItemError {
                 let literal = (what == "`net` of `<tool>`").then(|| format!("write {expected}"));
                 translated.map(str::to_owned).or(literal).or_else(|| value_help(found, expected))
             }
-            Self::Missing { help, .. } | Self::ScriptParameter { help, .. } => Some(help.clone()),
+            Self::Missing { help, .. } | Self::ScriptParameter { help, .. } | Self::OddText { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two occurrences".into()),
             Self::UnusedParameter { name, is_request, .. } => Some(unused_parameter_help(name, *is_request)),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
@@ -383,17 +369,11 @@ impl Problem for ItemError {
                 Some(format!("every call will fail; built-in tools: {}", super::quote_list(&known)))
             }),
             Self::Shadows { tokens, .. } => Some(token_difference_help(*tokens)),
-            Self::ShadowsTool { .. } => Some(
-                "every grant and call of this id means the project's tool; if this is not intended, give the tool another id".into(),
-            ),
             Self::ShadowsFile { path, .. } => Some(format!("`{path}` is not read: rename or remove one of the two files")),
             Self::InvalidFrontMatter { help, .. } => {
                 help.as_ref().map(|help| format!("{help}; until then, all lines are plain text"))
             }
             Self::Ambiguous { .. } => Some("remove or rename one of the two files: an id is the path without its extension".into()),
-            Self::OddProgram { meant, .. } => Some(format!("write `{meant}`")),
-            Self::CarriageReturns { .. } => Some("save the file with the line ends of Unix (LF)".into()),
-            Self::MergeConflict { .. } => Some("resolve the conflict; an example belongs in a fence".into()),
             Self::ShellSyntax { word, .. } => Some(shell_syntax_help(word)),
             Self::RequestVariable { name, .. } => {
                 Some(format!("declare `{name}` in `environment`, and write `${{{name}}}`"))
@@ -436,7 +416,6 @@ impl Problem for ItemError {
             }
             Self::NearConstant { span, .. } => vec![new_label(*span, "no effect")],
             Self::UnknownBuiltin { span, .. } => vec![new_label(*span, "no built-in tool has this name")],
-            Self::ShadowsTool { span, .. } => vec![new_label(*span, "used instead of the standard tool")],
             Self::Shadows { span, .. } => vec![new_label(*span, "shadows the standard library's")],
             Self::ShadowsFile { path, span, .. } => vec![new_label(*span, format!("read instead of `{path}`"))],
             Self::InvalidFrontMatter { span, .. } => vec![new_label(*span, "invalid")],
@@ -453,9 +432,6 @@ impl Problem for ItemError {
             Self::EscapesSpace { span, reason, .. } => vec![new_label(*span, reason.clone())],
             Self::LateSignature { span, .. } => vec![new_label(*span, "read as text")],
             Self::ScriptParameter { span, why, .. } => vec![new_label(*span, why.clone())],
-            Self::OddProgram { span, .. } => vec![new_label(*span, "cannot be started")],
-            Self::CarriageReturns { span, .. } => vec![new_label(*span, "the first line")],
-            Self::MergeConflict { span, .. } => vec![new_label(*span, "starts here")],
             Self::ShellSyntax { span, .. } => vec![new_label(*span, "not expanded")],
             Self::RequestVariable { span, .. } => vec![new_label(*span, "not filled in")],
             Self::UnusedVariable { span, .. } => vec![new_label(*span, "the request does not contain it")],
@@ -481,7 +457,7 @@ impl Problem for ItemError {
                     "no argument of the command uses this parameter"
                 },
             )],
-            Self::RequestPart { span, label, .. } => vec![new_label(*span, *label)],
+            Self::RequestPart { span, label, .. } | Self::OddText { span, label, .. } => vec![new_label(*span, *label)],
             Self::Repeated { first, second, .. } => {
                 vec![new_label(*second, "second occurrence"), new_label(*first, "first occurrence")]
             }
@@ -555,9 +531,13 @@ fn other_kind_help(kind: ItemKind, id: &str) -> String {
     }
 }
 
-/// Returns the help for an item that shadows another item. `over` is the number of tokens of the shadowing text,
-/// `under` the number of tokens of the shadowed text.
-fn token_difference_help((over, under): (u64, u64)) -> String {
+/// Returns the help for an item that shadows another item. `tokens` are the numbers of tokens of the shadowing and of the
+/// shadowed text; `None` for a tool.
+fn token_difference_help(tokens: Option<(u64, u64)>) -> String {
+    let Some((over, under)) = tokens else {
+        return "every grant and call of this id means the project's tool; if not intended, give the tool another id"
+            .into();
+    };
     let difference =
         if over >= under { format!("{} tokens more", over - under) } else { format!("{} tokens fewer", under - over) };
     format!(

@@ -117,10 +117,7 @@ fn find_replacement<'d>(diagnostic: &'d Diagnostic, sources: &'d Sources) -> Opt
             | ItemError::CodeParameter { .. }
             | ItemError::ShellSyntax { .. }
             | ItemError::ScriptParameter { .. }
-            | ItemError::ShadowsTool { .. }
-            | ItemError::OddProgram { .. }
-            | ItemError::CarriageReturns { .. }
-            | ItemError::MergeConflict { .. }
+            | ItemError::OddText { .. }
             | ItemError::Silent { .. } => None,
         };
     }

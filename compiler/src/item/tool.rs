@@ -184,7 +184,13 @@ fn odd_program(tree: &ToolTree) -> Option<ItemError> {
     } else {
         return None;
     };
-    Some(ItemError::OddProgram { program: program.to_owned(), meant, span: node.span })
+    Some(ItemError::OddText {
+        code: "item::shell-syntax",
+        message: format!("`{program}` is not the name of a program"),
+        label: "cannot be started",
+        help: format!("write `{meant}`"),
+        span: node.span,
+    })
 }
 
 /// Returns the error for a shell script whose lines end with a carriage return; `None` for any other file.
@@ -192,7 +198,15 @@ fn carriage_returns(tree: &ToolTree, file: &FileRef, text: &str) -> Option<ItemE
     tree.script.as_ref().filter(|script| script.language == ToolLanguage::Shell)?;
     let end = text.find("\r\n")?;
     let start = text.get(..end)?.rfind('\n').map_or(0, |at| at + 1);
-    Some(ItemError::CarriageReturns { span: Span::new(file.source, start, end) })
+    Some(ItemError::OddText {
+        code: "item::shell-syntax",
+        message:
+            "the lines of this script end with a carriage return, which the shell reads as a part of the last word"
+                .to_owned(),
+        label: "the first line",
+        help: "save the file with the line ends of Unix (LF)".to_owned(),
+        span: Span::new(file.source, start, end),
+    })
 }
 
 /// Name of the constant in a script that holds the description of the tool.

@@ -19,6 +19,12 @@ pub fn check(text: &Spanned<String>, found: &mut Diagnostics) {
         let start = text.span.start as usize + at;
         let is_verbatim = text.span.len() == text.node.len();
         let span = if is_verbatim { Span::new(text.span.source, start, start + length) } else { text.span };
-        found.push(ItemError::MergeConflict { span });
+        found.push(ItemError::OddText {
+            code: "item::invalid-value",
+            message: "the text contains an unresolved merge conflict, which is sent to the model".to_owned(),
+            label: "starts here",
+            help: "resolve the conflict; an example belongs in a fence".to_owned(),
+            span,
+        });
     }
 }

@@ -25,7 +25,8 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
     let directives = project_and_system_ids(items, ItemKind::Directive);
     for id in project_and_system_ids(items, ItemKind::Tool) {
         let Some(tool) = items.tool(&id) else { continue };
-        found.push(ItemError::ShadowsTool { id: id.to_string(), span: Span::new(tool.file.source, 0, 0) });
+        let span = Span::new(tool.file.source, 0, 0);
+        found.push(ItemError::Shadows { kind: ItemKind::Tool, id: id.to_string(), tokens: None, span });
     }
     if knowledge.is_empty() && directives.is_empty() {
         return;
@@ -37,7 +38,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
         found.push(ItemError::Shadows {
             kind: ItemKind::Knowledge,
             id: id.to_string(),
-            tokens: (TOKENIZER.count(&over.body.node), TOKENIZER.count(&under.body.node)),
+            tokens: Some((TOKENIZER.count(&over.body.node), TOKENIZER.count(&under.body.node))),
             span,
         });
     }
@@ -46,7 +47,7 @@ pub fn check(items: &Items<'_>, found: &mut Diagnostics) {
         found.push(ItemError::Shadows {
             kind: ItemKind::Directive,
             id: id.to_string(),
-            tokens: (TOKENIZER.count(&over.body.node), TOKENIZER.count(&under.body.node)),
+            tokens: Some((TOKENIZER.count(&over.body.node), TOKENIZER.count(&under.body.node))),
             span: over.span,
         });
     }
