@@ -105,7 +105,7 @@ fn script_of_a_provider_is_read_and_its_branches_are_compared_with_the_directive
             "correct the script, or the `script` of the provider file: until then, a run fails at its first model call",
         ),
         ("script.yaml", "threads: { a/other: [Hi.] }\n", "write the full id of a directive, or remove the branch"),
-        ("script.yaml", "steps:\n  -\ttext: x\n", "cannot be played: line 2"),
+        ("script.yaml", "steps:\n\t- text: x\n", "cannot be played: line 2"),
         ("script.yaml", "steps: [Hello.]\nthreads: { gret: [Hello.] }\n", "did you mean `greet`?"),
         ("scripts/own.yaml", good, ""),
         ("scripts/other.yaml", good, "the script `scripts/own.yaml` of the provider `own` cannot be played"),
