@@ -10,6 +10,8 @@ mod acp;
 mod acp_schema;
 #[path = "support/chat_project.rs"]
 mod chat_project;
+#[path = "support/front_end.rs"]
+mod front_end;
 #[path = "support/pty.rs"]
 mod pty;
 #[path = "support/recorder.rs"]
@@ -19,42 +21,18 @@ mod rye;
 #[path = "support/transcripts.rs"]
 mod transcripts;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::mpsc::channel;
 
-use ::rye::{Approvals, CompileRequest, ControlMessage, Delivery, EngineBuilder, ItemId, Project, SessionRequest};
-use ::rye::{InputSource, UserInput};
-use acp::AcpClient;
 use chat_project::{write_commands, write_provider, write_system_layers};
-use pty::PtyTerminal;
+use front_end::{ChatStep, FRONT_ENDS, ReplyGate, start, steer};
 use recorder::{ApiFormat, Recorder};
 use rye::TestProject;
-use rye_engine::event::{ChatMode, PromptBounds};
-use serde_json::{Value, json};
-use transcripts::{events, first_difference, transcripts};
+use rye_engine::event::ChatMode;
+use transcripts::{events, first_difference};
 
-/// A step of the script.
-#[derive(Clone, Copy)]
-enum ChatStep {
-    /// A prompt, or the call of a template, a skill or a command of the settings.
-    Say(&'static str),
-    /// A prompt with its highest cost in dollars.
-    Bounded(&'static str, &'static str),
-    /// A prompt with a capability pattern.
-    With(&'static str, &'static str),
-    Mode(ChatMode),
-    /// A command of the user; true to keep its output from the model.
-    Shell(&'static str, bool),
-    /// Continues from the state before a prompt, and sends its text again.
-    RewindAndSay(u64, &'static str),
-    Name(&'static str),
-    /// A prompt, and a steering message and a follow-up while its model call runs.
-    Steer([&'static str; 3]),
-}
-
-const SCRIPT: [ChatStep; 18] = [
+const SCRIPT: [ChatStep; 21] = [
     ChatStep::Say("first draft"),
     ChatStep::Say("nothing"),
     ChatStep::Say("/review main.rs"),
@@ -73,10 +51,13 @@ const SCRIPT: [ChatStep; 18] = [
     ChatStep::RewindAndSay(2, "/review main.rs"),
     ChatStep::Steer(["write once more", "stop after this", "sum it up"]),
     ChatStep::Name("My work"),
+    ChatStep::Say("see the picture"),
+    ChatStep::Compact,
+    ChatStep::Say("after the summary"),
 ];
 
 /// Number of the script's model calls.
-const REQUESTS: usize = 16;
+const REQUESTS: usize = 19;
 /// Numbers of the model calls whose reply calls the tool `write`, with the file.
 const WRITING_CALLS: [(usize, &str); 4] =
     [(5, "notes.txt"), (7, "notes.txt"), (9, "secret.txt"), (STEERED, "late.txt")];
@@ -84,10 +65,18 @@ const WRITING_CALLS: [(usize, &str); 4] =
 const QUESTION: usize = 10;
 /// Number of the model call whose reply waits for the messages of [`ChatStep::Steer`].
 const STEERED: usize = 13;
+/// Number of the model call whose messages a `context` hook replaces.
+const REPLACED: usize = 6;
+/// Number of the model call with an image, which an `input` hook adds.
+const PICTURE: usize = 16;
+/// Number of the model call that summarizes the conversation.
+const SUMMARY: usize = 17;
 
 const HOOKS: &str = r#"hooks:
   - { id: checked, event: input, condition: "text contains 'draft'", action: { transform: "${text} (checked)" } }
   - { id: twice, event: input, condition: "text contains '(checked)'", action: { transform: "${text} (twice)" } }
+  - { id: picture, event: input, condition: "text == 'see the picture'", grants: [rye.execute.tool.rye.file-system.read], action: { transform: { text: "${text} here", images: [pixel.png] } } }
+  - { id: shown, event: input, condition: "text == 'see the picture here'", action: { transform: "${text} now" } }
   - { id: swallowed, event: input, condition: "text == 'nothing'", action: handled }
   - { id: note, event: before_agent_start, action: { message: { content: "A note." } } }
   - { id: secret, event: before_agent_start, action: { message: { content: "A hidden note.", display: false } } }
@@ -95,6 +84,7 @@ const HOOKS: &str = r#"hooks:
   - { id: wording, event: before_agent_start, condition: "prompt contains 'cheap'", action: { system_prompt: { append: "Be plain." } } }
   - { id: forget, event: context, condition: "turn == 4", action: { drop: { kinds: [bash] } } }
   - { id: extra, event: context, condition: "turn == 2", action: { inject: { content: "Only now." } } }
+  - { id: branch, event: context, condition: "turn == 7", action: { replace: { messages: [{ kind: branch_summary, text: The other branch. }, { kind: user, content: [{ type: text, text: A note. A hidden note. }] }] } } }
   - { id: guarded, event: tool_call, condition: "call.input.path == 'secret.txt'", action: { block: { reason: "not here" } } }
   - { id: begun, event: tool_execution_start, action: { primary: execute, item_type: tool, item_id: team/answer, params: { text: begun } } }
   - { id: over, event: tool_execution_end, action: { primary: execute, item_type: tool, item_id: team/answer, params: { text: over } } }
@@ -130,17 +120,20 @@ fn project(server: &Recorder, wire: ApiFormat) -> TestProject {
     write_system_layers(&place);
     place.write(".ai/prompts/review.md", "---\ndescription: Review a file.\n---\nReview $1.\n");
     place.write(".ai/skills/tidy/SKILL.md", "---\nname: tidy\ndescription: Tidies.\n---\nTidy up.\n");
+    place.write(".ai/config/agent/coordination.yaml", "continuation: { resume_ceiling_tokens: 50 }\n");
     place.write("AGENTS.md", "Use tabs.\n");
     place.write("out/log", "");
+    std::fs::write(place.project().join("pixel.png"), pixel()).unwrap();
     write_provider(&place, server, wire);
     place.run_ok(&["trust"]);
     place
 }
 
-/// Holds the reply to the model call [`STEERED`].
-struct ReplyGate {
-    arrived: Receiver<()>,
-    release: Sender<()>,
+/// Returns a PNG of one pixel.
+fn pixel() -> Vec<u8> {
+    let mut bytes = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR".to_vec();
+    bytes.extend([0, 0, 0, 1, 0, 0, 0, 1, 8, 6, 0, 0, 0]);
+    bytes
 }
 
 /// Starts a server that replies to the model calls in [`WRITING_CALLS`] with a call of the tool `write`, to the call
@@ -171,352 +164,43 @@ fn write_call(wire: ApiFormat, path: &str) -> String {
     call.replace(quoted, &input.replace('"', "\\\"")).replace(plain, &input)
 }
 
-/// A front end with an open session.
-trait FrontEnd {
-    fn perform(&mut self, place: &TestProject, step: ChatStep);
-    /// Sends a message without waiting for its effect.
-    fn send(&mut self, text: &str, delivery: Delivery);
-    /// Waits until the front end shows that its messages have been answered.
-    fn settle(&mut self) {}
-    /// Closes the session. Returns what the front end showed, if it shows text itself.
-    fn close(self: Box<Self>) -> Option<String>;
-}
-
-/// Returns the text that a user types for a step.
-fn typed(step: ChatStep) -> String {
-    match step {
-        ChatStep::Say(text) => text.to_owned(),
-        ChatStep::Bounded(spend, text) => format!("${spend} {text}"),
-        ChatStep::With(pattern, text) => format!("/with {pattern} {text}"),
-        ChatStep::Mode(ChatMode::ReadOnly) => "/mode read-only".to_owned(),
-        ChatStep::Mode(mode) => format!("/mode {} confirm", mode.as_str()),
-        ChatStep::Shell(command, false) => format!("!{command}"),
-        ChatStep::Shell(command, true) => format!("!!{command}"),
-        ChatStep::RewindAndSay(prompt, _) => format!("/fork {prompt}"),
-        ChatStep::Name(name) => format!("/name {name}"),
-        ChatStep::Steer(_) => unreachable!("the messages are sent one by one"),
-    }
-}
-
-/// Performs the step [`ChatStep::Steer`]: sends the steering message and the follow-up before the model replies.
-fn steer(front_end: &mut dyn FrontEnd, place: &TestProject, texts: [&str; 3], gate: &ReplyGate) {
-    let [prompt, steering, follow_up] = texts;
-    front_end.send(prompt, Delivery::Prompt);
-    gate.arrived.recv_timeout(Duration::from_mins(2)).unwrap();
-    and_wait(place, "user_input", || front_end.send(steering, Delivery::Steer));
-    and_wait(place, "user_input", || front_end.send(follow_up, Delivery::FollowUp));
-    and_wait(place, "prompt_ended", || gate.release.send(()).unwrap());
-    front_end.settle();
-}
-
-/// Returns the type of the event, or the hook point, that ends a step.
-fn last_event(step: ChatStep) -> &'static str {
-    match step {
-        // A hook handles the message.
-        ChatStep::Say("nothing") => "user_input",
-        ChatStep::Say(text) if text.starts_with("/where") => "command_ran",
-        // The text of the command is part of the next prompt.
-        ChatStep::Say(text) if text.starts_with("/later") => "command_ran",
-        ChatStep::Say(_) | ChatStep::Bounded(..) | ChatStep::With(..) | ChatStep::Steer(_) => "prompt_ended",
-        ChatStep::Mode(_) => "mail",
-        ChatStep::Shell(..) => "shell_ran",
-        // A message that arrives earlier is recorded before the hooks.
-        ChatStep::RewindAndSay(..) => "thread_continued",
-        ChatStep::Name(_) => "named",
-    }
-}
-
-fn count(place: &TestProject, kind: &str) -> usize {
-    let is_of_kind = |event: &&Value| event["type"] == kind || event["point"] == kind;
-    transcripts(place).iter().flatten().filter(is_of_kind).count()
-}
-
-/// Performs an action and waits until its event is recorded.
-fn and_wait(place: &TestProject, kind: &str, act: impl FnOnce()) {
-    let before = count(place, kind);
-    act();
-    wait_beyond(place, kind, before, &String::new);
-}
-
-/// Waits until a project has more events of a kind than before. A failure prints what is shown.
-fn wait_beyond(place: &TestProject, kind: &str, before: usize, shown: &dyn Fn() -> String) {
-    let until = Instant::now() + Duration::from_mins(2);
-    while count(place, kind) == before {
-        assert!(Instant::now() < until, "no event `{kind}`\n{}", shown());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-const TALK: [&str; 2] = ["chat", "talk"];
-
-struct TerminalFrontEnd(PtyTerminal);
-
-impl FrontEnd for TerminalFrontEnd {
-    fn perform(&mut self, place: &TestProject, step: ChatStep) {
-        let (text, before) = (typed(step), count(place, last_event(step)));
-        self.0.press(&format!("{text}\r"));
-        wait_beyond(place, last_event(step), before, &|| self.0.rows().join("\n"));
-        if let ChatStep::RewindAndSay(_, text) = step {
-            // The text is back in the editor.
-            self.0.wait_until(text, |rows| rows.iter().any(|row| row.starts_with("> ") && row.contains(text)));
-            let before = count(place, "prompt_ended");
-            self.0.press("\r");
-            wait_beyond(place, "prompt_ended", before, &|| self.0.rows().join("\n"));
-        }
-        self.settle();
-    }
-
-    fn send(&mut self, text: &str, delivery: Delivery) {
-        // Alt+Enter sends a follow-up.
-        let key = if delivery == Delivery::FollowUp { "\x1b\r" } else { "\r" };
-        self.0.press(&format!("{text}{key}"));
-    }
-
-    fn settle(&mut self) {
-        // While a prompt runs, the row below the editor states how to interrupt the prompt.
-        self.0.wait_until("the editor without a running prompt", |rows| {
-            rows.iter().any(|row| row == ">") && !rows.iter().any(|row| row.contains("Esc to interrupt"))
-        });
-    }
-
-    fn close(mut self: Box<Self>) -> Option<String> {
-        self.0.press("\x04");
-        let (code, rows, _) = self.0.end();
-        assert_eq!(code, 0, "{}", rows.join("\n"));
-        Some(rows.join("\n"))
-    }
-}
-
-/// A session whose input consists of lines: typed texts or JSON requests.
-struct LinesFrontEnd {
-    child: std::process::Child,
-    stdin: ChildStdin,
-    errors: std::thread::JoinHandle<String>,
-    is_json: bool,
-}
-
-impl LinesFrontEnd {
-    fn start(place: &TestProject, is_json: bool) -> Self {
-        let format = if is_json { "json" } else { "human" };
-        let mut command = place.command(&[&TALK[..], &["--format", format]].concat());
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let stdin = child.stdin.take().unwrap();
-        let (mut out, mut errors) = (BufReader::new(child.stdout.take().unwrap()), child.stderr.take().unwrap());
-        std::thread::spawn(move || {
-            let mut line = String::new();
-            while out.read_line(&mut line).is_ok_and(|read| read > 0) {
-                line.clear();
-            }
-        });
-        let errors = std::thread::spawn(move || {
-            let mut text = String::new();
-            errors.read_to_string(&mut text).unwrap();
-            text
-        });
-        Self { child, stdin, errors, is_json }
-    }
-
-    fn write(&mut self, line: &str) {
-        writeln!(self.stdin, "{line}").unwrap();
-    }
-}
-
-/// Returns the JSON request of a step.
-fn json_request(step: ChatStep) -> Value {
-    match step {
-        ChatStep::Say(message) => json!({"type": "prompt", "message": message}),
-        ChatStep::Bounded(spend, message) => {
-            json!({"type": "prompt", "message": message, "spend": spend.parse::<f64>().unwrap()})
-        }
-        ChatStep::With(pattern, message) => json!({"type": "prompt", "message": message, "with": [pattern]}),
-        ChatStep::Mode(mode) => json!({"type": "mode", "mode": mode.as_str(), "confirm": true}),
-        ChatStep::Shell(command, excluded) => json!({"type": "bash", "command": command, "excluded": excluded}),
-        ChatStep::RewindAndSay(prompt, _) => json!({"type": "rewind", "prompt": prompt}),
-        ChatStep::Name(name) => json!({"type": "name", "name": name}),
-        ChatStep::Steer(_) => unreachable!("the messages are sent one by one"),
-    }
-}
-
-impl FrontEnd for LinesFrontEnd {
-    fn perform(&mut self, place: &TestProject, step: ChatStep) {
-        let line = |step| if self.is_json { json_request(step).to_string() } else { typed(step) };
-        let (first, then) = (line(step), if let ChatStep::RewindAndSay(_, text) = step { Some(text) } else { None });
-        let then = then.map(|text| line(ChatStep::Say(text)));
-        and_wait(place, last_event(step), || self.write(&first));
-        if let Some(then) = then {
-            and_wait(place, "prompt_ended", || self.write(&then));
-        }
-    }
-
-    fn send(&mut self, text: &str, delivery: Delivery) {
-        let (verb, command) = match delivery {
-            Delivery::Steer => ("steer", "/steer "),
-            Delivery::FollowUp => ("follow_up", "/follow-up "),
-            Delivery::Prompt | Delivery::NextTurn => ("prompt", ""),
-        };
-        let line =
-            if self.is_json { json!({"type": verb, "message": text}).to_string() } else { format!("{command}{text}") };
-        self.write(&line);
-    }
-
-    fn close(mut self: Box<Self>) -> Option<String> {
-        drop(self.stdin);
-        assert!(self.child.wait().unwrap().success());
-        let errors = self.errors.join().unwrap();
-        (!self.is_json).then_some(errors)
-    }
-}
-
-struct EditorFrontEnd {
-    client: AcpClient,
-    session: String,
-    shown: String,
-    /// Prompts that were sent and whose responses were not read.
-    sent: Vec<u64>,
-}
-
-impl FrontEnd for EditorFrontEnd {
-    fn perform(&mut self, place: &TestProject, step: ChatStep) {
-        let (client, session, shown) = (&mut self.client, &self.session, &mut self.shown);
-        and_wait(place, last_event(step), || {
-            if let ChatStep::Mode(mode) = step {
-                client.permission = Some("accept");
-                client.ok("session/set_mode", json!({"sessionId": session, "modeId": mode.as_str()}));
-            } else if let ChatStep::RewindAndSay(prompt, _) = step {
-                client.ok("_rye/rewind", json!({"sessionId": session, "prompt": prompt}));
-            } else {
-                let done = client.prompt(session, &typed(step));
-                assert_eq!(done.response["result"]["stopReason"], "end_turn", "{}", done.response);
-                shown.extend(done.updates.iter().map(ToString::to_string));
-            }
-        });
-        if let ChatStep::RewindAndSay(_, text) = step {
-            and_wait(place, "prompt_ended", || drop(client.prompt(session, text)));
-        }
-    }
-
-    fn send(&mut self, text: &str, delivery: Delivery) {
-        let mut params = acp::prompt(&self.session, text);
-        if delivery == Delivery::Steer {
-            params["_meta"] = json!({"rye": {"delivery": "steer"}});
-        } else if delivery == Delivery::FollowUp {
-            params = acp::prompt(&self.session, &format!("/follow-up {text}"));
-        }
-        self.sent.push(self.client.send("session/prompt", params));
-    }
-
-    fn settle(&mut self) {
-        for id in std::mem::take(&mut self.sent) {
-            let done = self.client.wait(id);
-            assert_eq!(done.response["result"]["stopReason"], "end_turn", "{}", done.response);
-            self.shown.extend(done.updates.iter().map(ToString::to_string));
-        }
-    }
-
-    fn close(self: Box<Self>) -> Option<String> {
-        self.client.end();
-        Some(self.shown)
-    }
-}
-
-struct LibraryFrontEnd {
-    runtime: tokio::runtime::Runtime,
-    session: ::rye::Session,
-    engine: ::rye::Engine,
-}
-
-impl LibraryFrontEnd {
-    fn start(place: &TestProject) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-        let (session, engine) = runtime.block_on(async {
-            let project = Project::at(place.project(), Some(place.user()));
-            let request = CompileRequest::new(ItemId::parse("talk").unwrap()).with_inputs(serde_json::Map::new());
-            let compilation = project.plan(&request.chat()).unwrap();
-            let engine = EngineBuilder::new(&project).approvals(Approvals::Ask).open().unwrap();
-            (engine.open(SessionRequest::start(compilation)).await.unwrap(), engine)
-        });
-        Self { runtime, session, engine }
-    }
-
-    fn submit(&self, text: &str, bounds: PromptBounds) {
-        self.submit_as(text, bounds, Delivery::Prompt);
-    }
-
-    fn submit_as(&self, text: &str, bounds: PromptBounds, delivery: Delivery) {
-        let input = UserInput { source: InputSource::Rpc, bounds, ..UserInput::text(text) };
-        self.runtime.block_on(self.session.submit(input, delivery)).unwrap();
-    }
-}
-
-impl FrontEnd for LibraryFrontEnd {
-    fn perform(&mut self, place: &TestProject, step: ChatStep) {
-        and_wait(place, last_event(step), || match step {
-            ChatStep::Say(text) => self.submit(text, PromptBounds::default()),
-            ChatStep::Bounded(_, text) => {
-                self.submit(text, PromptBounds { spend: Some(100_000_000), ..PromptBounds::default() });
-            }
-            ChatStep::With(pattern, text) => {
-                self.submit(text, PromptBounds { with: Some(vec![pattern.to_owned()]), ..PromptBounds::default() });
-            }
-            ChatStep::Mode(mode) => self.session.send(ControlMessage::Mode { mode }),
-            ChatStep::Shell(command, excluded) => self.session.run_command(command, excluded),
-            ChatStep::RewindAndSay(prompt, _) => self.session.fork(prompt),
-            ChatStep::Name(name) => self.session.name(name),
-            ChatStep::Steer(_) => unreachable!("the messages are sent one by one"),
-        });
-        if let ChatStep::RewindAndSay(_, text) = step {
-            and_wait(place, "prompt_ended", || self.submit(text, PromptBounds::default()));
-        }
-    }
-
-    fn send(&mut self, text: &str, delivery: Delivery) {
-        self.submit_as(text, PromptBounds::default(), delivery);
-    }
-
-    fn close(self: Box<Self>) -> Option<String> {
-        self.session.close();
-        self.runtime.block_on(self.session.join());
-        self.runtime.block_on(self.engine.wait_idle());
-        None
-    }
-}
-
-const FRONT_ENDS: [&str; 5] = ["terminal", "lines", "json", "acp", "library"];
-
-/// Starts a front end and waits until its session is ready for a prompt.
-fn start(name: &str, place: &TestProject) -> Box<dyn FrontEnd> {
-    let started = open(name, place);
-    let is_ready = |event: &Value| event["type"] == "hook_point" && event["point"] == "thread_started";
-    let until = Instant::now() + Duration::from_mins(2);
-    while !transcripts(place).iter().flatten().any(is_ready) {
-        assert!(Instant::now() < until, "{name} does not start");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    started
-}
-
-fn open(name: &str, place: &TestProject) -> Box<dyn FrontEnd> {
-    match name {
-        "terminal" => {
-            let terminal = PtyTerminal::start(place, (140, 40), &TALK, &[]);
-            terminal.wait_for("Enter sends");
-            Box::new(TerminalFrontEnd(terminal))
-        }
-        "lines" => Box::new(LinesFrontEnd::start(place, false)),
-        "json" => Box::new(LinesFrontEnd::start(place, true)),
-        "acp" => {
-            let mut client = AcpClient::start_with(place, &["acp", "talk"], json!({}));
-            let session = client.new_session();
-            Box::new(EditorFrontEnd { client, session, shown: String::new(), sent: Vec::new() })
-        }
-        _ => Box::new(LibraryFrontEnd::start(place)),
-    }
-}
-
 /// Returns the bodies of the recorded requests, and forgets them.
 fn take_requests(server: &Recorder) -> Vec<String> {
     let requests = std::mem::take(&mut *server.requests.lock().unwrap());
     requests.into_iter().map(|request| String::from_utf8(request.body).unwrap()).collect()
+}
+
+/// Renders requests for the record: each request as the bytes that it shares with the start and the end of the previous
+/// one, and the text between them.
+fn render_requests(place: &TestProject, requests: &[String]) -> String {
+    let project = place.project().canonicalize().unwrap().display().to_string();
+    let mut previous = String::new();
+    let mut record = String::new();
+    for (number, request) in requests.iter().enumerate() {
+        let request = request.replace(&project, "PROJECT");
+        let same = |(one, other): &(char, char)| one == other;
+        let start: usize = previous.chars().zip(request.chars()).take_while(same).map(|(one, _)| one.len_utf8()).sum();
+        let (old, new) = (&previous[start..], &request[start..]);
+        let end: usize = old.chars().rev().zip(new.chars().rev()).take_while(same).map(|(one, _)| one.len_utf8()).sum();
+        let text = &new[..new.len() - end];
+        writeln!(record, "request {number}: {start} bytes as before, then\n{text}\nthen {end} bytes as before")
+            .unwrap();
+        previous = request;
+    }
+    record
+}
+
+/// Compares the requests with the recorded ones, byte for byte. With the variable `ACCEPT_REQUESTS`, writes the record.
+fn compare_with_record(wire: ApiFormat, place: &TestProject, requests: &[String]) {
+    let file = format!("tests/golden/requests-{}.txt", wire.names().0);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    let found = render_requests(place, requests);
+    if std::env::var_os("ACCEPT_REQUESTS").is_some() {
+        std::fs::write(&path, &found).unwrap();
+    }
+    let recorded: Vec<String> = std::fs::read_to_string(&path).unwrap().lines().map(str::to_owned).collect();
+    let found: Vec<String> = found.lines().map(str::to_owned).collect();
+    assert!(recorded == found, "{}: {}", path.display(), first_difference(&recorded, &found));
 }
 
 /// Performs the script over every front end, with a model on this wire.
@@ -565,10 +249,23 @@ fn compare_front_ends(wire: ApiFormat) {
         assert!(found.1[STEERED + 1].contains("Skipped due to queued user message"), "{wire:?} {name}");
         assert!(found.1[STEERED + 1].contains("stop after this") && !found.1[STEERED + 1].contains("sum it up"));
         assert!(found.1[STEERED + 2].contains("sum it up"), "{wire:?} {name}");
+        let with = |text: &str| -> Vec<usize> {
+            let all = found.1.iter().enumerate().filter(|(_, request)| request.contains(text));
+            all.map(|(number, _)| number).collect()
+        };
+        assert_eq!(with("The other branch."), [REPLACED], "{wire:?} {name}");
+        assert!(found.1[REPLACED].contains("<summary>") && !found.1[REPLACED].contains("write it"), "{wire:?} {name}");
+        assert!(found.1[PICTURE].contains("see the picture here now"), "{wire:?} {name}");
+        assert_eq!(with("iVBORw0KGgo")[..2], [PICTURE, SUMMARY], "{wire:?} {name}");
+        // The summary replaces the start of the conversation.
+        let last = &found.1[SUMMARY + 1];
+        assert!(last.contains("<summary>") && last.contains("after the summary"), "{wire:?} {name}: {last}");
+        assert!(!last.contains("first draft"), "{wire:?} {name}: {last}");
         assert!(!place.project().join("secret.txt").exists() && !place.project().join("late.txt").exists());
         std::fs::remove_dir_all(place.project().join(".ai/state")).unwrap();
         std::fs::remove_file(place.project().join("notes.txt")).unwrap();
         let Some((events, requests)) = &known else {
+            compare_with_record(wire, &place, &found.1);
             known = Some(found);
             continue;
         };
