@@ -26,6 +26,7 @@ mod rewrite;
 mod run_request;
 mod runtime;
 mod thread_reader;
+mod typed_input;
 mod usage_tips;
 mod workspace;
 

@@ -226,8 +226,8 @@ fn kill_ends_tools_and_descendants_that_ignore_sigterm() {
 
 #[test]
 fn wait_follows_a_handoff() {
-    let script = "steps:\n  - { delay_ms: 700, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n  \
-                  - { delay_ms: 700, text: at last }\n";
+    let script = "steps:\n  - { delay_ms: 700, usage: { input: 100, output: 10 }, tool_calls: [{ name: rye_file_system_ls, input: { path: . } }] }\n  \
+                  - { delay_ms: 700, usage: { input: 50, output: 10 }, text: at last }\n";
     let place = place(script);
     let process = RyeProcess::start(&place, &["run", "lead"]);
     let first = running(&place, "lead");
@@ -238,7 +238,13 @@ fn wait_follows_a_handoff() {
     let result = &waited["threads"][0];
     assert_eq!((&result["requested"], &result["result"]["status"]), (&json!(first), &json!("completed")), "{waited}");
     assert_ne!(result["result"]["thread_id"], json!(first));
-    assert_eq!(process.end().1["thread_id"], result["result"]["thread_id"]);
+    let ended = process.end().1;
+    assert_eq!(ended["thread_id"], result["result"]["thread_id"]);
+    // The cost is that of both threads.
+    assert_eq!((&ended["cost"]["turns"], &ended["cost"]["input_tokens"]), (&json!(2), &json!(150)), "{ended}");
+    assert_eq!(ended["cost"], result["result"]["cost"]);
+    let shown = place.run_ok(&["threads", "show", &first]);
+    assert!(shown.contains("(2 threads)"), "{shown}");
     assert_eq!(place.run_ok(&["threads", "chain", &first]).lines().count(), 2);
 }
 

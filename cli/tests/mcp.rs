@@ -160,6 +160,47 @@ fn add_asks_once_at_a_terminal_and_a_refusal_leaves_nothing() {
 }
 
 #[test]
+fn add_of_a_server_that_fails_names_its_last_output() {
+    if place().is_none() {
+        return;
+    }
+    let place = TestProject::own();
+    place.run_ok(&["init"]);
+    place.write("server.py", "import no_such_module\n");
+    let failed = place.rye(&["mcp", "add", "sums", "--", "python3", "server.py"]);
+    assert_eq!(failed.code, Some(1), "{}", failed.stderr);
+    assert!(failed.stderr.contains("its last output: ModuleNotFoundError"), "{}", failed.stderr);
+    assert!(!failed.stderr.contains("sandbox"), "{}", failed.stderr);
+    place.write("server.py", "open('/proc/1/mem', 'w')\n");
+    let refused = place.rye(&["mcp", "add", "sums", "--", "python3", "server.py"]);
+    assert!(refused.stderr.contains("runs in a sandbox"), "{}", refused.stderr);
+}
+
+#[test]
+fn interrupted_add_leaves_no_entry() {
+    if place().is_none() {
+        return;
+    }
+    let place = TestProject::new();
+    place.run_ok(&["init"]);
+    place.write("about.txt", "Adds two numbers.");
+    place.write("server.py", SERVER);
+    let question = "Trust the server `sums` and these tools? [y/N]";
+    for (server, shown_before) in [("sleep 100", "sums: sleep 100"), ("python3 server.py", question)] {
+        let mut add = Terminal::start(&place, 100, &format!("mcp add sums -- {server}"));
+        add.wait_for(shown_before, 1);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        add.press("\u{3}");
+        let (code, shown) = add.end();
+        assert_eq!(code, Some(130), "{shown}");
+        assert!(shown.contains("`sums` was not added"), "{shown}");
+        assert!(!place.project().join(".mcp.json").exists(), "{shown}");
+        let items = std::fs::read_dir(place.project().join(".ai/tools/mcp/sums")).map_or(0, Iterator::count);
+        assert_eq!(items, 0, "{shown}");
+    }
+}
+
+#[test]
 fn refresh_shows_a_changed_tool_and_asks_before_it_is_accepted() {
     let Some(place) = place() else { return };
     place.run_ok(&["trust"]);

@@ -202,3 +202,38 @@ fn enter_while_a_call_runs_leaves_no_progress_line() {
     assert!(!rows.iter().any(|row| row.contains("Ctrl+C to cancel")), "{rows:?}");
     assert!(rows.iter().any(|row| row.starts_with("completed  ")), "{rows:?}");
 }
+
+#[test]
+fn answers_typed_before_the_trust_question_do_not_trust() {
+    let place = place("steps: [Done.]");
+    place.run_ok(&["trust", "--revoke"]);
+    // The answer waits in the terminal before the question is printed.
+    let early = format!("stty cols 100; sleep 1; exec {} run shell", env!("CARGO_BIN_EXE_rye"));
+    let mut run = Terminal::start_line(&place, &early);
+    run.press("y\n");
+    run.wait_for("Trust the current files and run? [y/N]", 1);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    run.press("n\n");
+    let (code, shown) = run.end();
+    assert_eq!(code, Some(5), "{shown}");
+    assert!(shown.contains("nothing ran"), "{shown}");
+    assert!(!place.run_ok(&["trust", "--list"]).lines().any(|line| line.starts_with("trusted")), "{shown}");
+}
+
+#[test]
+fn yes_at_an_escalated_limit_raises_the_limit() {
+    let call = "  - tool_calls: [{ name: rye_file_system_ls, input: { path: . } }]\n";
+    let place = place(&format!("steps:\n{}  - Done.\n", call.repeat(3)));
+    place.write(".ai/directives/shell.md", &directive("shell", "<tool>rye.file-system.ls</tool>"));
+    place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
+    place.run_ok(&["trust"]);
+    let mut run = Terminal::start(&place, 100, "run shell --limit turns=1");
+    for (times, raised) in [(1, 2), (2, 4)] {
+        run.wait_for("reached a limit", times);
+        run.wait_for(&format!("Raise turns to {raised} and continue? [y/N]"), 1);
+        run.press("y\n");
+    }
+    let (code, shown) = run.end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("Done."), "{shown}");
+}

@@ -50,6 +50,7 @@ fn a_tree_of_three_levels_runs_twice_in_one_project() {
         let (code, result) = place.json(&["run", "top"]);
         assert_eq!((code, &result["status"]), (Some(0), &json!("completed")), "round {round}: {result}");
         assert_eq!(nanos(&result["cost"]["spend"]), 5 * TURN_NANOS);
+        assert_eq!((&result["cost"]["turns"], &result["cost"]["input_tokens"]), (&json!(5), &json!(500)), "{result}");
         let (_, shown) = place.json(&["threads", "show", result["thread_id"].as_str().unwrap()]);
         let ledger = shown["ledger"].as_array().unwrap();
         let accounts: Vec<(u64, &str)> =
@@ -189,7 +190,10 @@ fn child_limit_is_raised_up_to_its_parent() {
         start("low")
     );
     place.write("script.yaml", &script);
-    place.run_ok(&["run", "top", "--limit", "depth=1"]);
+    let run = place.rye(&["run", "top", "--limit", "depth=1"]);
+    assert_eq!(run.code, Some(4), "a suspended child needs an answer: {}", run.stderr);
+    assert!(run.stderr.contains("waits for your answer: `rye threads approve low-"), "{}", run.stderr);
+    assert!(run.stderr.contains(" --raise turns=N`"), "{}", run.stderr);
     let (_, list) = place.json(&["threads", "list"]);
     let low = list["threads"].as_array().unwrap().iter().find(|row| row["directive"] == "low").unwrap();
     assert_eq!(low["status"], "suspended", "{list}");
@@ -239,4 +243,41 @@ fn recorded_script_replays_a_thread_with_children() {
     let differs = place.rye(&["run", "top", "--script", "recorded.json"]);
     assert_eq!(differs.code, Some(1), "{}", differs.stderr);
     assert!(format!("{}{}", differs.stdout, differs.stderr).contains("differs from its script"), "{}", differs.stderr);
+}
+
+/// Returns the cost in the list of the thread of a directive: turns, input tokens, and nano-dollars.
+fn listed_cost(place: &TestProject, directive: &str) -> (u64, u64, u64) {
+    let (_, list) = place.json(&["threads", "list"]);
+    let row = list["threads"].as_array().unwrap().iter().find(|row| row["directive"] == directive).unwrap();
+    cost_of(&row["cost"])
+}
+
+fn cost_of(cost: &Value) -> (u64, u64, u64) {
+    (cost["turns"].as_u64().unwrap(), cost["input_tokens"].as_u64().unwrap(), nanos(&cost["spend"]))
+}
+
+#[test]
+fn cost_of_a_run_includes_asynchronous_children() {
+    let place = TestProject::own();
+    directive(&place, "top", "spend=\"1\"");
+    directive(&place, "low", "spend=\"0.1\"");
+    let usage = "usage: { input: 100, output: 10 }";
+    let apart = "{ name: rye_execute, input: { item_type: directive, item_id: low, async: true } }";
+    place.write(
+        "script.yaml",
+        &format!(
+            "threads:\n  top:\n    - {{ {usage}, tool_calls: [{apart}] }}\n    - {{ {usage}, text: up }}\n  low:\n                 - {{ {usage}, text: deep, delay_ms: 1500 }}\n"
+        ),
+    );
+    let (code, result) = place.json(&["run", "top"]);
+    assert_eq!(code, Some(0), "{result}");
+    let whole = (3, 300, 3 * TURN_NANOS);
+    assert_eq!(cost_of(&result["cost"]), whole, "{result}");
+    assert_eq!(listed_cost(&place, "top"), whole);
+    assert_eq!(listed_cost(&place, "low"), (1, 100, TURN_NANOS));
+    let id = result["thread_id"].as_str().unwrap();
+    let (_, shown) = place.json(&["threads", "show", id]);
+    assert_eq!((cost_of(&shown["cost"]), cost_of(&shown["run_cost"])), (whole, whole), "{shown}");
+    let (_, waited) = place.json(&["threads", "results", id]);
+    assert_eq!(cost_of(&waited["threads"][0]["result"]["cost"]), whole, "{waited}");
 }

@@ -6,6 +6,7 @@
 
 mod absorb;
 mod apply;
+mod approval_raise;
 pub mod effect;
 mod facts;
 pub mod gate;
@@ -24,7 +25,7 @@ mod walk;
 
 pub(crate) use apply::limit_mut;
 pub use apply::{apply, raised_limit};
-pub use effect::{Effect, HookBounds, HookRun, ModelCall, Reservation, SpawnChild, StepKey};
+pub use effect::{Effect, HookBounds, HookRun, LimitRaise, ModelCall, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Dispatch, GatedCall};
 pub(crate) use request::{estimate_tokens, message_tokens, thread_position, thread_system};
 pub(crate) use retained_messages::count_retained_messages;

@@ -20,6 +20,7 @@ use crate::thread::{RunError, RunResult, Status};
 use crate::thread_id::ThreadId;
 
 mod chain;
+mod run_tree;
 pub mod verify;
 mod wait;
 

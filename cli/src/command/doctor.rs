@@ -1,6 +1,8 @@
 //! `rye doctor`: diagnoses the environment: machine, user and project, with a fix for each problem. Changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use clap::Args;
 use rye_compiler::approvals::HeadlessPolicy;
@@ -158,11 +160,13 @@ impl Findings {
                 );
             }
             (None, None) => {
-                self.wrong(
-                    "spaces",
-                    "the location of the user space is unknown".to_owned(),
-                    Some("set `HOME` or `RYE_USER_SPACE`"),
-                );
+                let home = std::env::var("HOME").unwrap_or_default();
+                let text = if home.is_empty() {
+                    "the location of the user space is unknown: `HOME` is not set".to_owned()
+                } else {
+                    format!("the location of the user space is unknown: `HOME` names `{home}`, which is no folder")
+                };
+                self.wrong("spaces", text, Some("set `HOME` or `RYE_USER_SPACE` to an existing folder"));
             }
         }
     }
@@ -376,6 +380,10 @@ impl Findings {
 
     fn store(&mut self, spaces: &Spaces) {
         let read = Threads::open(&spaces.project).and_then(|threads| threads.list());
+        if let Some(text) = unwritable_store(&spaces.project) {
+            let fix = "run `rye` as the owner of the folder, or change its owner or permissions";
+            return self.wrong("store", text, Some(fix));
+        }
         match read {
             Ok(threads) => {
                 self.add_success("store", format!("{} in .ai/state", format_count(threads.len() as u64, "thread")));
@@ -492,4 +500,23 @@ fn show(findings: Vec<Finding>, sandboxes: Vec<SandboxOutput>, report: &Printer)
 
 fn pluralize_are(files: usize) -> String {
     if files == 1 { "1 file is".to_owned() } else { format!("{files} files are") }
+}
+
+/// Returns a text that names a folder of the thread store that this user cannot write; `None` if there is none. A folder
+/// that does not exist is created in the nearest folder that exists.
+fn unwritable_store(project: &Path) -> Option<String> {
+    let below = ["threads", "owners", "objects"].map(|folder| format!(".ai/state/{folder}"));
+    let mut folders = vec![".", ".ai", ".ai/state"];
+    folders.extend(below.iter().map(String::as_str));
+    let existing: Vec<&str> = folders.into_iter().filter(|folder| project.join(folder).is_dir()).collect();
+    // A new folder below an existing one needs no access to the folders above.
+    let first = existing.iter().position(|folder| *folder == ".ai/state").unwrap_or(existing.len().saturating_sub(1));
+    let denied = existing
+        .get(first..)?
+        .iter()
+        .find(|folder| rustix::fs::access(project.join(folder), rustix::fs::Access::WRITE_OK).is_err())?;
+    let owner = std::fs::metadata(project.join(denied)).map(|folder| folder.uid()).ok();
+    let other = owner.filter(|owner| *owner != rustix::process::geteuid().as_raw());
+    let whose = other.map(|owner| format!(", which belongs to another user (uid {owner})")).unwrap_or_default();
+    Some(format!("no thread can be written: no write access to `{denied}`{whose}"))
 }

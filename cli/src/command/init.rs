@@ -118,7 +118,14 @@ pub fn run(args: &InitArgs, report: &Printer) -> Result<Exit, CommandError> {
 /// Returns the id of the user's key; generates a key if there is none. Returns `None`, after a note, if no key can be
 /// generated: a project works without a key.
 fn ensure_key_id(report: &Printer) -> Option<String> {
-    let keys = KeyFolder::of_user_space(&user_root()?);
+    let Some(root) = user_root() else {
+        report.note(
+            "no user space: without one, nothing of the project can be trusted, so `rye run` is refused; set `HOME` or \
+             `RYE_USER_SPACE` to an existing folder",
+        );
+        return None;
+    };
+    let keys = KeyFolder::of_user_space(&root);
     let there = matches!(keys.load(), Ok(Some(_)));
     match keys.load_or_generate() {
         Ok(identity) => {

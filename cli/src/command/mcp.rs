@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -16,9 +16,11 @@ use rye_engine::tool::mcp::config::SandboxOpenings;
 use rye_engine::tool::mcp::{McpConnection, McpServer, config, listing};
 use schemars::JsonSchema;
 use serde::Serialize;
+use tokio::runtime::Runtime;
 
 use self::difference::{McpDifference, differences_of};
 use super::run::sandbox;
+use super::run::watch::StopSignals;
 use super::trust;
 use crate::CommandError;
 use crate::exit::Exit;
@@ -26,6 +28,8 @@ use crate::file_set::FileSet;
 use crate::options::{Format, Global};
 use crate::present::format_count;
 use crate::report::{Printer, printable};
+use crate::runtime::{WORKERS_FOR_SEVERAL_THREADS, start_runtime};
+use crate::typed_input::ask_yes_no_async;
 use crate::workspace::Spaces;
 
 mod add;
@@ -121,7 +125,8 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             trust::require_trust(&starts, false, &world, &spaces, report)?;
             sandbox::apply_run_settings(&world, &spaces)?;
             let mode = if *dry_run { WriteMode::DryRun } else { WriteMode::AskIfChanged };
-            let exit = refresh_items(&spaces.project, &wanted, mode, report)?;
+            let runtime = start_runtime(WORKERS_FOR_SEVERAL_THREADS)?;
+            let exit = refresh_items(&spaces.project, &wanted, mode, (&runtime, &mut None), report)?;
             if !dry_run && exit != Exit::Refused {
                 trust_items(&wanted, &spaces)?;
             }
@@ -130,33 +135,70 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         McpCommand::Add(args) => {
             spaces.print_project(report);
             sandbox::apply_run_settings(&world, &spaces)?;
-            // Dropping the files without `keep` restores `.mcp.json` and removes the items.
-            let mut files = FileSet::open(&spaces.project, report)?;
-            let server = add::add_server(args, &configured()?, &spaces, &mut files)?;
-            let servers = std::slice::from_ref(&server);
-            let exit = refresh_items(&spaces.project, servers, WriteMode::Write(&mut files), report);
-            if !matches!(exit, Ok(Exit::Success)) {
-                report.note(&format!("`{}` was not added", server.name));
-                return exit;
-            }
-            if let Some(text) = describe_openings(&server) {
-                report.note(&text);
-            }
-            if !spaces.own && !trust::confirm(&format!("Trust the server `{}` and these tools?", server.name), report)?
-            {
-                report.note(&format!("`{}` was not added", server.name));
-                return Ok(Exit::Refused);
-            }
-            add::trust_server(&server, &spaces)?;
-            trust_items(servers, &spaces)?;
-            files.keep();
-            report.note(&format!("grant the tools of the server with {}", format_grant(&server)));
-            exit
+            add_and_trust(args, &configured()?, &spaces, report)
         }
         McpCommand::Serve(serve) => {
             spaces.print_project(report);
             serve::run(serve, &spaces, report)
         }
+    }
+}
+
+/// Adds a server: writes its entry and the items of its tools, and trusts them if the user agrees. If the server cannot
+/// be started, if the user refuses, or if a signal stops the command, the files are as before.
+fn add_and_trust(
+    args: &add::AddArgs,
+    configured: &BTreeMap<String, McpServer>,
+    spaces: &Spaces,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
+    let runtime = start_runtime(WORKERS_FOR_SEVERAL_THREADS)?;
+    let mut stops = runtime.block_on(async { StopSignals::install(report) });
+    // Dropping the files without `keep` restores `.mcp.json` and removes the items.
+    let mut files = FileSet::open(&spaces.project, report)?;
+    let server = add::add_server(args, configured, spaces, &mut files)?;
+    let servers = std::slice::from_ref(&server);
+    let mode = WriteMode::Write(&mut files);
+    let exit = refresh_items(&spaces.project, servers, mode, (&runtime, &mut stops), report);
+    let not_added = format!("`{}` was not added", server.name);
+    if !matches!(exit, Ok(Exit::Success)) {
+        report.note(&not_added);
+        return exit;
+    }
+    if let Some(text) = describe_openings(&server) {
+        report.note(&text);
+    }
+    if !spaces.own && trust::can_ask(report) {
+        let question = printable(&format!("Trust the server `{}` and these tools? [y/N] ", server.name));
+        let answer = runtime.block_on(async {
+            tokio::select! {
+                answer = ask_yes_no_async(question) => Some(answer),
+                () = next_stop(&mut stops) => None,
+            }
+        });
+        let Some(answer) = answer else {
+            // The cursor is behind the question.
+            writeln!(anstream::stderr().lock()).ok();
+            report.note(&not_added);
+            return Ok(Exit::Cancelled);
+        };
+        if !answer? {
+            report.note(&not_added);
+            return Ok(Exit::Refused);
+        }
+    }
+    add::trust_server(&server, spaces)?;
+    trust_items(servers, spaces)?;
+    files.keep();
+    report.note(&format!("grant the tools of the server with {}", format_grant(&server)));
+    exit
+}
+
+/// Waits for a signal that stops the process. Never returns if no handler is installed.
+async fn next_stop(stops: &mut Option<StopSignals>) {
+    match stops {
+        Some(stops) => drop(stops.next().await),
+        None => std::future::pending().await,
     }
 }
 
@@ -256,9 +298,9 @@ fn refresh_items(
     project: &Path,
     servers: &[McpServer],
     mut mode: WriteMode<'_>,
+    (runtime, stops): (&Runtime, &mut Option<StopSignals>),
     report: &Printer,
 ) -> Result<Exit, CommandError> {
-    let runtime = crate::runtime::start_runtime(crate::runtime::WORKERS_FOR_SEVERAL_THREADS)?;
     let mut output = Vec::new();
     let (mut failed, mut differs, mut refused) = (false, false, false);
     for server in servers {
@@ -271,9 +313,16 @@ fn refresh_items(
             if let Some(program) = &missing {
                 return Err(format!("no program `{program}` in `PATH`: install the server `{}` first", server.name));
             }
-            let connection = McpConnection::open(server, project).await.map_err(|e| e.to_string())?;
-            listing::server_items(server, &connection.definitions().await)
+            let list = async {
+                let connection = McpConnection::open(server, project).await.map_err(|e| e.to_string())?;
+                listing::server_items(server, &connection.definitions().await)
+            };
+            tokio::select! {
+                listed = list => listed.map(Some),
+                () = next_stop(stops) => Ok(None),
+            }
         });
+        let Some(listed) = listed.transpose() else { return Ok(Exit::Cancelled) };
         let done = listed.and_then(|listed| {
             for warning in &listed.warnings {
                 report.note(&printable(&format!("warning: {warning}")));
@@ -305,7 +354,9 @@ fn refresh_items(
                 output
             }
         };
-        if one.error.is_some() && missing.is_none() && server.isolation() == ServerSandbox::Process {
+        // The error names the sandbox if the sandbox can be the cause.
+        let may_be_sandbox = one.error.as_ref().is_some_and(|error| error.contains("sandbox"));
+        if may_be_sandbox && missing.is_none() && server.isolation() == ServerSandbox::Process {
             report.note(&sandbox_hint(&server.name));
         }
         output.push(one);

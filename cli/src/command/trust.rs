@@ -18,6 +18,7 @@ use crate::exit::Exit;
 use crate::options::{Format, Global};
 use crate::present::wrap::{OutputStream, fold, fold_for_stderr, fold_width};
 use crate::report::{Printer, mask_controls, printable};
+use crate::typed_input::ask_yes_no;
 use crate::workspace::{Spaces, user_root};
 
 #[derive(Debug, Args)]
@@ -332,13 +333,10 @@ pub fn confirm(question: &str, report: &Printer) -> io::Result<bool> {
     if !can_ask(report) {
         return Ok(true);
     }
-    write!(anstream::stderr().lock(), "{} [y/N] ", mask_controls(question))?;
-    let mut answer = String::new();
-    io::stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    ask_yes_no(&format!("{} [y/N] ", mask_controls(question)))
 }
 
-fn can_ask(report: &Printer) -> bool {
+pub fn can_ask(report: &Printer) -> bool {
     report.format() == Format::Human && io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 

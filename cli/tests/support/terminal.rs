@@ -23,9 +23,13 @@ pub struct Terminal {
 impl Terminal {
     /// Starts `rye` with these words at a terminal of this width.
     pub fn start(place: &TestProject, columns: usize, words: &str) -> Self {
-        let line = format!("stty cols {columns} rows 24; exec {} {words}", env!("CARGO_BIN_EXE_rye"));
+        Self::start_line(place, &format!("stty cols {columns} rows 24; exec {} {words}", env!("CARGO_BIN_EXE_rye")))
+    }
+
+    /// Starts a line of a shell at a terminal.
+    pub fn start_line(place: &TestProject, line: &str) -> Self {
         let mut command = Command::new("script");
-        command.args(["-qefc", &line, "/dev/null"]).current_dir(place.project());
+        command.args(["-qefc", line, "/dev/null"]).current_dir(place.project());
         command.env("RYE_USER_SPACE", place.user()).env("TERM", "xterm").env_remove("COLUMNS").env_remove("ACCESSIBLE");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let shown = Arc::new(Mutex::new(String::new()));

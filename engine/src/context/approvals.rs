@@ -10,6 +10,7 @@ use rye_grammar::ItemId;
 
 use crate::BoxFuture;
 use crate::event::Approval;
+use crate::machine::LimitRaise;
 use crate::machine::effect::CallToApprove;
 use crate::machine::gate::narrow_sandbox;
 use crate::thread_id::ThreadId;
@@ -23,6 +24,9 @@ pub struct ApprovalRequest<'a> {
     pub what: &'a str,
     /// The call to approve; `None` if the request is about a reached limit.
     pub call: Option<&'a CallToApprove>,
+    /// The raise that an approval implies; `None` if the request is about a call, or if the reached limit is raised
+    /// already or cannot be raised.
+    pub raise: Option<&'a LimitRaise>,
     /// The plan of the thread.
     pub plan: &'a Plan,
     /// The capability sets of the spawn chain, the thread's own first.

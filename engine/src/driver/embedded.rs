@@ -20,7 +20,7 @@ use crate::hooks::{HookPointResult, HookTable};
 use crate::image_objects;
 use crate::live::{EventSink, StreamEvent};
 use crate::machine::effect::CallToApprove;
-use crate::machine::{Effect, Fact, ModelCall, Signal};
+use crate::machine::{Effect, Fact, LimitRaise, ModelCall, Signal};
 use crate::provider::{Provider, text_tools};
 use crate::store::mailbox;
 use crate::thread::Status;
@@ -249,7 +249,13 @@ impl EmbeddedDriver {
     }
 
     /// Requests an approval. Without an answer in time, the thread is suspended and the request stays open.
-    async fn ask(&self, origin: ApprovalOrigin, what: &str, call: Option<&CallToApprove>) -> Result<Fact, DriveError> {
+    async fn ask(
+        &self,
+        origin: ApprovalOrigin,
+        what: &str,
+        call: Option<&CallToApprove>,
+        raise: Option<&LimitRaise>,
+    ) -> Result<Fact, DriveError> {
         // A call that cannot run needs no approval.
         if let Some((call, tool)) = call.and_then(|call| Some((call, call.tool.as_ref()?)))
             && let Err(reason) = self.check_ready(tool, &call.parameters, &call.capability).await?
@@ -258,7 +264,7 @@ impl EmbeddedDriver {
         }
         let launch = self.narrowed_launch();
         let request =
-            ApprovalRequest { thread: &self.id, origin, what, call, plan: &self.plan, grants: &launch.grants };
+            ApprovalRequest { thread: &self.id, origin, what, call, raise, plan: &self.plan, grants: &launch.grants };
         let _asking = self.engine.mark_asking(&self.launch.root);
         Ok(Fact::Answered(tokio::select! {
             biased;
@@ -384,7 +390,9 @@ impl Driver for EmbeddedDriver {
                     }
                     None => Fact::Tick,
                 },
-                Effect::Ask { origin, what, call } => self.ask(origin, &what, call.as_deref()).await?,
+                Effect::Ask { origin, what, call, raise } => {
+                    self.ask(origin, &what, call.as_deref(), raise.as_ref()).await?
+                }
                 Effect::Wait => {
                     self.commit_settlements(&unsettled).await?;
                     std::future::pending().await

@@ -1,10 +1,12 @@
 //! Conversion of signals to the events that record them.
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{Plan, PlanMode};
+use rye_compiler::plan::{ApprovalOrigin, Plan, PlanMode};
 use serde_json::json;
 
 use super::apply::limit_mut;
+use super::approval_raise::{ApprovalRaise, approval_raise};
+use super::effect::LimitRaise;
 use super::screen::{accept_new, accept_screened, command_events};
 use super::signal::{CallAnswer, Fact, HookChild, InterruptedReply, Signal, SpawnResult, ToolFinished};
 use super::state::{Attempt, CallPhase, CallState, ThreadState};
@@ -135,8 +137,9 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
     }
 }
 
-/// Returns the event of an answer to the open approval request. Returns no event if the request is answered already, or
-/// if `question` is the number of another request.
+/// Returns the events of an answer to the open approval request. Returns no event if the request is answered already, or
+/// if `question` is the number of another request. An approval at a limit that nobody has raised raises the limit; if
+/// the limit cannot be raised, the request is refused, because the thread would reach the limit again.
 fn events_of_answer(
     plan: &Plan,
     state: &ThreadState,
@@ -150,7 +153,19 @@ fn events_of_answer(
     }
     match advance(plan, state, at).decision {
         StepResult::Do(super::Effect::Ask { origin, .. }) => {
-            vec![EventBody::ApprovalGiven(ApprovalGiven { origin, answer, cannot_run: None })]
+            let given = |answer| EventBody::ApprovalGiven(ApprovalGiven { origin, answer, cannot_run: None });
+            if origin != ApprovalOrigin::Limit || !answer.is_approved() {
+                return vec![given(answer)];
+            }
+            match approval_raise(state) {
+                ApprovalRaise::NotNeeded => vec![given(answer)],
+                ApprovalRaise::Needed(LimitRaise { limit, value }) => {
+                    let id = format!("approval-{}", open.unwrap_or(0));
+                    let message = ControlMessage::Raise { limit, value };
+                    vec![EventBody::Mail(ReceivedMessage { id, message }), given(answer)]
+                }
+                ApprovalRaise::Impossible => vec![given(Approval::Refused)],
+            }
         }
         StepResult::Do(_) | StepResult::Write(_) | StepResult::Finished(_) => Vec::new(),
     }
@@ -494,7 +509,7 @@ fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) ->
             turn: attempt.turn,
             attempt: attempt.number,
             amount: attempt.worst_case,
-            usage: Usage::default(),
+            usage: attempt.usage_bound(),
             unknown_outcome: true,
             overspent: 0,
         }));

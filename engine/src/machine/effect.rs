@@ -13,6 +13,13 @@ use serde_json::{Map, Value};
 use super::gate::{Allowed, Dispatch, GatedCall};
 use crate::event::{ChildIntended, Ended, Settled};
 
+/// A higher value of a limit, in nano-dollars for `spend`. In a chat, the value bounds the current prompt alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitRaise {
+    pub limit: String,
+    pub value: u64,
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// No action: the machine only has events to write. The driver answers with the time.
@@ -49,6 +56,8 @@ pub enum Effect {
         what: String,
         /// The call to approve; `None` if the request is about a reached limit.
         call: Option<Box<CallToApprove>>,
+        /// The raise that an approval implies at a reached limit.
+        raise: Option<LimitRaise>,
     },
     /// A wait for the next prompt of a chat. Any control message ends the wait. Before the wait, the driver books the
     /// open settlements.

@@ -6,6 +6,7 @@ use rye_compiler::plan::{ApprovalOrigin, Node, NudgePolicy, Outcome, PalettePrim
 
 use rye_compiler::semantics::limits;
 
+use super::approval_raise::{ApprovalRaise, approval_raise};
 use super::effect::{Effect, HookBounds, HookRun};
 use super::facts;
 use super::gate::remaining_ms;
@@ -121,7 +122,7 @@ fn close_open_work(state: &ThreadState, (made, ran): (bool, bool), skipped: &str
             turn: attempt.turn,
             attempt: attempt.number,
             amount: if made { attempt.worst_case } else { 0 },
-            usage: Usage::default(),
+            usage: if made { attempt.usage_bound() } else { Usage::default() },
             unknown_outcome: made,
             overspent: 0,
         }));
@@ -304,7 +305,11 @@ fn request_approval(walk: &WalkContext<'_>, origin: ApprovalOrigin) -> StepResul
     };
     match &walk.state.question {
         Some(open) if open.origin == origin && open.what == what => {
-            StepResult::Do(Effect::Ask { origin, what, call: call.map(Box::new) })
+            let raise = match approval_raise(walk.state) {
+                ApprovalRaise::Needed(raise) if origin == ApprovalOrigin::Limit => Some(raise),
+                ApprovalRaise::Needed(_) | ApprovalRaise::NotNeeded | ApprovalRaise::Impossible => None,
+            };
+            StepResult::Do(Effect::Ask { origin, what, call: call.map(Box::new), raise })
         }
         // The request is recorded before an approver sees it: other processes have to find it, and recovery repeats it.
         Some(_) | None => StepResult::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { origin, what })]),

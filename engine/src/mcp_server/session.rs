@@ -174,7 +174,9 @@ impl Session {
         self.thread
             .get_or_try_init(|| async {
                 let SessionContext { engine, compilation, table, render } = &*self.context;
-                let handle = engine.start(compilation, StartOptions::default()).await?;
+                // The client gets the results of its calls; no model could return the outputs of the directive.
+                let options = StartOptions { allow_missing_outputs: true, ..StartOptions::default() };
+                let handle = engine.start(compilation, options).await?;
                 let (calls, queue) = mpsc::channel(MAX_QUEUED_CALLS);
                 let source = Arc::new(CallSource::new(queue));
                 table.insert(handle.thread_id.clone(), &source);

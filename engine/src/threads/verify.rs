@@ -25,6 +25,11 @@ use crate::thread_id::ThreadId;
 use ledger::TreeMoney;
 use signatures::{KeyKind, SignatureChecker};
 
+/// End of the reason for a signature whose key is not trusted ([`SignatureError::UnknownKey`]).
+///
+/// [`SignatureError::UnknownKey`]: crate::keys::SignatureError::UnknownKey
+pub const UNTRUSTED_KEY: &str = "which is not trusted";
+
 /// The result of verifying one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ThreadVerification {
@@ -48,7 +53,7 @@ pub struct ThreadVerification {
 pub enum ThreadVerdict {
     /// Every check passed, and signatures of trusted keys cover every line.
     Sound,
-    /// Every check passed, but signatures of trusted keys do not cover every line.
+    /// Signatures of trusted keys do not cover every line, but every other check passed.
     Unproven,
     Damaged,
 }
@@ -316,10 +321,13 @@ impl Verifier<'_> {
     fn finish(mut self) -> ThreadVerification {
         self.found.signed_by = self.signatures.names();
         let whole = self.found.signed_events >= self.found.events && self.signatures.best() == Some(KeyKind::Trusted);
+        // If an unknown key alone signed the thread, nothing contradicts its files.
+        let is_foreign = self.signatures.best().is_none()
+            && self.found.faults.iter().all(|fault| fault.reason.ends_with(UNTRUSTED_KEY));
         self.found.verdict = match (self.found.faults.is_empty(), whole) {
-            (false, _) => ThreadVerdict::Damaged,
+            (false, _) if !is_foreign => ThreadVerdict::Damaged,
             (true, true) => ThreadVerdict::Sound,
-            (true, false) => ThreadVerdict::Unproven,
+            (true | false, _) => ThreadVerdict::Unproven,
         };
         if self.found.faults.is_empty() && !whole {
             if self.signatures.best() == Some(KeyKind::Ephemeral) {

@@ -120,7 +120,7 @@ pub fn describe_sandbox(question: &Question, live: &LiveState, spaces: &Spaces) 
     let grants = &live.state.launch.as_ref()?.grants;
     let (origin, what) = (ApprovalOrigin::Call, question.what.as_str());
     let thread = &question.thread;
-    let request = ApprovalRequest { thread, origin, what, call: Some(&call), plan: &live.plan, grants };
+    let request = ApprovalRequest { thread, origin, what, call: Some(&call), raise: None, plan: &live.plan, grants };
     Some(request.sandbox(&Items::new(&spaces.open().ok()?))?.to_string())
 }
 

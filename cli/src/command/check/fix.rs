@@ -1,6 +1,6 @@
 //! `rye check --fix`: applies safe fixes, after showing them as a diff.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use rye_compiler::edit::{Repairs, repair};
 use rye_compiler::validate::check;
@@ -10,6 +10,7 @@ use crate::CommandError;
 use crate::options::Format;
 use crate::report::{Printer, printable};
 use crate::rewrite::FileRewrite;
+use crate::typed_input::ask_yes_no;
 use crate::workspace::Spaces;
 
 /// Applies fixes to the project's files. The caller then checks the project again and reports the remaining
@@ -62,10 +63,5 @@ fn confirm_fixes() -> Result<bool, CommandError> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(true);
     }
-    let mut out = anstream::stderr().lock();
-    write!(out, "write these changes? [y/N] ")?;
-    out.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    Ok(ask_yes_no("write these changes? [y/N] ")?)
 }

@@ -163,6 +163,7 @@ fn describe_error(model: &PlannedModel, file: &str, error: &CallError) -> String
     let hint = match (error.stage, error.status) {
         (FailedStage::Setup, _) => String::new(),
         (_, Some(401 | 403)) => match model.connection.get("key_env").and_then(Value::as_str) {
+            Some(variable) if error.message.contains(&format!("`{variable}`")) => String::new(),
             Some(variable) => format!(": the key in `{variable}` is not accepted"),
             None => format!(": a key is required; set `key_env` in `{file}` to the name of its variable"),
         },

@@ -15,6 +15,7 @@ use rye_engine::BoxFuture;
 use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use rye_engine::event::Approval;
+use rye_engine::machine::LimitRaise;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::trust::{ApprovedCommands, Trust, TrustSnapshot};
 use serde_json::Value;
@@ -27,8 +28,9 @@ use super::renderer::RendererSender;
 use super::request_counter::{CountedRequest, RequestCounter};
 use super::typed_answer::TypedAnswer;
 use crate::options::Format;
-use crate::present::{BOLD, truncate_line};
+use crate::present::{BOLD, format_money, truncate_line};
 use crate::report::printable;
+use crate::typed_input::discard_typed;
 use crate::workspace::Spaces;
 
 /// Maximum characters of a name or of a typed line that a question repeats.
@@ -309,7 +311,8 @@ impl TerminalApprover {
     ) -> String {
         let head = format!("{BOLD}approval {number} of {count}{BOLD:#}: thread {}", request.thread);
         let Some(call) = request.call else {
-            return format!("{head} reached a limit\n  {}\nContinue? [y/N] ", printable(request.what));
+            let question = request.raise.map_or_else(|| "Continue?".to_owned(), format_raise);
+            return format!("{head} reached a limit\n  {}\n{question} [y/N] ", printable(request.what));
         };
         let mut lines = vec![head, format!("  capability: {}", printable(&call.capability))];
         lines.extend(argument_lines(&call.input));
@@ -362,6 +365,13 @@ fn argument_lines(input: &Value) -> Vec<String> {
         lines.extend(parts.map(|part| format!("    | {part}")));
     }
     lines
+}
+
+/// Formats the question of a reached limit, which an approval raises.
+fn format_raise(raise: &LimitRaise) -> String {
+    let LimitRaise { limit, value } = raise;
+    let value = if limit == "spend" { format_money(*value) } else { value.to_string() };
+    format!("Raise {limit} to {value} and continue?")
 }
 
 /// A guard of an open question. If the guard is dropped before the question is answered, prints a note.
@@ -436,11 +446,6 @@ fn read_stdin_line() -> Option<String> {
     }
 }
 
-/// Discards lines typed before a question. Does nothing if stdin is not a terminal.
-fn discard_typed() {
-    rustix::termios::tcflush(std::io::stdin(), rustix::termios::QueueSelector::IFlush).ok();
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -479,6 +484,7 @@ mod tests {
                     origin,
                     what,
                     call: None,
+                    raise: None,
                     plan: &plan,
                     grants: &[],
                 }))

@@ -4,6 +4,7 @@ use rye_compiler::plan::ApprovalOrigin;
 use rye_engine::machine::state::OpenApprovalRequest;
 use rye_engine::message::SharedText;
 use rye_engine::thread::{PrintedCost, RunResult, Status};
+use rye_engine::thread_id::ThreadId;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -47,6 +48,7 @@ pub struct RunOutput {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
     pub error: Option<ThreadErrorOutput>,
+    /// Cost of the run: of the thread, of the threads that it was handed over from, and of all threads below them.
     pub cost: CostOutput,
     /// SHA-256 of the stored plan.
     pub plan_id: String,
@@ -59,6 +61,8 @@ pub struct RunEnd {
     pub session_cost: Option<PrintedCost>,
     /// The limit that a suspended thread has reached, such as `turns`; `None` if the thread does not wait at a limit.
     pub reached_limit: Option<String>,
+    /// The descendants of a run that wait for an approval, each with the limit that it has reached.
+    pub waiting: Vec<(ThreadId, Option<String>)>,
     /// True if children of a closed session continue in the background, so that more events follow.
     pub has_background: bool,
 }

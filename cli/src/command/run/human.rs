@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
@@ -38,6 +38,8 @@ mod commands;
 mod compaction;
 mod end;
 mod limit;
+
+use self::end::{EndedParents, child_failure, error_line};
 
 /// Maximum length of call arguments and error reasons, in characters.
 const MAX_DETAIL_CHARS: usize = 100;
@@ -87,6 +89,7 @@ pub struct HumanRenderer {
     compactions: compaction::Compactions,
     /// Errors of ended threads, by id.
     errors: BTreeMap<String, RunError>,
+    parents: EndedParents,
     progress: Option<Progress>,
     is_chat: bool,
     /// The folders of the run; `None` if the renderer looks up no providers.
@@ -144,6 +147,7 @@ impl HumanRenderer {
             unpriced: false,
             compactions: compaction::Compactions::default(),
             errors: BTreeMap::new(),
+            parents: EndedParents::default(),
             progress: Progress::for_terminal(report, is_chat),
             is_chat,
             spaces: None,
@@ -205,12 +209,10 @@ impl HumanRenderer {
         }
         if let EventBody::Opened(opened) = &event.body {
             self.opened(thread, opened);
+            self.parents.insert(thread, opened);
         }
-        if self.is_chat && self.main.is_none() {
-            // If the chat reopens a session, no event opens the thread, so the thread of the first event is the main
-            // thread.
-            self.main = Some(thread.clone());
-        }
+        // If a thread is resumed, no event opens it, so the thread of the first event is the main thread.
+        self.main.get_or_insert_with(|| thread.clone());
         self.follow_compaction(thread, &event.body);
         self.print_limit(thread, &event.body);
         if self.events {
@@ -261,10 +263,7 @@ impl HumanRenderer {
                 self.child_ended(thread, child);
             }
             EventBody::Limit(hit) => self.limit_hit(thread, hit),
-            EventBody::Ended(ended) if self.main.as_ref() == Some(thread) => self.missing.clone_from(&ended.missing),
-            EventBody::Ended(ended) => {
-                self.errors.extend(ended.error.clone().map(|error| (thread.to_string(), error)));
-            }
+            EventBody::Ended(ended) => self.thread_ended(thread, ended),
             // Not printed: the last line of the run names the status.
             EventBody::Mail(mail)
                 if self.main.as_ref() == Some(thread)
@@ -397,7 +396,8 @@ impl HumanRenderer {
             Some(_) | None => result.name.clone(),
         };
         let time = if result.why == ResultKind::Ran { format!(" {} ms", result.duration_ms) } else { String::new() };
-        let problem = result_reason(result).or_else(|| result.is_error.then(|| error_line(&result.content).to_owned()));
+        let failure = || child_failure(&result.content).unwrap_or_else(|| error_line(&result.content).to_owned());
+        let problem = result_reason(result).or_else(|| result.is_error.then(failure));
         let red = color_style(AnsiColor::Red);
         match problem {
             None => self.thread_line(thread, Style::new(), &format!("ok    {what}{time}")),
@@ -460,8 +460,11 @@ impl Render for HumanRenderer {
 
     fn tick(&mut self) {
         // No progress line is needed while text is streamed, and a line below an incomplete line would break the text.
-        if self.out.has_open_line() {
-            return;
+        if self.out.has_open_line() && io::stdout().is_terminal() {
+            if !self.progress.as_ref().is_some_and(Progress::is_stalled) {
+                return;
+            }
+            self.out.end_line();
         }
         self.flush();
         let main = self.main.clone();
@@ -499,7 +502,7 @@ impl Render for HumanRenderer {
         self.flush();
     }
 
-    fn end(&mut self, RunEnd { result, session_cost, reached_limit, .. }: RunEnd) -> Option<io::Error> {
+    fn end(&mut self, RunEnd { result, session_cost, reached_limit, waiting, .. }: RunEnd) -> Option<io::Error> {
         self.hide_progress();
         self.progress = None;
         self.out.end_line();
@@ -509,7 +512,7 @@ impl Render for HumanRenderer {
         } else if self.format == Format::Plain {
             self.plain(&result);
         } else {
-            self.human(&result, reached_limit.as_deref());
+            self.human(&result, reached_limit.as_deref(), &waiting);
         }
         self.out.take_error()
     }
@@ -523,18 +526,6 @@ fn message_without_code(error: &RunError) -> &str {
 
 fn io_err() -> impl io::Write {
     anstream::stderr().lock()
-}
-
-/// Returns the output line that states why a call failed: the last line of a Python traceback, else the first line.
-fn error_line(output: &str) -> &str {
-    let mut lines = output.lines().filter(|line| !line.trim().is_empty());
-    let first = lines.next().unwrap_or_default();
-    if first.starts_with("Traceback (most recent call last)") {
-        // The tool itself adds a last line with the exit code of the program.
-        lines.rfind(|line| !line.starts_with("[exit code ")).unwrap_or(first)
-    } else {
-        first
-    }
 }
 
 /// Returns the text of a reply, without thinking and tool calls.

@@ -37,10 +37,11 @@ pub fn resumed_limit_origins(thread: &ThreadId, given: &[String]) -> Vec<(String
 }
 
 /// Formats the hint for `thread`, which `limit` stopped. `places` contains the origin of each limit, by the limit's
-/// name.
-pub fn limit_hint((thread, limit): &(String, String), places: &[(String, String)]) -> String {
+/// name. `is_handed_over` is true if an earlier thread of the run has used a part of the limit.
+pub fn limit_hint((thread, limit): &(String, String), places: &[(String, String)], is_handed_over: bool) -> String {
     let place = places.iter().find(|(name, _)| name == limit);
-    let stands = place.map(|(_, place)| format!("the limit `{limit}`{place}; ")).unwrap_or_default();
+    let used = if is_handed_over { ", and the threads before the handoff have used a part of it" } else { "" };
+    let stands = place.map(|(_, place)| format!("the limit `{limit}`{place}{used}; ")).unwrap_or_default();
     let value = if limit == "spend" { "DOLLARS" } else { "N" };
     format!(
         "{stands}continue in a new thread, which counts from 0 with the same limits: `rye threads resume {thread} \

@@ -23,6 +23,8 @@ pub const REPAINT_INTERVAL: Duration = Duration::from_millis(100);
 const LINE_INTERVAL: Duration = Duration::from_secs(30);
 /// Time that a step must take before the progress lines are shown, so that short steps do not flicker.
 const SHOWN_AFTER: Duration = Duration::from_millis(300);
+/// Time without a streamed piece after which a stream counts as stalled.
+const STALLED_AFTER: Duration = Duration::from_secs(10);
 /// Minimum width of a terminal on which lines are repainted, in columns.
 const MIN_WIDTH_COLUMNS: usize = 20;
 /// Width if the terminal does not report one, in columns.
@@ -53,6 +55,7 @@ pub struct Progress {
     /// True if the terminal can repaint lines.
     repaints: bool,
     last_line: Instant,
+    last_delta: Instant,
 }
 
 /// The current step of a thread, and the time at which the step began.
@@ -102,6 +105,7 @@ impl Progress {
             is_chat: false,
             repaints,
             last_line: started,
+            last_delta: started,
         }
     }
 
@@ -152,6 +156,7 @@ impl Progress {
 
     /// Adds the bytes of a streamed piece to the count of its thread.
     pub fn delta(&mut self, thread: &ThreadId, delta: &Delta) {
+        self.last_delta = Instant::now();
         let Some(activity) = self.threads.get_mut(thread) else { return };
         let text = match delta {
             Delta::Text(text) | Delta::Thinking(text) => text,
@@ -164,6 +169,11 @@ impl Progress {
     /// Returns true if every thread waits for an answer of the user, so that the rows do not change.
     pub fn is_waiting(&self) -> bool {
         self.threads.values().all(Activity::waits_for_user)
+    }
+
+    /// Returns true if no piece of a reply has arrived for [`STALLED_AFTER`].
+    pub fn is_stalled(&self) -> bool {
+        self.last_delta.elapsed() >= STALLED_AFTER
     }
 
     /// Counts an interrupt of the user (Ctrl+C).
@@ -416,6 +426,17 @@ mod tests {
         let line = progress.tick(Some(&main)).unwrap();
         assert!(line.starts_with("turn 2 · 4") && line.ends_with(" s · sonnet · Ctrl+C to cancel"), "{line}");
         assert_eq!(progress.tick(Some(&main)), None);
+    }
+
+    #[test]
+    fn stream_without_a_piece_for_ten_seconds_is_stalled() {
+        let mut progress = Progress::new(true);
+        progress.last_delta = Instant::now().checked_sub(Duration::from_secs(9)).unwrap();
+        assert!(!progress.is_stalled());
+        progress.last_delta = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        assert!(progress.is_stalled());
+        progress.delta(&ThreadId::parse("a-1").unwrap(), &Delta::Text("more".into()));
+        assert!(!progress.is_stalled());
     }
 
     #[test]

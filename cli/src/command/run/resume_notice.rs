@@ -2,8 +2,6 @@
 //! the thread and the sandboxes of its tools. The grants come from the verified transcript, so later changes of project
 //! files do not affect them.
 
-use std::io::{self, Write as _};
-
 use rye_compiler::approvals::{HeadlessPolicy, required_approvals};
 use rye_compiler::item::Items;
 use rye_compiler::plan::Grant;
@@ -18,6 +16,7 @@ use super::ask::headless_warning;
 use crate::CommandError;
 use crate::present::{format_count, truncate_line};
 use crate::report::printable;
+use crate::typed_input::ask_yes_no;
 
 /// Maximum number of grants, and of tool sandboxes, to print.
 const MAX_LISTED: usize = 12;
@@ -34,11 +33,7 @@ pub async fn verify_transcript(
 ) -> Result<Option<ParentThread>, CommandError> {
     match engine.inspect(thread).await {
         Err(EngineError::Drive(error @ DriveError::Unverified { .. })) if can_ask => {
-            let question = printable(&format!("{error}\nResume anyway? [y/N] "));
-            write!(anstream::stderr().lock(), "{question}")?;
-            let mut answer = String::new();
-            io::stdin().read_line(&mut answer)?;
-            if !matches!(answer.trim().to_lowercase().as_str(), "y" | "yes") {
+            if !ask_yes_no(&printable(&format!("{error}\nResume anyway? [y/N] ")))? {
                 return Err(error.into());
             }
             engine.accept_unverified();

@@ -78,16 +78,35 @@ pub async fn wait_until_end(
     };
     // A closed session succeeds if it ran no prompt, or if its last prompt succeeded.
     let success = if result.status == Status::Idle { exit == Exit::Success } else { result.success };
-    let result = RunResult { success, ..result };
+    let cost = match &input {
+        Some(_) => result.cost.clone(),
+        None => cost_of_run(engine, &result).unwrap_or_else(|error| {
+            report.note(&format!("the cost of the run cannot be read: {error}"));
+            result.cost.clone()
+        }),
+    };
+    let result = RunResult { success, cost, ..result };
     let limit = stopping_limit(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
     let session_cost = input.as_ref().and_then(|_| {
         let read = cost_of_session(engine, &result);
         read.inspect_err(|error| report.note(&format!("the cost of the session cannot be read: {error}"))).ok()
     });
+    let waiting = if input.is_some() { Vec::new() } else { suspended_descendants(engine, &result) };
+    // A run that leaves a suspended child behind is not done.
+    let exit = match waiting.first() {
+        Some((_, limit)) if exit == Exit::Success => {
+            if limit.is_some() {
+                Exit::Limit
+            } else {
+                Exit::Refused
+            }
+        }
+        Some(_) | None => exit,
+    };
     let reached_limit = request.as_ref().and_then(requested_limit).map(str::to_owned);
     let has_background = background.is_chosen();
     let exit = tokio::select! {
-        shown = screen.end(RunEnd { result, session_cost, reached_limit, has_background }) => {
+        shown = screen.end(RunEnd { result, session_cost, reached_limit, waiting, has_background }) => {
             match shown.write_error {
                 // A closed pipe is no failure.
                 Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -139,6 +158,30 @@ async fn next_line(input: &mut Option<ChatInput>) -> Option<String> {
 fn exit_of_last_prompt(engine: &Engine, result: &RunResult) -> Exit {
     let events = ThreadId::parse(&result.thread_id).ok().and_then(|id| engine.threads().transcript(&id).ok());
     events.map_or(Exit::Failed, |events| exit_of_session(&events))
+}
+
+/// Returns the descendants of a run that wait for an approval, each with the limit that it has reached. Returns none if
+/// they cannot be read.
+fn suspended_descendants(engine: &Engine, result: &RunResult) -> Vec<(ThreadId, Option<String>)> {
+    let Ok(thread) = ThreadId::parse(&result.thread_id) else { return Vec::new() };
+    let threads = engine.threads();
+    let waiting = threads.suspended_descendants(&thread).unwrap_or_default();
+    let with_limit = |id: ThreadId| {
+        let request = threads.transcript(&id).ok().and_then(|events| pending_approval(&events));
+        let limit = request.as_ref().and_then(requested_limit).map(str::to_owned);
+        (id, limit)
+    };
+    waiting.into_iter().map(with_limit).collect()
+}
+
+/// Returns the cost of a run: of its threads and all of their descendants. Without a thread, returns the cost of the
+/// result.
+fn cost_of_run(engine: &Engine, result: &RunResult) -> Result<PrintedCost, String> {
+    if result.thread_id.is_empty() {
+        return Ok(result.cost.clone());
+    }
+    let thread = ThreadId::parse(&result.thread_id).map_err(|invalid| invalid.reason)?;
+    Ok(engine.threads().run_cost(&thread).map_err(|error| error.to_string())?.into())
 }
 
 /// Returns the cost of all threads of a session.

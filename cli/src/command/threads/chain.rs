@@ -62,7 +62,7 @@ pub fn chain(args: &ChainArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     let thread = args.thread.select(reader)?;
     let chain = Threads::open(&spaces.project)?.chain(&thread)?;
     let entries: Result<Vec<ListedThread>, CommandError> = chain.iter().map(|id| reader.find(id.as_str())).collect();
-    print_entries(&entries?, report)
+    print_entries(&entries?, reader, report)
 }
 
 pub fn search(

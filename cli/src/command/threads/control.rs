@@ -241,13 +241,15 @@ fn end_orphan(
 pub fn print_status(threads: &[ThreadId], reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     let entries: Result<Vec<ListedThread>, CommandError> =
         threads.iter().map(|thread| reader.last_of_chain(thread.as_str())).collect();
-    print_entries(&entries?, report)
+    print_entries(&entries?, reader, report)
 }
 
 /// Prints a line with the id and the status of each thread; as JSON, prints the same object as `rye threads list`.
-pub fn print_entries(entries: &[ListedThread], report: &Printer) -> Result<Exit, CommandError> {
+pub fn print_entries(entries: &[ListedThread], reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
     if report.format() == Format::Json {
-        report.json(&ListOutput { threads: entries.iter().map(ThreadOutput::new).collect() })?;
+        let output = |entry| Ok(ThreadOutput::new(entry, reader.tree_cost(&entry.row)?));
+        let threads: Result<Vec<ThreadOutput>, CommandError> = entries.iter().map(output).collect();
+        report.json(&ListOutput { threads: threads? })?;
         return Ok(Exit::Success);
     }
     report.lines(entries.iter().map(|entry| format!("{}\t{}", entry.row.id, entry.status_name())))?;

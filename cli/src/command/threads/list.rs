@@ -151,6 +151,7 @@ pub struct ThreadOutput {
     /// Time of the thread's creation: date and time in UTC.
     pub created_at: String,
     pub updated_at: String,
+    /// Cost of the thread and of all threads below it in its tree.
     pub cost: CostOutput,
     /// The thread that this one continues.
     pub continues: Option<String>,
@@ -179,7 +180,8 @@ impl From<PrintedCost> for CostOutput {
 }
 
 impl ThreadOutput {
-    pub fn new(entry: &ListedThread) -> Self {
+    /// `cost` is the cost of the thread with its descendants.
+    pub fn new(entry: &ListedThread, cost: Cost) -> Self {
         let row = &entry.row;
         Self {
             thread_id: row.id.to_string(),
@@ -195,7 +197,7 @@ impl ThreadOutput {
             plan_id: row.plan_id.clone(),
             created_at: format_date(row.created_at),
             updated_at: format_date(row.updated_at),
-            cost: PrintedCost::from(row.cost).into(),
+            cost: PrintedCost::from(cost).into(),
             continues: row.continues.as_ref().map(ToString::to_string),
             continued_by: row.continued_by.as_ref().map(ToString::to_string),
         }
@@ -214,18 +216,23 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
             format_count(n as u64, "thread")
         )),
     }
+    let all: Vec<&ThreadRow> = entries.iter().map(|entry| &entry.row).collect();
+    let mut costs = reader.tree_costs(&all)?;
     entries.retain(|entry| !args.active || !entry.row.status.has_ended());
     entries.retain(|entry| args.status.is_empty() || args.status.iter().any(|status| status.accepts(entry)));
     entries.retain(|entry| args.since.is_none_or(|since| entry.row.created_at >= since.0));
     entries.retain(|entry| args.directive.as_ref().is_none_or(|directive| entry.row.directive == *directive));
     let rows: Vec<ListRow> = arrange_trees(entries, args.limit.unwrap_or(usize::MAX))
         .into_iter()
-        .map(|(entry, branch)| ListRow { step: current_step(&entry, reader), entry, branch })
+        .map(|(entry, branch)| {
+            let cost = costs.remove(&entry.row.id).unwrap_or(entry.row.cost);
+            ListRow { step: current_step(&entry, reader), entry, branch, cost }
+        })
         .collect();
     match report.format() {
         Format::Json => {
             let output = |row: &ListRow| {
-                let of_row = ThreadOutput::new(&row.entry);
+                let of_row = ThreadOutput::new(&row.entry, row.cost);
                 let Some(current) = &row.step else { return of_row };
                 ThreadOutput { step: Some(current.step.to_string()), turn: current.turn, asks: current.asks, ..of_row }
             };
@@ -235,8 +242,11 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
         format @ (Format::Human | Format::Plain) => {
             let mut table = build_table(&rows, format);
             // The id of a thread begins with its directive, so a narrow table can omit the column of the directive.
-            if format == Format::Human && fold_width(OutputStream::Out).is_some_and(|width| table.width() > width) {
-                table.remove_column(DIRECTIVE_COLUMN);
+            let width = fold_width(OutputStream::Out).filter(|_| format == Format::Human);
+            for column in OPTIONAL_COLUMNS {
+                if width.is_some_and(|width| table.width() > width) {
+                    table.remove_column(column);
+                }
             }
             report.lines(table.lines(format))?;
         }
@@ -249,6 +259,8 @@ struct ListRow {
     /// Lines that connect the thread with its parent, for human output.
     branch: String,
     step: Option<CurrentStep>,
+    /// The cost of the thread with its descendants.
+    cost: Cost,
 }
 
 /// The current step of a thread, folded from its transcript.
@@ -313,7 +325,9 @@ fn current_step(entry: &ListedThread, reader: &ThreadReader) -> Option<CurrentSt
     Some(current)
 }
 
-const DIRECTIVE_COLUMN: usize = 1;
+/// The columns that a narrow table omits, in this order: the directive, the turns, the tokens. Each number counts the
+/// columns that are left.
+const OPTIONAL_COLUMNS: [usize; 3] = [1, 2, 2];
 
 fn build_table(rows: &[ListRow], format: Format) -> Table {
     let mut head = vec!["THREAD", "DIRECTIVE", "STATUS", "TURNS", "TOKENS", "COST", "STARTED"];
@@ -321,19 +335,19 @@ fn build_table(rows: &[ListRow], format: Format) -> Table {
     head.extend(has_steps.then_some("STEP"));
     let mut table = Table::new(&head, &[3, 4, 5]);
     let now = now();
-    for ListRow { entry, branch, step } in rows {
+    for ListRow { entry, branch, step, cost } in rows {
         let row = &entry.row;
         let id = if format == Format::Human { format!("{branch}{}", row.id) } else { row.id.to_string() };
         let started =
             if format == Format::Human { format_elapsed(row.created_at, now) } else { format_date(row.created_at) };
-        let tokens = row.cost.input_tokens.saturating_add(row.cost.output_tokens);
+        let tokens = cost.input_tokens.saturating_add(cost.output_tokens);
         let mut cells: Vec<Cell> = vec![
             id.into(),
             format_directive(&entry.row).into(),
             Cell::styled(entry.status_name(), standing_style(entry)),
-            row.cost.turns.to_string().into(),
+            cost.turns.to_string().into(),
             tokens.to_string().into(),
-            format_cost_cell(&row.cost).into(),
+            format_cost_cell(cost).into(),
             started.into(),
         ];
         if has_steps {

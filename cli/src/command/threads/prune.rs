@@ -52,7 +52,7 @@ pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<
         let ids: Vec<ThreadId> = going.iter().map(|entry| entry.row.id.clone()).collect();
         objects = prune(&reader.shared_disk(), &ids)?;
     }
-    print_entries(&going, report)?;
+    print_entries(&going, reader, report)?;
     let what = format_count(going.len() as u64, "thread");
     let alone = format_count(objects as u64, "object");
     report.note(&if args.dry_run { format!("{what} would be removed") } else { format!("{what} and {alone} removed") });

@@ -8,14 +8,14 @@ use rye_compiler::semantics::ledger::{Account, AccountStatus};
 use rye_compiler::semantics::money::Nanos;
 use rye_engine::event::{Ended, Event, EventBody, Opened, Settled};
 use rye_engine::store::{layout, owner};
-use rye_engine::thread::dollars;
+use rye_engine::thread::{PrintedCost, dollars};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::LoadedThread;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::list::ThreadOutput;
+use super::list::{CostOutput, ThreadOutput};
 use crate::CommandError;
 use crate::exit::Exit;
 use crate::options::Format;
@@ -50,6 +50,8 @@ pub struct ShowOutput {
     pub ledger: Vec<AccountOutput>,
     /// The continuation chain of the thread, first thread first.
     pub chain: Vec<String>,
+    /// Cost of the run: of the threads that were handed over to each other, with all threads below them.
+    pub run_cost: CostOutput,
     /// Process that owns the thread, or owned it last.
     pub pid: Option<u32>,
     pub events: usize,
@@ -142,7 +144,7 @@ fn thread_output(
     let (opened, ended) = (find_opened(&record.events), find_ended(&record.events));
     let grants = opened.map(|opened| &opened.grants).into_iter().flatten();
     Ok(ShowOutput {
-        thread: ThreadOutput::new(&record.entry),
+        thread: ThreadOutput::new(&record.entry, reader.tree_cost(&record.entry.row)?),
         inputs: opened.map(|opened| opened.inputs.clone()).unwrap_or_default(),
         limits: opened.map(|opened| limits_output(&opened.limits)).unwrap_or_default(),
         capabilities: grants.map(|set| set.iter().map(|grant| grant.pattern.clone()).collect()).collect(),
@@ -152,6 +154,7 @@ fn thread_output(
         error: thread_error(record),
         ledger: ledger.iter().map(AccountOutput::new).collect(),
         chain: chain.iter().map(ToString::to_string).collect(),
+        run_cost: PrintedCost::from(reader.run_cost(&record.entry.row.id)?).into(),
         pid: owner_pid(reader, record)?,
         events: record.events.len(),
         transcript: layout::transcript(&record.entry.row.id).display().to_string(),
@@ -244,7 +247,12 @@ fn labeled_values(
     facts.extend(row.plan_id.clone().map(|plan| ("plan", one(plan))));
     facts.push(("started", one(format_date(row.created_at))));
     facts.push(("last event", one(format_date(row.updated_at))));
-    facts.push(("cost", one(event::format_cost(&row.cost))));
+    facts.push(("cost", one(event::format_cost(&reader.tree_cost(row)?))));
+    let run = reader.threads_of_run(&row.id)?;
+    if run.len() > 1 {
+        let cost = event::format_cost(&reader.run_cost(&row.id)?);
+        facts.push(("cost of run", one(format!("{cost} ({})", format_count(run.len() as u64, "thread")))));
+    }
     facts.extend(CacheOutput::of(&record.events).format_line().map(|line| ("cache", one(line))));
     if let Some(opened) = find_opened(&record.events) {
         facts.push(("inputs", json(&opened.inputs)));

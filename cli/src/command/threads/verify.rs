@@ -7,7 +7,7 @@ use rye_engine::keys::{KeyFolder, TrustStore};
 use rye_engine::store::layout;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
-use rye_engine::threads::verify::{ThreadVerdict, ThreadVerification};
+use rye_engine::threads::verify::{ThreadVerdict, ThreadVerification, UNTRUSTED_KEY};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -19,11 +19,6 @@ use crate::report::{Printer, printable};
 use crate::thread_reader::ThreadReader;
 use crate::thread_reader::reference::select_threads;
 use crate::workspace::{Spaces, user_root};
-
-/// End of the message for a signature whose key is not trusted ([`SignatureError::UnknownKey`]).
-///
-/// [`SignatureError::UnknownKey`]: rye_engine::keys::SignatureError::UnknownKey
-const UNTRUSTED_KEY: &str = "which is not trusted";
 
 #[derive(Debug, Args)]
 pub struct VerifyThreadsArgs {
@@ -87,7 +82,7 @@ pub fn run(
     let found = threads.verify_all(&ids, &trust)?;
     let bad = |one: &ThreadVerification| match one.verdict {
         ThreadVerdict::Sound => false,
-        ThreadVerdict::Unproven => args.strict,
+        ThreadVerdict::Unproven => args.strict || !one.faults.is_empty(),
         ThreadVerdict::Damaged => true,
     };
     let failed = found.iter().any(bad);

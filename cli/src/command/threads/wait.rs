@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use rye_engine::thread::RunResult;
+use rye_engine::thread::{PrintedCost, RunResult};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::{Threads, WaitOutcome};
 use schemars::JsonSchema;
@@ -95,7 +95,7 @@ fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Print
     let list = ids.iter().map(ThreadId::as_str).zip(waited);
     match report.format() {
         Format::Json => {
-            let threads = list.map(|(requested, one)| outcome_output(requested, one)).collect();
+            let threads = list.map(|(requested, one)| outcome_output(&store, requested, one)).collect();
             report.json(&WaitOutput { all_finished, threads })?;
         }
         Format::Human | Format::Plain => {
@@ -135,9 +135,15 @@ fn state_name(waited: &WaitOutcome) -> &'static str {
     }
 }
 
-fn outcome_output(requested: &str, waited: WaitOutcome) -> WaitOutcomeOutput {
+fn outcome_output(threads: &Threads, requested: &str, waited: WaitOutcome) -> WaitOutcomeOutput {
     let status = state_name(&waited).to_owned();
-    let result = if let WaitOutcome::Over(result) = waited { Some(RunOutput::from(*result)) } else { None };
+    let result = if let WaitOutcome::Over(result) = waited {
+        let of_run = ThreadId::parse(&result.thread_id).ok().and_then(|id| threads.run_cost(&id).ok());
+        let cost = of_run.map_or_else(|| result.cost.clone(), PrintedCost::from);
+        Some(RunOutput::from(RunResult { cost, ..*result }))
+    } else {
+        None
+    };
     WaitOutcomeOutput { requested: requested.to_owned(), status, result }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::super::outputs;
 use super::super::walk::{StepResult, WalkContext};
 use super::{INTERRUPTED, has_hooks, hook_run};
-use crate::event::{Ended, EventBody};
+use crate::event::{AttemptFailed, Ended, EventBody};
 use crate::exchange::StopReason;
 use crate::machine::effect::Effect;
 use crate::machine::facts;
@@ -132,7 +132,10 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
         return ended(Status::Error, failed(code, message));
     }
     if let Some(hit) = &state.limit {
-        let message = limits::describe_exceeded(&hit.limit_code, &hit.current_value, &hit.current_max);
+        let mut message = limits::describe_exceeded(&hit.limit_code, &hit.current_value, &hit.current_max);
+        if let Some(failed) = state.failed.as_ref().filter(|_| hit.limit_code == "duration_seconds_exceeded") {
+            message.push_str(&describe_last_failure(failed));
+        }
         return ended(Status::Error, failed(&hit.limit_code, message));
     }
     if let Some(failure) = &state.failed {
@@ -166,6 +169,13 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
 /// Returns the error of an early end; `None` if its status is no error.
 fn early_error(end: &EarlyEnd) -> Option<RunError> {
     (end.status == Status::Error).then(|| RunError { code: end.code.clone(), message: end.message.clone() })
+}
+
+/// Describes the failed attempt before a duration limit: the provider's error is the reason for the wait.
+fn describe_last_failure(failed: &AttemptFailed) -> String {
+    let asks = failed.error.headers.iter().find(|(name, _)| name.starts_with("retry-after"));
+    let asks = asks.map(|(name, value)| format!(" ({name}: {value})")).unwrap_or_default();
+    format!("; the last attempt failed: {}: {}{asks}", failed.classification.name, failed.error.message)
 }
 
 /// The error code of a thread whose last reply was cut before its end.

@@ -67,7 +67,7 @@ fn approval_request_is_recorded_before_it_is_asked() {
         number: 1,
         count: 1,
     };
-    assert_eq!(effect, Effect::Ask { origin: open.origin, what: open.what, call: Some(Box::new(call)) });
+    assert_eq!(effect, Effect::Ask { origin: open.origin, what: open.what, call: Some(Box::new(call)), raise: None });
 }
 
 #[test]

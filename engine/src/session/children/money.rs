@@ -142,6 +142,8 @@ fn to_created_child(child: &IdentifiedChild, answers: Vec<ChangeResult>) -> Resu
 /// Renders a refused reservation, for the model.
 fn render_reservation_refusal(refusal: &Refusal) -> String {
     if let Refusal::MoreThanIsLeft { requested, left } = refusal {
+        // The amount is negative if the thread must keep more for its next turn than it has.
+        let left = (*left).max(Nanos::ZERO);
         return format!(
             "spend_exceeded: the child requires ${requested}, but only ${left} of this thread's budget is left for children"
         );

@@ -131,7 +131,8 @@ impl McpConnection {
         let why = |reason: String| match running.as_ref().map(|(log, _)| log.text()).filter(|output| !output.is_empty())
         {
             Some(output) => {
-                unreachable(format!("{reason}{}; its last output: {}", sandbox_hint(server), last_line(&output)))
+                let hint = if names_an_access(&output) { sandbox_hint(server) } else { "" };
+                unreachable(format!("{reason}; its last output: {}{hint}", last_line(&output)))
             }
             None => unreachable(format!("{reason}{}", sandbox_hint(server))),
         };
@@ -319,6 +320,14 @@ fn sandbox_hint(server: &McpServer) -> &'static str {
             " (the server runs in a sandbox: open the sandbox with `needs: { net: [HOST], write: [FOLDER/], read: [/PATH] }` in the settings of the server, or disable the sandbox with `sandbox: none`)"
         }
     }
+}
+
+/// Returns true if an output names a refused access to a file or to the network, which a sandbox can cause.
+fn names_an_access(output: &str) -> bool {
+    const WORDS: [&str; 9] =
+        ["permission", "not permitted", "read-only", "eacces", "erofs", "no such file", "network", "resol", "connect"];
+    let output = output.to_lowercase();
+    WORDS.iter().any(|word| output.contains(word))
 }
 
 /// Describes the error of a handshake with an MCP server, without names of Rust types.

@@ -1,10 +1,11 @@
 //! The end of a run or session in human and plain output: result, cost, and the way to continue.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 use rye_compiler::semantics::money::Nanos;
-use rye_engine::event::ChildEnded;
+use rye_engine::event::{ChildEnded, Ended, Opened};
 use rye_engine::thread::{PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
 use serde_json::Value;
@@ -14,6 +15,25 @@ use crate::command::providers::usable::usable_models;
 use crate::present::{DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::printable;
 
+/// The parents of threads, and the threads that have ended.
+#[derive(Debug, Default)]
+pub(super) struct EndedParents {
+    parents: BTreeMap<ThreadId, ThreadId>,
+    ended: BTreeSet<ThreadId>,
+}
+
+impl EndedParents {
+    pub fn insert(&mut self, thread: &ThreadId, opened: &Opened) {
+        let parent = opened.parent.as_ref().and_then(|parent| ThreadId::parse(&parent.thread_id).ok());
+        self.parents.extend(parent.map(|parent| (thread.clone(), parent)));
+    }
+
+    /// Returns the parent of a thread if the parent has ended.
+    fn ended_parent(&self, thread: &ThreadId) -> Option<ThreadId> {
+        self.parents.get(thread).filter(|parent| self.ended.contains(*parent)).cloned()
+    }
+}
+
 /// Maximum number of unread events and fields that the end of a run names.
 const MAX_UNREAD_NAMES: usize = 3;
 
@@ -22,7 +42,7 @@ impl HumanRenderer {
     /// the cost in `result`.
     pub(super) fn chat(&mut self, result: &RunResult, session_cost: Option<&PrintedCost>, reached_limit: Option<&str>) {
         if result.status != Status::Idle {
-            return self.human(&RunResult { result: None, ..result.clone() }, reached_limit);
+            return self.human(&RunResult { result: None, ..result.clone() }, reached_limit, &[]);
         }
         if !self.quiet {
             let again = format!("open the session again with `rye chat --resume {}`", result.thread_id);
@@ -34,8 +54,14 @@ impl HumanRenderer {
         }
     }
 
-    /// Prints the end of a run. `reached_limit` is the limit that a suspended thread waits for.
-    pub(super) fn human(&mut self, result: &RunResult, reached_limit: Option<&str>) {
+    /// Prints the end of a run. `reached_limit` is the limit that a suspended thread waits for. `waiting` are the
+    /// suspended descendants, each with the limit that it has reached.
+    pub(super) fn human(
+        &mut self,
+        result: &RunResult,
+        reached_limit: Option<&str>,
+        waiting: &[(ThreadId, Option<String>)],
+    ) {
         self.outputs(result);
         let mut err = io_err();
         // An error whose code equals the status (such as `cancelled`) is not printed, because the status is printed
@@ -81,6 +107,28 @@ impl HumanRenderer {
                 format!("continue with `rye run --resume {}`", result.thread_id)
             };
             writeln!(err, "  help: {then}").ok();
+        }
+        for (id, limit) in waiting {
+            let raise = limit.as_ref().map(|limit| format!(" --raise {limit}=N")).unwrap_or_default();
+            writeln!(err, "  help: `{id}` waits for your answer: `rye threads approve {id}{raise}`").ok();
+        }
+    }
+
+    /// Handles the end of a thread. The end of a child is printed when its parent records it; if the parent has ended
+    /// before, the end is printed at once.
+    pub(super) fn thread_ended(&mut self, thread: &ThreadId, ended: &Ended) {
+        if self.main.as_ref() == Some(thread) {
+            self.missing.clone_from(&ended.missing);
+        } else {
+            self.errors.extend(ended.error.clone().map(|error| (thread.to_string(), error)));
+            if let Some(parent) = self.parents.ended_parent(thread).filter(|_| !self.is_chat) {
+                let (thread_id, status) = (thread.to_string(), ended.status);
+                self.child_ended(&parent, &ChildEnded { spawn: 0, thread_id, status, cost: ended.cost });
+            }
+        }
+        // The continuation of a thread records the ends of the children.
+        if ended.status != Status::Continued {
+            self.parents.ended.insert(thread.clone());
         }
     }
 
@@ -153,6 +201,26 @@ impl HumanRenderer {
         let tokens = format_count(cost.input_tokens, "token");
         let spend = format_spend(printed_nanos(&cost.spend), self.unpriced || cost.unpriced);
         format!("{}, {tokens} in, {} out, {spend}", format_count(cost.turns, "turn"), cost.output_tokens)
+    }
+}
+
+/// Returns the error code of a failed child, whose error was printed at its end. `None` for any other result.
+pub(super) fn child_failure(content: &str) -> Option<String> {
+    let result: RunResult = serde_json::from_str(content).ok().filter(|result: &RunResult| !result.success)?;
+    Some(result.error.map_or_else(|| result.status.as_str().to_owned(), |error| error.code))
+}
+
+/// Returns the output line that states why a call failed: the last line of a failed program, else the first line. The
+/// stderr of a program follows its stdout, and the tool itself adds a last line with the exit code.
+pub(super) fn error_line(output: &str) -> &str {
+    let mut lines = output.lines().filter(|line| !line.trim().is_empty());
+    let first = lines.clone().next().unwrap_or_default();
+    let is_program = lines.clone().next_back().is_some_and(|line| line.starts_with("[exit code "));
+    if is_program || first.starts_with("Traceback (most recent call last)") {
+        // The engine's own lines are in brackets.
+        lines.rfind(|line| !line.starts_with('[')).unwrap_or(first)
+    } else {
+        first
     }
 }
 

@@ -1,0 +1,64 @@
+//! The raise that an approval beyond a reached limit implies: without a higher limit, the thread would reach the limit
+//! again at once.
+
+use rye_compiler::semantics::money::Nanos;
+use serde_json::Value;
+
+use super::apply::{limit_mut, raised_limit};
+use super::effect::LimitRaise;
+use super::state::ThreadState;
+use crate::event::LimitHit;
+
+/// The effect of an approval beyond a reached limit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ApprovalRaise {
+    /// The approval alone is enough: the limit is higher than when it was reached, or no message can raise it.
+    NotNeeded,
+    Needed(LimitRaise),
+    /// The limit of the parent or of the session allows no higher value.
+    Impossible,
+}
+
+/// Returns the effect of an approval at the limit that the thread has reached. The new limit is the used amount, but at
+/// least the reached limit, plus the reached limit.
+pub(super) fn approval_raise(state: &ThreadState) -> ApprovalRaise {
+    let Some((limit, hit)) =
+        state.limit.as_ref().and_then(|hit| Some((hit.limit_code.strip_suffix("_exceeded")?, hit)))
+    else {
+        return ApprovalRaise::NotNeeded;
+    };
+    let mut limits = state.limits;
+    let (Some(total), Some(most)) = (limit_mut(&mut limits, limit), amount(limit, &hit.current_max)) else {
+        return ApprovalRaise::NotNeeded;
+    };
+    // In a chat, the limits are totals of the thread, and a reached limit states the amounts of the prompt.
+    if total.saturating_sub(used_before_prompt(state, limit)) > most {
+        return ApprovalRaise::NotNeeded;
+    }
+    let value = used(limit, hit).max(most).saturating_add(most);
+    match raised_limit(state, limit, value) {
+        Some(_) => ApprovalRaise::Needed(LimitRaise { limit: limit.to_owned(), value }),
+        None => ApprovalRaise::Impossible,
+    }
+}
+
+fn used_before_prompt(state: &ThreadState, limit: &str) -> u64 {
+    let Some(current) = state.chat.as_ref().and_then(|chat| chat.current) else { return 0 };
+    let before = current.cost_before;
+    match limit {
+        "turns" => before.turns,
+        "tokens" => before.input_tokens.saturating_add(before.output_tokens),
+        "spend" => before.spend,
+        "duration_seconds" => state.before_prompt().1,
+        _ => 0,
+    }
+}
+
+fn used(limit: &str, hit: &LimitHit) -> u64 {
+    amount(limit, &hit.current_value).unwrap_or(0)
+}
+
+/// Returns an amount of a reached limit, in nano-dollars for `spend`.
+fn amount(limit: &str, value: &Value) -> Option<u64> {
+    if limit == "spend" { Nanos::from_json(value).ok().map(Nanos::to_u64) } else { value.as_u64() }
+}

@@ -1,0 +1,137 @@
+//! The threads of a run with all of their descendants, and their cost. The cost in the row of a thread has its own turns and tokens, and
+//! includes a child's spend only if the thread has recorded the end of the child.
+
+use std::collections::{BTreeMap, HashSet};
+
+use rye_compiler::semantics::ledger::AccountStatus;
+
+use super::Threads;
+use crate::event::{ThreadHead, ThreadOrigin};
+use crate::store::{Registry, StoreError, ThreadRow};
+use crate::thread::{Cost, Status};
+use crate::thread_id::ThreadId;
+
+impl Threads {
+    /// Returns the cost of the run that `thread` belongs to: of the threads that were handed over to each other, with
+    /// their descendants. A thread that a user has continued belongs to another run.
+    pub fn run_cost(&self, thread: &ThreadId) -> Result<Cost, StoreError> {
+        let mut sum = Cost::default();
+        for id in self.threads_of_run(thread)? {
+            // The row of a thread whose transcript is unreadable is the best that is known.
+            let entry = match self.load(&id) {
+                Ok(loaded) => loaded.map(|loaded| loaded.entry),
+                Err(_) => self.show(&id)?,
+            };
+            if let Some(entry) = entry {
+                sum.add(&self.tree_cost(&entry.row)?);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Returns the threads of the run that `thread` belongs to, from the first thread on.
+    pub fn threads_of_run(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+        let mut run: Vec<ThreadId> = Vec::new();
+        for id in self.chain(thread)? {
+            if !run.is_empty() && !self.is_handed_over(&id) {
+                if run.contains(thread) {
+                    break;
+                }
+                run.clear();
+            }
+            run.push(id);
+        }
+        Ok(run)
+    }
+
+    /// Returns true if a thread continues another one because of a handoff, not because of a user. Returns false if the
+    /// start of the thread cannot be read.
+    fn is_handed_over(&self, thread: &ThreadId) -> bool {
+        let events = self.head(thread).unwrap_or_default();
+        ThreadHead::of(&events).opened.is_some_and(|opened| opened.origin == ThreadOrigin::Handoff)
+    }
+
+    /// Returns the cost of a thread with its descendants. The continuations of a descendant count, too; those of the
+    /// thread itself do not. Without a registry, returns the cost in the row.
+    pub fn tree_cost(&self, row: &ThreadRow) -> Result<Cost, StoreError> {
+        let Some(registry) = self.registry() else { return Ok(row.cost) };
+        cost_with_descendants(registry, row, descendants(registry, &row.id)?.iter())
+    }
+
+    /// Returns the descendants of the run that `thread` belongs to that wait for an approval. Empty without a registry.
+    pub fn suspended_descendants(&self, thread: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+        let Some(registry) = self.registry() else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for id in self.threads_of_run(thread)? {
+            let rows = descendants(registry, &id)?.into_iter();
+            found.extend(rows.filter(|row| row.status == Status::Suspended).map(|row| row.id));
+        }
+        Ok(found)
+    }
+
+    /// Returns the cost of each of these threads with its descendants, as [`Self::tree_cost`] does. `rows` are all
+    /// threads of the project.
+    pub fn tree_costs(&self, rows: &[&ThreadRow]) -> Result<BTreeMap<ThreadId, Cost>, StoreError> {
+        let mut children: BTreeMap<&ThreadId, Vec<&ThreadRow>> = BTreeMap::new();
+        for row in rows {
+            if let Some(parent) = &row.parent {
+                children.entry(parent).or_default().push(row);
+            }
+        }
+        let mut costs = BTreeMap::new();
+        for row in rows {
+            let (mut below, mut seen) = (Vec::new(), HashSet::from([&row.id]));
+            let mut next: Vec<&ThreadRow> = children.get(&row.id).into_iter().flatten().copied().collect();
+            while let Some(descendant) = next.pop() {
+                if seen.insert(&descendant.id) {
+                    next.extend(children.get(&descendant.id).into_iter().flatten());
+                    below.push(descendant);
+                }
+            }
+            let cost = match self.registry() {
+                Some(registry) if !below.is_empty() => cost_with_descendants(registry, row, below.into_iter())?,
+                Some(_) | None => row.cost,
+            };
+            costs.insert(row.id.clone(), cost);
+        }
+        Ok(costs)
+    }
+}
+
+/// Returns the descendants of a thread and their continuations.
+fn descendants(registry: &Registry, thread: &ThreadId) -> Result<Vec<ThreadRow>, StoreError> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::from([thread.clone()]);
+    let mut next = children_of(registry, thread)?;
+    while let Some(id) = next.pop() {
+        let Some(descendant) = registry.thread(&id)?.filter(|_| seen.insert(id.clone())) else { continue };
+        next.extend(children_of(registry, &id)?);
+        next.extend(descendant.continued_by.clone());
+        found.push(descendant);
+    }
+    Ok(found)
+}
+
+fn children_of(registry: &Registry, parent: &ThreadId) -> Result<Vec<ThreadId>, StoreError> {
+    Ok(registry.children(parent)?.into_iter().map(|(_, child)| child).collect())
+}
+
+/// Returns the cost of a thread with these descendants. The ledger knows the spend: a released account is part of the
+/// spend of its parent, any other account is not. The spend is at least that in the row, because the row can be newer.
+fn cost_with_descendants<'r>(
+    registry: &Registry,
+    row: &ThreadRow,
+    descendants: impl Iterator<Item = &'r ThreadRow>,
+) -> Result<Cost, StoreError> {
+    let mut cost = row.cost;
+    let mut spend = registry.account(&row.id)?.map_or(row.cost.spend, |account| account.spent().to_u64());
+    for descendant in descendants {
+        cost.add(&descendant.cost);
+        let account = registry.account(&descendant.id)?;
+        if let Some(account) = account.filter(|account| account.status() != AccountStatus::Released) {
+            spend = spend.saturating_add(account.spent().to_u64());
+        }
+    }
+    let Cost { outstanding, approval_wait_ms, .. } = row.cost;
+    Ok(Cost { spend: spend.max(row.cost.spend), outstanding, approval_wait_ms, ..cost })
+}
