@@ -13,7 +13,8 @@ pub fn discard_typed() {
 /// yes. The caller checks that there is a terminal.
 pub fn ask_yes_no(question: &str) -> io::Result<bool> {
     discard_typed();
-    let mut out = anstream::stderr().lock();
+    // The lock is released before the answer is awaited, because an interrupted question must not block other output.
+    let mut out = anstream::stderr();
     write!(out, "{question}")?;
     out.flush()?;
     let mut answer = String::new();

@@ -173,3 +173,14 @@ fn typescript_tools_are_reported_before_their_first_call_if_node_is_too_old() {
     assert!(rye(&["new", "tool", "team/t", "--language", "typescript"]).contains(problem));
     assert!(rye(&["check"]).contains(&format!("{problem}: `team/t` cannot run here")));
 }
+
+#[test]
+fn home_that_is_no_folder_is_named() {
+    let place = TestProject::new();
+    place.run_ok(&["init"]);
+    let mut command = place.command(&["doctor", "--format", "json"]);
+    command.env_remove("RYE_USER_SPACE").env_remove("USER_SPACE").env("HOME", "/no/such/home");
+    let doctor: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let texts: Vec<&str> = about(&doctor, "spaces").iter().filter_map(|finding| finding["text"].as_str()).collect();
+    assert!(texts.iter().any(|text| text.contains("`HOME` names `/no/such/home`, which is no folder")), "{texts:?}");
+}

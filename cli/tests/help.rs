@@ -152,6 +152,11 @@ fn narrow_terminal_leaves_out_the_directive_of_threads_and_folds_requirements() 
     let narrow = list(width, &["threads", "list"]);
     assert!(!narrow.contains("DIRECTIVE") && narrow.contains("STARTED"), "{narrow}");
     assert!(narrow.contains(name) && narrow.lines().all(|line| line.chars().count() <= width), "{narrow}");
+    // A narrower terminal leaves out the turns, too.
+    let needed = narrow.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+    let narrower = list(needed - 1, &["threads", "list"]);
+    assert!(!narrower.contains("TURNS") && narrower.contains("COST"), "{narrower}");
+    assert!(narrower.lines().all(|line| line.chars().count() < needed), "{narrower}");
     let trusted = list(60, &["trust", "--list"]);
     assert!(trusted.lines().count() > 1 && trusted.lines().all(|line| line.chars().count() <= 60), "{trusted}");
 }

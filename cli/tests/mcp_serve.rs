@@ -545,3 +545,15 @@ fn clients_over_http_and_their_simultaneous_requests_get_their_own_responses() {
         }
     });
 }
+
+#[test]
+fn session_of_a_directive_with_required_outputs_completes() {
+    let place = place();
+    let face = place.read(".ai/directives/face.md");
+    let outputs = "</metadata>\n<outputs><output name=\"report\" type=\"string\" required=\"true\">The report.</output></outputs>";
+    place.write(".ai/directives/face.md", &face.replace("</metadata>", outputs));
+    let mut client = McpClient::new(&place, &["--directive", "face"], &json!({}));
+    assert!(is_note(&client.ask("tools/call", &read())));
+    client.close();
+    assert_eq!(statuses(&place), [("face".to_owned(), "completed".to_owned())]);
+}

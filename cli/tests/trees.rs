@@ -281,3 +281,21 @@ fn cost_of_a_run_includes_asynchronous_children() {
     let (_, waited) = place.json(&["threads", "results", id]);
     assert_eq!(cost_of(&waited["threads"][0]["result"]["cost"]), whole, "{waited}");
 }
+
+#[test]
+fn end_of_an_asynchronous_child_after_its_parent_is_printed() {
+    let place = TestProject::own();
+    directive(&place, "top", "spend=\"1\"");
+    directive(&place, "low", "spend=\"0.1\"");
+    let apart = "{ name: rye_execute, input: { item_type: directive, item_id: low, async: true } }";
+    place.write(
+        "script.yaml",
+        &format!(
+            "threads:\n  top:\n    - {{ tool_calls: [{apart}] }}\n    - up\n  low:\n    - {{ delay_ms: 1500, tool_calls: [{}] }}\n",
+            start("none")
+        ),
+    );
+    let run = place.rye(&["run", "top"]);
+    let ended = run.stderr.lines().find(|line| line.starts_with("child low-") && line.ends_with(" error"));
+    assert!(ended.is_some(), "{}", run.stderr);
+}

@@ -502,8 +502,8 @@ fn pluralize_are(files: usize) -> String {
     if files == 1 { "1 file is".to_owned() } else { format!("{files} files are") }
 }
 
-/// Returns a text that names a folder of the thread store that this user cannot write; `None` if there is none. A folder
-/// that does not exist is created in the nearest folder that exists.
+/// Returns a text that names a folder of the thread store that this user cannot write; `None` if there is none. A
+/// folder that does not exist is created in the nearest folder that exists.
 fn unwritable_store(project: &Path) -> Option<String> {
     let below = ["threads", "owners", "objects"].map(|folder| format!(".ai/state/{folder}"));
     let mut folders = vec![".", ".ai", ".ai/state"];

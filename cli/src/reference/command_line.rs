@@ -126,7 +126,11 @@ fn format_row(arg: &Arg) -> String {
 fn format_spelling(arg: &Arg) -> String {
     let names: Vec<String> = arg.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
     let names = names.join(" ");
-    let value = if arg.get_action().takes_values() { format!(" <{names}>") } else { String::new() };
+    let value = match (arg.get_action().takes_values(), arg.is_require_equals_set()) {
+        (true, true) => format!("[=<{names}>]"),
+        (true, false) => format!(" <{names}>"),
+        (false, _) => String::new(),
+    };
     let short = arg.get_short().map(|short| format!("`-{short}{value}`"));
     let long = arg.get_long().map(|long| format!("`--{long}{value}`"));
     let flags: Vec<String> = short.into_iter().chain(long).collect();

@@ -137,9 +137,9 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
     }
 }
 
-/// Returns the events of an answer to the open approval request. Returns no event if the request is answered already, or
-/// if `question` is the number of another request. An approval at a limit that nobody has raised raises the limit; if
-/// the limit cannot be raised, the request is refused, because the thread would reach the limit again.
+/// Returns the events of an answer to the open approval request. Returns no event if the request is answered already,
+/// or if `question` is the number of another request. An approval at a limit that no message has raised raises the
+/// limit. If the limit cannot be raised, the request is refused, because the thread would reach the limit again.
 fn events_of_answer(
     plan: &Plan,
     state: &ThreadState,
@@ -509,7 +509,7 @@ fn recovered(plan: &Plan, state: &ThreadState, owner: String, cut_bytes: u64) ->
             turn: attempt.turn,
             attempt: attempt.number,
             amount: attempt.worst_case,
-            usage: attempt.usage_bound(),
+            usage: Usage::default(),
             unknown_outcome: true,
             overspent: 0,
         }));

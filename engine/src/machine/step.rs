@@ -122,7 +122,7 @@ fn close_open_work(state: &ThreadState, (made, ran): (bool, bool), skipped: &str
             turn: attempt.turn,
             attempt: attempt.number,
             amount: if made { attempt.worst_case } else { 0 },
-            usage: if made { attempt.usage_bound() } else { Usage::default() },
+            usage: Usage::default(),
             unknown_outcome: made,
             overspent: 0,
         }));

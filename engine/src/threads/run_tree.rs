@@ -1,5 +1,5 @@
-//! The threads of a run with all of their descendants, and their cost. The cost in the row of a thread has its own turns and tokens, and
-//! includes a child's spend only if the thread has recorded the end of the child.
+//! The threads of a run with all of their descendants, and their cost. The cost in the row of a thread has its own turns
+//! and tokens, and includes a child's spend only if the thread has recorded the end of the child.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -237,11 +237,10 @@ pub fn run_to_end(
             writeln!(std::io::stdout().lock(), "{announcement}").ok();
         }
         let input = how.chat.map(|face| chat_input(face, requests(), format));
-        let started = handle.thread_id.clone();
         let watched = (how.detached, input, background_choice(how));
         let ended = watch::wait_until_end(&engine, handle, screen?, signals, watched, report).await;
         if let Some(text) = ended.limit.filter(|_| !how.silent && !how.detached) {
-            report.note(&printable(&limit_hint::limit_hint(&text, &limits, text.0 != started.as_str())));
+            report.note(&printable(&limit_hint::limit_hint(&text, &limits, ended.is_handed_over)));
         }
         engine.wait_programs_ended().await;
         engine.remove_owner_file();

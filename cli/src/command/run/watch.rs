@@ -22,11 +22,13 @@ pub struct WatchOutcome {
     pub exit: Exit,
     /// The id of a thread that a limit stopped, and the name of the limit; `None` if no limit stopped a thread.
     pub limit: Option<(String, String)>,
+    /// True if the run ended in another thread than it started in.
+    pub is_handed_over: bool,
 }
 
 impl From<Exit> for WatchOutcome {
     fn from(exit: Exit) -> Self {
-        Self { exit, limit: None }
+        Self { exit, limit: None, is_handed_over: false }
     }
 }
 
@@ -86,6 +88,7 @@ pub async fn wait_until_end(
         }),
     };
     let result = RunResult { success, cost, ..result };
+    let is_handed_over = result.thread_id != handle.thread_id.as_str();
     let limit = stopping_limit(&result).map(|limit| (result.thread_id.clone(), limit.to_owned()));
     let session_cost = input.as_ref().and_then(|_| {
         let read = cost_of_session(engine, &result);
@@ -122,7 +125,7 @@ pub async fn wait_until_end(
     if background.is_chosen() {
         finish_in_background(engine, stops, report).await;
     }
-    WatchOutcome { exit, limit }
+    WatchOutcome { exit, limit, is_handed_over }
 }
 
 /// Returns the terminal to the shell, and waits in the background for the remaining threads.

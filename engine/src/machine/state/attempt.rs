@@ -66,11 +66,6 @@ pub struct UnknownOutcome {
 }
 
 impl Attempt {
-    /// Returns the largest usage of this attempt, for a call whose outcome is unknown.
-    pub fn usage_bound(&self) -> Usage {
-        Usage { input: self.input, output: self.max_output, ..Usage::default() }
-    }
-
     /// Returns the pending settlement of this attempt after a failure.
     pub fn settlement_after_failure(&self, error: &CallError, of_fallback: bool) -> PendingSettlement {
         self.pending(error.usage.unwrap_or_default(), error.cut, false, of_fallback)

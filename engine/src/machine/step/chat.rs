@@ -139,11 +139,7 @@ fn ended_prompt(
     let (prompt, mut cost) = (state.prompt_number().unwrap_or(0), state.prompt_cost());
     for event in closing {
         if let EventBody::Settled(settled) = event {
-            let Usage { input, output, cache_read, cache_write } = settled.usage;
             cost.spend = cost.spend.saturating_add(settled.amount);
-            cost.input_tokens = cost.input_tokens.saturating_add(input + cache_read + cache_write);
-            cost.output_tokens = cost.output_tokens.saturating_add(output);
-            cost.cached_tokens = cost.cached_tokens.saturating_add(cache_read);
         }
     }
     let waiting = unsent_messages(state).filter(|_| status != PromptStatus::Done);
