@@ -182,5 +182,5 @@ fn home_that_is_no_folder_is_named() {
     command.env_remove("RYE_USER_SPACE").env_remove("USER_SPACE").env("HOME", "/no/such/home");
     let doctor: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
     let texts: Vec<&str> = about(&doctor, "spaces").iter().filter_map(|finding| finding["text"].as_str()).collect();
-    assert!(texts.iter().any(|text| text.contains("`HOME` names `/no/such/home`, which is no folder")), "{texts:?}");
+    assert!(texts.iter().any(|text| text.contains("`HOME` names `/no/such/home`, which is not a folder")), "{texts:?}");
 }

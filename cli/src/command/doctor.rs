@@ -164,7 +164,7 @@ impl Findings {
                 let text = if home.is_empty() {
                     "the location of the user space is unknown: `HOME` is not set".to_owned()
                 } else {
-                    format!("the location of the user space is unknown: `HOME` names `{home}`, which is no folder")
+                    format!("the location of the user space is unknown: `HOME` names `{home}`, which is not a folder")
                 };
                 self.wrong("spaces", text, Some("set `HOME` or `RYE_USER_SPACE` to an existing folder"));
             }

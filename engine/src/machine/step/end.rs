@@ -173,9 +173,9 @@ fn early_error(end: &EarlyEnd) -> Option<RunError> {
 
 /// Describes the failed attempt before a duration limit: the provider's error is the reason for the wait.
 fn describe_last_failure(failed: &AttemptFailed) -> String {
-    let asks = failed.error.headers.iter().find(|(name, _)| name.starts_with("retry-after"));
-    let asks = asks.map(|(name, value)| format!(" ({name}: {value})")).unwrap_or_default();
-    format!("; the last attempt failed: {}: {}{asks}", failed.classification.name, failed.error.message)
+    let header = failed.error.headers.iter().find(|(name, _)| name.starts_with("retry-after"));
+    let wait = header.map(|(name, value)| format!(" ({name}: {value})")).unwrap_or_default();
+    format!("; the last attempt failed: {}: {}{wait}", failed.classification.name, failed.error.message)
 }
 
 /// The error code of a thread whose last reply was cut before its end.
