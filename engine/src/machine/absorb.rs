@@ -122,7 +122,7 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
             events
         }
         Fact::ShellRan { id, answer, exit_code, duration_ms } => shell_ran(state, &id, *answer, exit_code, duration_ms),
-        Fact::Answered(answer) => events_of_answer(plan, state, answer, None, at),
+        Fact::Answered(answer) => events_of_approver(plan, state, answer, at),
         Fact::CannotRun(reason) => {
             let mut events = events_of_answer(plan, state, Approval::PolicyRefused, None, at);
             for event in &mut events {
@@ -137,9 +137,8 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
     }
 }
 
-/// Returns the events of an answer to the open approval request. Returns no event if the request is answered already,
-/// or if `question` is the number of another request. An approval at a limit that no message has raised raises the
-/// limit. If the limit cannot be raised, the request is refused, because the thread would reach the limit again.
+/// Returns the event of an answer to the open approval request. Returns no event if the request is answered already, or
+/// if `question` is the number of another request.
 fn events_of_answer(
     plan: &Plan,
     state: &ThreadState,
@@ -153,22 +152,31 @@ fn events_of_answer(
     }
     match advance(plan, state, at).decision {
         StepResult::Do(super::Effect::Ask { origin, .. }) => {
-            let given = |answer| EventBody::ApprovalGiven(ApprovalGiven { origin, answer, cannot_run: None });
-            if origin != ApprovalOrigin::Limit || !answer.is_approved() {
-                return vec![given(answer)];
-            }
-            match approval_raise(state) {
-                ApprovalRaise::NotNeeded => vec![given(answer)],
-                ApprovalRaise::Needed(LimitRaise { limit, value }) => {
-                    let id = format!("approval-{}", open.unwrap_or(0));
-                    let message = ControlMessage::Raise { limit, value };
-                    vec![EventBody::Mail(ReceivedMessage { id, message }), given(answer)]
-                }
-                ApprovalRaise::Impossible => vec![given(Approval::Refused)],
-            }
+            vec![EventBody::ApprovalGiven(ApprovalGiven { origin, answer, cannot_run: None })]
         }
         StepResult::Do(_) | StepResult::Write(_) | StepResult::Finished(_) => Vec::new(),
     }
+}
+
+/// Returns the events of an approver's answer. An approval at a limit that no message has raised raises the limit. If
+/// the limit cannot be raised, the request is refused, because the thread would reach the limit again. A message that
+/// approves implies no raise: its sender raises the limit with a message of its own, which may arrive later.
+fn events_of_approver(plan: &Plan, state: &ThreadState, answer: Approval, at: i64) -> Vec<EventBody> {
+    let mut events = events_of_answer(plan, state, answer, None, at);
+    let Some(EventBody::ApprovalGiven(given)) = events.first_mut() else { return events };
+    if given.origin != ApprovalOrigin::Limit || !answer.is_approved() {
+        return events;
+    }
+    match approval_raise(state) {
+        ApprovalRaise::NotNeeded => {}
+        ApprovalRaise::Needed(LimitRaise { limit, value }) => {
+            let id = format!("approval-{}", state.question.as_ref().map_or(0, |question| question.seq));
+            let message = ControlMessage::Raise { limit, value };
+            events.insert(0, EventBody::Mail(ReceivedMessage { id, message }));
+        }
+        ApprovalRaise::Impossible => given.answer = Approval::Refused,
+    }
+    events
 }
 
 /// Returns the events that record the children of hooks. A child that is already recorded is left out, because hooks
