@@ -10,7 +10,7 @@ use rye_grammar::ItemId;
 
 use crate::BoxFuture;
 use crate::event::Approval;
-use crate::machine::LimitRaise;
+use crate::machine::ImpliedRaise;
 use crate::machine::effect::CallToApprove;
 use crate::machine::gate::narrow_sandbox;
 use crate::thread_id::ThreadId;
@@ -26,7 +26,7 @@ pub struct ApprovalRequest<'a> {
     pub call: Option<&'a CallToApprove>,
     /// The raise that an approval implies; `None` if the request is about a call, or if the reached limit is raised
     /// already or cannot be raised.
-    pub raise: Option<&'a LimitRaise>,
+    pub raise: Option<&'a ImpliedRaise>,
     /// The plan of the thread.
     pub plan: &'a Plan,
     /// The capability sets of the spawn chain, the thread's own first.

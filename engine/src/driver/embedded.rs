@@ -20,7 +20,7 @@ use crate::hooks::{HookPointResult, HookTable};
 use crate::image_objects;
 use crate::live::{EventSink, StreamEvent};
 use crate::machine::effect::CallToApprove;
-use crate::machine::{Effect, Fact, LimitRaise, ModelCall, Signal};
+use crate::machine::{Effect, Fact, ImpliedRaise, ModelCall, Signal};
 use crate::provider::{Provider, text_tools};
 use crate::store::mailbox;
 use crate::thread::Status;
@@ -254,7 +254,7 @@ impl EmbeddedDriver {
         origin: ApprovalOrigin,
         what: &str,
         call: Option<&CallToApprove>,
-        raise: Option<&LimitRaise>,
+        raise: Option<&ImpliedRaise>,
     ) -> Result<Fact, DriveError> {
         // A call that cannot run needs no approval.
         if let Some((call, tool)) = call.and_then(|call| Some((call, call.tool.as_ref()?)))

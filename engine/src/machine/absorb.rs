@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::apply::limit_mut;
 use super::approval_raise::{ApprovalRaise, approval_raise};
-use super::effect::LimitRaise;
+use super::effect::ImpliedRaise;
 use super::screen::{accept_new, accept_screened, command_events};
 use super::signal::{CallAnswer, Fact, HookChild, InterruptedReply, Signal, SpawnResult, ToolFinished};
 use super::state::{Attempt, CallPhase, CallState, ThreadState};
@@ -169,7 +169,7 @@ fn events_of_approver(plan: &Plan, state: &ThreadState, answer: Approval, at: i6
     }
     match approval_raise(state) {
         ApprovalRaise::NotNeeded => {}
-        ApprovalRaise::Needed(LimitRaise { limit, value }) => {
+        ApprovalRaise::Needed(ImpliedRaise { limit, value }) => {
             let id = format!("approval-{}", state.question.as_ref().map_or(0, |question| question.seq));
             let message = ControlMessage::Raise { limit, value };
             events.insert(0, EventBody::Mail(ReceivedMessage { id, message }));

@@ -5,7 +5,7 @@ use rye_compiler::semantics::money::Nanos;
 use serde_json::Value;
 
 use super::apply::{limit_mut, raised_limit};
-use super::effect::LimitRaise;
+use super::effect::ImpliedRaise;
 use super::state::ThreadState;
 use crate::event::LimitHit;
 
@@ -14,7 +14,7 @@ use crate::event::LimitHit;
 pub(super) enum ApprovalRaise {
     /// The approval alone is enough: the limit is higher than when it was reached, or no message can raise it.
     NotNeeded,
-    Needed(LimitRaise),
+    Needed(ImpliedRaise),
     /// The limit of the parent or of the session allows no higher value.
     Impossible,
 }
@@ -37,7 +37,7 @@ pub(super) fn approval_raise(state: &ThreadState) -> ApprovalRaise {
     }
     let value = used(limit, hit).max(most).saturating_add(most);
     match raised_limit(state, limit, value) {
-        Some(_) => ApprovalRaise::Needed(LimitRaise { limit: limit.to_owned(), value }),
+        Some(_) => ApprovalRaise::Needed(ImpliedRaise { limit: limit.to_owned(), value }),
         None => ApprovalRaise::Impossible,
     }
 }

@@ -15,7 +15,7 @@ use crate::event::{ChildIntended, Ended, Settled};
 
 /// A higher value of a limit, in nano-dollars for `spend`. In a chat, the value bounds the current prompt alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LimitRaise {
+pub struct ImpliedRaise {
     pub limit: String,
     pub value: u64,
 }
@@ -57,7 +57,7 @@ pub enum Effect {
         /// The call to approve; `None` if the request is about a reached limit.
         call: Option<Box<CallToApprove>>,
         /// The raise that an approval implies at a reached limit.
-        raise: Option<LimitRaise>,
+        raise: Option<ImpliedRaise>,
     },
     /// A wait for the next prompt of a chat. Any control message ends the wait. Before the wait, the driver books the
     /// open settlements.

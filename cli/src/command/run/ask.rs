@@ -15,7 +15,7 @@ use rye_engine::BoxFuture;
 use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
 use rye_engine::event::Approval;
-use rye_engine::machine::LimitRaise;
+use rye_engine::machine::ImpliedRaise;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::trust::{ApprovedCommands, Trust, TrustSnapshot};
 use serde_json::Value;
@@ -368,8 +368,8 @@ fn argument_lines(input: &Value) -> Vec<String> {
 }
 
 /// Formats the question of a reached limit, which an approval raises.
-fn format_raise(raise: &LimitRaise) -> String {
-    let LimitRaise { limit, value } = raise;
+fn format_raise(raise: &ImpliedRaise) -> String {
+    let ImpliedRaise { limit, value } = raise;
     let value = if limit == "spend" { format_money(*value) } else { value.to_string() };
     format!("Raise {limit} to {value} and continue?")
 }
