@@ -177,6 +177,8 @@ fn input_schemas_agree_with_the_check() {
                 .flatten()
                 .filter(|one| one["severity"] == "error")
                 .filter(|one| one["labels"][0]["file"] == path.as_str() || one["file"] == path.as_str())
+                // A schema describes the content of a file, not the space in which the file may lie.
+                .filter(|one| !one["message"].to_string().contains("cannot be a file of a project"))
                 .collect();
             let of_shape =
                 |code: &Value| matches!(code.as_str(), Some("rye::item::unknown-key" | "rye::config::invalid"));
