@@ -99,7 +99,7 @@ impl TrustRequirementKind {
 }
 
 /// Lists the trust requirements of a plan, except those of its tools. A plan does not record how its tools run, so
-/// [`requirements_of_tools`] lists the requirements of the tools.
+/// `requirements_of_tools` lists the requirements of the tools.
 pub fn requirements_of_plan(plan: &Plan, traces: &[HookTrace]) -> Vec<TrustRequirement> {
     requirements_of_granted_plan(plan, &plan.capabilities.grants, traces)
 }
@@ -235,7 +235,7 @@ pub(crate) fn requirement_of_tool(tool: &Tool, sha256: String, sources: &Sources
 
 /// Returns the trust requirement of a project tool for one call. The requirement covers only the files that the values
 /// in `call` name; without `call`, it covers the files of every possible call. `None` if the tool needs no trust (see
-/// [`requirement_of_tool`]).
+/// `requirement_of_tool`).
 pub fn requirement_of_call(
     tool: &Tool,
     sha256: String,

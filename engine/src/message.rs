@@ -105,7 +105,7 @@ impl ToolCall {
     }
 
     /// Builds a call from the arguments as a provider sends them. Empty text and `null` mean `{}`. Text that is not a
-    /// JSON object, or that contains an integer beyond 64 bits or a repeated key, is stored under [`MALFORMED_KEY`].
+    /// JSON object, or that contains an integer beyond 64 bits or a repeated key, is stored under `MALFORMED_KEY`.
     pub fn parse(id: impl Into<String>, name: impl Into<String>, arguments: &str) -> Self {
         let input = if arguments.trim().is_empty() {
             Value::Object(Map::new())
@@ -119,7 +119,7 @@ impl ToolCall {
         Self { id: id.into(), name: name.into(), input }
     }
 
-    /// Returns the original text of malformed arguments (see [`MALFORMED_KEY`]); `None` if the arguments are valid.
+    /// Returns the original text of malformed arguments (see `MALFORMED_KEY`); `None` if the arguments are valid.
     pub fn malformed(&self) -> Option<&str> {
         self.input.get(MALFORMED_KEY).and_then(Value::as_str)
     }

@@ -59,7 +59,7 @@ impl Signer {
         self.keyless
     }
 
-    /// Returns the key's name in signatures: a key id, or [`TEMPORARY_KEY_PREFIX`] and the public key.
+    /// Returns the key's name in signatures: a key id, or `TEMPORARY_KEY_PREFIX` and the public key.
     pub fn key_name(&self) -> &str {
         &self.name
     }

@@ -103,7 +103,7 @@ pub enum MatrixError {
 /// Compiles a plan for each combination of values of the inputs that the request does not set.
 ///
 /// # Errors
-/// Fails if the directive cannot be composed, or if there are more than [`MAX_COMBINATIONS`] combinations.
+/// Fails if the directive cannot be composed, or if there are more than `MAX_COMBINATIONS` combinations.
 pub fn build_matrix(world: &dyn World, request: &CompileRequest) -> Result<Matrix, MatrixError> {
     build(world, request, MatrixKind::Plans)
 }

@@ -12,7 +12,7 @@ use crate::semantics::hook_point::{self, Mode};
 #[derive(Debug, Clone, Copy)]
 pub struct HookCandidate<'h> {
     pub id: &'h str,
-    /// The declared `layer`. If it is `None`, [`default_layer`] returns the layer of the hook for its `source`.
+    /// The declared `layer`. If it is `None`, `default_layer` returns the layer of the hook for its `source`.
     pub layer: Option<f64>,
     pub source: &'h HookSource,
     pub enabled: bool,

@@ -30,7 +30,7 @@ pub enum Effect {
         attempt: u32,
         /// True if the plan's fallback model is called.
         fallback: bool,
-        /// The parameters from which [`crate::machine::build_request`] builds the request.
+        /// The parameters from which `crate::machine::build_request` builds the request.
         call: ModelCall,
     },
     /// Tool calls of one group, which run at the same time. The driver answers with a signal for each call.

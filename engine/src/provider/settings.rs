@@ -167,7 +167,7 @@ impl Default for Timeouts {
     }
 }
 
-/// The settings for [`super::connect_provider`].
+/// The settings for `super::connect_provider`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderSettings {
     /// The provider's id, for messages.

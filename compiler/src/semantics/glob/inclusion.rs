@@ -20,13 +20,13 @@ pub enum Coverage {
     /// A shortest well-formed capability that the pattern of the child matches and no pattern of a parent matches.
     /// Names a skill only if no other capability has this property.
     Counterexample(String),
-    /// The search reached [`MAX_STATES`] or [`MAX_STEPS`]. The pattern of the child then counts as not covered.
+    /// The search reached `MAX_STATES` or [`MAX_STEPS`]. The pattern of the child then counts as not covered.
     TooComplex,
 }
 
-/// The result of [`witness`]. `Found` holds a well-formed capability that every included pattern and no excluded
+/// The result of `witness`. `Found` holds a well-formed capability that every included pattern and no excluded
 /// pattern matches. `None` means that no such capability exists. `TooComplex` means that the search reached
-/// [`MAX_STATES`] or [`MAX_STEPS`].
+/// `MAX_STATES` or [`MAX_STEPS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Witness {
     Found(String),

@@ -19,7 +19,7 @@ pub enum SettingShape {
     Integer {
         least: u64,
     },
-    /// A number of seconds, from 0 to [`MAX_SECONDS`].
+    /// A number of seconds, from 0 to `MAX_SECONDS`.
     Seconds,
     /// An amount of dollars above 0, in whole nano-dollars.
     Dollars,
@@ -39,7 +39,7 @@ pub enum SettingShape {
     List(&'static SettingShape),
     /// A mapping of the actions of a chat's terminal ([`BOUND_ACTIONS`](crate::key_bindings::BOUND_ACTIONS)) to keys.
     KeyBindings,
-    /// A condition over the facts of a failure ([`crate::semantics::classify::FAILURE_FACTS`]).
+    /// A condition over the facts of a failure (`crate::semantics::classify::FAILURE_FACTS`).
     Failure,
     /// A capability pattern.
     Pattern,
