@@ -371,7 +371,7 @@ fn resizing_in_tmux_while_a_reply_streams_loses_and_repeats_no_line() {
                 .collect();
             let text = lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\\n");
             format!(
-                "{{ text: \"```\\n{text}\\n```\", delay_ms: 150, tool_calls: [{{ name: rye_none, input: {{}} }}] }}"
+                "{{ text: \"```\\n{text}\\n```\", pace_ms: 3, tool_calls: [{{ name: rye_none, input: {{}} }}] }}"
             )
         })
         .chain(["{ text: The end. }".to_owned()])
@@ -400,10 +400,11 @@ fn resizing_in_tmux_while_a_reply_streams_loses_and_repeats_no_line() {
     };
     wait_for(">");
     tmux(&socket, &["send-keys", "-t", "t", "go", "Enter"]).unwrap();
-    for n in 0..36 {
-        let columns = ["80", "40", "120"][n % 3];
+    // Single changes, and series that tmux reports late.
+    for n in 0..60 {
+        let columns = ["80", "40", "120", "60"][n * 7 % 4];
         tmux(&socket, &["resize-window", "-t", "t", "-x", columns, "-y", ["24", "18", "30"][n / 3 % 3]]).unwrap();
-        std::thread::sleep(Duration::from_millis(40));
+        std::thread::sleep(Duration::from_millis([5, 20, 40, 100][n * 5 % 7 % 4]));
     }
     wait_for("prompt 1 done");
     tmux(&socket, &["send-keys", "-t", "t", "/exit", "Enter"]).unwrap();

@@ -3,12 +3,18 @@
 //!
 //! A frame moves the cursor only relative to the first row of the viewport, and turns automatic wrapping off while it
 //! paints rows. A frame is therefore still correct if the terminal was resized before it processed the frame.
+//!
+//! A row above the cursor that is wider than the resized terminal takes more rows if the terminal was resized after it
+//! processed the frame, and is cut otherwise. The screen cannot know which. For a short time after a change of the size,
+//! the cursor therefore stays in the first column of the first row, where no row is above it.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use tokio::time::Instant;
 use unicode_width::UnicodeWidthStr;
 
 /// Minimum width of a terminal, in columns, for a chat with a screen. In a narrower terminal, the chat prints plain
@@ -22,6 +28,9 @@ const ERASE_BELOW: &str = "\x1b[J";
 /// Maximum bytes of a text that is copied to the clipboard. Terminals ignore longer texts.
 const MAX_CLIPBOARD_BYTES: usize = 74_000;
 const RESET_STYLE: &str = "\x1b[0m";
+/// Time after a change of the size in which the size may change again without the program knowing it yet. tmux reports
+/// a second change 250 ms late.
+const RESIZE_SETTLE: Duration = Duration::from_millis(600);
 /// Turns automatic wrapping off and saves the cursor.
 const BEGIN_ROWS: &str = "\x1b[?7l\x1b7";
 const END_ROWS: &str = "\x1b8\x1b[?7h";
@@ -71,6 +80,8 @@ pub struct Screen<W> {
     is_stale: bool,
     has_color: bool,
     frame: Viewport,
+    /// The time until which the cursor is hidden, because the size may still change; `None` if it is stable.
+    unsettled_until: Option<Instant>,
 }
 
 impl Row {
@@ -116,8 +127,16 @@ fn without_styles(text: &str) -> String {
 
 impl<W: Write> Screen<W> {
     pub fn new(out: W, size: TerminalSize, has_color: bool) -> Self {
-        let frame = Viewport::default();
-        Self { out, size, painted: Vec::new(), cursor: (0, 0), is_stale: true, has_color, frame }
+        Self {
+            out,
+            size,
+            painted: Vec::new(),
+            cursor: (0, 0),
+            is_stale: true,
+            has_color,
+            frame: Viewport::default(),
+            unsettled_until: None,
+        }
     }
 
     pub fn size(&self) -> TerminalSize {
@@ -137,13 +156,23 @@ impl<W: Write> Screen<W> {
         self.cursor = (above + column / columns, 0);
         self.size = size;
         self.is_stale = true;
+        self.unsettled_until = Some(Instant::now() + RESIZE_SETTLE);
+    }
+
+    /// Returns the time at which the next frame shows the cursor again; `None` if the size has not changed lately.
+    pub fn unsettled_until(&self) -> Option<Instant> {
+        self.unsettled_until
     }
 
     /// Prints finished lines above the viewport, and paints the viewport. Writes nothing if nothing has changed.
     ///
     /// # Errors
     /// The terminal was closed.
-    pub fn paint(&mut self, finished: &[Row], next: Viewport) -> io::Result<()> {
+    pub fn paint(&mut self, finished: &[Row], mut next: Viewport) -> io::Result<()> {
+        self.unsettled_until = self.unsettled_until.filter(|until| Instant::now() < *until);
+        if self.unsettled_until.is_some() {
+            next.cursor = None;
+        }
         if !self.is_stale && finished.is_empty() && next == self.frame {
             return Ok(());
         }

@@ -50,7 +50,7 @@ mod user_commands;
 use compaction::RunningCompaction;
 use questions::KeyQuestion;
 use refusal::RefusalMessage;
-use submission::{DelayedMessage, PendingMessage};
+use submission::{DelayedMessage, PendingMessage, is_slash_word};
 use thoughts::Thoughts;
 use typed_commands::{TypedCommands, TypedResult};
 use user_commands::UserCommands;
@@ -243,7 +243,8 @@ impl ChatTerminal {
                 self.paint()?;
                 (frame_due, repaint_due) = (now + FRAME_INTERVAL, now + REPAINT_INTERVAL);
             }
-            let repaint = self.is_animated().then_some(repaint_due);
+            let animated = self.is_animated().then_some(repaint_due);
+            let repaint = animated.into_iter().chain(self.screen.unsettled_until()).min();
             let frame = self.is_dirty.then_some(frame_due);
             let deadline = match self.suspended_until {
                 Some(until) => Some(until),
@@ -579,16 +580,13 @@ impl ChatTerminal {
         let free = max_rows.saturating_sub(below.len() + own.len()).min(MAX_HELD_ROWS);
         let mut rows = self.markdown.unstable_rows(columns, free);
         rows.retain(|row| row.width() <= columns);
-        let cursor = (cursor.0 + rows.len(), cursor.1);
+        // Without a text in the editor, unfinished rows hide the cursor: see `screen` for the rows above a cursor.
+        let is_hidden = !rows.is_empty() && self.request.is_none() && self.question.is_none() && self.editor.is_empty();
+        let cursor = (!is_hidden).then_some((cursor.0 + rows.len(), cursor.1));
         rows.extend(own);
         rows.append(&mut below);
-        Viewport { rows, cursor: Some(cursor) }
+        Viewport { rows, cursor }
     }
-}
-
-/// Returns true if a text consists of a `/` and at most one word.
-fn is_slash_word(text: &str) -> bool {
-    text.strip_prefix('/').is_some_and(|rest| !rest.starts_with('/') && !rest.contains(char::is_whitespace))
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

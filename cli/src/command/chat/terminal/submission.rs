@@ -286,3 +286,8 @@ impl ChatTerminal {
         }
     }
 }
+
+/// Returns true if a text consists of a `/` and at most one word.
+pub(super) fn is_slash_word(text: &str) -> bool {
+    text.strip_prefix('/').is_some_and(|rest| !rest.starts_with('/') && !rest.contains(char::is_whitespace))
+}
