@@ -1,58 +1,63 @@
 //! Lines that are painted below the output of a terminal, and painted again in the same place.
+//!
+//! The cursor stays at the start of the first line, and a line that is too wide is cut. The lines can therefore be erased
+//! after the terminal was resized, even if the program does not know its new size.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 
 use rustix::io::ioctl_fionread;
-use unicode_width::UnicodeWidthStr;
 
-/// Columns that stay free at the end of each line, so that the echo of a key such as `^C` does not wrap.
-pub const ECHO_COLUMNS: usize = 3;
+/// Turns automatic wrapping off, so that each line takes one row.
+const NO_WRAP: &str = "\x1b[?7l";
+const WRAP: &str = "\x1b[?7h";
 
-/// The lines that the terminal shows, at the cursor and above it.
+/// The lines that the terminal shows, at the cursor and below it.
 #[derive(Debug, Default)]
 pub struct PaintedLines {
-    /// The width of each line, in columns.
-    widths: Vec<usize>,
+    is_painted: bool,
     /// Number of bytes that the user had entered and no program had read when the lines were painted.
     entered: u64,
 }
 
 impl PaintedLines {
-    /// Paints `lines` over the lines that were painted before. `columns` is the current width of the terminal. Errors
-    /// are ignored: lost progress does not stop a run.
-    pub fn paint(&mut self, lines: &[String], columns: usize) {
+    /// Paints `lines` over the lines that were painted before. Errors are ignored: lost progress does not stop a run.
+    pub fn paint(&mut self, lines: &[String]) {
         let entered = entered_bytes();
         // The echo of Enter has moved the cursor down by one line. More than one new line since the last repaint is
         // unlikely. Counting the lines would mean reading them, but the next program must be able to read them.
-        let echoed = usize::from(entered > self.entered && !self.widths.is_empty());
+        let is_echoed = entered > self.entered && self.is_painted;
         self.entered = entered;
-        let text = self.replace(lines, columns, echoed);
+        let text = self.replace(lines, is_echoed);
         io::stderr().lock().write_all(text.as_bytes()).ok();
     }
 
-    /// Removes the lines. `columns` returns the current width of the terminal.
-    pub fn clear(&mut self, columns: impl FnOnce() -> usize) {
-        if !self.widths.is_empty() {
-            self.paint(&[], columns());
+    /// Removes the lines.
+    pub fn clear(&mut self) {
+        if self.is_painted {
+            self.paint(&[]);
         }
     }
 
-    /// Returns the text that replaces the painted lines by `lines` on a terminal that is `columns` wide. The text
-    /// contains escape sequences. `echoed` is the number of rows between the painted lines and the cursor. Records
-    /// `lines` as the painted lines.
-    fn replace(&mut self, lines: &[String], columns: usize, echoed: usize) -> String {
-        // A terminal that became narrower has wrapped the painted lines.
-        let rows: usize = self.widths.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
+    /// Returns the text that replaces the painted lines by `lines`. The text contains escape sequences. `is_echoed` is
+    /// true if the cursor is one row below the first painted line. Records whether lines are painted.
+    fn replace(&mut self, lines: &[String], is_echoed: bool) -> String {
         let mut text = "\r".to_owned();
-        let above = rows.saturating_sub(1) + echoed;
-        if above > 0 {
-            // Writing to a string cannot fail.
-            write!(text, "\x1b[{above}A").ok();
+        if is_echoed {
+            text.push_str("\x1b[1A");
         }
         text.push_str("\x1b[J");
-        text.push_str(&lines.join("\r\n"));
-        self.widths = lines.iter().map(|line| line.width()).collect();
+        self.is_painted = !lines.is_empty();
+        if self.is_painted {
+            text.push_str(NO_WRAP);
+            text.push_str(&lines.join("\r\n"));
+            text.push_str(WRAP);
+            text.push('\r');
+        }
+        if lines.len() > 1 {
+            // Writing to a string cannot fail.
+            write!(text, "\x1b[{}A", lines.len() - 1).ok();
+        }
         text
     }
 }
@@ -69,17 +74,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_replaced_in_place_also_after_the_terminal_became_narrower() {
+    fn lines_are_replaced_in_place() {
         let mut painted = PaintedLines::default();
         let two = ["x".repeat(50), "child".to_owned()];
-        assert_eq!(painted.replace(&two, 80, 0), format!("\r\x1b[J{}\r\nchild", two[0]));
-        assert_eq!(painted.replace(&two[1..], 80, 0), "\r\x1b[1A\x1b[Jchild");
-        painted.replace(&two, 80, 0);
-        // The first line takes three rows of 20 columns.
-        assert_eq!(painted.replace(&[], 20, 0), "\r\x1b[3A\x1b[J");
-        assert_eq!(painted.replace(&[], 20, 0), "\r\x1b[J");
-        // The echo of Enter has moved the cursor below the lines.
-        painted.replace(&two, 80, 0);
-        assert_eq!(painted.replace(&two, 80, 1), format!("\r\x1b[2A\x1b[J{}\r\nchild", two[0]));
+        let painted_two = format!("\r\x1b[J\x1b[?7l{}\r\nchild\x1b[?7h\r\x1b[1A", two[0]);
+        assert_eq!(painted.replace(&two, false), painted_two);
+        assert_eq!(painted.replace(&two[1..], false), "\r\x1b[J\x1b[?7lchild\x1b[?7h\r");
+        assert_eq!(painted.replace(&[], false), "\r\x1b[J");
+        // The echo of Enter has moved the cursor below the first line.
+        painted.replace(&two, false);
+        assert_eq!(painted.replace(&[], true), "\r\x1b[1A\x1b[J");
     }
 }

@@ -10,7 +10,7 @@ use rye_engine::exchange::Delta;
 use rye_engine::message::{ToolCall, calls_in};
 use rye_engine::thread_id::ThreadId;
 
-use super::painted_lines::{ECHO_COLUMNS, PaintedLines};
+use super::painted_lines::PaintedLines;
 use crate::options::Format;
 use crate::present::step::Step;
 use crate::present::wrap::{self, OutputStream};
@@ -183,7 +183,7 @@ impl Progress {
 
     /// Removes the painted lines before other output.
     pub fn hide(&mut self) {
-        self.painted.clear(terminal_width);
+        self.painted.clear();
     }
 
     /// Repaints the lines and returns `None`. On a terminal that cannot repaint, returns a line to print if one is due.
@@ -199,9 +199,8 @@ impl Progress {
             self.last_line = Instant::now();
             return self.lines(main, usize::MAX).into_iter().next();
         }
-        let columns = terminal_width();
-        let rows = self.rows(main, columns.saturating_sub(ECHO_COLUMNS));
-        self.painted.paint(&rows, columns);
+        let rows = self.rows(main, terminal_width().saturating_sub(1));
+        self.painted.paint(&rows);
         None
     }
 
