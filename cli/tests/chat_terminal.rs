@@ -370,9 +370,7 @@ fn resizing_in_tmux_while_a_reply_streams_loses_and_repeats_no_line() {
                 })
                 .collect();
             let text = lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\\n");
-            format!(
-                "{{ text: \"```\\n{text}\\n```\", pace_ms: 3, tool_calls: [{{ name: rye_none, input: {{}} }}] }}"
-            )
+            format!("{{ text: \"```\\n{text}\\n```\", pace_ms: 3, tool_calls: [{{ name: rye_none, input: {{}} }}] }}")
         })
         .chain(["{ text: The end. }".to_owned()])
         .collect();
