@@ -44,11 +44,14 @@ pub struct Row {
     width: usize,
 }
 
-/// The rows of a frame, and the position of the cursor among them. If there is no position, the cursor is hidden.
+/// The rows of a frame, and the position of the cursor among them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Viewport {
     pub rows: Vec<Row>,
+    /// The row and the column of the cursor; `None` to hide it and put it before the first row.
     pub cursor: Option<(usize, usize)>,
+    /// True if the cursor is invisible at its position, where an input method still shows its text.
+    pub hides_cursor: bool,
 }
 
 /// The size of a terminal, in columns and rows.
@@ -210,7 +213,9 @@ impl<W: Write> Screen<W> {
         if let Some((row, column)) = next.cursor {
             push_motion(&mut frame, row, 'B');
             push_motion(&mut frame, column, 'C');
-            frame.push_str(SHOW_CURSOR);
+            if !next.hides_cursor {
+                frame.push_str(SHOW_CURSOR);
+            }
         }
         frame.push_str(END_FRAME);
         self.cursor = next.cursor.unwrap_or_default();
@@ -305,7 +310,7 @@ mod tests {
     }
 
     fn viewport(texts: &[&str], cursor: (usize, usize)) -> Viewport {
-        Viewport { rows: rows(texts), cursor: Some(cursor) }
+        Viewport { rows: rows(texts), cursor: Some(cursor), hides_cursor: false }
     }
 
     fn terminal(rows: u16, columns: u16, scrollback: usize) -> vt100::Parser {

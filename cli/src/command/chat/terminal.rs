@@ -580,12 +580,13 @@ impl ChatTerminal {
         let free = max_rows.saturating_sub(below.len() + own.len()).min(MAX_HELD_ROWS);
         let mut rows = self.markdown.unstable_rows(columns, free);
         rows.retain(|row| row.width() <= columns);
-        // Without a text in the editor, unfinished rows hide the cursor: see `screen` for the rows above a cursor.
-        let is_hidden = !rows.is_empty() && self.request.is_none() && self.question.is_none() && self.editor.is_empty();
-        let cursor = (!is_hidden).then_some((cursor.0 + rows.len(), cursor.1));
+        // Without a cursor, the rows above the editor can be erased after any change of the size: see `screen`.
+        let is_asked = self.request.is_some() || self.question.is_some();
+        let hides_cursor = self.is_running && !is_asked && self.editor.is_empty();
+        let cursor = (rows.is_empty() || !hides_cursor).then_some((cursor.0 + rows.len(), cursor.1));
         rows.extend(own);
         rows.append(&mut below);
-        Viewport { rows, cursor }
+        Viewport { rows, cursor, hides_cursor }
     }
 }
 
