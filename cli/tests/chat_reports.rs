@@ -267,10 +267,16 @@ fn status_after_a_fork_has_the_tokens_of_the_new_branch() {
     let before = used(&terminal.rows()).unwrap();
     terminal.press(&format!("{}\r", "many words ".repeat(150)));
     terminal.wait_for("prompt 2 done");
+    // The status is painted with the idle session, which may follow the end of the prompt.
+    terminal.wait_until("the tokens of both prompts", |rows| used(rows).is_some_and(|now| now > before + 200.0));
     let long = used(&terminal.rows()).unwrap();
-    assert!(long > before + 200.0, "{before} {long}");
     terminal.press("/fork 2\r");
     terminal.wait_until("the tokens of the first prompt", |rows| used(rows).is_some_and(|now| now < long - 200.0));
+    // The text of the prompt returns to the editor. Ctrl+C before that would clear nothing.
+    terminal.wait_until("the text in the editor", |rows| {
+        rows.iter().rposition(|row| row.ends_with("many words"))
+            > rows.iter().rposition(|row| row.contains("prompt 2 done"))
+    });
     // The way back to the other branch shows its tokens again.
     let thread = place.json(&["threads", "list"]).1["threads"].as_array().unwrap().last().unwrap()["thread_id"].clone();
     terminal.press(&format!("\x03/fork {}\r", thread.as_str().unwrap()));

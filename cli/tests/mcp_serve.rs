@@ -254,9 +254,25 @@ fn calls_before_the_end_of_the_input_are_answered() {
     let place = place();
     let mut client = McpClient::new(&place, &[], &json!({}));
     assert!(is_note(&client.ask("tools/call", &read())));
-    assert!(is_note(&client.ask_and_close("tools/call", &read())));
+    // A call that has not ended 200 ms after the end of the input is cancelled, and answered with an error.
+    let is_answered = |asked: Instant, answer: Value| {
+        let is_late = asked.elapsed() >= Duration::from_millis(200);
+        is_late && (answer["error"].is_object() || answer["result"]["isError"] == true) || is_note(&answer)
+    };
+    let asked = Instant::now();
+    assert!(is_answered(asked, client.ask_and_close("tools/call", &read())));
     let client = McpClient::new(&place, &[], &json!({}));
-    assert!(is_note(&client.ask_with_last_line("tools/call", &read())));
+    let asked = Instant::now();
+    assert!(is_answered(asked, client.ask_with_last_line("tools/call", &read())));
+}
+
+#[test]
+fn call_that_outlasts_the_end_of_the_input_is_answered_with_an_error() {
+    let place = place();
+    let client = McpClient::new(&place, &["--directive", "face"], &json!({}));
+    let answer = client.ask_and_close("tools/call", &sleep("rye-test-outlasting-call"));
+    assert!(answer["error"].is_object() || answer["result"]["isError"] == true, "{answer}");
+    assert!(!is_running("rye-test-outlasting-call"));
 }
 
 #[test]
@@ -415,15 +431,20 @@ fn deleted_session_kills_its_tool_and_answers_its_calls() {
     let server = HttpServer::new(&place, &["--directive", "face"], None);
     let (session, other) = (server.session(), server.session());
     std::thread::scope(|scope| {
-        let running = scope.spawn(|| session.ask(7, "tools/call", &sleep("rye-test-deleted-call")));
+        let call = |id, mark| session.post(&request(id, "tools/call", &sleep(mark)));
+        let running = scope.spawn(move || call(7, "rye-test-deleted-call"));
         wait_until("the tool runs", || is_running("rye-test-deleted-call"));
-        let queued = scope.spawn(|| session.ask(8, "tools/call", &sleep("rye-test-deleted-queued")));
+        let queued = scope.spawn(move || call(8, "rye-test-deleted-queued"));
         let ended = server.authorized("DELETE", &[("mcp-session-id", &session.id)], b"");
         assert!(ended.starts_with("HTTP/1.1 2"), "{ended}");
-        for (id, call) in [(7, running), (8, queued)] {
-            let answer = call.join().unwrap();
-            assert_eq!((&answer["id"], &answer["error"]["message"]), (&json!(id), &json!("the call was cancelled")));
-        }
+        let is_cancelled = |answer: &str, id| {
+            answer.contains(&format!("\"id\":{id},")) && answer.contains("\"message\":\"the call was cancelled\"")
+        };
+        let answer = running.join().unwrap();
+        assert!(is_cancelled(&answer, 7), "{answer}");
+        // The second call may arrive after the end of the session, which the server then does not know any more.
+        let answer = queued.join().unwrap();
+        assert!(is_cancelled(&answer, 8) || answer.starts_with("HTTP/1.1 404"), "{answer}");
         wait_until("the tool ends", || !is_running("rye-test-deleted-call"));
         assert!(!is_running("rye-test-deleted-queued"));
     });

@@ -112,8 +112,11 @@ impl DirectiveServer {
             // The wait fails only if the sender is dropped, which happens at the end of the input.
             _ = ended.wait_for(|ended| *ended) => {}
         }
-        // Calls that need longer end with the server.
-        timeout(RESPONSE_DRAIN_TIMEOUT, waited).await.ok();
+        if timeout(RESPONSE_DRAIN_TIMEOUT, &mut waited).await.is_err() {
+            // Calls that need longer are cancelled. The connection stays open until they have their responses.
+            self.end().await;
+            timeout(RESPONSE_DRAIN_TIMEOUT, waited).await.ok();
+        }
         Ok(())
     }
 
