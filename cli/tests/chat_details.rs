@@ -89,6 +89,33 @@ fn hostile_output_of_a_tool_is_shown_whole_and_without_its_controls() {
     assert!(written.contains("back"));
 }
 
+#[test]
+fn running_command_and_running_call_show_their_last_lines() {
+    let waits = "for n in 1 2 3 4 5; do echo line-$n; done; while [ ! -e out/go ]; do sleep 0.02; done; rm out/go";
+    let call = format!("{{ tool_calls: [{{ name: rye_bash_bash, input: {{ command: '{waits}' }} }}] }}");
+    let place = project(&format!("{call}, {{ text: Done. }}"));
+    let mut terminal = start(&place, &[]);
+    let command = format!("!{waits}\r");
+    for (typed, is_asked) in [(command.as_str(), false), ("go\r", true)] {
+        terminal.press(typed);
+        if is_asked {
+            terminal.wait_for("Allow?");
+            terminal.press("y");
+        }
+        let is_output = |row: &String| row.starts_with("  | ");
+        terminal.wait_until("the last lines", |rows| {
+            rows.iter().filter(|row| is_output(row)).eq(["  | line-3", "  | line-4", "  | line-5"])
+        });
+        place.write("out/go", "");
+        terminal.wait_until("the end", |rows| !rows.iter().any(is_output));
+    }
+    wait_idle(&terminal, 1);
+    terminal.press("\x04");
+    let (code, rows, _) = terminal.end();
+    assert_eq!(code, 0);
+    position(&rows, "line-1");
+}
+
 // shows: interactive 7.21: escape, OSC 52 and bidi bytes of file names never reach the pty
 #[test]
 fn hostile_file_name_is_completed_without_its_controls() {

@@ -443,9 +443,14 @@ fn prompts_to_rewind_to_are_listed_by_a_command_and_by_escape() {
 #[test]
 fn keys_of_the_user_trigger_actions_and_are_listed() {
     let place = project("{ text: One. }");
-    let keys = "app.help: f2\ntui.input.newLine: ctrl+o\napp.exit: [ctrl+q, ctrl+d]\n";
+    let keys =
+        "app.help: f2\ntui.input.newLine: ctrl+o\napp.exit: [ctrl+q, ctrl+d]\napp.interrupt: f4\ntui.input.tab: []\n";
     place.write("../user/.ai/config/agent/keys.yaml", keys);
     let mut terminal = start(&place, (100, 40));
+    // Hints name the keys of the file, and not an action without a key.
+    assert!(terminal.rows().iter().any(|row| row.ends_with("Enter sends, /help lists commands and keys")));
+    terminal.press("\x1bOS");
+    terminal.wait_for("F4 again lists the prompts to rewind to");
     // F2, then a new line with Ctrl+O.
     terminal.press("\x1bOQ");
     terminal.wait_until("the list of keys", |rows| {

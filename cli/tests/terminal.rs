@@ -237,3 +237,20 @@ fn yes_at_an_escalated_limit_raises_the_limit() {
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains("Done."), "{shown}");
 }
+
+#[test]
+fn running_call_shows_the_last_lines_of_its_output() {
+    let waits = "echo early-line; while [ ! -e out/go ]; do sleep 0.02; done; echo late-line";
+    let place = place(&format!(
+        "steps:\n  - tool_calls: [{{ name: rye_bash_bash, input: {{ command: '{waits}' }} }}]\n  - Done.\n"
+    ));
+    place.write("out/log", "");
+    let mut run = Terminal::start(&place, 100, "run shell");
+    run.wait_for("Allow?", 1);
+    run.press("y\n");
+    run.wait_for("  | early-line", 1);
+    place.write("out/go", "");
+    let (code, shown) = run.end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(!without_erased_lines(&shown).contains("  | early-line"), "{shown}");
+}

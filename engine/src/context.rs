@@ -30,6 +30,7 @@ use crate::image::ValidatedImage;
 use crate::keys::KeyFolder;
 use crate::live::EventStream;
 use crate::provider::Provider;
+use crate::running_outputs::RunningOutputs;
 use crate::signer::Signer;
 use crate::store::{Disk, Objects, OwnerLock, RegistryWriter, ThreadIds};
 use crate::thread::RunResult;
@@ -151,6 +152,7 @@ pub(crate) struct EngineContext {
     pub signer: Arc<Signer>,
     pub trust: Trust,
     pub thread_count: ThreadCount,
+    pub running_outputs: RunningOutputs,
     /// True if the user accepts transcripts that no key of the user signed.
     pub accepts_records: AtomicBool,
     pub plan_check: Option<PlanCheck>,

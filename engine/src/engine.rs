@@ -25,6 +25,7 @@ use crate::image::{ImageRef, ValidatedImage};
 use crate::image_objects;
 use crate::keys::KeyFolder;
 use crate::provider::environment::ProviderEnvironment;
+use crate::running_outputs::RunningOutputs;
 use crate::session::ResumePoint;
 use crate::signer::Signer;
 use crate::store::{Disk, GroupCommit, Objects, OwnerLock, RealDisk, Registry, RegistryWriter, StoreError, ThreadIds};
@@ -181,6 +182,7 @@ impl Engine {
                 signer,
                 trust,
                 thread_count: ThreadCount::default(),
+                running_outputs: RunningOutputs::default(),
                 accepts_records: AtomicBool::new(false),
                 plan_check,
                 settings,
@@ -272,6 +274,11 @@ impl Engine {
     /// Returns the signer of this process's threads.
     pub fn signer(&self) -> &Signer {
         &self.inner.signer
+    }
+
+    /// Returns the outputs of the programs that calls of this process run now.
+    pub fn running_outputs(&self) -> &RunningOutputs {
+        &self.inner.running_outputs
     }
 
     /// Returns read access to the threads on disk.

@@ -30,6 +30,7 @@ pub mod provider;
 pub mod replay;
 pub mod retry;
 pub mod rooted_dir;
+pub mod running_outputs;
 pub mod scripts;
 pub mod secrets;
 pub mod session;

@@ -3,6 +3,8 @@
 
 use std::io::{IsTerminal, stderr, stdout};
 
+use unicode_width::UnicodeWidthChar;
+
 /// Minimum width to fold at, in columns; below it the terminal's own wrapping is better.
 const MIN_WIDTH_COLUMNS: usize = 30;
 /// Indentation of continuation lines.
@@ -96,6 +98,17 @@ fn break_position(text: &str, max_chars: usize) -> Option<usize> {
     let column = last(&ends("  ")).filter(|at| *at > begin + max_chars / 3);
     let place = column.or_else(|| last(&words)).or_else(|| words.first().copied())?;
     text.get(place..).is_some_and(|rest| !rest.trim().is_empty()).then_some(place)
+}
+
+/// Cuts a line to a number of columns.
+pub fn cut_to_width(text: &str, columns: usize) -> String {
+    let mut used = 0;
+    text.chars()
+        .take_while(|c| {
+            used += c.width().unwrap_or(0);
+            used <= columns
+        })
+        .collect()
 }
 
 #[cfg(test)]

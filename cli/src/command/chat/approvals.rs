@@ -39,12 +39,12 @@ impl OpenRequest {
         is_plain && key.code == KeyCode::Char('N') && self.has_scopes && !self.is_answered
     }
 
-    /// Returns the hint for a key that does not answer the request.
+    /// Returns the hint for a key that does not answer the request, with the ids of actions in place of their keys.
     pub fn hint(&self) -> &'static str {
         match (self.has_scopes, self.has_shape) {
-            (true, true) => "y, n, N, t, p, c or C answers the question; Esc interrupts the prompt",
-            (true, false) => "y, n, N, t or p answers the question; Esc interrupts the prompt",
-            (false, _) => "y or n answers the question; Esc interrupts the prompt",
+            (true, true) => "y, n, N, t, p, c or C answers the question; {app.interrupt} interrupts the prompt",
+            (true, false) => "y, n, N, t or p answers the question; {app.interrupt} interrupts the prompt",
+            (false, _) => "y or n answers the question; {app.interrupt} interrupts the prompt",
         }
     }
 

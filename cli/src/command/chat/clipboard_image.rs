@@ -113,7 +113,7 @@ impl ClipboardProgram {
         } else if cfg!(target_os = "macos") && !is_set("SSH_CONNECTION") {
             Ok(Self::MacOs)
         } else if is_set("SSH_CONNECTION") {
-            Err("Ctrl+V reads the clipboard of the machine that runs rye, which SSH does not share: copy the image to \
+            Err("this key reads the clipboard of the machine that runs rye, which SSH does not share: copy the image to \
                  this machine (`scp`) and type `@FILE`"
                 .to_owned())
         } else {

@@ -19,6 +19,25 @@ pub fn key_help(bindings: &KeyBindings) -> Vec<(String, String)> {
     bound.chain(EDITOR_KEYS.iter().map(|(keys, about)| row((*keys).to_owned(), about))).collect()
 }
 
+/// Replaces the ids of actions in a hint, such as `{app.interrupt}`, with the first key of the action. A clause that
+/// names an action without a key is left out.
+pub fn name_keys(hint: &str, bindings: &KeyBindings) -> String {
+    let mut named = String::new();
+    for clause in hint.split_inclusive([',', ';', '·']) {
+        let mut clause = clause.to_owned();
+        for one in &BOUND_ACTIONS {
+            let id = format!("{{{}}}", one.id);
+            if clause.contains(&id) {
+                let keys = bindings.keys_of(one.action);
+                let first = keys.split(", ").next().unwrap_or_default();
+                clause = if first.is_empty() { String::new() } else { clause.replace(&id, first) };
+            }
+        }
+        named.push_str(&clause);
+    }
+    named.trim_matches([',', ';', '·', ' ']).to_owned()
+}
+
 /// Returns the action of a key.
 pub fn action_of(key: KeyEvent, bindings: &KeyBindings) -> KeyAction {
     if key.kind == KeyEventKind::Release {
@@ -68,7 +87,19 @@ fn press_of(key: KeyEvent) -> Option<KeyPress> {
 
 #[cfg(test)]
 mod tests {
+    use rye_compiler::world::{MapWorld, Space};
+
     use super::*;
+
+    #[test]
+    fn hint_names_the_keys_in_force_and_omits_clauses_without_a_key() {
+        let hint = "{tui.input.submit} sends, {tui.input.tab} completes; {app.interrupt}: stop";
+        assert_eq!(name_keys(hint, &KeyBindings::default()), "Enter sends, Tab completes; Esc: stop");
+        let file = "app.interrupt: f4\ntui.input.tab: []\n";
+        let world = MapWorld::new().with(Space::User, ".ai/config/agent/keys.yaml", file);
+        let bindings = KeyBindings::read(&world);
+        assert_eq!(name_keys(hint, &bindings), "Enter sends, F4: stop");
+    }
 
     #[test]
     fn keys_have_their_actions() {

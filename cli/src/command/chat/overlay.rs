@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use rye_compiler::semantics::limits::LimitName;
-use unicode_width::UnicodeWidthChar;
 
 use super::commands::list_commands;
 use super::screen::Row;
 use crate::known_names::{list_models, list_sessions};
+use crate::present::wrap::cut_to_width;
 use crate::present::{BOLD, DIM, truncate_line};
 use crate::report::printable;
 use crate::workspace::Spaces;
@@ -86,17 +86,6 @@ impl Overlay {
         });
         rows.collect()
     }
-}
-
-/// Cuts a line to a number of columns.
-pub fn cut_to_width(text: &str, columns: usize) -> String {
-    let mut used = 0;
-    text.chars()
-        .take_while(|c| {
-            used += c.width().unwrap_or(0);
-            used <= columns
-        })
-        .collect()
 }
 
 /// A source of completions for the editor of a chat: commands and their arguments, prompt templates, skills and files.

@@ -22,7 +22,7 @@ use super::editor::Editor;
 use super::history::{ChatFolder, Draft, PromptHistory};
 use super::leaving::LeftChildren;
 use super::markdown::MarkdownStream;
-use super::overlay::{Completer, Overlay, cut_to_width, fit_hint};
+use super::overlay::{Completer, Overlay};
 use super::raw_mode::{ContinueSignals, KeyReader, enter_raw_mode, restore_terminal, terminal_size};
 use super::recap::Recap;
 use super::requests::RequestHandler;
@@ -32,8 +32,7 @@ use crate::command::run::ending::RunEnd;
 use crate::command::run::human::HumanRenderer;
 use crate::command::run::progress::{Progress, REPAINT_INTERVAL};
 use crate::command::run::renderer::{Render, RenderOutcome, RendererMessage, RendererMessages};
-use crate::present::DIM;
-use crate::report::{Printer, printable};
+use crate::report::Printer;
 
 mod compaction;
 mod keyboard;
@@ -46,6 +45,7 @@ mod submission;
 mod thoughts;
 mod typed_commands;
 mod user_commands;
+mod viewport;
 
 use compaction::RunningCompaction;
 use questions::KeyQuestion;
@@ -59,10 +59,6 @@ use user_commands::UserCommands;
 const FRAME_INTERVAL: Duration = Duration::from_millis(16);
 /// Time until a changed draft is written.
 const DRAFT_DELAY: Duration = Duration::from_secs(1);
-/// Maximum number of unfinished rows of a reply that the viewport shows.
-const MAX_HELD_ROWS: usize = 3;
-/// Maximum number of queued messages that are shown.
-const MAX_QUEUE_ROWS: usize = 3;
 
 /// The parts of a session that its terminal shows or uses.
 pub struct TerminalSession {
@@ -136,6 +132,7 @@ pub struct ChatTerminal {
     may_rewind: bool,
     /// True if the list of prompts that was requested last is for a rewind.
     offers_rewinds: bool,
+    /// The hint below the editor, with the ids of actions in place of their keys.
     hint: Option<&'static str>,
     is_dirty: bool,
     draft_due: Option<Instant>,
@@ -191,7 +188,7 @@ impl ChatTerminal {
         Self {
             screen: Screen::new(io::stdout(), size, has_color),
             human: HumanRenderer::captured(report, session.events),
-            activity: Progress::in_viewport(),
+            activity: Self::activity_of(&session),
             markdown: MarkdownStream::default(),
             editor,
             history: PromptHistory::read(folder),
@@ -219,7 +216,7 @@ impl ChatTerminal {
             may_widen: false,
             may_rewind: false,
             offers_rewinds: false,
-            hint: Some("Enter sends, /help lists commands and keys, Tab completes /… and @…"),
+            hint: Some("{tui.input.submit} sends, /help lists commands and keys, {tui.input.tab} completes /… and @…"),
             is_dirty: true,
             draft_due: None,
             suspended_until: None,
@@ -541,52 +538,6 @@ impl ChatTerminal {
         let next = live.zip(message).map(|(live, input)| preview(&live, &input));
         self.session.status.set_next(next.map(|next| (next.expected, next.worst_case)));
         self.previewed = text;
-    }
-
-    /// Returns the viewport. From top to bottom, it contains the end of a streaming reply, the open question or the
-    /// editor (with the cursor), the overlay or a hint, the activity, the queued messages and the status.
-    fn viewport(&self) -> Viewport {
-        let (columns, max_rows) = (self.columns(), self.screen.size().viewport_rows());
-        let width = columns.saturating_sub(1);
-        let status = self.session.status.row(columns);
-        let mut below = Vec::new();
-        if let Some(overlay) = &self.overlay {
-            below.extend(overlay.rows(columns, max_rows.saturating_sub(3).max(1)));
-            let keys = "Up, Down: select · Enter: take · Esc: close the list";
-            below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(keys, width))));
-        } else if let Some(hint) = self.hint {
-            below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(fit_hint(hint, width), width))));
-        }
-        if self.is_running {
-            let lines = self.activity.rows(self.human.main_thread(), width);
-            below.extend(lines.into_iter().map(Row::new));
-        }
-        below.extend(self.user_commands.row(width).map(Row::new));
-        below.extend(self.compaction.as_ref().map(|running| Row::new(running.row(width))));
-        let queue = self.queue.iter().map(|queued| (queued.delivery, &queued.text));
-        for (delivery, text) in queue.chain(self.delayed.iter().map(DelayedMessage::shown)).take(MAX_QUEUE_ROWS) {
-            let sign = if delivery == Delivery::Steer { "⏎" } else { "↷" };
-            let text = crate::present::truncate_line(&printable(text), columns);
-            below.push(Row::new(format!("{DIM}{}{DIM:#}", cut_to_width(&format!("{sign} queued: {text}"), width))));
-        }
-        below.truncate(max_rows.saturating_sub(2));
-        below.extend((status.width() > 0 && max_rows > 1).then_some(status));
-        let own_rows = max_rows.saturating_sub(below.len()).max(1);
-        let (own, cursor) = self.question_rows(columns, own_rows).unwrap_or_else(|| {
-            let view = self.editor.view(columns, own_rows);
-            (view.rows, view.cursor)
-        });
-        // Omits a row that is wider than the terminal, because such a row would wrap.
-        let free = max_rows.saturating_sub(below.len() + own.len()).min(MAX_HELD_ROWS);
-        let mut rows = self.markdown.unstable_rows(columns, free);
-        rows.retain(|row| row.width() <= columns);
-        // Without a cursor, the rows above the editor can be erased after any change of the size: see `screen`.
-        let is_asked = self.request.is_some() || self.question.is_some();
-        let hides_cursor = self.is_running && !is_asked && self.editor.is_empty();
-        let cursor = (rows.is_empty() || !hides_cursor).then_some((cursor.0 + rows.len(), cursor.1));
-        rows.extend(own);
-        rows.append(&mut below);
-        Viewport { rows, cursor, hides_cursor }
     }
 }
 

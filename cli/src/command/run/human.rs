@@ -14,6 +14,7 @@ use rye_engine::event::{
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
 use rye_engine::message::{ContentBlock, SharedText, calls_in};
+use rye_engine::running_outputs::RunningOutputs;
 use rye_engine::thread::RunError;
 use rye_engine::thread_id::ThreadId;
 use sha2::{Digest, Sha256};
@@ -158,6 +159,15 @@ impl HumanRenderer {
     /// it.
     pub fn captured(report: &Printer, events: bool) -> Self {
         Self { out: Stdout::captured(), progress: None, ..Self::new(report, events, true) }
+    }
+
+    /// Sets the outputs of running programs, whose last lines the progress display shows.
+    #[must_use]
+    pub fn with_outputs(mut self, outputs: RunningOutputs) -> Self {
+        if let Some(progress) = &mut self.progress {
+            progress.show_outputs(outputs);
+        }
+        self
     }
 
     /// Sets the folders in which providers are looked up for the help about a missing key.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rye_engine::event::{Event, EventBody, ThreadOrigin};
 use rye_engine::exchange::Delta;
 use rye_engine::message::{ToolCall, calls_in};
+use rye_engine::running_outputs::RunningOutputs;
 use rye_engine::thread_id::ThreadId;
 
 use super::painted_lines::PaintedLines;
@@ -31,6 +32,10 @@ const MIN_WIDTH_COLUMNS: usize = 20;
 const DEFAULT_WIDTH_COLUMNS: usize = 80;
 /// Maximum number of children with a line of their own.
 const MAX_CHILDREN: usize = 6;
+/// Maximum number of lines of a running program's output.
+const MAX_OUTPUT_ROWS: usize = 3;
+/// The start of a line of a running program's output.
+const OUTPUT_SIGN: &str = "  | ";
 /// Maximum characters of the command of a running call.
 const MAX_COMMAND_CHARS: usize = 40;
 /// Estimated bytes of a streamed token.
@@ -49,7 +54,9 @@ pub struct Progress {
     stops: u32,
     painted: PaintedLines,
     /// The key that stops the run.
-    stop_hint: &'static str,
+    stop_hint: String,
+    /// The outputs of running programs.
+    outputs: RunningOutputs,
     /// True in a chat with an editor, where the first stop signal already ends the prompt.
     is_chat: bool,
     /// True if the terminal can repaint lines.
@@ -87,8 +94,9 @@ impl Progress {
     }
 
     /// Creates the progress display of a chat with an editor. The chat itself paints the rows of the display.
-    pub fn in_viewport() -> Self {
-        Self { stop_hint: "Esc to interrupt", is_chat: true, ..Self::new(true) }
+    /// `stop_hint` names the key that interrupts.
+    pub fn in_viewport(stop_hint: String) -> Self {
+        Self { stop_hint, is_chat: true, ..Self::new(true) }
     }
 
     fn new(repaints: bool) -> Self {
@@ -101,12 +109,26 @@ impl Progress {
             started,
             stops: 0,
             painted: PaintedLines::default(),
-            stop_hint: "Ctrl+C to cancel",
+            stop_hint: "Ctrl+C to cancel".to_owned(),
+            outputs: RunningOutputs::default(),
             is_chat: false,
             repaints,
             last_line: started,
             last_delta: started,
         }
+    }
+
+    /// Sets the outputs of running programs, whose last lines are shown.
+    pub fn show_outputs(&mut self, outputs: RunningOutputs) {
+        self.outputs = outputs;
+    }
+
+    /// Returns the last lines of the running program that was started last, each at most `columns` wide.
+    pub fn output_rows(&self, columns: usize) -> Vec<String> {
+        let lines = self.outputs.last_lines(MAX_OUTPUT_ROWS);
+        let width = columns.saturating_sub(OUTPUT_SIGN.len());
+        let cut = |line: &String| wrap::cut_to_width(&printable(line).replace('\t', "    "), width);
+        lines.iter().map(|line| format!("{OUTPUT_SIGN}{}", cut(line))).collect()
     }
 
     /// Returns true if running calls are shown by repainted lines.
@@ -199,7 +221,9 @@ impl Progress {
             self.last_line = Instant::now();
             return self.lines(main, usize::MAX).into_iter().next();
         }
-        let rows = self.rows(main, terminal_width().saturating_sub(1));
+        let width = terminal_width().saturating_sub(1);
+        let mut rows = self.rows(main, width);
+        rows.extend(self.output_rows(width));
         self.painted.paint(&rows);
         None
     }
@@ -223,7 +247,7 @@ impl Progress {
     /// line states how many.
     fn lines(&self, main: Option<&ThreadId>, columns: usize) -> Vec<String> {
         let stop = match self.stops {
-            0 => self.stop_hint,
+            0 => self.stop_hint.as_str(),
             _ if self.is_chat => "interrupting",
             1 => "waiting for the call to end; Ctrl+C again to stop now",
             _ => "stopping now",

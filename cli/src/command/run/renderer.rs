@@ -6,6 +6,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use rye_engine::live::{EventStream, StreamEvent};
+use rye_engine::running_outputs::RunningOutputs;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
@@ -126,14 +127,17 @@ impl Renderer {
     pub fn start(
         report: &Printer,
         (events, is_chat): (bool, bool),
-        spaces: &Spaces,
+        (spaces, outputs): (&Spaces, RunningOutputs),
         live: EventStream,
         channel: (RendererSender, RendererMessages),
         runtime: &Handle,
     ) -> io::Result<Self> {
         let show: Box<dyn Render> = match report.format() {
             Format::Json => Box::new(JsonRenderer::new(events)),
-            Format::Human | Format::Plain => Box::new(HumanRenderer::new(report, events, is_chat).with_spaces(spaces)),
+            Format::Human | Format::Plain => {
+                let show = HumanRenderer::new(report, events, is_chat);
+                Box::new(show.with_spaces(spaces).with_outputs(outputs))
+            }
         };
         Self::spawn(show, live, channel, runtime)
     }

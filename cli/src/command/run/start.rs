@@ -17,6 +17,7 @@ use rye_engine::event::{ControlMessage, Event};
 use rye_engine::image::{ImageNotAccepted, ValidatedImage};
 use rye_engine::live::EventStream;
 use rye_engine::process::start_session;
+use rye_engine::running_outputs::RunningOutputs;
 use rye_engine::session_tree::session_rows;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::held_messages;
@@ -230,7 +231,8 @@ pub fn run_to_end(
             events: how.events,
             keys,
         });
-        let screen = start_renderer(how, terminal, (spaces, report), (handle.live.take(), channel), runtime.handle());
+        let live = (handle.live.take(), channel, engine.running_outputs().clone());
+        let screen = start_renderer(how, terminal, (spaces, report), live, runtime.handle());
         if how.detached {
             let announcement = detach::format_announcement(&handle.thread_id);
             // The parent process may be gone; the thread runs anyway.
@@ -355,7 +357,7 @@ fn start_renderer(
     how: RunOptions<'_>,
     terminal: Option<TerminalSession>,
     (spaces, report): (&Spaces, &Printer),
-    (live, channel): (EventStream, (RendererSender, RendererMessages)),
+    (live, channel, outputs): (EventStream, (RendererSender, RendererMessages), RunningOutputs),
     runtime: &Handle,
 ) -> std::io::Result<Renderer> {
     if how.detached || how.silent {
@@ -367,7 +369,7 @@ fn start_renderer(
         let render = async move || run_terminal(session, report, live, messages).await;
         return Renderer::start_with(render, sender, runtime);
     }
-    Renderer::start(report, (how.events, how.chat.is_some()), spaces, live, channel, runtime)
+    Renderer::start(report, (how.events, how.chat.is_some()), (spaces, outputs), live, channel, runtime)
 }
 
 /// Returns the user's choice to continue in the background after the session. In a run without a chat, the user cannot

@@ -65,6 +65,7 @@ impl EmbeddedDriver {
         let index = call.index;
         let running = RunningCall::Reply(index);
         let written = self.cut_work.begin_call(running.clone(), began);
+        let _shown = self.engine.running_outputs.add(written.clone());
         let mut dispatched = std::pin::pin!(self.dispatch(call, None, &written, halt, deadline));
         let outcome = tokio::select! {
             outcome = &mut dispatched => outcome,
@@ -89,6 +90,7 @@ impl EmbeddedDriver {
         let began = self.engine.clock.now();
         let running = RunningCall::Command(id.clone());
         let written = self.cut_work.begin_call(running.clone(), began);
+        let _shown = self.engine.running_outputs.add(written.clone());
         let outcome = self.dispatch(call, None, &written, halt, None).await?;
         let code = outcome.details.get("exit_code").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok());
         let exit_code = code.unwrap_or(if outcome.is_error { -1 } else { 0 });

@@ -36,8 +36,16 @@ impl Default for SharedOutput {
 }
 
 impl SharedOutput {
-    pub(super) fn push(&self, bytes: &[u8]) {
+    pub(crate) fn push(&self, bytes: &[u8]) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+    }
+
+    /// Returns the last `bytes` bytes of the output so far.
+    pub fn tail(&self, bytes: usize) -> String {
+        let output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tail: Vec<u8> = output.head.iter().chain(&output.tail).rev().take(bytes).copied().collect();
+        tail.reverse();
+        String::from_utf8_lossy(whole_start(&tail)).into_owned()
     }
 
     /// Returns the output so far, and starts again with an empty one.

@@ -7,8 +7,8 @@ use rye_engine::event::{ControlMessage, EventBody};
 use rye_engine::live_state::LiveState;
 
 use super::ChatTerminal;
-use crate::command::chat::overlay::cut_to_width;
 use crate::command::run::progress::spinner_frame;
+use crate::present::wrap::cut_to_width;
 
 /// Percentage of the threshold `continuation_threshold`. If the used context reaches this percentage, the terminal
 /// warns of a full context.
@@ -23,10 +23,10 @@ pub(super) struct RunningCompaction {
 }
 
 impl RunningCompaction {
-    /// Returns the row of the compaction, at most `columns` wide.
-    pub(super) fn row(&self, columns: usize) -> String {
+    /// Returns the row of the compaction, at most `columns` wide, with the hint how to stop it.
+    pub(super) fn row(&self, stop_hint: &str, columns: usize) -> String {
         let seconds = self.since.elapsed().as_secs();
-        cut_to_width(&format!("{} /compact · {seconds} s · Esc to interrupt", spinner_frame(self.since)), columns)
+        cut_to_width(&format!("{} /compact · {seconds} s · {stop_hint}", spinner_frame(self.since)), columns)
     }
 }
 

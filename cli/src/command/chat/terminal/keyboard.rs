@@ -70,7 +70,7 @@ impl ChatTerminal {
             KeyAction::Interrupt if may_rewind && self.editor.is_empty() => self.list_rewinds(),
             KeyAction::Interrupt if self.editor.is_empty() => {
                 self.may_rewind = true;
-                self.hint = Some("Esc again lists the prompts to rewind to");
+                self.hint = Some("{app.interrupt} again lists the prompts to rewind to");
             }
             KeyAction::Clear if !self.editor.is_empty() => {
                 self.editor.take();
@@ -87,7 +87,10 @@ impl ChatTerminal {
             KeyAction::Complete => self.complete(),
             KeyAction::CompleteBack => self.toggle_mode(may_widen),
             KeyAction::SearchHistory if self.editor.is_empty() => {
-                self.hint = Some("type a part of an earlier prompt, then Ctrl+R; Up shows the prompts one by one");
+                self.hint = Some(
+                    "type a part of an earlier prompt, then {app.history.search}; {tui.editor.cursorUp} shows the prompts \
+                     one by one",
+                );
             }
             KeyAction::SearchHistory => {
                 let found = self.history.search(&self.editor.text());
@@ -206,7 +209,7 @@ impl ChatTerminal {
             ChatMode::ReadOnly if confirm => ModeArg::Ask,
             ChatMode::ReadOnly => {
                 self.may_widen = true;
-                self.hint = Some("Shift+Tab again returns to the mode `ask`");
+                self.hint = Some("{app.mode.cycle} again returns to the mode `ask`");
                 return;
             }
         };

@@ -19,7 +19,7 @@ pub(super) enum LeavingKeys {
     Warned,
 }
 
-const LEAVE_HINT: &str = "Ctrl+C again leaves; `rye chat -c` opens the session again";
+const LEAVE_HINT: &str = "{app.clear} again leaves; `rye chat -c` opens the session again";
 
 impl ChatTerminal {
     /// Handles Ctrl+C in an empty editor. The first press interrupts the running work. Without running work, and at the

@@ -6,7 +6,8 @@ use rye_compiler::key_bindings::KeyAction;
 
 use super::ChatTerminal;
 
-const HINT: &str = "the question is still open: Enter or Esc returns to it, and the text stays in the editor";
+const HINT: &str = "the question is still open: {tui.input.submit} or {app.interrupt} returns to it, and the text stays in \
+                    the editor";
 
 impl ChatTerminal {
     /// Updates the terminal after an edit. If an approval request is open, the editor takes the keys from now on,

@@ -11,10 +11,9 @@ use crate::command::chat::cache_guard::CacheWarning;
 use crate::command::chat::commands::format_rewind;
 use crate::command::chat::json::ChatVerb;
 use crate::command::chat::leaving::{LeftChildren, children_question};
-use crate::command::chat::overlay::cut_to_width;
 use crate::command::chat::rewind::RewindFiles;
 use crate::command::chat::screen::Row;
-use crate::present::wrap::fold_for_columns;
+use crate::present::wrap::{cut_to_width, fold_for_columns};
 
 /// A question that the user answers with one key.
 #[derive(Debug)]
@@ -42,13 +41,16 @@ pub(super) struct GuardedMessage {
 }
 
 impl KeyQuestion {
-    /// Returns the row that lists the keys and the answers that they choose.
+    /// Returns the row that lists the keys and the answers that they choose, with the ids of actions in place of their
+    /// keys.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Children { text, .. } => text,
             Self::Cache(guarded) => &guarded.keys,
-            Self::Compact { .. } => "Compact? c: compact, Esc: cancel ",
-            Self::Rewind { .. } => "Rewind? Enter: conversation, f: files, b: both, Esc: nothing ",
+            Self::Compact { .. } => "Compact? c: compact, {app.interrupt}: cancel ",
+            Self::Rewind { .. } => {
+                "Rewind? {tui.input.submit}: conversation, f: files, b: both, {app.interrupt}: nothing "
+            }
         }
     }
 }
@@ -59,7 +61,7 @@ impl ChatTerminal {
         match self.session.requests.running_children().len() {
             0 => self.close(LeftChildren::Wait),
             children if !self.is_leaving => {
-                let answers = "w: wait, d: continue in the background, c: cancel, Esc: stay";
+                let answers = "w: wait, d: continue in the background, c: cancel, {app.interrupt}: stay";
                 self.question = Some(KeyQuestion::Children { text: children_question(children, answers), next: None });
                 self.is_dirty = true;
             }
@@ -74,9 +76,9 @@ impl ChatTerminal {
             }
             let waits = children == LeftChildren::Wait && !self.session.requests.running_children().is_empty();
             self.hint = Some(if waits {
-                "waiting for the children; Ctrl+C cancels them"
+                "waiting for the children; {app.clear} cancels them"
             } else {
-                "closing the session; Ctrl+C stops at once"
+                "closing the session; {app.clear} stops at once"
             });
             self.commands.perform(ChatVerb::Close { children });
         }
@@ -146,7 +148,7 @@ impl ChatTerminal {
         self.note(&warning.text);
         let without = warning.name_without();
         let without = if without.is_empty() { without } else { format!("w: send once without {without}, ") };
-        let keys = format!("Send? s: send, {without}Esc: cancel ");
+        let keys = format!("Send? s: send, {without}{{app.interrupt}}: cancel ");
         self.question = Some(KeyQuestion::Cache(Box::new(GuardedMessage { input, text, delivery, warning, keys })));
     }
 
@@ -155,7 +157,7 @@ impl ChatTerminal {
     pub(super) fn switch(&mut self, verb: ChatVerb, children: Option<LeftChildren>) {
         let running = self.session.requests.running_children().len();
         if children.is_none() && running > 0 {
-            let text = children_question(running, "w: wait, c: cancel, Esc: stay");
+            let text = children_question(running, "w: wait, c: cancel, {app.interrupt}: stay");
             self.question = Some(KeyQuestion::Children { text, next: Some(verb) });
             return;
         }
@@ -169,8 +171,8 @@ impl ChatTerminal {
     /// question is open. A question that is wider than the terminal continues in the next row.
     pub(super) fn question_rows(&self, columns: usize, max_rows: usize) -> Option<(Vec<Row>, (usize, usize))> {
         let request = self.request.as_ref().filter(|_| self.refusal.is_none() && !self.is_text_open);
-        let question = request.map(|request| request.keys.as_str());
-        let question = question.or_else(|| self.question.as_ref().map(KeyQuestion::text))?;
+        let question = request.map(|request| request.keys.clone());
+        let question = question.or_else(|| self.question.as_ref().map(|question| self.name_keys(question.text())))?;
         let folded = fold_for_columns(question.trim_end(), columns);
         let width = columns.saturating_sub(1);
         let rows: Vec<Row> =

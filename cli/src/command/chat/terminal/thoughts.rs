@@ -99,7 +99,7 @@ impl ChatTerminal {
         let text = self.thoughts.toggle();
         self.print_thoughts(&text);
         let hidden = "the thoughts of the model are hidden";
-        let shown = "the thoughts of the model are shown; Ctrl+T turns this off";
+        let shown = "the thoughts of the model are shown; {app.thinking.toggle} turns this off";
         self.hint = Some(if self.thoughts.is_shown { shown } else { hidden });
     }
 

@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use rye_engine::event::{ControlMessage, EventBody};
 
-use crate::command::chat::overlay::cut_to_width;
 use crate::command::run::progress::spinner_frame;
 use crate::present::truncate_line;
+use crate::present::wrap::cut_to_width;
 use crate::report::printable;
 
 /// Maximum characters of a command that the row shows.
@@ -43,12 +43,13 @@ impl UserCommands {
         !self.0.is_empty()
     }
 
-    /// Returns the row of the command that runs, at most `columns` wide; `None` if no command runs.
-    pub(super) fn row(&self, columns: usize) -> Option<String> {
+    /// Returns the row of the command that runs, at most `columns` wide, with the hint how to stop it; `None` if no
+    /// command runs.
+    pub(super) fn row(&self, stop_hint: &str, columns: usize) -> Option<String> {
         let running = self.0.front()?;
         let seconds = running.since.elapsed().as_secs();
         let command = truncate_line(&printable(&running.command), MAX_COMMAND_CHARS);
         let frame = spinner_frame(running.since);
-        Some(cut_to_width(&format!("{frame} !{command} · {seconds} s · Esc to interrupt"), columns))
+        Some(cut_to_width(&format!("{frame} !{command} · {seconds} s · {stop_hint}"), columns))
     }
 }
