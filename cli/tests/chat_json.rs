@@ -112,6 +112,42 @@ fn refusal_before_the_end_of_the_input_overtakes_the_policy() {
 }
 
 #[test]
+fn yes_of_a_client_at_an_escalated_limit_raises_it_and_no_ends_the_prompt() {
+    let call = "{ tool_calls: [{ name: rye_file_system_read, input: { path: script.yaml } }] }";
+    for (approve, limit, status) in [(true, None, "done"), (true, Some(5), "done"), (false, None, "limit")] {
+        let place = TestProject::own();
+        place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
+        place.write(".ai/directives/talk.md", &talk_directive(1, "<tool>rye.file-system.read</tool>"));
+        place.write("script.yaml", &format!("steps: [{{ text: One. }}, {call}, {{ text: Done. }}]"));
+        let mut client = ChatClient::start(&place, &["talk"]);
+        for message in ["first", "second"] {
+            client.ask(json!({"type": "prompt", "message": message}));
+            if message == "first" {
+                client.event("prompt_ended");
+            }
+        }
+        let asked = client.event("approval_asked");
+        let raise = json!({"limit": "turns", "value": 2});
+        assert_eq!(asked["event"]["raise"], raise, "{asked}");
+        assert_eq!(client.ask(json!({"type": "state"}))["data"]["question"]["raise"], raise);
+        if let Some(value) = limit {
+            client.ask(json!({"type": "raise", "limit": "turns", "value": value}));
+        }
+        let answer = client.ask(json!({"type": "answer", "question": asked["seq"], "approve": approve}));
+        assert_eq!(answer["data"]["raise"], if approve { raise } else { Value::Null }, "{answer}");
+        let ended = client.event("prompt_ended");
+        assert_eq!(ended["event"]["status"], status, "{ended}");
+        client.end();
+        let (_, listed) = place.json(&["threads", "list"]);
+        let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
+        let raised = events.iter().filter(|event| event["message"]["kind"] == "raise");
+        let raised: Vec<&Value> = raised.map(|event| &event["message"]["value"]).collect();
+        let expected = limit.or(approve.then_some(2)).map(|value| json!(value));
+        assert_eq!(raised, expected.iter().collect::<Vec<_>>(), "{events:?}");
+    }
+}
+
+#[test]
 fn approval_of_a_session_that_was_killed_while_it_asked_fails() {
     let place = TestProject::own();
     let mut client = start(&place, &format!("steps: [{}, {{ text: Done. }}]", bash("echo hi")));

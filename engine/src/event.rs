@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::image::ImageRef;
 
-pub use approval::{Approval, ApprovalAsked, ApprovalGiven};
+pub use approval::{Approval, ApprovalAsked, ApprovalGiven, ImpliedRaise};
 pub use body::*;
 pub use control_message::{ControlMessage, ReceivedMessage};
 pub use ended::Ended;

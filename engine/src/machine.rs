@@ -25,7 +25,7 @@ mod walk;
 
 pub(crate) use apply::limit_mut;
 pub use apply::{apply, raised_limit};
-pub use effect::{Effect, HookBounds, HookRun, ImpliedRaise, ModelCall, Reservation, SpawnChild, StepKey};
+pub use effect::{Effect, HookBounds, HookRun, ModelCall, Reservation, SpawnChild, StepKey};
 pub use gate::{Allowed, Dispatch, GatedCall};
 pub(crate) use request::{estimate_tokens, message_tokens, thread_position, thread_system};
 pub(crate) use retained_messages::count_retained_messages;

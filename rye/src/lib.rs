@@ -93,7 +93,7 @@ pub use rye_engine as engine;
 pub use rye_engine::BoxFuture;
 pub use rye_engine::engine::{ApprovalHandler, ApprovalRequest};
 pub use rye_engine::event::{
-    Approval, ControlMessage, Delivery, Event, EventBody, InputSource, QueuedMessage, UserInput,
+    Approval, ControlMessage, Delivery, Event, EventBody, ImpliedRaise, InputSource, QueuedMessage, UserInput,
 };
 pub use rye_engine::exchange::Delta;
 pub use rye_engine::preview::{CacheLoss, ChangedPart, CompactionPreview, ContextPart, Preview, RequestPartChange};

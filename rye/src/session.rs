@@ -11,7 +11,7 @@ use rye_engine::control::ControlSender;
 use rye_engine::engine::{
     ApprovalHandler, ApprovalRequest, Engine, EngineError, StartOptions, ThreadHandle, UserMessage,
 };
-use rye_engine::event::{Approval, ControlMessage, Delivery, Event, QueuedMessage, UserInput};
+use rye_engine::event::{Approval, ControlMessage, Delivery, Event, ImpliedRaise, QueuedMessage, UserInput};
 use rye_engine::exchange::Delta;
 use rye_engine::live::{EventStream, StreamEvent};
 use rye_engine::preview::{self, CompactionPreview, ContextPart, Preview, preview_compaction};
@@ -108,12 +108,15 @@ pub struct Question {
     pub is_limit: bool,
     /// The subject of the question, as recorded in the transcript: the capability and the call, or the limit.
     pub what: String,
+    /// The raise that [`Answer::Approve`] implies; `None` if the question is about a call, or if the reached limit
+    /// cannot be raised.
+    pub raise: Option<ImpliedRaise>,
 }
 
 /// The answer to a [`Question`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Approves the request: the call runs, or the thread continues beyond the reached limit.
+    /// Approves the request: the call runs, or the reached limit is raised and the thread continues.
     Approve,
     /// Refuses the request: the model reads that the user refused the call, or the thread ends at the reached limit.
     Refuse,
@@ -402,6 +405,7 @@ impl Questions {
                 thread: request.thread.clone(),
                 is_limit: request.origin == ApprovalOrigin::Limit,
                 what: request.what.to_owned(),
+                raise: request.raise.cloned(),
             };
             state.open.insert(question.id, (question.clone(), sender));
             (question, state.hubs.clone())

@@ -66,7 +66,7 @@ async fn suspended_thread_is_recovered_with_an_approval() {
     let project = project(folder.path());
     let engine = EngineBuilder::new(&project).script(folder.path().join("script.yaml")).unwrap().open().unwrap();
     let thread = rye::ThreadId::parse(&result.thread_id).unwrap();
-    let approve = rye::ControlMessage::Approve { yes: true, question: None, message: None };
+    let approve = rye::ControlMessage::Approve { yes: true, question: None, message: None, raises: false };
     let session = engine.open(SessionRequest::recover_with(thread, vec![approve])).await.unwrap();
     assert_eq!(session.join().await.result.as_deref(), Some("done"));
 }

@@ -17,7 +17,6 @@ mod connection;
 mod disconnection;
 mod extension;
 mod inputs;
-mod limit_raise;
 mod lines;
 mod map;
 mod open_session;

@@ -1,8 +1,8 @@
 //! Events with their money in dollars, as in all JSON output. Transcripts hold integer nano-dollars.
 
-use rye_engine::event::{ControlMessage, EventBody, HookOutcome};
+use rye_engine::event::{ApprovalAsked, ControlMessage, EventBody, HookOutcome, ImpliedRaise};
 use rye_engine::thread::dollars;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Returns an event with its `type`, its fields, and money in dollars.
 pub fn event_in_dollars(body: &EventBody) -> Value {
@@ -15,6 +15,12 @@ pub fn event_in_dollars(body: &EventBody) -> Value {
         }
     }
     event
+}
+
+/// Returns the raise that an approval implies, with `spend` in dollars.
+pub fn raise_in_dollars(raise: &ImpliedRaise) -> Value {
+    let value = if raise.limit == "spend" { dollars(raise.value) } else { raise.value.into() };
+    json!({"limit": raise.limit, "value": value})
 }
 
 /// Returns the JSON pointers to amounts in nano-dollars in a serialized event.
@@ -52,6 +58,9 @@ fn amount_pointers(body: &EventBody) -> &'static [&'static str] {
         },
         EventBody::HookPoint(run) if matches!(&run.answer, HookOutcome::Raise { limit, .. } if limit == "spend") => {
             &["/answer/value"]
+        }
+        EventBody::ApprovalAsked(ApprovalAsked { raise: Some(raise), .. }) if raise.limit == "spend" => {
+            &["/raise/value"]
         }
         EventBody::HookPoint(_)
         | EventBody::PlanBound(_)
@@ -112,6 +121,11 @@ mod tests {
                 json!({"type":"mail","id":"m","message":{"kind":"raise","limit":"turns","value":20}}),
                 "/message/value",
                 json!(20),
+            ),
+            (
+                json!({"type":"approval_asked","asked":"limit","what":"w","raise":{"limit":"spend","value":500_000_000}}),
+                "/raise/value",
+                json!(0.5),
             ),
         ] {
             let body: EventBody = serde_json::from_value(event.clone()).unwrap();

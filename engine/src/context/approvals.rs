@@ -9,8 +9,7 @@ use rye_compiler::tool_spec::ToolKind;
 use rye_grammar::ItemId;
 
 use crate::BoxFuture;
-use crate::event::Approval;
-use crate::machine::ImpliedRaise;
+use crate::event::{Approval, ImpliedRaise};
 use crate::machine::effect::CallToApprove;
 use crate::machine::gate::narrow_sandbox;
 use crate::thread_id::ThreadId;

@@ -8,6 +8,16 @@ pub struct ApprovalAsked {
     #[serde(rename = "asked")]
     pub origin: ApprovalOrigin,
     pub what: String,
+    /// The raise that a yes implies; absent if the request is about a call, or if the reached limit cannot be raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raise: Option<ImpliedRaise>,
+}
+
+/// A higher value of a limit, in nano-dollars for `spend`. In a chat, the value bounds the current prompt alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImpliedRaise {
+    pub limit: String,
+    pub value: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,6 @@ use serde_json::json;
 
 use super::apply::limit_mut;
 use super::approval_raise::{ApprovalRaise, approval_raise};
-use super::effect::ImpliedRaise;
 use super::screen::{accept_new, accept_screened, command_events};
 use super::signal::{CallAnswer, Fact, HookChild, InterruptedReply, Signal, SpawnResult, ToolFinished};
 use super::state::{Attempt, CallPhase, CallState, ThreadState};
@@ -17,9 +16,9 @@ use super::step::{
 use super::walk::{StepResult, advance};
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, CognitionOut, Compacted,
-    ControlMessage, Delivery, EventBody, FailureClassification, HookOutcome, HookPointRun, HookVerdict, LimitScope,
-    PlanBound, ReceivedMessage, Recovered, Reserved, ResultKind, RetractedInput, SessionNamed, Settled, ShellRan,
-    ToolCallResult, UserInput,
+    ControlMessage, Delivery, EventBody, FailureClassification, HookOutcome, HookPointRun, HookVerdict, ImpliedRaise,
+    LimitScope, PlanBound, ReceivedMessage, Recovered, Reserved, ResultKind, RetractedInput, SessionNamed, Settled,
+    ShellRan, ToolCallResult, UserInput,
 };
 use crate::exchange::{CallError, DEADLINE_CODE, FailedStage, Reply, StopReason, Usage};
 use crate::message::{Message, reply_text};
@@ -158,14 +157,20 @@ fn events_of_answer(
     }
 }
 
-/// Returns the events of an approver's answer. An approval at a limit that no message has raised raises the limit. If
-/// the limit cannot be raised, the request is refused, because the thread would reach the limit again. A message that
-/// approves implies no raise: its sender raises the limit with a message of its own, which may arrive later.
+/// Returns the events of an approver's answer.
 fn events_of_approver(plan: &Plan, state: &ThreadState, answer: Approval, at: i64) -> Vec<EventBody> {
     let mut events = events_of_answer(plan, state, answer, None, at);
-    let Some(EventBody::ApprovalGiven(given)) = events.first_mut() else { return events };
-    if given.origin != ApprovalOrigin::Limit || !answer.is_approved() {
-        return events;
+    raise_approved_limit(state, &mut events);
+    events
+}
+
+/// Adds the raise that an approval at a limit implies, unless a message has raised the limit. If the limit cannot be
+/// raised, changes the answer to a refusal, because the thread would reach the limit again. A message that approves
+/// without `raises` implies no raise: its sender raises the limit with a message of its own, which may arrive later.
+fn raise_approved_limit(state: &ThreadState, events: &mut Vec<EventBody>) {
+    let Some(EventBody::ApprovalGiven(given)) = events.first_mut() else { return };
+    if given.origin != ApprovalOrigin::Limit || !given.answer.is_approved() {
+        return;
     }
     match approval_raise(state) {
         ApprovalRaise::NotNeeded => {}
@@ -176,7 +181,6 @@ fn events_of_approver(plan: &Plan, state: &ThreadState, answer: Approval, at: i6
         }
         ApprovalRaise::Impossible => given.answer = Approval::Refused,
     }
-    events
 }
 
 /// Returns the events that record the children of hooks. A child that is already recorded is left out, because hooks
@@ -443,9 +447,12 @@ fn record_message(plan: &Plan, state: &ThreadState, id: String, message: Control
         return Vec::new();
     }
     let answer = match &message {
-        ControlMessage::Approve { yes, question, message } => {
+        ControlMessage::Approve { yes, question, message, raises } => {
             let answer = if *yes { Approval::Approved } else { Approval::Refused };
             let mut events = events_of_answer(plan, state, answer, *question, at);
+            if *raises {
+                raise_approved_limit(state, &mut events);
+            }
             if let Some(text) = message {
                 events.extend(accept_new(plan, state, &id, &UserInput::text(text), Delivery::Steer));
             }

@@ -11,9 +11,8 @@ use super::state::{
 };
 use super::{request, state_store};
 use crate::event::{
-    Approval, ApprovalAsked, ApprovalGiven, AttemptFailed, AttemptIntended, ChildEnded, CognitionIn, CognitionOut,
-    ControlMessage, Delivery, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult,
-    UserInput,
+    Approval, ApprovalGiven, AttemptFailed, AttemptIntended, ChildEnded, CognitionIn, CognitionOut, ControlMessage,
+    Delivery, Event, EventBody, LimitHit, MessageSource, Opened, ResultKind, Settled, ToolCallResult, UserInput,
 };
 use crate::exchange::StopReason;
 use crate::message::{ContentBlock, Message, SharedMessage, reply_text};
@@ -77,9 +76,7 @@ pub fn apply(state: &mut ThreadState, event: &Event) {
             on_control_message(state, &mail.id, &mail.message);
         }
         EventBody::Limit(hit) => limit(state, hit),
-        EventBody::ApprovalAsked(ApprovalAsked { origin, what }) => {
-            state.question = Some(OpenApprovalRequest { seq: event.seq, origin: *origin, what: what.clone() });
-        }
+        EventBody::ApprovalAsked(asked) => state.question = Some(OpenApprovalRequest::new(event.seq, asked)),
         EventBody::ApprovalGiven(given) => approved(state, given),
         EventBody::StateSet(set) => {
             state_store::apply_write(Arc::make_mut(&mut state.store), set);
@@ -547,6 +544,7 @@ pub fn raised_limit(state: &ThreadState, name: &str, value: u64) -> Option<u64> 
             "turns" => before.turns,
             "tokens" => before.input_tokens.saturating_add(before.output_tokens),
             "spend" => before.spend,
+            "duration_seconds" => state.before_prompt().1,
             _ => 0,
         };
         let most = limit_of(state.thread_limits, name)?;

@@ -5,9 +5,8 @@ use rye_compiler::semantics::money::Nanos;
 use serde_json::Value;
 
 use super::apply::{limit_mut, raised_limit};
-use super::effect::ImpliedRaise;
 use super::state::ThreadState;
-use crate::event::LimitHit;
+use crate::event::{ImpliedRaise, LimitHit};
 
 /// The effect of an approval beyond a reached limit.
 #[derive(Debug, Clone, PartialEq, Eq)]

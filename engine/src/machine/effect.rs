@@ -11,14 +11,7 @@ use rye_grammar::ItemId;
 use serde_json::{Map, Value};
 
 use super::gate::{Allowed, Dispatch, GatedCall};
-use crate::event::{ChildIntended, Ended, Settled};
-
-/// A higher value of a limit, in nano-dollars for `spend`. In a chat, the value bounds the current prompt alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImpliedRaise {
-    pub limit: String,
-    pub value: u64,
-}
+use crate::event::{ChildIntended, Ended, ImpliedRaise, Settled};
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {

@@ -14,8 +14,8 @@ use rye_compiler::plan::{ApprovalOrigin, Node, Outcome, Plan, PlanLimits, Planne
 use serde_json::{Map, Value};
 
 use crate::event::{
-    Approval, AttemptFailed, ChildIntended, Continues, Ended, LimitHit, MessageSource, Opened, QueuedMessage, Settled,
-    ThreadOrigin,
+    Approval, ApprovalAsked, AttemptFailed, ChildIntended, Continues, Ended, ImpliedRaise, LimitHit, MessageSource,
+    Opened, QueuedMessage, Settled, ThreadOrigin,
 };
 use crate::exchange::StopReason;
 use crate::image::ImageRef;
@@ -295,6 +295,15 @@ pub struct OpenApprovalRequest {
     pub seq: u64,
     pub origin: ApprovalOrigin,
     pub what: String,
+    /// The raise that a yes implies.
+    pub raise: Option<ImpliedRaise>,
+}
+
+impl OpenApprovalRequest {
+    /// Returns the request that the event with the number `seq` opens.
+    pub(super) fn new(seq: u64, ApprovalAsked { origin, what, raise }: &ApprovalAsked) -> Self {
+        Self { seq, origin: *origin, what: what.clone(), raise: raise.clone() }
+    }
 }
 
 /// A recorded reason to end the thread before its model ends it.

@@ -303,16 +303,16 @@ fn request_approval(walk: &WalkContext<'_>, origin: ApprovalOrigin) -> StepResul
             call.as_ref().map_or_else(String::new, |call| format!("{} with {}", call.capability, call.input))
         }
     };
+    let raise = match approval_raise(walk.state) {
+        ApprovalRaise::Needed(raise) if origin == ApprovalOrigin::Limit => Some(raise),
+        ApprovalRaise::Needed(_) | ApprovalRaise::NotNeeded | ApprovalRaise::Impossible => None,
+    };
     match &walk.state.question {
         Some(open) if open.origin == origin && open.what == what => {
-            let raise = match approval_raise(walk.state) {
-                ApprovalRaise::Needed(raise) if origin == ApprovalOrigin::Limit => Some(raise),
-                ApprovalRaise::Needed(_) | ApprovalRaise::NotNeeded | ApprovalRaise::Impossible => None,
-            };
             StepResult::Do(Effect::Ask { origin, what, call: call.map(Box::new), raise })
         }
         // The request is recorded before an approver sees it: other processes have to find it, and recovery repeats it.
-        Some(_) | None => StepResult::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { origin, what })]),
+        Some(_) | None => StepResult::Write(vec![EventBody::ApprovalAsked(ApprovalAsked { origin, what, raise })]),
     }
 }
 

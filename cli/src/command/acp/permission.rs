@@ -17,8 +17,7 @@ use rye_engine::machine::effect::CallToApprove;
 use rye_grammar::ItemId;
 use serde_json::Value;
 
-use super::limit_raise::LimitRaise;
-use crate::command::run::ask::{ThreadGrant, is_approved_in_project};
+use crate::command::run::ask::{ThreadGrant, format_raise, is_approved_in_project};
 use crate::present::truncate_line;
 use crate::workspace::Spaces;
 
@@ -125,20 +124,20 @@ pub fn describe_sandbox(question: &Question, live: &LiveState, spaces: &Spaces) 
 }
 
 /// Creates the permission request for the client. `sandbox` describes the sandbox of the call. `call` is the id of the
-/// tool call that the question is about. If `call` is `None`, the request uses an id made from the thread's id. `raise`
-/// is the higher limit that the user can choose; without one, the prompt would reach the same limit again.
+/// tool call that the question is about. If `call` is `None`, the request uses an id made from the thread's id. At a limit
+/// that cannot be raised, the request has no option to continue: the prompt would reach the same limit again.
 pub fn permission_request(
     session: &SessionId,
     question: &Question,
     call: Option<String>,
     sandbox: Option<&str>,
-    raise: Option<&LimitRaise>,
 ) -> RequestPermissionRequest {
     let call = call.unwrap_or_else(|| format!("question-{}", question.thread));
     let fields = ToolCallUpdateFields::new().title(request_title(question, sandbox)).status(ToolCallStatus::Pending);
     let option = |id: &'static str, name: &str, kind| PermissionOption::new(id, name.to_owned(), kind);
     let options = if question.is_limit {
-        let raise = raise.map(|raise| option(ONCE, &raise.to_string(), PermissionOptionKind::AllowOnce));
+        let raise = question.raise.as_ref().map(format_raise);
+        let raise = raise.map(|raise| option(ONCE, &raise, PermissionOptionKind::AllowOnce));
         raise.into_iter().chain([option(NO, "Stop", PermissionOptionKind::RejectOnce)]).collect()
     } else {
         vec![

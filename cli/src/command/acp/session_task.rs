@@ -18,7 +18,6 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::agent::invalid;
 use super::disconnection::{ANSWER_TIMEOUT, PromptResponder};
-use super::limit_raise::LimitRaise;
 use super::map::{UpdateMapper, agent_text, stop_reason};
 use super::open_session::OpenSession;
 use super::pending::{PendingPrompts, PromptOutcome};
@@ -351,9 +350,8 @@ impl SessionTask {
         }
         let call = self.mapper.call_of(&question.what).filter(|_| question.thread == *main);
         let live = self.open.requests.control.live_state().filter(|_| question.thread == *main);
-        let raise = live.as_ref().filter(|_| question.is_limit).and_then(LimitRaise::of_prompt);
         let sandbox = live.and_then(|live| describe_sandbox(&question, &live, &self.open.requests.spaces));
-        let request = permission_request(&self.open.id, &question, call, sandbox.as_deref(), raise.as_ref());
+        let request = permission_request(&self.open.id, &question, call, sandbox.as_deref());
         let (session, grants, open) = (Arc::clone(&self.session), Arc::clone(grants), self.open.clone());
         // Removes the tasks whose questions are answered.
         while open_questions.try_join_next().is_some() {}
@@ -369,12 +367,7 @@ impl SessionTask {
             if let Some(problem) = problem {
                 open.update(agent_text(&problem));
             }
-            match (answer, raise) {
-                (Answer::Approve, Some(raise)) => raise.apply(&open.requests.control),
-                (answer, _) => {
-                    session.answer(question.id, answer);
-                }
-            }
+            session.answer(question.id, answer);
         });
     }
 }

@@ -71,7 +71,8 @@ pub enum ChatVerb {
     },
     /// Withdraws all messages that wait for their delivery.
     ClearQueue {},
-    /// Answers the request of an `approval_asked` event.
+    /// Answers the request of an `approval_asked` event. At a reached limit, a yes raises the limit to the value that the
+    /// event states (`raise`), which the response repeats; a client that sent `raise` before has raised it already.
     Answer {
         /// The number (`seq`) of the `approval_asked` event.
         question: u64,

@@ -17,6 +17,7 @@ use rye_engine::event::{ChatMode, ControlMessage, Delivery, InputSource, PromptB
 use rye_engine::image::{ValidatedImage, check_accepted};
 use rye_engine::live_state::LiveState;
 use rye_engine::machine::raised_limit;
+use rye_engine::machine::state::OpenApprovalRequest;
 use rye_engine::preview::{context_parts, preview, preview_request};
 use rye_engine::store::StoreError;
 use rye_engine::thread::Status;
@@ -32,6 +33,7 @@ use super::leaving::{BackgroundChoice, CHILDREN_HINT, LeftChildren, children_que
 use super::next_session::{NextSession, NextStart};
 use super::replan::{PlanRequest, SentPlan, chosen_model, compare_modes, compare_with_session, recompile};
 use crate::command::run::images::read_images;
+use crate::present::dollars::raise_in_dollars;
 use crate::thread_reader::ThreadReader;
 use crate::workspace::Spaces;
 
@@ -273,39 +275,42 @@ impl RequestHandler {
     }
 
     async fn approve(&self, question: u64, yes: bool, thread: Option<String>) -> Result<Option<Value>, String> {
-        let message = ControlMessage::Approve { yes, question: Some(question), message: None };
+        let message = ControlMessage::Approve { yes, question: Some(question), message: None, raises: true };
         let own = self.control.started_state().await;
         let named = thread.as_deref().or(own.thread_id()).unwrap_or_default();
         let asking = ThreadId::parse(named).map_err(|error| error.reason)?;
-        self.check_open(&asking, question).await?;
+        let open = self.check_open(&asking, question).await?;
+        let raise = open.raise.filter(|_| yes).map(|raise| json!({"raise": raise_in_dollars(&raise)}));
         if thread.is_some() {
             let is_sent = self.engine.send_to_chain(&asking, message).await.map_err(|error| error.to_string())?;
-            return if is_sent { Ok(None) } else { Err(format!("the thread `{asking}` does not run in this session")) };
+            return if is_sent {
+                Ok(raise)
+            } else {
+                Err(format!("the thread `{asking}` does not run in this session"))
+            };
         }
-        self.send(message)
+        self.send(message).map(|_| raise)
     }
 
     /// Checks that a thread waits for an answer to this request, and records that the client has answered the request.
-    /// Fails if the client has answered it before.
-    async fn check_open(&self, thread: &ThreadId, question: u64) -> Result<(), String> {
+    /// Returns the request. Fails if the client has answered it before.
+    async fn check_open(&self, thread: &ThreadId, question: u64) -> Result<OpenApprovalRequest, String> {
         let (threads, asking) = (self.engine.threads(), thread.clone());
-        let read = move || -> Result<Option<u64>, StoreError> {
+        let read = move || -> Result<Option<OpenApprovalRequest>, StoreError> {
             let last = threads.chain(&asking)?.pop().unwrap_or(asking);
-            Ok(pending_approval(&threads.transcript(&last)?).map(|open| open.seq))
+            Ok(pending_approval(&threads.transcript(&last)?))
         };
         let read = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
         let open = read.map_err(|error| format!("no approval request of `{thread}` can be read: {error}"))?;
-        if open != Some(question) {
-            return Err(match open {
-                Some(open) => {
-                    format!("request {question} of `{thread}` is not open; the open request is {open}")
-                }
-                None => format!("`{thread}` has no open request {question}: it was already answered or never existed"),
-            });
+        let Some(open) = open else {
+            return Err(format!("`{thread}` has no open request {question}: it was already answered or never existed"));
+        };
+        if open.seq != question {
+            return Err(format!("request {question} of `{thread}` is not open; the open request is {}", open.seq));
         }
         let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         if answered.insert((thread.clone(), question)) {
-            return Ok(());
+            return Ok(open);
         }
         Err(format!("request {question} of `{thread}` is already answered"))
     }
@@ -538,7 +543,9 @@ fn state(live: &LiveState) -> Value {
     let state = &live.state;
     let queue: Vec<&rye_engine::event::QueuedMessage> = state.queued_messages().collect();
     let chat = state.chat.as_ref();
-    let question = state.question.as_ref().map(|open| json!({"question": open.seq, "what": open.what}));
+    let question = state.question.as_ref().map(
+        |open| json!({"question": open.seq, "what": open.what, "raise": open.raise.as_ref().map(raise_in_dollars)}),
+    );
     json!({
         "thread_id": state.launch.as_ref().map(|launch| launch.thread_id.clone()),
         "directive": live.plan.directive.as_str(),

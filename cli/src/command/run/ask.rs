@@ -14,8 +14,7 @@ use rye_compiler::sandbox::SandboxKind;
 use rye_engine::BoxFuture;
 use rye_engine::disk_world::DiskWorld;
 use rye_engine::engine::{ApprovalHandler, ApprovalPolicy, ApprovalRequest};
-use rye_engine::event::Approval;
-use rye_engine::machine::ImpliedRaise;
+use rye_engine::event::{Approval, ImpliedRaise};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::trust::{ApprovedCommands, Trust, TrustSnapshot};
 use serde_json::Value;
@@ -311,7 +310,9 @@ impl TerminalApprover {
     ) -> String {
         let head = format!("{BOLD}approval {number} of {count}{BOLD:#}: thread {}", request.thread);
         let Some(call) = request.call else {
-            let question = request.raise.map_or_else(|| "Continue?".to_owned(), format_raise);
+            let question = request
+                .raise
+                .map_or_else(|| "Continue?".to_owned(), |raise| format!("{} and continue?", format_raise(raise)));
             return format!("{head} reached a limit\n  {}\n{question} [y/N] ", printable(request.what));
         };
         let mut lines = vec![head, format!("  capability: {}", printable(&call.capability))];
@@ -367,11 +368,11 @@ fn argument_lines(input: &Value) -> Vec<String> {
     lines
 }
 
-/// Formats the question of a reached limit, which an approval raises.
-fn format_raise(raise: &ImpliedRaise) -> String {
+/// Formats the raise that an approval implies: `Raise turns to 4`.
+pub fn format_raise(raise: &ImpliedRaise) -> String {
     let ImpliedRaise { limit, value } = raise;
     let value = if limit == "spend" { format_money(*value) } else { value.to_string() };
-    format!("Raise {limit} to {value} and continue?")
+    format!("Raise {limit} to {value}")
 }
 
 /// A guard of an open question. If the guard is dropped before the question is answered, prints a note.

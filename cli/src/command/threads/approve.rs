@@ -108,8 +108,12 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
             grant.capability
         ));
     }
-    let answer =
-        open.as_ref().map(|open| ControlMessage::Approve { yes: !args.deny, question: Some(open.seq), message: None });
+    let answer = open.as_ref().map(|open| ControlMessage::Approve {
+        yes: !args.deny,
+        question: Some(open.seq),
+        message: None,
+        raises: false,
+    });
     if alive {
         if args.scope == ApprovalScope::Thread {
             report.note(&format!("another process runs `{id}`: the approval applies to this call only"));

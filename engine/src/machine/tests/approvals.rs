@@ -41,7 +41,10 @@ fn to_the_question(play: &mut SimulatedThread) -> u64 {
 }
 
 fn approve(play: &mut SimulatedThread, id: &str, yes: bool, question: Option<u64>) -> usize {
-    play.signal(Fact::Mail { id: id.into(), message: ControlMessage::Approve { yes, question, message: None } })
+    play.signal(Fact::Mail {
+        id: id.into(),
+        message: ControlMessage::Approve { yes, question, message: None, raises: false },
+    })
 }
 
 fn count(play: &SimulatedThread, name: &str) -> usize {
@@ -141,7 +144,7 @@ fn refusal_with_a_message_reaches_the_model_in_the_next_request() {
     let message = Some("use another file".to_owned());
     play.signal(Fact::Mail {
         id: "m".into(),
-        message: ControlMessage::Approve { yes: false, question: Some(seq), message },
+        message: ControlMessage::Approve { yes: false, question: Some(seq), message, raises: false },
     });
     while play.step() {}
     assert!(matches!(play.results()[0].0, ResultKind::Unapproved { .. }));
@@ -152,7 +155,7 @@ fn refusal_with_a_message_reaches_the_model_in_the_next_request() {
 #[test]
 fn transcript_of_an_earlier_version_is_read() {
     let message: ControlMessage = serde_json::from_value(json!({"kind": "approve", "yes": true})).unwrap();
-    assert_eq!(message, ControlMessage::Approve { yes: true, question: None, message: None });
+    assert_eq!(message, ControlMessage::Approve { yes: true, question: None, message: None, raises: false });
     let (mut play, _) = thread_awaiting_approval(&[1]);
     assert_eq!(approve(&mut play, "one", true, None), 2);
     assert!(matches!(play.events.last().unwrap().body, EventBody::ApprovalGiven(_)));

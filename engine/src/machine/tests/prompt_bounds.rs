@@ -12,6 +12,7 @@ use crate::event::{
 };
 use crate::machine::fixture::{SimulatedThread, call, calls, grant, plan, set_setting, text};
 use crate::machine::prompt_bounds::prompt_grants;
+use crate::machine::raised_limit;
 
 fn submit(text: &str, spend: Option<u64>, with: &[&str]) -> ControlMessage {
     let with: Vec<String> = with.iter().map(|one| (*one).to_owned()).collect();
@@ -135,6 +136,19 @@ fn ceiling_of_a_message_holds_against_raises_and_is_the_limit_of_its_prompt_only
     let limits: Vec<u64> = started(&play).iter().map(|started| started.limits.spend).collect();
     assert_eq!(limits[0], 20_000_000);
     assert_eq!(limits[1] - ends[0].cost.spend, 40_000_000);
+}
+
+#[test]
+fn raised_duration_of_a_later_prompt_excludes_the_time_before_the_prompt() {
+    let mut play = chat(vec![text("one")], &["first"]);
+    play.start();
+    while play.state.chat.as_ref().is_none_or(|chat| chat.current.is_none()) {
+        assert!(play.step());
+    }
+    play.state.chat.as_mut().unwrap().current.as_mut().unwrap().seconds_before = 100;
+    (play.state.limits.duration_seconds, play.state.thread_limits.duration_seconds) = (110, 115);
+    let raised = |value| raised_limit(&play.state, "duration_seconds", value);
+    assert_eq!([raised(10), raised(12), raised(20)], [None, Some(112), Some(115)]);
 }
 
 proptest! {

@@ -76,6 +76,7 @@ fn message_waits_while_an_approval_is_open() {
         seq: 1,
         origin: rye_compiler::plan::ApprovalOrigin::Call,
         what: "x".into(),
+        raise: None,
     });
     play.signal(Fact::Mail { id: "m".into(), message: steer("later") });
     assert!(crate::machine::screen::screen_queued(&play.plan, &play.state).is_none());

@@ -375,7 +375,7 @@ async fn person_who_takes_longer_than_the_duration_is_waited_for() {
     let (_lab, engine, handle) = asking(&clock, "# nothing\n").await;
     clock.advance(3_000_000);
     handle.send(ControlMessage::Raise { limit: "turns".into(), value: 5 });
-    handle.send(ControlMessage::Approve { yes: true, question: None, message: None });
+    handle.send(ControlMessage::Approve { yes: true, question: None, message: None, raises: false });
     let result = handle.join().await;
     assert_eq!((result.status, result.cost.turns), (Status::Completed, 2), "{result:?}");
     engine.wait_idle().await;
@@ -413,7 +413,7 @@ async fn wait_of_a_child_that_is_handed_over_is_not_the_parents_duration() {
     let rows = engine.threads().list().unwrap();
     let child = rows.iter().find(|listed| listed.row.directive == "test/child").unwrap().row.id.clone();
     engine.send_to(&child, &ControlMessage::Raise { limit: "turns".into(), value: 5 });
-    engine.send_to(&child, &ControlMessage::Approve { yes: true, question: None, message: None });
+    engine.send_to(&child, &ControlMessage::Approve { yes: true, question: None, message: None, raises: false });
     let result = handle.join().await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
     engine.wait_idle().await;

@@ -61,7 +61,7 @@ fn faults(engine: &Engine) -> Vec<String> {
 
 fn answers() -> Vec<ControlMessage> {
     let raise = ControlMessage::Raise { limit: "turns".into(), value: 9 };
-    vec![raise, ControlMessage::Approve { yes: true, question: None, message: None }]
+    vec![raise, ControlMessage::Approve { yes: true, question: None, message: None, raises: false }]
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn assert_settles_exactly(engine: Engine, lab: &Lab, root: &ThreadId, betw
     let held = engine.account(root).unwrap().unwrap().children_hold().to_u64();
     assert_eq!((spent(&engine, &suspended.id), held), (CALL, CALL), "{what}");
     assert_eq!(faults(&engine), Vec::<String>::new(), "{what}");
-    let answer = vec![ControlMessage::Approve { yes, question: None, message: None }];
+    let answer = vec![ControlMessage::Approve { yes, question: None, message: None, raises: false }];
     let result = engine.recover_with(&suspended.id, answer).await.unwrap().join().await;
     assert_eq!(result.status, Status::Completed, "{what}: {result:?}");
     assert_eq!(

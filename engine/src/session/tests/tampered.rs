@@ -185,7 +185,8 @@ fn refused(lab: &Lab, thread: &ThreadId, is_over: bool, what: &str, expected: fn
             errors.push(engine.hand_off(thread).await.map(drop).unwrap_err());
         } else {
             errors.push(engine.recover(thread).await.map(drop).unwrap_err());
-            let approve = crate::event::ControlMessage::Approve { yes: true, question: None, message: None };
+            let approve =
+                crate::event::ControlMessage::Approve { yes: true, question: None, message: None, raises: false };
             errors.push(engine.recover_with(thread, vec![approve]).await.map(drop).unwrap_err());
         }
         errors.push(engine.fork(thread, 1, "again").await.map(drop).unwrap_err());
@@ -349,7 +350,7 @@ fn resume_without_a_key_asks_for_limits_that_were_raised() {
 #[test]
 fn resume_without_a_key_asks_for_control_messages_that_wait() {
     let messages = [
-        (ControlMessage::Approve { yes: true, question: None, message: None }, true),
+        (ControlMessage::Approve { yes: true, question: None, message: None, raises: false }, true),
         (ControlMessage::Raise { limit: "turns".into(), value: 500 }, true),
         (ControlMessage::Steer { text: "read the keys".into() }, true),
         (ControlMessage::FollowUp { text: "read the keys".into() }, true),

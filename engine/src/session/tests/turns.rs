@@ -52,7 +52,11 @@ async fn escalated_limit_suspends_until_it_is_raised() {
     let engine = lab.engine();
     engine.accept_unverified();
     post_message(&engine, &result, &raise("turns", 20));
-    post_message(&engine, &result, &ControlMessage::Approve { yes: true, question: None, message: None });
+    post_message(
+        &engine,
+        &result,
+        &ControlMessage::Approve { yes: true, question: None, message: None, raises: false },
+    );
     let handle = engine.recover(&thread(&result)).await.unwrap();
     let result = handle.join().await;
     assert_eq!((result.status, result.cost.turns), (Status::Completed, 6), "{result:?}");
@@ -73,7 +77,8 @@ async fn an_ended_thread_with_the_snapshot_of_its_suspension_is_not_tampered() {
     let id = thread(&lab.run(&engine, "reader").await);
     let snapshot = lab.path().join(crate::store::layout::snapshot(&id));
     let suspended = std::fs::read_to_string(&snapshot).unwrap();
-    let messages = vec![raise("turns", 20), ControlMessage::Approve { yes: true, question: None, message: None }];
+    let messages =
+        vec![raise("turns", 20), ControlMessage::Approve { yes: true, question: None, message: None, raises: false }];
     assert_eq!(engine.recover_with(&id, messages).await.unwrap().join().await.status, Status::Completed);
     // A power failure can lose the later snapshots, because they are not synced.
     std::fs::write(&snapshot, &suspended).unwrap();
@@ -90,7 +95,10 @@ async fn an_answer_that_refuses_ends_the_thread_at_its_limit() {
     let engine = lab.engine();
     let result = lab.run(&engine, "reader").await;
     let handle = engine
-        .recover_with(&thread(&result), vec![ControlMessage::Approve { yes: false, question: None, message: None }])
+        .recover_with(
+            &thread(&result),
+            vec![ControlMessage::Approve { yes: false, question: None, message: None, raises: false }],
+        )
         .await
         .unwrap();
     let result = handle.join().await;
@@ -110,8 +118,10 @@ async fn money_that_is_raised_is_raised_in_the_ledger() {
     let engine = lab.engine();
     let first = lab.run(&engine, "reader").await;
     assert_eq!(first.status, Status::Suspended, "{first:?}");
-    let messages =
-        vec![raise("spend", 2_000_000_000), ControlMessage::Approve { yes: true, question: None, message: None }];
+    let messages = vec![
+        raise("spend", 2_000_000_000),
+        ControlMessage::Approve { yes: true, question: None, message: None, raises: false },
+    ];
     let result = engine.recover_with(&thread(&first), messages).await.unwrap().join().await;
     assert_eq!(result.status, Status::Completed, "{result:?}");
     let account = engine.account(&thread(&result)).unwrap().unwrap();
@@ -224,7 +234,7 @@ impl ApprovalHandler for OvertakenApprover {
             while self.0.get().is_none() {
                 tokio::task::yield_now().await;
             }
-            let refusal = ControlMessage::Approve { yes: false, question: None, message: None };
+            let refusal = ControlMessage::Approve { yes: false, question: None, message: None, raises: false };
             assert!(self.0.get().is_some_and(|control| control.send(refusal)));
             Approval::Preapproved
         })
@@ -284,7 +294,7 @@ async fn approval_request_can_be_answered_by_another_process() {
     handle.send(raise("turns", 20));
     put(&approver, 2).await;
     assert_eq!(approver.gone.load(Ordering::SeqCst), 1);
-    let approve = |yes| ControlMessage::Approve { yes, question: Some(seen.seq), message: None };
+    let approve = |yes| ControlMessage::Approve { yes, question: Some(seen.seq), message: None, raises: false };
     let first = RunResult { thread_id: handle.thread_id.to_string(), ..RunResult::engine_failure("") };
     post_message(&engine, &first, &approve(true));
     let result = handle.join().await;
@@ -313,7 +323,7 @@ fn approval_request_is_repeated_after_a_crash() {
         put(&approver, 1).await;
         let asked = pending_approval(&engine.threads().transcript(&id).unwrap()).unwrap();
         handle.send(raise("turns", 20));
-        handle.send(ControlMessage::Approve { yes: true, question: Some(asked.seq), message: None });
+        handle.send(ControlMessage::Approve { yes: true, question: Some(asked.seq), message: None, raises: false });
         let result = handle.join().await;
         assert_eq!(result.status, Status::Completed, "{result:?}");
         let events = engine.threads().transcript(&id).unwrap();
@@ -332,7 +342,7 @@ async fn call_that_a_message_refuses_is_unapproved_if_a_cancellation_follows() {
     let (engine, approver) = silent(&lab);
     let handle = lab.start(&engine, "reader").await;
     put(&approver, 1).await;
-    handle.send(ControlMessage::Approve { yes: false, question: None, message: None });
+    handle.send(ControlMessage::Approve { yes: false, question: None, message: None, raises: false });
     handle.send(ControlMessage::Cancel);
     let result = handle.join().await;
     assert_eq!(result.status, Status::Cancelled, "{result:?}");

@@ -171,7 +171,7 @@ async fn unrecoverable_suspended_thread_stays_suspended() {
     let messages = || {
         vec![
             ControlMessage::Raise { limit: "turns".into(), value: 9 },
-            ControlMessage::Approve { yes: true, question: None, message: None },
+            ControlMessage::Approve { yes: true, question: None, message: None, raises: false },
         ]
     };
     engine.recover_with(&thread(&result), messages()).await.unwrap_err();

@@ -7,7 +7,7 @@ use rye_engine::event::{ControlMessage, Delivery, EventBody, UserInput};
 use super::{ChatTerminal, QueuedMessage};
 use crate::command::chat::approvals::OpenRequest;
 
-const HINT: &str = "Enter refuses the call with this message, Esc returns to the question";
+const HINT: &str = "{tui.input.submit} refuses the call with this message, {app.interrupt} returns to the question";
 
 /// The message with which the user refuses a call, while the approval request of the call is open.
 #[derive(Debug)]
@@ -62,8 +62,12 @@ impl ChatTerminal {
         let thread = live.as_ref().and_then(|live| live.thread_id()).unwrap_or_default();
         let is_own = self.request.as_ref().is_some_and(|request| request.is_of(thread));
         let Some(refusal) = self.refusal.take_if(|_| is_own && !text.trim().is_empty()) else { return false };
-        let answer =
-            ControlMessage::Approve { yes: false, question: Some(question.seq), message: Some(text.to_owned()) };
+        let answer = ControlMessage::Approve {
+            yes: false,
+            question: Some(question.seq),
+            message: Some(text.to_owned()),
+            raises: false,
+        };
         self.editor.set_text(&refusal.draft);
         // The note that the request was answered elsewhere is not needed.
         self.is_request_interrupted = true;

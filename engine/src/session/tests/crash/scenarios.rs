@@ -292,7 +292,7 @@ pub static APPROVAL: CrashScenario = CrashScenario {
     answers: || {
         vec![
             ControlMessage::Raise { limit: "turns".into(), value: 9 },
-            ControlMessage::Approve { yes: true, question: None, message: None },
+            ControlMessage::Approve { yes: true, question: None, message: None, raises: false },
         ]
     },
     ..CrashScenario::new(
