@@ -459,3 +459,24 @@ fn reload_lists_the_commands_of_new_files() {
     assert!(listed.last().is_some_and(has_review), "{listed:?}");
     client.end();
 }
+
+#[test]
+fn reply_of_a_hook_is_a_message_and_the_end_of_a_session_is_an_error() {
+    let hooks = "hooks:\n  - { id: hello, event: input, condition: \"text == 'status?'\", action: { handled: { reply: \"All ${delivery} is quiet.\" } } }\n  \
+                 - { id: guard, event: before_agent_start, condition: \"prompt contains 'forbidden'\", action: { terminate: { error: not here, scope: session } } }\n";
+    let place = acp_project("", "{ text: One. }, { text: Two. }");
+    place.write(".ai/config/agent/hooks.yaml", hooks);
+    let mut client = AcpClient::start(&place);
+    let session = client.new_session();
+    let replied = client.prompt(&session, "status?");
+    assert_eq!(replied.response["result"]["stopReason"], "end_turn", "{}", replied.response);
+    assert_eq!(text(&replied, "agent_message_chunk"), "All prompt is quiet.", "{:?}", replied.updates);
+    assert_eq!(text(&client.prompt(&session, "work"), "agent_message_chunk"), "One.");
+    let ended = client.prompt(&session, "the forbidden thing");
+    assert!(ended.response["error"].to_string().contains("not here"), "{} {:?}", ended.response, ended.updates);
+    let later = client.prompt(&session, "more");
+    assert!(later.response["error"].is_object(), "{} {:?}", later.response, later.updates);
+    client.end();
+    let events = place.transcript(&session);
+    assert_eq!(events.last().unwrap()["status"], "error", "{:?}", events.last());
+}

@@ -8,6 +8,8 @@ mod chat_client;
 mod chat_project;
 #[path = "support/chat_schema.rs"]
 mod chat_schema;
+#[path = "support/pty.rs"]
+mod pty;
 #[path = "support/recorder.rs"]
 mod recorder;
 #[path = "support/rye.rs"]
@@ -18,6 +20,7 @@ use std::process::Stdio;
 
 use chat_client::ChatClient;
 use chat_project::write_provider;
+use pty::PtyTerminal;
 use recorder::{ApiFormat, Recorder};
 use rye::{TestProject, talk_directive};
 use serde_json::{Value, json};
@@ -218,4 +221,24 @@ fn terminate_with_the_scope_session_closes_every_front_end() {
     let events = place.transcript(&newest(&place));
     assert_eq!(events.last().unwrap()["status"], "error", "{:?}", events.last());
     assert!(!events.iter().any(|event| event["raw"] == "never sent"));
+}
+
+#[test]
+fn terminal_shows_the_reply_of_a_hook_and_closes_with_its_session() {
+    let hooks = "  - { id: hello, event: input, condition: \"text == 'status?'\", action: { handled: { reply: \"All ${delivery} is quiet.\" } } }\n  \
+                 - { id: guard, event: before_agent_start, condition: \"prompt contains 'forbidden'\", action: { terminate: { error: not here, scope: session } } }\n";
+    let place = project(hooks, "{ text: One. }, { text: Two. }", "");
+    let mut terminal = PtyTerminal::start(&place, (100, 24), &["chat", "talk", "--script", "script.yaml"], &[]);
+    terminal.wait_for("Enter sends");
+    terminal.press("status?\r");
+    terminal.wait_for("All prompt is quiet.");
+    terminal.press("work\r");
+    terminal.wait_for("prompt 1 done");
+    terminal.press("the forbidden thing\r");
+    let (code, rows, _) = terminal.end();
+    assert_eq!(code, 1, "{rows:#?}");
+    assert!(rows.iter().any(|row| row.contains("not here")), "{rows:#?}");
+    let events = place.transcript(&newest(&place));
+    assert_eq!(events.last().unwrap()["status"], "error", "{:?}", events.last());
+    assert_eq!(events.iter().filter(|event| event["type"] == "cognition_out").count(), 1);
 }

@@ -264,6 +264,7 @@ fn status_after_a_fork_has_the_tokens_of_the_new_branch() {
     };
     terminal.press("short\r");
     terminal.wait_for("prompt 1 done");
+    terminal.wait_until("the tokens of the first prompt", |rows| used(rows).is_some());
     let before = used(&terminal.rows()).unwrap();
     terminal.press(&format!("{}\r", "many words ".repeat(150)));
     terminal.wait_for("prompt 2 done");

@@ -265,3 +265,35 @@ rye threads verify >/dev/null 2>&1; echo "verify $?"
     assert_eq!(done.stdout.contains("acknowledged"), done.stdout.contains("kept"), "{shown}");
     assert!(done.stdout.contains("again 0\n") && done.stdout.ends_with("verify 0\n"), "{shown}");
 }
+
+#[test]
+fn full_disk_in_the_terminal_of_a_chat_keeps_the_typed_text_and_names_the_cause() {
+    let place = TestProject::own();
+    let script = r#"
+rye init --bare >/dev/null 2>&1 || exit 1
+echo 'steps: [{ text: One. }, { text: Two. }]' > s.yaml
+export TERM=xterm-256color
+chat() { script -qefc "stty cols 100 rows 24; exec rye chat $1 --script s.yaml" "../$2" < "../$3" > /dev/null; }
+shown() { for n in $(seq 2400); do grep -qs "$2" "../$1" && return; sleep 0.05; done; echo "not shown: $2"; }
+mkfifo ../keys ../more
+chat "" out keys & chat=$!
+exec 3> ../keys
+shown out 'Enter sends'; printf 'first\r' >&3; shown out 'prompt 1 done'
+head -c 100m /dev/zero > fill 2>/dev/null
+printf 'the second text' >&3; shown out 'second text'; printf '\r' >&3
+shown out 'No space'
+wait $chat; echo "code $?"
+exec 3>&-
+rm -f fill
+chat -c again more & chat=$!
+exec 3> ../more
+shown again 'the second text'; shown again 'Enter sends'
+printf '\004' >&3
+wait $chat; echo "again $?"
+exec 3>&-
+rye threads verify >/dev/null 2>&1; echo "verify $?"
+"#;
+    let Some(done) = in_small_system(&place, "6m", script) else { return };
+    // The second chat ends with the code of the interrupted prompt.
+    assert_eq!(done.stdout, "code 1\nagain 130\nverify 0\n", "{}", done.stderr);
+}
