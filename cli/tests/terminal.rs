@@ -254,3 +254,45 @@ fn running_call_shows_the_last_lines_of_its_output() {
     assert_eq!(code, Some(0), "{shown}");
     assert!(!without_erased_lines(&shown).contains("  | early-line"), "{shown}");
 }
+
+#[test]
+fn change_of_a_file_is_shown_at_the_question_and_below_the_result() {
+    let edit = |old: &str, new: &str| {
+        format!(
+            "{{ name: rye_file_system_edit, input: {{ path: out/notes.txt, old_string: {old}, new_string: {new} }} }}"
+        )
+    };
+    let script = format!(
+        "steps:\n  - tool_calls: [{}]\n  - tool_calls: [{}]\n  - Done.\n",
+        edit("two", "zwei"),
+        edit("one", "eins")
+    );
+    for (variable, colors) in [("", true), ("1", false)] {
+        let place = place(&script);
+        let grant = "<tool write=\"out/\">rye.file-system.edit</tool>";
+        place.write(".ai/directives/shell.md", &directive("shell", grant));
+        let table = "risk_levels: { write: { policy: acknowledge_required } }\n";
+        place.write(".ai/config/agent/capability_risk.yaml", table);
+        place.write("out/notes.txt", "one\ntwo\nthree\n");
+        place.run_ok(&["trust"]);
+        let line = format!("stty cols 100 rows 24; NO_COLOR={variable} exec {} run shell", env!("CARGO_BIN_EXE_rye"));
+        let mut run = Terminal::start_line(&place, &line);
+        run.wait_for("Allow?", 1);
+        let asked = run.shown();
+        for line in ["  path: out/notes.txt", "  change: +1 -1", "     one", "    -two", "    +zwei", "     three"] {
+            assert!(plain(&asked).lines().any(|shown| shown == line), "{line}: {asked}");
+        }
+        assert!(!asked.contains("old_string"), "{asked}");
+        assert_eq!(asked.contains("\u{1b}[32m+zwei"), colors, "{asked}");
+        // With an approval for the thread, the next change is shown below its result only.
+        run.press("t\n");
+        let (code, shown) = run.end();
+        assert_eq!(code, Some(0), "{shown}");
+        let shown = plain(&without_erased_lines(&shown));
+        let result = shown.lines().skip_while(|line| !line.contains("one")).collect::<Vec<_>>().join("\n");
+        for line in ["+1 -1  out/notes.txt", "    -one", "    +eins"] {
+            assert!(result.contains(line), "{line}: {shown}");
+        }
+        assert_eq!((shown.matches("+zwei").count(), shown.matches("+eins").count()), (1, 1), "{shown}");
+    }
+}

@@ -2,10 +2,12 @@
 //! during the run, and the result at the end.
 
 pub mod ask;
+mod call_lines;
 mod command_shape;
 pub mod detach;
 mod effective_settings;
 pub mod ending;
+mod file_diff;
 mod grant_line;
 pub mod human;
 pub mod images;

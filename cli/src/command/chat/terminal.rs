@@ -187,7 +187,7 @@ impl ChatTerminal {
         }
         Self {
             screen: Screen::new(io::stdout(), size, has_color),
-            human: HumanRenderer::captured(report, session.events),
+            human: HumanRenderer::captured(report, session.events).with_engine(&session.requests.engine),
             activity: Self::activity_of(&session),
             markdown: MarkdownStream::default(),
             editor,

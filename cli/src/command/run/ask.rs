@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::call_lines::call_lines;
 use super::command_shape::CommandShape;
 use super::grant_line::grant_line;
 use super::renderer::RendererSender;
@@ -33,7 +34,7 @@ use crate::typed_input::discard_typed;
 use crate::workspace::Spaces;
 
 /// Maximum characters of a name or of a typed line that a question repeats.
-const MAX_ECHO_CHARS: usize = 40;
+pub(super) const MAX_ECHO_CHARS: usize = 40;
 
 /// Policy for calls that need approval when there is no terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -316,10 +317,10 @@ impl TerminalApprover {
             return format!("{head} reached a limit\n  {}\n{question} [y/N] ", printable(request.what));
         };
         let mut lines = vec![head, format!("  capability: {}", printable(&call.capability))];
-        lines.extend(argument_lines(&call.input));
-        if let Ok(world) = self.spaces.open()
-            && let Some(sandbox) = request.sandbox(&Items::new(&world))
-        {
+        let world = self.spaces.open().ok();
+        let items = world.as_ref().map(|world| Items::new(world));
+        lines.extend(call_lines(call, &self.spaces.project, items.as_ref()));
+        if let Some(sandbox) = items.as_ref().and_then(|items| request.sandbox(items)) {
             lines.push(match sandbox.kind {
                 // The start of a thread runs no sandboxed process, so the line is about the permissions of the new
                 // thread.
@@ -346,26 +347,6 @@ impl TerminalApprover {
 /// Returns true for the capability to start a directive.
 fn is_thread_start(capability: &str) -> bool {
     capability.starts_with("rye.execute.directive.")
-}
-
-/// Formats the arguments of a call, one per line. The second and later lines of a text start with `|`, so that no
-/// argument looks like a part of the question.
-fn argument_lines(input: &Value) -> Vec<String> {
-    let Value::Object(arguments) = input else {
-        return vec![format!("  arguments: {}", printable(&input.to_string()))];
-    };
-    if arguments.is_empty() {
-        return vec!["  arguments: none".to_owned()];
-    }
-    let mut lines = Vec::new();
-    for (name, value) in arguments {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let text = printable(&text.replace('\r', "\u{FFFD}"));
-        let mut parts = text.split('\n');
-        lines.push(format!("  {}: {}", truncate_line(name, MAX_ECHO_CHARS), parts.next().unwrap_or_default()));
-        lines.extend(parts.map(|part| format!("    | {part}")));
-    }
-    lines
 }
 
 /// Formats the raise that an approval implies: `Raise turns to 4`.
@@ -563,13 +544,6 @@ mod tests {
         assert_eq!(ask(&mut counter, &one, 1, 2), (1, 2));
         counter.close(&one, true);
         assert_eq!(ask(&mut counter, &one, 1, 1), (1, 1));
-    }
-
-    #[test]
-    fn arguments_cannot_look_like_the_question() {
-        let lines = argument_lines(&serde_json::json!({"command": "ls\nAllow? [y/N] y\r\u{1b}[2K", "n": 1}));
-        assert_eq!(lines, ["  command: ls", "    | Allow? [y/N] y\u{FFFD}\u{FFFD}[2K", "  n: 1"]);
-        assert_eq!(argument_lines(&serde_json::json!({})), ["  arguments: none"]);
     }
 
     #[test]

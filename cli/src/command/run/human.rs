@@ -7,6 +7,7 @@ use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
+use rye_engine::engine::Engine;
 use rye_engine::event::{
     AttemptFailed, AttemptIntended, CognitionOut, ControlMessage, Event, EventBody, Opened, PromptEnded, ResultKind,
     Settled, ThreadOrigin, ToolCallResult,
@@ -14,7 +15,6 @@ use rye_engine::event::{
 use rye_engine::exchange::{Delta, Usage};
 use rye_engine::live::StreamEvent;
 use rye_engine::message::{ContentBlock, SharedText, calls_in};
-use rye_engine::running_outputs::RunningOutputs;
 use rye_engine::thread::RunError;
 use rye_engine::thread_id::ThreadId;
 use sha2::{Digest, Sha256};
@@ -38,9 +38,11 @@ use crate::workspace::Spaces;
 mod commands;
 mod compaction;
 mod end;
+mod file_changes;
 mod limit;
 
 use self::end::{EndedParents, child_failure, error_line};
+use self::file_changes::FileChanges;
 
 /// Maximum length of call arguments and error reasons, in characters.
 const MAX_DETAIL_CHARS: usize = 100;
@@ -95,6 +97,8 @@ pub struct HumanRenderer {
     is_chat: bool,
     /// The folders of the run; `None` if the renderer looks up no providers.
     spaces: Option<Spaces>,
+    /// The changes that file tools make; `None` if they are not shown.
+    file_changes: Option<FileChanges>,
 }
 
 /// Returns true for a control message that the chat sends for its user.
@@ -152,6 +156,7 @@ impl HumanRenderer {
             progress: Progress::for_terminal(report, is_chat),
             is_chat,
             spaces: None,
+            file_changes: None,
         }
     }
 
@@ -161,12 +166,14 @@ impl HumanRenderer {
         Self { out: Stdout::captured(), progress: None, ..Self::new(report, events, true) }
     }
 
-    /// Sets the outputs of running programs, whose last lines the progress display shows.
+    /// Sets the engine, whose running outputs and changed files a terminal shows.
     #[must_use]
-    pub fn with_outputs(mut self, outputs: RunningOutputs) -> Self {
+    pub fn with_engine(mut self, engine: &Engine) -> Self {
         if let Some(progress) = &mut self.progress {
-            progress.show_outputs(outputs);
+            progress.show_outputs(engine.running_outputs().clone());
         }
+        let is_shown = self.progress.is_some() || self.out.is_captured();
+        self.file_changes = is_shown.then(|| FileChanges::new(engine.threads().objects().clone()));
         self
     }
 
@@ -216,6 +223,9 @@ impl HumanRenderer {
     fn event(&mut self, thread: &ThreadId, event: &Event) {
         if let Some(progress) = &mut self.progress {
             progress.event(thread, event);
+        }
+        if let Some(changes) = &mut self.file_changes {
+            changes.follow(thread, &event.body);
         }
         if let EventBody::Opened(opened) = &event.body {
             self.opened(thread, opened);
@@ -418,6 +428,10 @@ impl HumanRenderer {
                 self.thread_line(thread, red, &format!("error {what}{time}:"));
                 self.thread_line(thread, red, &format!("  {}", truncate_line(&problem, MAX_ERROR_CHARS)));
             }
+        }
+        let changes = self.file_changes.as_mut().map(|changes| changes.take_lines(thread, result));
+        for (style, line) in changes.into_iter().flatten() {
+            self.thread_line(thread, style, &format!("    {line}"));
         }
         for refusal in sandbox_refusals(result) {
             self.thread_line(thread, red, &format!("  {}", truncate_line(refusal, MAX_ERROR_CHARS)));

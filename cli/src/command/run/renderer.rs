@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::Duration;
 
+use rye_engine::engine::Engine;
 use rye_engine::live::{EventStream, StreamEvent};
-use rye_engine::running_outputs::RunningOutputs;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
@@ -127,7 +127,7 @@ impl Renderer {
     pub fn start(
         report: &Printer,
         (events, is_chat): (bool, bool),
-        (spaces, outputs): (&Spaces, RunningOutputs),
+        (spaces, engine): (&Spaces, &Engine),
         live: EventStream,
         channel: (RendererSender, RendererMessages),
         runtime: &Handle,
@@ -136,7 +136,7 @@ impl Renderer {
             Format::Json => Box::new(JsonRenderer::new(events)),
             Format::Human | Format::Plain => {
                 let show = HumanRenderer::new(report, events, is_chat);
-                Box::new(show.with_spaces(spaces).with_outputs(outputs))
+                Box::new(show.with_spaces(spaces).with_engine(engine))
             }
         };
         Self::spawn(show, live, channel, runtime)

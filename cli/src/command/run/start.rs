@@ -17,7 +17,6 @@ use rye_engine::event::{ControlMessage, Event};
 use rye_engine::image::{ImageNotAccepted, ValidatedImage};
 use rye_engine::live::EventStream;
 use rye_engine::process::start_session;
-use rye_engine::running_outputs::RunningOutputs;
 use rye_engine::session_tree::session_rows;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::held_messages;
@@ -231,7 +230,7 @@ pub fn run_to_end(
             events: how.events,
             keys,
         });
-        let live = (handle.live.take(), channel, engine.running_outputs().clone());
+        let live = (handle.live.take(), channel, &engine);
         let screen = start_renderer(how, terminal, (spaces, report), live, runtime.handle());
         if how.detached {
             let announcement = detach::format_announcement(&handle.thread_id);
@@ -357,7 +356,7 @@ fn start_renderer(
     how: RunOptions<'_>,
     terminal: Option<TerminalSession>,
     (spaces, report): (&Spaces, &Printer),
-    (live, channel, outputs): (EventStream, (RendererSender, RendererMessages), RunningOutputs),
+    (live, channel, engine): (EventStream, (RendererSender, RendererMessages), &Engine),
     runtime: &Handle,
 ) -> std::io::Result<Renderer> {
     if how.detached || how.silent {
@@ -369,7 +368,7 @@ fn start_renderer(
         let render = async move || run_terminal(session, report, live, messages).await;
         return Renderer::start_with(render, sender, runtime);
     }
-    Renderer::start(report, (how.events, how.chat.is_some()), (spaces, outputs), live, channel, runtime)
+    Renderer::start(report, (how.events, how.chat.is_some()), (spaces, engine), live, channel, runtime)
 }
 
 /// Returns the user's choice to continue in the background after the session. In a run without a chat, the user cannot

@@ -1,0 +1,122 @@
+//! The lines of an approval request that describe a call: its arguments, or the change of a file.
+
+use std::path::Path;
+
+use rye_compiler::item::Items;
+use rye_compiler::world::Space;
+use rye_engine::machine::effect::CallToApprove;
+use rye_engine::rooted_dir::RootedDir;
+use serde_json::{Map, Value};
+
+use super::ask::MAX_ECHO_CHARS;
+use super::file_diff::FileDiff;
+use crate::present::truncate_line;
+use crate::report::printable;
+
+/// Maximum number of lines of a difference in a question.
+const MAX_DIFF_ROWS: usize = 40;
+/// Maximum bytes of a file whose change is compared.
+const MAX_COMPARED_BYTES: u64 = 256 * 1024;
+/// The arguments that a complete difference replaces.
+const COMPARED_ARGUMENTS: [&str; 3] = ["content", "old_string", "new_string"];
+
+/// Formats a call. For a change of an existing file by a file tool, the difference follows the arguments. A difference
+/// that is shown whole replaces the arguments with the texts.
+pub(super) fn call_lines(call: &CallToApprove, project: &Path, items: Option<&Items<'_>>) -> Vec<String> {
+    let Some(diff) = items.and_then(|items| file_diff(call, project, items)) else {
+        return argument_lines(&call.input);
+    };
+    let mut input = call.input.clone();
+    if let Value::Object(arguments) = &mut input
+        && diff.fits(MAX_DIFF_ROWS)
+    {
+        arguments.retain(|name, _| !COMPARED_ARGUMENTS.contains(&name.as_str()));
+    }
+    let mut lines = argument_lines(&input);
+    lines.push(format!("  change: {}", diff.counts()));
+    let styled = diff.lines(MAX_DIFF_ROWS).into_iter();
+    lines.extend(styled.map(|(style, line)| format!("    {style}{line}{style:#}")));
+    lines
+}
+
+/// Returns the change that a call of a file tool makes; `None` for another call, for a new file, and for a call that
+/// changes nothing or cannot succeed.
+fn file_diff(call: &CallToApprove, project: &Path, items: &Items<'_>) -> Option<FileDiff> {
+    let id = call.tool.as_ref()?;
+    // A tool of the project with the same id may do anything.
+    if items.tool(id)?.file.space != Space::System {
+        return None;
+    }
+    let parameters = call.parameters.as_object()?;
+    let text = |name: &str| parameters.get(name)?.as_str();
+    let path = Path::new(text("path")?);
+    let path = path.strip_prefix(project).unwrap_or(path);
+    let before = RootedDir::open(project).ok()?.read(path, MAX_COMPARED_BYTES).ok()??;
+    let before = String::from_utf8(before).ok()?;
+    let after = match id.as_str() {
+        "rye/file-system/write" => text("content")?.to_owned(),
+        "rye/file-system/edit" => edited(&before, parameters)?,
+        _ => return None,
+    };
+    let diff = FileDiff::new(&before, &after);
+    (!diff.fits(0)).then_some(diff)
+}
+
+/// Returns the text after an edit; `None` if the edit fails. As in the tool, line breaks of the arguments become those
+/// of the file.
+fn edited(before: &str, parameters: &Map<String, Value>) -> Option<String> {
+    let text = |name: &str| parameters.get(name)?.as_str();
+    let (mut old, mut new) = (text("old_string")?.to_owned(), text("new_string")?.to_owned());
+    if !before.contains(&old) && before.contains("\r\n") && !old.contains('\r') {
+        (old, new) = (old.replace('\n', "\r\n"), new.replace('\n', "\r\n"));
+    }
+    let count = before.matches(&old).count();
+    let replaces_all = parameters.get("replace_all") == Some(&Value::Bool(true));
+    (count == 1 || count > 1 && replaces_all).then(|| before.replace(&old, &new))
+}
+
+/// Formats the arguments of a call, one per line. The second and later lines of a text start with `|`, so that no
+/// argument looks like a part of the question.
+fn argument_lines(input: &Value) -> Vec<String> {
+    let Value::Object(arguments) = input else {
+        return vec![format!("  arguments: {}", printable(&input.to_string()))];
+    };
+    if arguments.is_empty() {
+        return vec!["  arguments: none".to_owned()];
+    }
+    let mut lines = Vec::new();
+    for (name, value) in arguments {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = printable(&text.replace('\r', "\u{FFFD}"));
+        let mut parts = text.split('\n');
+        lines.push(format!("  {}: {}", truncate_line(name, MAX_ECHO_CHARS), parts.next().unwrap_or_default()));
+        lines.extend(parts.map(|part| format!("    | {part}")));
+    }
+    lines
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn arguments_cannot_look_like_the_question() {
+        let lines = argument_lines(&json!({"command": "ls\nAllow? [y/N] y\r\u{1b}[2K", "n": 1}));
+        assert_eq!(lines, ["  command: ls", "    | Allow? [y/N] y\u{FFFD}\u{FFFD}[2K", "  n: 1"]);
+        assert_eq!(argument_lines(&json!({})), ["  arguments: none"]);
+    }
+
+    #[test]
+    fn edit_replaces_one_place_or_all_and_keeps_line_breaks() {
+        let edit = |before: &str, parameters: Value| edited(before, parameters.as_object().unwrap());
+        let twice = json!({"old_string": "a", "new_string": "b"});
+        assert_eq!(edit("a a", twice), None);
+        let all = json!({"old_string": "a", "new_string": "b", "replace_all": true});
+        assert_eq!(edit("a a", all).as_deref(), Some("b b"));
+        let lines = json!({"old_string": "a\nb", "new_string": "c\nd"});
+        assert_eq!(edit("a\r\nb\r\n", lines).as_deref(), Some("c\r\nd\r\n"));
+    }
+}
