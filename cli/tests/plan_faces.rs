@@ -193,10 +193,18 @@ fn plan_opens_with_a_summary_of_five_lines() {
     assert!(opening.iter().all(|line| line.chars().count() <= 60), "{narrow}");
     assert!(opening[2].contains("first ≤ $") && opening[2].contains("worst $"), "{narrow}");
     let html = place.run_ok(&[&call[..], &["--format", "html"]].concat());
-    for line in &opening[1..6] {
-        let text = line.trim_start().split_once(' ').unwrap().1.trim();
-        assert!(html.contains(&format!("<dd>{text}</dd>")), "{text}");
-    }
+    // The first section of the page is the summary: the same lines in the same order.
+    let first = html.split_once("<section>").unwrap().1;
+    let pair = |line: &&str| {
+        let (label, text) = line.trim_start().split_once(' ').unwrap();
+        format!("<dt>{label}</dt><dd>{}</dd>", text.trim())
+    };
+    let pairs: String = opening[1..6].iter().map(pair).collect();
+    assert!(first.starts_with(&format!("<h2>Summary</h2><dl>{pairs}</dl>")), "{}", &first[..600]);
+    // Each heading of a column of numbers stands above its numbers.
+    let cache_map = html.split_once("<th>next request</th>").unwrap().1;
+    let headings: Vec<&str> = cache_map.split_once("</tr>").unwrap().0.split("</th>").take(4).collect();
+    assert!(headings.iter().all(|heading| heading.starts_with("<th class=\"n\">")), "{headings:?}");
     let (_, json) = place.json(&call);
     assert_eq!(json["summary"]["cost"]["worst"], json["cost"]["worst"]["cost"], "{json}");
     let sent = json["summary"]["access"].as_object().unwrap();

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rye_compiler::compile::{Compilation, CompileRequest, compile};
 use rye_compiler::diagnostics::Diagnostic;
+use rye_compiler::semantics::limits::LimitName;
 use rye_engine::clock::JumpingClock;
 use rye_engine::engine::{ApprovalPolicy, Engine, EngineOptions, StartOptions};
 use rye_engine::provider::scripted::{Script, Scripted};
@@ -34,6 +35,9 @@ fn run(metadata: &str, script: &str) -> (Compilation, RunTotals) {
         );
         fs::write(place.join(format!(".ai/directives/{name}.md")), text).unwrap();
     }
+    fs::create_dir_all(place.join(".ai/config/agent/providers")).unwrap();
+    let provider = "wire: openai-chat\nbase_url: http://127.0.0.1:1\nmodels:\n  - { id: free, context_window: 100000, max_output: 2000 }\n";
+    fs::write(place.join(".ai/config/agent/providers/house.yaml"), provider).unwrap();
     fs::write(place.join("plain.txt"), "Some text.\n").unwrap();
     let script = Arc::new(Scripted::new(Script::parse(script).unwrap()));
     let mut options =
@@ -58,6 +62,9 @@ fn run(metadata: &str, script: &str) -> (Compilation, RunTotals) {
 fn assert_reached(value: u64, bound: u64, totals: &RunTotals) {
     assert!(value.saturating_mul(10) >= bound.saturating_mul(9), "{value} of {bound}: {totals:?}");
 }
+
+/// A model without prices.
+const FREE: &str = "<model id=\"free\" provider=\"house\"/>";
 
 const READ: &str = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
 
@@ -194,5 +201,34 @@ fn scripted_run_has_no_more_turns_than_are_certainly_paid() {
     let (planned, totals) = run(&format!("<limits turns=\"20\" spend=\"0.0925\"/>{READ}"), &reads(20, 8_192));
     let least = planned.plan.bound_turns().at_least;
     assert_eq!((least.turns, least.set_by.as_str()), (1, "spend"));
-    assert_eq!((totals.turns, totals.stopped_by_spend), (least.turns, true), "{totals:?}");
+    assert_eq!((totals.turns, totals.stopped_by), (least.turns, Some(LimitName::Spend)), "{totals:?}");
+}
+
+#[test]
+fn scripted_run_takes_all_turns_that_the_limit_of_tokens_allows() {
+    // An empty reply takes one token, the least that a provider can count, and a hook asks for another one.
+    let script = format!("steps:\n{}", "  - text: \"\"\n    usage: { input: 1, output: 0 }\n".repeat(60));
+    let hook = "<hooks><hook id=\"on\" event=\"agent_end\"><follow_up content=\"Go on.\"/></hook></hooks>";
+    let (planned, totals) = run(&format!("<limits turns=\"100\" tokens=\"40\"/>{READ}{hook}"), &script);
+    let most = planned.plan.bound_turns().at_most.unwrap();
+    assert_eq!((most.turns, most.set_by, totals.stopped_by), (40, LimitName::Tokens, Some(LimitName::Tokens)));
+    assert_reached(totals.turns, most.turns, &totals);
+}
+
+#[test]
+fn scripted_run_without_prices_starts_no_more_turns_than_the_tokens_certainly_allow() {
+    let limits = "<limits turns=\"20\" tokens=\"500\"/>";
+    let (planned, totals) = run(&format!("{FREE}{limits}{READ}"), &reads(20, 20));
+    let least = planned.plan.bound_turns().at_least;
+    assert_eq!((least.turns, least.set_by), (1, LimitName::Tokens));
+    assert_eq!((totals.turns, totals.stopped_by), (least.turns, Some(LimitName::Tokens)), "{totals:?}");
+}
+
+#[test]
+fn scripted_run_whose_first_call_is_cut_starts_the_turn_that_is_certainly_paid() {
+    let script = "steps:\n  - fault: { cut: true }\n    after: Some words before the cut.\n".to_owned();
+    let (planned, totals) = run(&format!("<limits turns=\"20\" spend=\"0.0925\"/>{READ}"), &script);
+    let least = planned.plan.bound_turns().at_least;
+    assert_eq!((least.turns, least.set_by), (1, LimitName::Spend));
+    assert_eq!((totals.turns, totals.started_turns, totals.stopped_by), (0, 1, Some(LimitName::Spend)), "{totals:?}");
 }

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use crate::event::ResultKind;
 
 /// Validates the outputs of a `rye_directive_return` (`input`) against the declared outputs. Returns the kind of the
-/// result and its text for the model. Null counts as missing; `false`, `0` and `""` are values.
+/// result and its text for the model. Null counts as missing; `false`, `0` and `""` are values. A return that states an
+/// error is accepted without the outputs that are missing or have wrong values.
 pub(super) fn check_return(declared: &IndexMap<String, InterfaceField>, input: &Value) -> (ResultKind, String) {
     let empty = Map::new();
     let given = input.as_object().unwrap_or(&empty);
@@ -16,32 +17,25 @@ pub(super) fn check_return(declared: &IndexMap<String, InterfaceField>, input: &
     let detail = (!declared.contains_key("error_detail")).then(|| given.get("error_detail")).flatten();
     let detail = detail.and_then(Value::as_str).filter(|d| !d.is_empty());
     let says_error = !own_status && given.get("status").and_then(Value::as_str) == Some("error");
-    if says_error || (own_status && detail.is_some()) {
-        let error = Some(detail.unwrap_or("the directive returned an error").to_owned());
-        return (ResultKind::Returned { outputs: accepted(declared, given), error }, "returned".into());
-    }
     let mut missing = Vec::new();
     let mut wrong = Vec::new();
     let mut invalid = Vec::new();
     for (name, field) in declared {
         match given.get(name).filter(|v| !v.is_null()) {
             None => missing.extend(field.required.then(|| name.clone())),
-            Some(value) if !fits(field.kind, value) => {
-                wrong.push(format!("`{name}` must be {}", described(field.kind)));
-                invalid.push(name.clone());
-            }
-            Some(value) if !field.choices.is_empty() && !field.choices.contains(value) => {
-                let choices: Vec<String> = field.choices.iter().map(Value::to_string).collect();
-                wrong.push(format!("`{name}` must be one of {}", choices.join(", ")));
-                invalid.push(name.clone());
-            }
             Some(value) => {
-                if let Some(fault) = field.parts.find_fault(value) {
-                    wrong.push(format!("`{name}{}` {}", fault.path, fault.problem));
+                if let Some(problem) = find_problem(name, field, value) {
+                    wrong.push(problem);
                     invalid.push(name.clone());
                 }
             }
         }
+    }
+    let mut outputs = accepted(declared, given);
+    outputs.retain(|name, _| !invalid.contains(name));
+    if says_error || (own_status && detail.is_some()) {
+        let error = Some(detail.unwrap_or("the directive returned an error").to_owned());
+        return (ResultKind::Returned { outputs, error }, "returned".into());
     }
     let reserved = |key: &str| key == "status" || key == "error_detail";
     for key in given.keys().filter(|key| !declared.contains_key(*key) && !reserved(key)) {
@@ -49,7 +43,7 @@ pub(super) fn check_return(declared: &IndexMap<String, InterfaceField>, input: &
         invalid.push(key.clone());
     }
     if missing.is_empty() && wrong.is_empty() {
-        return (ResultKind::Returned { outputs: accepted(declared, given), error: None }, "returned".into());
+        return (ResultKind::Returned { outputs, error: None }, "returned".into());
     }
     let mut text = String::from("not returned:");
     if !missing.is_empty() {
@@ -60,9 +54,20 @@ pub(super) fn check_return(declared: &IndexMap<String, InterfaceField>, input: &
         text.extend([" ", problem, ";"]);
     }
     text.push_str(" call rye_directive_return again with every required output");
-    let mut outputs = accepted(declared, given);
-    outputs.retain(|name, _| !invalid.contains(name));
     (ResultKind::Incomplete { missing, invalid, outputs }, text)
+}
+
+/// Returns a description of the first part of a value that the output does not allow; `None` if the output allows the
+/// value.
+fn find_problem(name: &str, field: &InterfaceField, value: &Value) -> Option<String> {
+    if !fits(field.kind, value) {
+        return Some(format!("`{name}` must be {}", described(field.kind)));
+    }
+    if !field.choices.is_empty() && !field.choices.contains(value) {
+        let choices: Vec<String> = field.choices.iter().map(Value::to_string).collect();
+        return Some(format!("`{name}` must be one of {}", choices.join(", ")));
+    }
+    field.parts.find_fault(value).map(|fault| format!("`{name}{}` {}", fault.path, fault.problem))
 }
 
 /// Returns the names of the required outputs that are not in `given`, for a thread that ends without a return.

@@ -215,6 +215,17 @@ fn an_error_return_ends_in_error() {
 }
 
 #[test]
+fn error_return_keeps_the_outputs_of_the_declared_types_only() {
+    let mut plan = plan();
+    with_outputs(&mut plan, &[("ok", FieldType::Boolean, true), ("count", FieldType::Integer, false)]);
+    let input = json!({"status": "error", "error_detail": "no host", "ok": false, "count": "many"});
+    let mut play = SimulatedThread::new(plan, vec![calls(&[call("rye_directive_return", input)])]);
+    play.run();
+    assert_eq!(play.ended().error.as_ref().unwrap().message, "no host");
+    assert_eq!(serde_json::to_value(&play.ended().outputs).unwrap(), json!({"ok": false}));
+}
+
+#[test]
 fn text_without_required_outputs_ends_in_error_and_names_them() {
     let mut plan = plan();
     with_outputs(&mut plan, &[("ok", FieldType::Boolean, true), ("note", FieldType::String, false)]);

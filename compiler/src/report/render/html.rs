@@ -82,8 +82,9 @@ impl SourceColors {
         let mut hues = BTreeMap::new();
         for layer in plan.system.layers.iter().chain(message).chain(&plan.continued.layers) {
             let next = u32::try_from(hues.len()).unwrap_or(0);
-            // The golden angle keeps neighboring hues apart for any number of files.
-            hues.entry(format_origin(layer)).or_insert(next.wrapping_mul(137) % 360);
+            // The golden angle keeps neighboring hues apart for any number of files. Hues near red, the color of
+            // errors, are left out.
+            hues.entry(format_origin(layer)).or_insert(30 + next.wrapping_mul(137) % 300);
         }
         Self(hues)
     }
@@ -129,7 +130,7 @@ fn write_costs(out: &mut String, plan: &PlanReport) {
     let tokens = &plan.tokens;
     write_section(out, "Cost", |out| {
         out.push_str("<table><tr><th></th><th class=\"n\">turns</th><th class=\"n\">in</th><th class=\"n\">cached</th><th class=\"n\">out</th><th class=\"n\">cost</th><th>ends</th></tr>");
-        for (name, estimate) in [("first request", &plan.cost.first), ("typical run", &plan.cost.typical)] {
+        for (name, estimate) in [("first request, at most", &plan.cost.first), ("typical run", &plan.cost.typical)] {
             let cost = estimate.cost.as_ref().map_or_else(|| "–".to_owned(), dollars);
             write!(
                 out,
@@ -151,7 +152,7 @@ fn write_costs(out: &mut String, plan: &PlanReport) {
         let exact = exact.unwrap_or_default();
         write!(
             out,
-            "</table><p class=\"dim\">{}/{}, tokens counted as {}{}. The first request: system {} + message {} + tools {} = {}.</p>",
+            "</table><p class=\"dim\">{}/{}, tokens counted as {}{}. The first request, as estimated: system {} + message {} + tools {} = {}.</p>",
             escape_html(&plan.model.provider),
             escape_html(&plan.model.id),
             escape_html(&tokens.estimator),
@@ -170,7 +171,7 @@ fn write_costs(out: &mut String, plan: &PlanReport) {
 /// the start of the request that the provider's cache already holds, and the cost of the opening with and without the
 /// cache.
 fn cache_map(out: &mut String, steps: &[CacheStepReport]) {
-    out.push_str("<table><tr><th>next request</th><th>from the cache</th><th>of</th><th>cost</th><th>uncached</th><th>up to</th></tr>");
+    out.push_str("<table><tr><th>next request</th><th class=\"n\">from the cache</th><th class=\"n\">of</th><th class=\"n\">cost</th><th class=\"n\">uncached</th><th>up to</th></tr>");
     let amount = |value: Option<&serde_json::Value>| value.map_or_else(|| "–".to_owned(), dollars);
     for step in steps {
         write!(

@@ -2,11 +2,13 @@
 //! drawing is horizontal. Long edges are routed around the boxes between their ends. Connected components are placed
 //! side by side.
 
+mod labels;
 mod layout;
 
 use std::fmt::Write as _;
 
 use crate::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeShape, one_line};
+use labels::{LABEL_HEIGHT, PlacedLabel, place_labels};
 pub use layout::{DrawingTooLarge, label_of};
 use layout::{Point, lay_out};
 
@@ -28,8 +30,10 @@ pub fn render(drawing: &Drawing) -> Result<String, DrawingTooLarge> {
         write_shape(&mut out, node, *at);
     }
     // Labels are drawn last, so that no edge crosses them.
-    for (edge, path) in drawing.edges.iter().zip(&placed.edges) {
-        draw_edge_label(&mut out, edge, path, if drawing.is_horizontal { 24 } else { 34 });
+    for (edge, label) in drawing.edges.iter().zip(place_labels(drawing, &placed)) {
+        if let Some(label) = label {
+            write_edge_label(&mut out, edge, &label);
+        }
     }
     out.push_str("</svg>\n");
     Ok(out)
@@ -37,12 +41,14 @@ pub fn render(drawing: &Drawing) -> Result<String, DrawingTooLarge> {
 
 const ARROW: &str = "<defs><marker id=\"rye-arrow\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" orient=\"auto-start-reverse\"><path d=\"M0 0L8 4L0 8z\" class=\"head\"/></marker></defs>";
 
-const STYLE: &str = "svg{--ink:#1f2430;--line:#8a92a6;--paper:#ffffff;--step:#eef1f6;--decision:#fdf1d8;--hook:#e9e2fb;--directive:#dcebfd;--knowledge:#def3e4;--tool:#fde4dc;--pattern:#f6f6f6;--far:#ececec;font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
-@media(prefers-color-scheme:dark){svg{--ink:#e6e8ee;--line:#788199;--paper:#15181f;--step:#262b36;--decision:#40361d;--hook:#332a4d;--directive:#1d3350;--knowledge:#1d3a28;--tool:#472a20;--pattern:#22252c;--far:#2c2c2c}}\
-.edge{fill:none;stroke:var(--line);stroke-width:1.3}.dashed{stroke-dasharray:5 4}.head{fill:var(--line)}\
-.node{stroke:var(--line);stroke-width:1}text{fill:var(--ink);text-anchor:middle;dominant-baseline:central}\
-.word{font-size:10px}.back{fill:var(--paper);opacity:.85}\
-.step{fill:var(--step)}.decision{fill:var(--decision)}.hook{fill:var(--hook)}.directive{fill:var(--directive)}.knowledge{fill:var(--knowledge)}.tool{fill:var(--tool)}.pattern{fill:var(--pattern)}.far{fill:var(--far)}";
+/// Colors without CSS variables, because many programs that show SVG know none.
+const STYLE: &str = "svg{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}\
+.edge{fill:none;stroke:#8a92a6;stroke-width:1.3}.dashed{stroke-dasharray:5 4}.head{fill:#8a92a6}\
+.node{stroke:#8a92a6;stroke-width:1}text{fill:#1f2430;text-anchor:middle;dominant-baseline:central}\
+.word{font-size:10px}.back{fill:#ffffff;opacity:.85}\
+.step{fill:#eef1f6}.decision{fill:#fdf1d8}.hook{fill:#e9e2fb}.directive{fill:#dcebfd}.knowledge{fill:#def3e4}.tool{fill:#fde4dc}.pattern{fill:#f6f6f6}.far{fill:#ececec}\
+@media(prefers-color-scheme:dark){.edge,.node{stroke:#788199}.head{fill:#788199}text{fill:#e6e8ee}.back{fill:#15181f}\
+.step{fill:#262b36}.decision{fill:#40361d}.hook{fill:#332a4d}.directive{fill:#1d3350}.knowledge{fill:#1d3a28}.tool{fill:#472a20}.pattern{fill:#22252c}.far{fill:#2c2c2c}}";
 
 fn write_shape(out: &mut String, node: &DrawnNode, at: Point) {
     let (x, y) = (at.x, at.y);
@@ -103,23 +109,16 @@ fn write_arrow(out: &mut String, edge: &DrawnEdge, path: &[Point], is_horizontal
     writeln!(out, "<path class=\"edge{dashed}\" d=\"{d}\" marker-end=\"url(#rye-arrow)\"/>").ok();
 }
 
-/// Draws the label of an edge at the middle of `path`, shortened to at most `most` characters.
-fn draw_edge_label(out: &mut String, edge: &DrawnEdge, path: &[Point], most: usize) {
-    if edge.label.is_empty() || path.len() < 2 {
-        return;
-    }
-    let middle = path.len() / 2;
-    let (Some(a), Some(b)) = (path.get(middle - 1), path.get(middle)) else { return };
-    let (x, y) = (f64::midpoint(a.x, b.x), f64::midpoint(a.y, b.y));
-    let text = layout::truncate_end(&one_line(&edge.label), most);
-    let width = layout::text_width(&text) * 0.84 + 6.0;
+/// Writes the label of an edge at its place.
+fn write_edge_label(out: &mut String, edge: &DrawnEdge, label: &PlacedLabel) {
+    let (x, y, width) = (label.area.center.x, label.area.center.y, label.area.width);
     writeln!(
         out,
-        "<g><title>{}</title><rect class=\"back\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"13\" rx=\"2\"/><text class=\"word\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>",
+        "<g><title>{}</title><rect class=\"back\" x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{LABEL_HEIGHT}\" rx=\"2\"/><text class=\"word\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text></g>",
         escape_xml(&edge.label),
         x - width / 2.0,
-        y - 6.5,
-        escape_xml(&text)
+        y - LABEL_HEIGHT / 2.0,
+        escape_xml(&label.text)
     )
     .ok();
 }
@@ -195,10 +194,40 @@ mod tests {
             let half = layout::box_width(node) / 2.0;
             assert!(at.x >= half && at.x + half <= placed.width && at.y > 0.0 && at.y < placed.height, "{at:?}");
         }
+        let labels: Vec<_> = place_labels(drawing, &placed).into_iter().flatten().collect();
+        assert_eq!(labels.len(), drawing.edges.len());
+        for (i, label) in labels.iter().enumerate() {
+            let covering = |other: &&PlacedLabel| label.area.shared_with(&other.area) > 0.0;
+            assert_eq!(labels.iter().skip(i + 1).find(covering), None, "{label:?}");
+        }
         let svg = render(drawing).unwrap();
         assert_eq!(svg, render(drawing).unwrap(), "the same bytes each time");
         assert_eq!(svg.matches("marker-end").count(), drawing.edges.len());
         assert!(svg.contains("node &lt;7&gt;") && !svg.contains("node <"));
+    }
+
+    #[test]
+    fn labels_of_edges_between_the_same_boxes_stand_apart() {
+        let mut drawing = drawing(3, &[(0, 1), (0, 1), (0, 1), (1, 0), (0, 2), (1, 2)]);
+        for is_horizontal in [false, true] {
+            drawing.is_horizontal = is_horizontal;
+            let placed = lay_out(&drawing).unwrap();
+            let lines: std::collections::BTreeSet<String> =
+                placed.edges.iter().map(|path| format!("{path:?}")).collect();
+            assert_eq!(lines.len(), drawing.edges.len(), "each edge has its own line");
+            let labels: Vec<_> = place_labels(&drawing, &placed).into_iter().flatten().collect();
+            for (i, label) in labels.iter().enumerate() {
+                let covering = |other: &&PlacedLabel| label.area.shared_with(&other.area) > 0.0;
+                assert_eq!(labels.iter().skip(i + 1).find(covering), None, "{label:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn colors_need_no_css_variables_and_follow_the_color_scheme() {
+        let svg = render(&drawing(2, &[(0, 1)])).unwrap();
+        assert!(!svg.contains("var(") && svg.contains("@media(prefers-color-scheme:dark)"), "{svg}");
+        assert!(svg.contains(".step{fill:#eef1f6}") && svg.contains(".step{fill:#262b36}"), "{svg}");
     }
 
     #[test]

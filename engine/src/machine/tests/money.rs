@@ -1,11 +1,12 @@
 //! Tests of the reservation of an attempt, which counts the tokens of the last request as the provider reported them,
 //! and bounds everything else by bytes.
 
-use rye_compiler::plan::PlannedModel;
+use rye_compiler::plan::{PlanLimits, PlannedModel, Prices};
+use rye_compiler::semantics::limits::LimitName;
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, reply, text};
 use crate::event::{AttemptIntended, EventBody, Opened, Settled};
-use crate::exchange::{CutStream, Reply, Usage};
+use crate::exchange::{CallError, CutStream, Reply, Usage};
 use crate::machine::Fact;
 use crate::message::ContentBlock;
 
@@ -116,4 +117,34 @@ fn cut_reply_with_an_impossible_input_also_counts_all_requested_output() {
     assert_eq!((settled.usage.input, settled.usage.output), (900_000, attempt.max_output));
     assert_eq!(settled.amount, model.worst_case(0, attempt.max_output).to_u64() + 900_000_000);
     assert_eq!(settled.overspent, settled.amount - attempt.worst_case);
+}
+
+/// A turn of one token costs the least that a provider can bill. The machine stops when the money does not pay for the
+/// bound of the next request.
+#[test]
+fn turns_of_one_token_reach_90_percent_of_the_turns_that_spend_allows() {
+    let mut plan = plan();
+    let one = 1_000_000_000;
+    plan.model.prices = Some(Prices { input: one, output: 0, cache_read: one, cache_write: one, long_prompt: None });
+    plan.model.context_window = 200;
+    plan.limits = PlanLimits { turns: 100_000, spend: 2_500_000, duration_seconds: 100_000, ..plan.limits };
+    let most = plan.bound_turns().at_most.unwrap();
+    assert_eq!((most.turns, most.set_by), (2_500, LimitName::Spend));
+    let mut play = SimulatedThread::new(plan, Vec::new());
+    play.start();
+    let turn = || -> Result<Reply, CallError> {
+        let usage = Usage { input: 1, ..Usage::default() };
+        calls(&[call("a_look", serde_json::json!({}))]).map(|reply| Reply { usage, ..reply })
+    };
+    while play.step() {
+        // The simulation bounds its steps and keeps all requests.
+        play.steps = 0;
+        play.requests.clear();
+        if play.replies.is_empty() {
+            play.replies.push_back(turn());
+        }
+    }
+    let ended = play.ended();
+    assert_eq!(ended.error.as_ref().unwrap().code, "spend_exceeded");
+    assert!(ended.cost.turns * 10 >= most.turns * 9 && ended.cost.turns <= most.turns, "{:?}", ended.cost);
 }

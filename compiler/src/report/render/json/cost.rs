@@ -113,7 +113,8 @@ pub struct ThreadBoundReport {
 /// Bounds on the turns of a thread and its continuations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnBoundsReport {
-    /// Minimum number of turns that the limits allow in every run that starts with the planned prompt.
+    /// Minimum number of turns, 0 or 1, that the limits allow to start in every run with the planned prompt. A turn starts
+    /// with its first call, which may fail.
     pub at_least: u64,
     /// The limit that sets `at_least`.
     pub at_least_set_by: String,

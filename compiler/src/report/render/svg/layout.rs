@@ -132,7 +132,8 @@ pub fn lay_out(drawing: &Drawing) -> Result<DrawingLayout, DrawingTooLarge> {
     let nodes: Vec<Point> = points.iter().take(count).copied().collect();
     let way = |i: usize| routes.ways.get(i).map_or(&[][..], Vec::as_slice);
     let route = |(i, edge): (usize, &DrawnEdge)| edge_points((edge.from, edge.to), way(i), &points, &widths, drawing);
-    let edges: Vec<Vec<Point>> = drawing.edges.iter().enumerate().map(route).collect();
+    let mut edges: Vec<Vec<Point>> = drawing.edges.iter().enumerate().map(route).collect();
+    spread_parallel_edges(drawing, &mut edges);
     let (width, height) = if drawing.is_horizontal { (below + row_depth, reach) } else { (reach, below + row_depth) };
     let loops = edges.iter().flatten().map(|p| p.x).fold(width, f64::max);
     Ok(DrawingLayout { nodes, edges, width: loops + MARGIN, height: height + MARGIN })
@@ -312,6 +313,26 @@ fn columns(widths: &[f64], steps: &[(usize, usize)]) -> (BTreeMap<usize, f64>, V
     }
     parts.sort_by_key(|part| part.first().copied());
     (across, parts)
+}
+
+/// Shifts the edges between the same two boxes, so that each has its own line. The lines stay within the shortest box.
+fn spread_parallel_edges(drawing: &Drawing, edges: &mut [Vec<Point>]) {
+    let mut parallel: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+    for (i, edge) in drawing.edges.iter().enumerate().filter(|(_, edge)| edge.from != edge.to) {
+        parallel.entry((edge.from.min(edge.to), edge.from.max(edge.to))).or_default().push(i);
+    }
+    let (gap, most) = if drawing.is_horizontal { (6.0, 20.0) } else { (10.0, 24.0) };
+    for list in parallel.into_values().filter(|list| list.len() > 1) {
+        let gaps = f64::from(u32::try_from(list.len() - 1).unwrap_or(u32::MAX));
+        let gap = (most / gaps).min(gap);
+        let mut shift = -gap * gaps / 2.0;
+        for edge in list {
+            for point in edges.get_mut(edge).into_iter().flatten() {
+                *(if drawing.is_horizontal { &mut point.y } else { &mut point.x }) += shift;
+            }
+            shift += gap;
+        }
+    }
 }
 
 /// Returns the points of one edge, from the border of its first box to the border of its second box; empty if a box

@@ -114,10 +114,7 @@ fn format_threads(bound: &ThreadBound, starts_directives: bool) -> String {
 }
 
 fn format_turns(TurnBounds { at_least, at_most, before_handoff }: &TurnBounds) -> String {
-    let least = match at_least.turns {
-        turns @ (0 | 1) => format!("{turns} in the worst case, set by the limit `{}`", at_least.set_by),
-        _ => "at least 1, because a run may end after any turn".to_owned(),
-    };
+    let least = format!("{} in the worst case, set by the limit `{}`", at_least.turns, at_least.set_by);
     let first = before_handoff.map_or_else(String::new, |turns| {
         format!("; at most {} before a handoff, after which a hook may raise `turns` again", group_thousands(turns))
     });
