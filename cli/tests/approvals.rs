@@ -82,8 +82,7 @@ fn approval_applies_to_its_scope() {
     assert!(place.run_ok(&["trust", "--list"]).contains("capability rye.execute.tool.rye.bash.bash"));
     assert_eq!(place.rye(&RUN).code, Some(0));
     assert_eq!(log(&place), "one\ntwo\n".repeat(3));
-    place.run_ok(&["trust", "--revoke"]);
-    place.run_ok(&["trust"]);
+    place.run_ok(&["trust", "--revoke", "rye.execute.tool.rye.bash.bash"]);
     assert_eq!(place.rye(&RUN).code, Some(5));
 }
 

@@ -267,9 +267,12 @@ fn command_shape_that_is_approved_for_a_project_is_listed_used_and_revoked() {
         ["out/a", "out/b", "out/c"].map(|path| place.project().join(path).exists())
     };
     assert_eq!(made_by_run(), [true, true, false]);
-    place.run_ok(&["trust", "--revoke"]);
-    place.run_ok(&["trust"]);
+    let unknown = place.rye(&["trust", "--revoke", "rmdir"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("approved: `mkdir`"), "{}", unknown.stderr);
+    // One approval is revoked; the trust in the files stays.
+    place.run_ok(&["trust", "--revoke", "mkdir"]);
     assert_eq!(made_by_run(), [false; 3]);
+    assert!(!place.run_ok(&["trust", "--list"]).contains("not trusted"));
 }
 
 #[test]

@@ -310,3 +310,23 @@ fn attached_terminal_shows_a_running_session_and_sends_it_messages() {
         closed.stderr
     );
 }
+
+#[test]
+fn listed_chain_follows_its_first_thread() {
+    let place = project("steps: [{ text: One. }]");
+    chat_that_ends(&place, &["talk"], b"first\n/budget 0.10\nsecond\n/budget 0.05\nthird\n");
+    chat_that_ends(&place, &["talk"], b"another\n");
+    let listed = threads(&place);
+    let (other, rest) = listed.split_first().unwrap();
+    let ids: Vec<&str> = rest.iter().rev().chain([other]).map(|one| one["thread_id"].as_str().unwrap()).collect();
+    assert_eq!((ids.len(), &rest[0]["continues"]), (4, &rest[1]["thread_id"]), "{listed:?}");
+    let shown = place.run_ok(&["threads", "list"]);
+    let lines: Vec<&str> = shown.lines().skip(1).collect();
+    for (line, start) in
+        [(0, ids[3].to_owned()), (1, ids[0].to_owned()), (2, format!("├ → {}", ids[1])), (3, format!("└ → {}", ids[2]))]
+    {
+        assert!(lines[line].trim_start().starts_with(&start), "{start}: {shown}");
+    }
+    // A chain counts as one tree.
+    assert_eq!(place.run_ok(&["threads", "list", "--limit", "2"]), shown);
+}

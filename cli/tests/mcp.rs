@@ -111,7 +111,8 @@ fn add_configures_trusts_and_refreshes_a_server() {
     let broken = place.rye(&["mcp", "add", "broken", "--", "./no-such-program"]);
     assert_eq!(broken.code, Some(1), "{}", broken.stderr);
     assert!(
-        broken.stderr.contains("runs in a sandbox") && broken.stderr.contains("rye mcp add broken --write FOLDER/"),
+        broken.stderr.contains("runs in a sandbox")
+            && broken.stderr.contains("rye mcp add broken --read /PATH --write FOLDER/"),
         "{}",
         broken.stderr
     );
@@ -169,11 +170,18 @@ fn add_of_a_server_that_fails_names_its_last_output() {
     place.write("server.py", "import no_such_module\n");
     let failed = place.rye(&["mcp", "add", "sums", "--", "python3", "server.py"]);
     assert_eq!(failed.code, Some(1), "{}", failed.stderr);
-    assert!(failed.stderr.contains("its last output: ModuleNotFoundError"), "{}", failed.stderr);
+    let reason = "it ended with exit code 1; its last output: ModuleNotFoundError";
+    assert!(failed.stderr.contains(reason), "{}", failed.stderr);
     assert!(!failed.stderr.contains("sandbox"), "{}", failed.stderr);
     place.write("server.py", "open('/proc/1/mem', 'w')\n");
     let refused = place.rye(&["mcp", "add", "sums", "--", "python3", "server.py"]);
     assert!(refused.stderr.contains("runs in a sandbox"), "{}", refused.stderr);
+    place.write("server.py", SERVER);
+    place.write("about.txt", "Adds two numbers.");
+    let added = place.rye(&["mcp", "add", "sums", "--read", "/opt", "--", "python3", "server.py"]);
+    assert!(added.code == Some(0) && added.stderr.contains("also reads /opt"), "{}", added.stderr);
+    let servers: serde_json::Value = serde_json::from_str(&place.read(".mcp.json")).unwrap();
+    assert_eq!(servers["mcpServers"]["sums"]["needs"]["read"], serde_json::json!(["/opt"]), "{servers}");
 }
 
 #[test]
@@ -275,7 +283,9 @@ fn a_run_calls_a_tool_of_a_server() {
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("42"), "{}", ran.stdout);
     // The server's program is a file of the project, so changing it revokes the trust.
+    assert!(!place.run_ok(&["mcp", "list"]).contains("not trusted"));
     place.write("server.py", &format!("{SERVER}\n"));
+    assert!(place.run_ok(&["mcp", "list"]).contains("; not trusted: run `rye trust`)"));
     assert_eq!(place.rye(&["run", "math", "--script", "script.yaml"]).code, Some(5));
     place.write("server.py", SERVER);
     // A different program under the same name is not started, even if its items exist.

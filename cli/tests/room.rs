@@ -283,6 +283,7 @@ head -c 100m /dev/zero > fill 2>/dev/null
 printf 'the second text' >&3; shown out 'second text'; printf '\r' >&3
 shown out 'No space'
 wait $chat; echo "code $?"
+grep -q 'help: open the session again with `rye chat --resume' ../out || echo "no help"
 exec 3>&-
 rm -f fill
 chat -c again more & chat=$!

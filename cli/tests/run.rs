@@ -565,7 +565,9 @@ fn missing_outputs_exit_with_1_unless_they_are_allowed() {
     let done = place.rye(&["run", "talk"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(
-        done.stderr.contains("error: missing_outputs: ") && done.stderr.contains("required outputs: a"),
+        done.stderr.contains("error: missing_outputs: ")
+            && done.stderr.contains("required outputs: a")
+            && done.stderr.contains("  help: ask the model again with `rye run --resume "),
         "{}",
         done.stderr
     );

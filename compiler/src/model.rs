@@ -355,7 +355,10 @@ impl<'l> ProviderCatalog<'l> {
                 known.extend(provider.models.iter().map(|m| m.id.clone()));
             }
         }
-        known.extend(self.settings.aliases.keys().cloned());
+        // An alias of a tier that none of these providers has is no answer.
+        let has_tier =
+            |tier: &String| order.iter().filter_map(|id| self.provider(id)).any(|p| p.tiers.contains_key(tier));
+        known.extend(self.settings.aliases.iter().filter(|(_, tier)| has_tier(tier)).map(|(alias, _)| alias.clone()));
         let mut seen = BTreeSet::new();
         known.retain(|k| seen.insert(k.clone()));
         known

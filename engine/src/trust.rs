@@ -172,6 +172,21 @@ impl Trust {
         record::write(&file.path, &record)
     }
 
+    /// Removes one approval: the capability with this name, or the commands that start with these words. Returns false if
+    /// the project has no such approval.
+    pub fn remove_approval(&self, approval: &str) -> Result<bool, TrustError> {
+        let file = self.file()?;
+        let mut record = record::read(&file.path, &file.project)?;
+        let before = record.capabilities.len() + record.commands.len();
+        record.capabilities.retain(|known| known != approval);
+        record.commands.retain(|known| known.starts_with.join(" ") != approval);
+        let is_removed = record.capabilities.len() + record.commands.len() < before;
+        if is_removed {
+            record::write(&file.path, &record)?;
+        }
+        Ok(is_removed)
+    }
+
     /// Deletes the trust record. Returns true if there was one.
     pub fn delete_record(&self) -> Result<bool, TrustError> {
         let file = self.file()?;

@@ -117,7 +117,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
     let configured =
         || config::read_servers(&Items::new(&world)).map_err(|error| CommandError::failed(error.with_line()));
     match &args.command {
-        McpCommand::List => list(&spaces.project, &configured()?, report),
+        McpCommand::List => list(&spaces, &configured()?, report),
         McpCommand::Refresh { servers, dry_run } => {
             spaces.print_project(report);
             let wanted = select_servers(&configured()?, servers)?;
@@ -208,10 +208,11 @@ fn describe_openings(server: &McpServer) -> Option<String> {
     if server.isolation() != ServerSandbox::Process {
         return None;
     }
-    let SandboxOpenings { write, net, read: _ } = server.required_openings();
+    let SandboxOpenings { write, net, read } = server.required_openings();
     let list = |words: &[String], none: &str| if words.is_empty() { none.to_owned() } else { words.join(", ") };
+    let reads = if read.is_empty() { String::new() } else { format!("also reads {}; ", read.join(", ")) };
     Some(printable(&format!(
-        "{}: writes {}; network: {}",
+        "{}: {reads}writes {}; network: {}",
         server.name,
         list(&write, "nothing in the project (`--write FOLDER/` opens a folder)"),
         list(&net, "none (`--net HOST` opens the network)")
@@ -265,10 +266,11 @@ fn select_servers(configured: &BTreeMap<String, McpServer>, named: &[String]) ->
     named.iter().map(one).collect()
 }
 
-fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Printer) -> Result<Exit, CommandError> {
+fn list(spaces: &Spaces, configured: &BTreeMap<String, McpServer>, report: &Printer) -> Result<Exit, CommandError> {
     let mut output = Vec::new();
     for server in configured.values() {
-        let items = existing_items(project, server)?.into_keys().map(|file| tool_item_id(server, &file)).collect();
+        let items =
+            existing_items(&spaces.project, server)?.into_keys().map(|file| tool_item_id(server, &file)).collect();
         output.push(McpServerOutput { changes: None, error: None, ..server_output(server, items) });
     }
     if report.format() == Format::Json {
@@ -278,7 +280,8 @@ fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Print
     if output.is_empty() {
         report.note("no MCP server is configured in `.mcp.json` or `.ai/config/mcp.yaml`");
     }
-    for server in &output {
+    for (server, settings) in output.iter().zip(configured.values()) {
+        let trust = if is_trusted(settings, spaces)? { "" } else { "; not trusted: run `rye trust`" };
         let count = match server.items.len() {
             0 => format!("no items; create them with `rye mcp refresh {}`", server.server),
             1 => "1 item".to_owned(),
@@ -288,10 +291,17 @@ fn list(project: &Path, configured: &BTreeMap<String, McpServer>, report: &Print
             "none" => "; NO SANDBOX",
             _ => "",
         };
-        report
-            .line(&printable(&format!("{}  {}  ({}{sandbox}; {count})", server.server, server.runs, server.origin)))?;
+        report.line(&printable(&format!(
+            "{}  {}  ({}{sandbox}; {count}{trust})",
+            server.server, server.runs, server.origin
+        )))?;
     }
     Ok(Exit::Success)
+}
+
+fn is_trusted(server: &McpServer, spaces: &Spaces) -> Result<bool, CommandError> {
+    let Some(requirement) = config::trust_requirement(server).filter(|_| !spaces.own) else { return Ok(true) };
+    Ok(spaces.trust().snapshot()?.missing(std::slice::from_ref(&requirement))?.is_empty())
 }
 
 fn refresh_items(
@@ -398,7 +408,7 @@ fn accepts_changes(
 fn sandbox_hint(name: &str) -> String {
     format!(
         "help: `{name}` runs in a sandbox: it reads the project and the system, writes its own `TMPDIR`, and has no network; if this is the cause, \
-         add the server again with `rye mcp add {name} --write FOLDER/ --net HOST`, or set `needs: {{ read, write, net }}` of the \
+         add the server again with `rye mcp add {name} --read /PATH --write FOLDER/ --net HOST`, or set `needs: {{ read, write, net }}` of the \
          server where it is configured; repeat `write` and `net` in the grants of its tools; or set `sandbox: none`"
     )
 }

@@ -26,9 +26,10 @@ pub struct TrustArgs {
     /// List the trust requirements of the project and their state; trust nothing
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
-    /// Revoke the trust in this project
-    #[arg(long)]
-    revoke: bool,
+    /// Revoke the trust in this project, or only one approval: a capability, or the start of commands such as `git push`
+    // An empty text is the option without a value.
+    #[arg(long, value_name = "APPROVAL", num_args = 0..=1, default_missing_value = "")]
+    revoke: Option<String>,
 }
 
 /// Output of `rye trust --format json`.
@@ -79,19 +80,35 @@ pub fn run(args: &TrustArgs, global: &Global, report: &Printer) -> Result<Exit, 
     };
     spaces.print_project(report);
     let trust = spaces.trust();
-    if args.revoke {
-        let there = trust.delete_record()?;
-        report.note(if there { "trust in this project revoked" } else { "nothing was trusted" });
+    match args.revoke.as_deref() {
+        None => {}
+        Some("") => {
+            let there = trust.delete_record()?;
+            report.note(if there { "trust in this project revoked" } else { "nothing was trusted" });
+        }
+        Some(approval) => revoke_approval(approval, &trust, report)?,
     }
     let all = trust_requirements(&spaces.open()?, &spaces);
-    if !args.list && !args.revoke && !spaces.own {
+    if !args.list && args.revoke.is_none() && !spaces.own {
         trust.record_trust(&all)?;
     }
     show(&all, &trust.snapshot()?, &spaces, report)?;
-    if !args.list && !args.revoke && !all.is_empty() {
+    if !args.list && args.revoke.is_none() && !all.is_empty() {
         report.note("trusted the current files; changed files need trust again; revoke with `rye trust --revoke`");
     }
     Ok(Exit::Success)
+}
+
+fn revoke_approval(approval: &str, trust: &Trust, report: &Printer) -> Result<(), CommandError> {
+    if trust.remove_approval(approval)? {
+        report.note(&printable(&format!("`{approval}` needs approval again in this project")));
+        return Ok(());
+    }
+    let failure = CommandError::usage(format!("`{}` is not approved for this project", approval.escape_debug()));
+    let now = trust.snapshot()?;
+    let commands = now.commands().iter().map(|approved| approved.starts_with.join(" "));
+    let known: Vec<String> = now.capabilities().iter().cloned().chain(commands).map(|one| format!("`{one}`")).collect();
+    Err(if known.is_empty() { failure } else { failure.with_help(format!("approved: {}", known.join(", "))) })
 }
 
 /// Output of `rye trust --list --format json` outside of a project.

@@ -134,6 +134,15 @@ fn unknown_provider_of_a_model_is_reported_with_suggestion() {
 }
 
 #[test]
+fn known_names_include_only_aliases_of_tiers_that_a_searched_provider_has() {
+    for (text, has_alias) in [("beta/nosuch", false), ("alpha/nosuch", true)] {
+        let instead = ModelOverride { unlisted: UnlistedModels::Refuse, ..ModelOverride::of_user(Some(text.into())) };
+        let ModelError::Unknown { known, .. } = resolve(&[], &instead).unwrap_err() else { panic!("{text}") };
+        assert_eq!(known.contains(&"haiku".to_owned()), has_alias, "{text}: {known:?}");
+    }
+}
+
+#[test]
 fn scripted_provider_has_no_unlisted_models() {
     let error = resolve(&[], &ModelOverride::of_user(Some("scripted/genral".into()))).unwrap_err();
     let ModelError::Unknown { provider, is_scripted: true, suggestion, .. } = &error else { panic!("{error:?}") };

@@ -269,7 +269,9 @@ impl RequestHandler {
             writeln!(text, "in this project: {capability}").ok();
         }
         if !approved.is_empty() {
-            text.push_str("`rye trust --revoke` ends the trust in this project\n");
+            text.push_str(
+                "`rye trust --revoke APPROVAL` ends one of them, `rye trust --revoke` all trust in this project\n",
+            );
         }
         let events = self.session_events().await?;
         let mut asked = None;

@@ -34,6 +34,9 @@ pub struct AddArgs {
     /// Folder of the project that the server may write (repeatable); stored as `needs` of the server
     #[arg(long, value_name = "FOLDER/", conflicts_with = "url")]
     write: Vec<String>,
+    /// File or folder outside of the project that the server may read (repeatable); stored as `needs` of the server
+    #[arg(long, value_name = "/PATH", conflicts_with = "url")]
+    read: Vec<String>,
     /// Host that the server reaches (repeatable); stored as `needs` of the server
     #[arg(long, value_name = "HOST", conflicts_with = "url")]
     net: Vec<String>,
@@ -97,7 +100,9 @@ fn server_entry(args: &AddArgs) -> Value {
     match (&args.url, args.command.split_first()) {
         (None, Some((program, rest))) => {
             let mut entry = Map::from_iter([("command".to_owned(), json!(program)), ("args".to_owned(), json!(rest))]);
-            let lists = [("write", &args.write), ("net", &args.net)].into_iter().filter(|(_, list)| !list.is_empty());
+            let lists = [("read", &args.read), ("write", &args.write), ("net", &args.net)]
+                .into_iter()
+                .filter(|(_, list)| !list.is_empty());
             let needs: Map<String, Value> = lists.map(|(name, list)| (name.to_owned(), json!(list))).collect();
             if !needs.is_empty() {
                 entry.insert("needs".to_owned(), Value::Object(needs));

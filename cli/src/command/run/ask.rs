@@ -241,7 +241,7 @@ impl ApprovalHandler for TerminalApprover {
                 (TypedAnswer::Project, Some(grant)) => {
                     self.screen.note(&match self.spaces.trust().record_capability(&grant.capability) {
                         Ok(()) => format!(
-                            "`{}` needs no further approval in this project; `rye trust --revoke` ends this",
+                            "`{0}` needs no further approval in this project; `rye trust --revoke {0}` ends this",
                             grant.capability
                         ),
                         Err(error) => format!("approval not saved: {error}"),
@@ -260,7 +260,7 @@ impl ApprovalHandler for TerminalApprover {
                         self.screen.note(&match self.spaces.trust().record_commands(shape.approve(&grant.capability)) {
                             Ok(()) => format!(
                                 "simple commands that start with `{shape}` need no further approval in this project; \
-                                 `rye trust --revoke` ends this"
+                                 `rye trust --revoke '{shape}'` ends this"
                             ),
                             Err(error) => format!("approval not saved: {error}"),
                         });

@@ -104,7 +104,7 @@ pub fn run(args: &ApproveArgs, reader: &ThreadReader, spaces: &Spaces, report: &
     if let (ApprovalScope::Project, Some(grant)) = (args.scope, &grant) {
         spaces.trust().record_capability(&grant.capability)?;
         report.note(&format!(
-            "allowed {} for all threads of this project; revoke with `rye trust --revoke`",
+            "allowed {} for all threads of this project; revoke with `rye trust --revoke APPROVAL`",
             grant.capability
         ));
     }

@@ -40,7 +40,7 @@ pub struct ListArgs {
     /// Only threads that started at this time or later: an age (`30m`, `2h`, `7d`) or a date (`2026-02-14`)
     #[arg(long, value_name = "TIME", value_parser = parse_since)]
     since: Option<Since>,
-    /// Maximum number of trees: a thread with the threads that it started
+    /// Maximum number of trees: a thread with the threads that it started and, in human output, those that continue it
     #[arg(long, value_name = "N")]
     limit: Option<usize>,
 }
@@ -222,7 +222,8 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
     entries.retain(|entry| args.status.is_empty() || args.status.iter().any(|status| status.accepts(entry)));
     entries.retain(|entry| args.since.is_none_or(|since| entry.row.created_at >= since.0));
     entries.retain(|entry| args.directive.as_ref().is_none_or(|directive| entry.row.directive == *directive));
-    let rows: Vec<ListRow> = arrange_trees(entries, args.limit.unwrap_or(usize::MAX))
+    let joins_chains = report.format() == Format::Human;
+    let rows: Vec<ListRow> = arrange_trees(entries, args.limit.unwrap_or(usize::MAX), joins_chains)
         .into_iter()
         .map(|(entry, branch)| {
             let cost = costs.remove(&entry.row.id).unwrap_or(entry.row.cost);
@@ -274,10 +275,15 @@ struct CurrentStep {
 
 /// Arranges threads as trees, and returns the `limit` newest trees, the newest first. Children follow their parent in
 /// the order of their start. A thread whose parent is not in `entries` is the root of a tree. Each thread is returned
-/// with the lines that connect it with its parent in human output.
-fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThread, String)> {
+/// with the lines that connect it with its parent in human output. If `joins_chains` is true, a root that continues
+/// another thread follows the first thread of its chain, with an arrow.
+fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize, joins_chains: bool) -> Vec<(ListedThread, String)> {
     let ids: BTreeSet<ThreadId> = entries.iter().map(|entry| entry.row.id.clone()).collect();
-    let parent = |entry: &ListedThread| entry.row.parent.clone().filter(|parent| ids.contains(parent));
+    let heads = if joins_chains { chain_heads(&entries) } else { BTreeMap::new() };
+    let parent = |entry: &ListedThread| {
+        entry.row.parent.clone().filter(|parent| ids.contains(parent)).or_else(|| heads.get(&entry.row.id).cloned())
+    };
+    let newest = newest_of_chains(&entries, &heads);
     // Sort newest first: children are popped from the end, so the oldest child is printed first.
     entries.sort_by(|a, b| (Reverse(a.row.created_at), &b.row.id).cmp(&(Reverse(b.row.created_at), &a.row.id)));
     let mut children: BTreeMap<Option<ThreadId>, Vec<ListedThread>> = BTreeMap::new();
@@ -285,7 +291,8 @@ fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThr
         children.entry(parent(&entry)).or_default().push(entry);
     }
     let mut roots = children.remove(&None).unwrap_or_default();
-    roots.sort_by(|a, b| (Reverse(a.row.created_at), &a.row.id).cmp(&(Reverse(b.row.created_at), &b.row.id)));
+    let began = |entry: &ListedThread| newest.get(&entry.row.id).copied().unwrap_or(entry.row.created_at);
+    roots.sort_by(|a, b| (Reverse(began(a)), &a.row.id).cmp(&(Reverse(began(b)), &b.row.id)));
     roots.truncate(limit);
     let mut arranged = Vec::new();
     let mut open: Vec<(ListedThread, String, String)> =
@@ -294,11 +301,42 @@ fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize) -> Vec<(ListedThr
         let own = children.remove(&Some(entry.row.id.clone())).unwrap_or_default();
         for (n, child) in own.into_iter().enumerate() {
             let (corner, line) = if n == 0 { ("└ ", "  ") } else { ("├ ", "│ ") };
-            open.push((child, format!("{below}{corner}"), format!("{below}{line}")));
+            let arrow = if heads.contains_key(&child.row.id) { "→ " } else { "" };
+            open.push((child, format!("{below}{corner}{arrow}"), format!("{below}{line}")));
         }
         arranged.push((entry, branch));
     }
     arranged
+}
+
+/// Returns the first listed thread of the chain of each root that continues another root, by the id of the root.
+fn chain_heads(entries: &[ListedThread]) -> BTreeMap<ThreadId, ThreadId> {
+    let is_root = |entry: &&ListedThread| entry.row.parent.is_none();
+    let roots: BTreeMap<&ThreadId, &ThreadRow> =
+        entries.iter().filter(is_root).map(|entry| (&entry.row.id, &entry.row)).collect();
+    let continued = |row: &ThreadRow| row.continues.as_ref().and_then(|id| roots.get(id)).copied();
+    let head = |row: &ThreadRow| {
+        let mut first = continued(row)?;
+        // Each step goes to another thread of the chain, so there are at most as many steps as roots.
+        for _ in 0..roots.len() {
+            let Some(earlier) = continued(first) else { break };
+            first = earlier;
+        }
+        Some((row.id.clone(), first.id.clone()))
+    };
+    roots.values().filter_map(|row| head(row)).collect()
+}
+
+/// Returns the start of the newest thread of each chain, by the id of its first thread.
+fn newest_of_chains(entries: &[ListedThread], heads: &BTreeMap<ThreadId, ThreadId>) -> BTreeMap<ThreadId, i64> {
+    let mut newest = BTreeMap::new();
+    for entry in entries {
+        if let Some(head) = heads.get(&entry.row.id) {
+            let began = newest.entry(head.clone()).or_insert(entry.row.created_at);
+            *began = entry.row.created_at.max(*began);
+        }
+    }
+    newest
 }
 
 /// Returns the current step of a thread that has not ended or is suspended. `None` for any other thread, and if the

@@ -36,6 +36,8 @@ const MAX_TOOLS: usize = 2_000;
 const MAX_PAGES: usize = 200;
 /// Maximum total size, in bytes, of the tool definitions of a server. The transport alone permits 16 MiB in each line.
 const MAX_DEFINITIONS_BYTES: usize = 32 << 20;
+/// Maximum time to wait for the exit code of a program that closed the connection.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum characters of a server's message in an error.
 const MAX_MESSAGE_CHARS: usize = 500;
 
@@ -127,14 +129,20 @@ impl McpConnection {
                 timeout(MCP_START_TIMEOUT, client.serve(transport)).await
             }
         };
+        // A program that closed the connection has usually ended.
+        let exit = match (&service, &mut running) {
+            (Ok(Err(_)), Some((_, held))) => held.exit_code(EXIT_TIMEOUT).await,
+            (Ok(_) | Err(_), _) => None,
+        };
+        let exit = exit.map(|code| format!("; it ended with exit code {code}")).unwrap_or_default();
         // The last output of the server's program explains a failure better than the error of the connection.
         let why = |reason: String| match running.as_ref().map(|(log, _)| log.text()).filter(|output| !output.is_empty())
         {
             Some(output) => {
                 let hint = if names_an_access(&output) { sandbox_hint(server) } else { "" };
-                unreachable(format!("{reason}; its last output: {}{hint}", last_line(&output)))
+                unreachable(format!("{reason}{exit}; its last output: {}{hint}", last_line(&output)))
             }
-            None => unreachable(format!("{reason}{}", sandbox_hint(server))),
+            None => unreachable(format!("{reason}{exit}{}", sandbox_hint(server))),
         };
         let service = match service {
             Ok(service) => service.map_err(|error| why(describe_start_error(&error)))?,

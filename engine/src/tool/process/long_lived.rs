@@ -118,6 +118,17 @@ impl StderrTail {
     }
 }
 
+impl ProgramHandle {
+    /// Waits until the program has ended, and returns its exit code. `None` if the program still runs after `timeout`, or
+    /// if a signal ended it.
+    pub async fn exit_code(&mut self, timeout: Duration) -> Option<i32> {
+        let (group, child, _) = self.parts.as_mut()?;
+        let status = tokio::time::timeout(timeout, child.wait()).await.ok()?.ok()?;
+        group.leader_has_ended();
+        status.code()
+    }
+}
+
 impl Drop for ProgramHandle {
     fn drop(&mut self) {
         let Some((group, mut child, scratch)) = self.parts.take() else { return };

@@ -103,10 +103,16 @@ impl HumanRenderer {
                 let id = &result.thread_id;
                 let raise = reached_limit.map(|limit| format!(" --raise {limit}=N")).unwrap_or_default();
                 format!("approve with `rye threads approve {id}{raise}`, deny with `rye threads approve {id} --deny`")
+            } else if self.is_chat {
+                format!("open the session again with `rye chat --resume {}`", result.thread_id)
             } else {
                 format!("continue with `rye run --resume {}`", result.thread_id)
             };
             writeln!(err, "  help: {then}").ok();
+        }
+        if is_named {
+            let id = &result.thread_id;
+            writeln!(err, "  help: ask the model again with `rye run --resume {id} --message TEXT`").ok();
         }
         for (id, limit) in waiting {
             let raise = limit.as_ref().map(|limit| format!(" --raise {limit}=N")).unwrap_or_default();
