@@ -163,19 +163,25 @@ fn run_project(seed: u64, made: &GeneratedProject, counts: &mut RunCounts) {
         check_request(seed, &compilation.plan, first, counts);
         let next = asked.iter().filter(|request| request.cue.thread == id).nth(1);
         if let Some(next) = next.filter(|next| next.turns.len() > first.turns.len()) {
-            counts.turns += usize::from(check_cache_map(seed, &compilation, first, next));
+            counts.turns += usize::from(check_cache_map(seed, &compilation, NextRequest::Turn, first, next));
         }
     }
 }
 
-/// Compares the prefix that two successive turns of a thread share with the cache map of their plan. Returns false if
-/// the map has no entry for turns. A part that the map calls shared is equal in both requests; if no part ends the
+/// Compares the prefix that two successive requests share with the step of the cache map for the later one. Returns
+/// false if the map has no such step. A part that the map calls shared is equal in both requests; if no part ends the
 /// prefix, the whole opening is.
-fn check_cache_map(seed: u64, compilation: &Compilation, one: &exchange::Request, other: &exchange::Request) -> bool {
+fn check_cache_map(
+    seed: u64,
+    compilation: &Compilation,
+    later: NextRequest,
+    one: &exchange::Request,
+    other: &exchange::Request,
+) -> bool {
     let plan = &compilation.plan;
     let (system, message, _) = view_prompt(plan, &compilation.origins);
     let map = plan.cache_map(&compilation.origins, &system, &message);
-    let Some(step) = map.into_iter().find(|step| step.request == NextRequest::Turn) else { return false };
+    let Some(step) = map.into_iter().find(|step| step.request == later) else { return false };
     assert_eq!(one.tools, other.tools, "{seed}: {}", plan.directive);
     let opening = |request: &exchange::Request| {
         let Some(Message::User { content }) = request.turns.first().map(|turn| &**turn) else {
@@ -265,4 +271,53 @@ impl PromptFacts for NoFacts {
     fn fires(&mut self, hook: &str) -> bool {
         panic!("`{hook}` depends")
     }
+}
+
+/// Runs a directive whose second turn fills the context window, and compares the first requests of the thread and of its
+/// continuation. `hooks` are the hooks of the project.
+fn check_continuation(hooks: &str, ends_at: &str) {
+    let read = "  - tool_calls:\n      - { name: rye_file_system_read, input: { path: plain.txt } }\n    usage: { input: 600, output: 20 }\n";
+    let full = read.replace("input: 600", "input: 950000");
+    let directive = "# D\n\n```xml\n<directive name=\"main\" version=\"1.0.0\">\n<metadata><limits turns=\"6\" spend=\"90\" tokens=\"90000000\"/>\
+        <permissions><execute><tool>rye.file-system.read</tool></execute></permissions></metadata>\n</directive>\n```\n\nWork.\n";
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().canonicalize().unwrap();
+    for (path, text) in [
+        (".ai/directives/main.md", directive),
+        (".ai/knowledge/who.md", "You are ${thread_id}.\n"),
+        (".ai/config/agent/hooks.yaml", hooks),
+        ("plain.txt", "Some text.\n"),
+    ] {
+        fs::create_dir_all(place.join(path).parent().unwrap()).unwrap();
+        fs::write(place.join(path), text).unwrap();
+    }
+    let script = Scripted::new(Script::parse(&format!("steps:\n{read}{full}{}", read.repeat(9))).unwrap());
+    let noting = Arc::new(RecordingProvider { script, asked: Mutex::default() });
+    let mut options =
+        EngineOptions::with_trust(&place, None, rye_stdlib::files(), Trust::Everything, ApprovalPolicy::Allow).unwrap();
+    options.clock = Arc::new(JumpingClock::starting_at(START_TIME_MS));
+    options.providers = Arc::new(Arc::clone(&noting));
+    let request = CompileRequest::new(ItemId::parse("main").unwrap()).with_inputs(serde_json::Map::new());
+    let compilation = planned(0, &options.world, &request);
+    run(&place, options, &compilation);
+    let asked = noting.asked.lock().unwrap();
+    let first = &asked[0];
+    let continued = asked.iter().find(|request| request.cue.thread != first.cue.thread).unwrap();
+    assert!(check_cache_map(0, &compilation, NextRequest::Continuation, first, continued));
+    let (system, message, _) = view_prompt(&compilation.plan, &compilation.origins);
+    let map = compilation.plan.cache_map(&compilation.origins, &system, &message);
+    let step = map.into_iter().find(|step| step.request == NextRequest::Continuation).unwrap();
+    assert_eq!(step.ends_at.unwrap().what, ends_at);
+    assert_eq!(first.system == continued.system, ends_at == "its own messages");
+}
+
+#[test]
+fn continuation_shares_tools_and_system_prompt_with_its_thread() {
+    check_continuation("hooks: []\n", "its own messages");
+}
+
+#[test]
+fn continuation_shares_the_system_prompt_up_to_the_id_of_the_thread() {
+    let hooks = "hooks:\n  - { id: who, event: build_system_prompt, position: after, action: { primary: fetch, item_type: knowledge, item_id: who } }\n";
+    check_continuation(hooks, "${thread_id} in who");
 }
