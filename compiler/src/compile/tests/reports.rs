@@ -57,7 +57,7 @@ fn small_plan_renders_in_full() {
 }
 
 #[test]
-fn turns_that_free_calls_allow_are_no_lower_bound() {
+fn free_turns_are_bound_below_by_tokens() {
     let provider = "wire: anthropic\nbase_url: https://free.test\ntiers: { general: gratis }\nmodels:\n\
                     - { id: gratis, context_window: 9000, max_output: 100, prices: none }\n";
     let world = with_directives(
@@ -66,7 +66,7 @@ fn turns_that_free_calls_allow_are_no_lower_bound() {
     );
     let printed = print(&world, &compile_without_inputs(&world, "leaf"));
     assert!(printed.contains("1 to 15 (limit `turns`)"), "{printed}");
-    assert!(printed.contains("at least 1, because a run may end after any turn; at most 15"), "{printed}");
+    assert!(printed.contains("1 in the worst case, set by the limit `tokens`; at most 15"), "{printed}");
 }
 
 #[test]
