@@ -1,8 +1,8 @@
 //! The setting `cache_guard`: the extra cost of a request above which a chat asks before it sends cached tokens again
 //! uncached.
 
-use rye_grammar::ItemId;
 use rye_grammar::data::Kind;
+use rye_grammar::{ItemId, Span};
 
 use crate::item::Items;
 use crate::semantics::money::Nanos;
@@ -14,18 +14,38 @@ const DEFAULT_CACHE_GUARD: Nanos = Nanos(20_000_000);
 /// Reads `cache_guard` of `agent/chat`: the user's amount, else the default. A project can only lower the amount, unless
 /// the project is the user space itself.
 pub fn cache_guard(world: &dyn World) -> Nanos {
-    let (items, is_own) = (Items::new(world), world.project_is_user_space());
-    let Ok(id) = ItemId::parse("agent/chat") else { return DEFAULT_CACHE_GUARD };
-    let layers = items.config_layers(&id);
-    let amount_of = |space: Space| {
-        let (_, node) = layers.iter().find(|(of, _)| *of == space)?;
-        // The check of the settings reports an invalid amount.
-        let amount = node.get("cache_guard").filter(|node| matches!(node.kind, Kind::Number(_)))?;
-        Nanos::from_json(&amount.to_value()).ok()
-    };
-    let user = amount_of(if is_own { Space::Project } else { Space::User });
-    let base = user.or_else(|| amount_of(Space::System)).unwrap_or(DEFAULT_CACHE_GUARD);
-    amount_of(Space::Project).filter(|_| !is_own).map_or(base, |project| project.min(base))
+    let amounts = GuardAmounts::read(&Items::new(world), world.project_is_user_space());
+    amounts.project.map_or(amounts.base, |(project, _)| project.min(amounts.base))
+}
+
+/// Returns the amount without the setting of the project, and the place of this setting, if the setting is a higher
+/// amount, which has no effect. Else `None`.
+pub fn ineffective_project_amount(items: &Items<'_>) -> Option<(Nanos, Span)> {
+    let amounts = GuardAmounts::read(items, items.project_is_user_space());
+    let (_, span) = amounts.project.filter(|(project, _)| *project > amounts.base)?;
+    Some((amounts.base, span))
+}
+
+struct GuardAmounts {
+    /// The amount of the user, else the default.
+    base: Nanos,
+    /// The amount of the project, unless the project is the user space.
+    project: Option<(Nanos, Span)>,
+}
+
+impl GuardAmounts {
+    fn read(items: &Items<'_>, is_own: bool) -> Self {
+        let layers = ItemId::parse("agent/chat").map(|id| items.config_layers(&id)).unwrap_or_default();
+        let amount_of = |space: Space| {
+            let (_, node) = layers.iter().find(|(of, _)| *of == space)?;
+            // The check of the settings reports an invalid amount.
+            let amount = node.get("cache_guard").filter(|node| matches!(node.kind, Kind::Number(_)))?;
+            Some((Nanos::from_json(&amount.to_value()).ok()?, amount.span))
+        };
+        let user = amount_of(if is_own { Space::Project } else { Space::User });
+        let base = user.or_else(|| amount_of(Space::System)).map_or(DEFAULT_CACHE_GUARD, |(amount, _)| amount);
+        Self { base, project: amount_of(Space::Project).filter(|_| !is_own) }
+    }
 }
 
 #[cfg(test)]

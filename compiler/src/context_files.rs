@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use rye_grammar::ItemId;
 
-use crate::diagnostics::{ContextError, Diagnostics};
+use crate::diagnostics::{ContextError, Diagnostics, TemplateError};
 use crate::item::Items;
+use crate::item::prompt_template::imported_paths;
 use crate::plan::prompt::escape_closing_tags;
 use crate::plan::{AppendedText, Layer, LayerKind, Segment, Tokenizer};
 use crate::world::{ContextFile, ItemKind, Space};
@@ -41,6 +42,9 @@ pub(crate) fn context_layers(
         let is_empty = file.bytes.trim_ascii().is_empty();
         let ignored = file.ignored.iter().map(|other| file.space.display(other));
         found.extend(ignored.map(|other| ContextError::IgnoredFile { path: other, used: path.clone(), is_empty }));
+        let text = String::from_utf8_lossy(&file.bytes);
+        let imported = imported_paths(&text).into_iter().map(str::to_owned);
+        found.extend(imported.map(|import| TemplateError::ImportOfContext { path: import, within: path.clone() }));
         let layer = layer(&path, &file);
         let tokens = layer.segments.iter().map(|segment| text_tokens(segment, tokenizer)).sum();
         if used.saturating_add(tokens) > budget {

@@ -7,6 +7,7 @@ mod config;
 mod consequence;
 mod context;
 mod extends;
+mod faulty_value;
 mod foreign_words;
 mod hook;
 mod interface;
@@ -162,7 +163,8 @@ impl Diagnostic {
             | ConfigError::Script { path, .. }
             | ConfigError::ScriptBranch { path, .. },
         )
-        | Self::Context(ContextError::IgnoredFile { path, .. } | ContextError::FileTooLong { path, .. }) = self
+        | Self::Context(ContextError::IgnoredFile { path, .. } | ContextError::FileTooLong { path, .. })
+        | Self::Template(TemplateError::ImportOfContext { within: path, .. }) = self
         {
             return Some(path);
         }

@@ -29,6 +29,21 @@ pub struct Entry {
     pub value: Node,
 }
 
+/// Returns the number that is meant if `key` is a group of digits behind a comma: for the key `000` of the flow mapping
+/// `{ value: 1,000 }`, the number `1000`. `None` for any other key.
+pub fn separated_number(entries: &[Entry], key: &Entry) -> Option<String> {
+    let is_group = |entry: &Entry| {
+        entry.key.node.len() == 3
+            && entry.key.node.bytes().all(|byte| byte.is_ascii_digit())
+            && matches!(entry.value.kind, Kind::Null)
+    };
+    let at = entries.iter().position(|entry| std::ptr::eq(entry, key)).filter(|_| is_group(key))?;
+    let first = entries.get(..at)?.iter().rposition(|entry| !is_group(entry))?;
+    let Kind::Number(start) = &entries.get(first)?.value.kind else { return None };
+    let groups = entries.get(first + 1..)?.iter().take_while(|entry| is_group(entry));
+    Some(groups.fold(start.to_string(), |number, group| number + &group.key.node))
+}
+
 impl Node {
     pub fn new(kind: Kind, span: Span) -> Self {
         Self { kind, span }

@@ -10,7 +10,7 @@ use rye_grammar::{SourceId, Sources, Span, SyntaxKind};
 
 use super::{
     CapabilityError, ConfigError, ContextError, Diagnostic, HookError, InterfaceError, ItemError, LimitError,
-    ModelError, SkillError, SpawnError, misplaced_key,
+    ModelError, SkillError, SpawnError, faulty_value, misplaced_key,
 };
 use crate::semantics::glob;
 use crate::semantics::needs;
@@ -34,6 +34,7 @@ pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>, sources: &Sources) {
     dropped.extend(models_of_broken_providers(all, sources));
     dropped.extend(parts_with_unknown_keys(all));
     dropped.extend(misplaced_key::consequences(all));
+    dropped.extend(faulty_value::consequences(all));
     let mut index = 0;
     all.retain(|_| {
         index += 1;

@@ -107,9 +107,9 @@ pub enum ItemError {
     /// it.
     #[error("`{id}` has no prompt")]
     Silent { id: String, span: Span },
-    /// Knowledge with metadata and without text.
-    #[error("the knowledge `{id}` has no text")]
-    SilentKnowledge { id: String, span: Span },
+    /// A file with metadata and without text. `what` is `knowledge`, `prompt template` or `skill`.
+    #[error("the {what} `{id}` has no text")]
+    NoText { what: &'static str, id: String, span: Span },
     /// A key of knowledge metadata that nothing reads.
     #[error("the key `{key}` of this knowledge is never read")]
     UnreadMetadata { key: String, suggestion: Option<String>, span: Span },
@@ -231,7 +231,7 @@ impl Problem for ItemError {
             | Self::Unexported { .. }
             | Self::FrontMatter { .. } => "item::stray",
             Self::ServerSchema { .. } | Self::ServerTask { .. } => "item::server-schema",
-            Self::Silent { .. } | Self::SilentKnowledge { .. } => "item::silent",
+            Self::Silent { .. } | Self::NoText { .. } => "item::silent",
             Self::OddText { code, .. } => code,
             Self::ShellSyntax { .. } | Self::RequestVariable { .. } => "item::shell-syntax",
             Self::CodeParameter { .. } => "item::untrusted-parameter",
@@ -266,7 +266,7 @@ impl Problem for ItemError {
             | Self::InvalidFrontMatter { .. }
             | Self::Version { .. }
             | Self::UnreadMetadata { suggestion: Some(_), .. }
-            | Self::SilentKnowledge { .. }
+            | Self::NoText { .. }
             | Self::UnusedParameter { .. }
             | Self::RequestPart { .. }
             | Self::ShellSyntax { .. }
@@ -384,7 +384,7 @@ impl Problem for ItemError {
             Self::CodeParameter { parameter, .. } => Some(format!(
                 "pass the value as an argument of the code: `[sh, -c, 'wc \"$1\"', sh, \"{{{parameter}}}\"]`"
             )),
-            Self::SilentKnowledge { .. } => Some("write the text below the metadata, or remove the file".into()),
+            Self::NoText { .. } => Some("write the text below the metadata, or remove the file".into()),
             Self::UnreadMetadata { suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some("remove the key, or keep it as a note for readers".into()))
             }
@@ -439,7 +439,7 @@ impl Problem for ItemError {
             Self::ForeignTool { span, .. } | Self::Unexported { span, .. } => {
                 vec![new_label(*span, "no part of rye reads this file")]
             }
-            Self::SilentKnowledge { span, .. } => vec![new_label(*span, "no text below the metadata")],
+            Self::NoText { span, .. } => vec![new_label(*span, "no text below the metadata")],
             Self::UnreadMetadata { span, .. } => vec![new_label(*span, "not read")],
             Self::Version { span, .. } => vec![new_label(*span, "not a version number")],
             Self::Silent { span, .. } => {
@@ -489,7 +489,9 @@ fn unknown_key_help(what: &str, key: &str, of: &str, suggestion: Option<&String>
         did_you_mean(suggestion, || {
             let known = (!known.is_empty()).then(|| format!("known here: {}", super::quote_list(known)));
             let codes = (what == "code").then(|| "`rye explain` lists the codes".to_owned());
-            foreign_words::help_for_named_field(what, key, of).or(known).or(codes)
+            let number = super::faulty_value::is_digit_group(key)
+                .then(|| "a number has no separators, such as the comma of `1,000`".to_owned());
+            number.or_else(|| foreign_words::help_for_named_field(what, key, of)).or(known).or(codes)
         })
     })
 }

@@ -11,6 +11,9 @@ pub enum TemplateError {
     Shell { span: Span },
     #[error("the file `{path}` is not imported")]
     Import { path: String, span: Span },
+    /// A line of a context file (`AGENTS.md`, `CLAUDE.md`), the file `within`, that imports the file `path`.
+    #[error("the file `{path}` is not imported into `{within}`")]
+    ImportOfContext { path: String, within: String },
     #[error("`{text}` is plain text, not a placeholder")]
     MisspelledPlaceholder { text: String, span: Span },
     /// An `argument-hint` although the text has no placeholder.
@@ -41,7 +44,7 @@ impl Problem for TemplateError {
     fn code(&self) -> &'static str {
         match self {
             Self::Shell { .. } => "template::shell",
-            Self::Import { .. } => "template::import",
+            Self::Import { .. } | Self::ImportOfContext { .. } => "template::import",
             Self::MisspelledPlaceholder { .. }
             | Self::UnusedArguments { .. }
             | Self::UnusedArgument { .. }
@@ -57,6 +60,7 @@ impl Problem for TemplateError {
         match self {
             Self::Shell { .. }
             | Self::Import { .. }
+            | Self::ImportOfContext { .. }
             | Self::MisspelledPlaceholder { .. }
             | Self::UnusedArguments { .. }
             | Self::UnusedArgument { .. }
@@ -85,7 +89,7 @@ impl Problem for TemplateError {
             Self::Shell { .. } => {
                 "the model gets the text as written: ask it to run the command with a tool, or remove the `!`".into()
             }
-            Self::Import { .. } => {
+            Self::Import { .. } | Self::ImportOfContext { .. } => {
                 "the model gets the text as written: copy the content here, or ask the model to read the file".into()
             }
             Self::Placeholder { .. } => {
@@ -103,6 +107,7 @@ impl Problem for TemplateError {
 
     fn labels(&self) -> Vec<Label> {
         match self {
+            Self::ImportOfContext { .. } => Vec::new(),
             Self::Shell { span }
             | Self::Import { span, .. }
             | Self::MisspelledPlaceholder { span, .. }

@@ -109,7 +109,7 @@ fn find_replacement<'d>(diagnostic: &'d Diagnostic, sources: &'d Sources) -> Opt
             | ItemError::ShadowsFile { .. }
             | ItemError::InvalidFrontMatter { .. }
             | ItemError::Version { .. }
-            | ItemError::SilentKnowledge { .. }
+            | ItemError::NoText { .. }
             | ItemError::UnusedParameter { .. }
             | ItemError::RequestPart { .. }
             | ItemError::UnusedVariable { .. }

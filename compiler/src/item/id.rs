@@ -17,13 +17,19 @@ pub fn read(found: &mut Diagnostics, text: &Spanned<String>) -> Option<Spanned<I
                 let help = id_help(&text.node);
                 found.push(
                     SyntaxKind::Reference
-                        .error(text.span, format!("`{}` is not an item id", text.node.escape_debug()), invalid.reason)
+                        .error(text.span, format!("`{}` is not an item id", visible(&text.node)), invalid.reason)
                         .with_help(help),
                 );
             }
             None
         }
     }
+}
+
+/// Returns a text with its control characters escaped. A backslash stays single, as the author wrote it.
+fn visible(text: &str) -> String {
+    let escape = |c: char| if c == '\\' { c.to_string() } else { c.escape_debug().to_string() };
+    text.chars().map(escape).collect()
 }
 
 fn escapes_space(text: &str) -> bool {
@@ -58,7 +64,7 @@ fn id_help(text: &str) -> String {
     let stem = text.strip_suffix(".md").or_else(|| text.strip_suffix(".yaml")).or_else(|| text.strip_suffix(".yml"));
     match stem.map(ItemId::parse) {
         Some(Ok(id)) => format!("write the id without extension and without the folder of its kind: `{id}`"),
-        Some(Err(_)) | None => match ItemId::parse(&text.replace('.', "/")) {
+        Some(Err(_)) | None => match ItemId::parse(&text.replace(['.', '\\'], "/")) {
             Ok(id) => format!("ids are written with `/`: `{id}`"),
             Err(_) => "an id is one or more parts of letters, digits, `_` and `-`, joined by `/`".into(),
         },
@@ -97,5 +103,7 @@ mod tests {
         assert!(id_help(".ai/directives/a/b.md").contains("`a/b`"));
         assert!(id_help("knowledge/k.yaml").contains("`k`"));
         assert!(id_help("rye.agent.core").contains("`rye/agent/core`"));
+        assert!(id_help("team\\rules").contains("`team/rules`"));
+        assert_eq!(visible("a\\b\u{200b}\n"), "a\\b\\u{200b}\\n");
     }
 }

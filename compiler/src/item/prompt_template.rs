@@ -7,7 +7,7 @@ use rye_grammar::{Span, Spanned};
 
 use super::FileRef;
 use super::front_matter::FrontMatter;
-use crate::diagnostics::{Diagnostics, TemplateError};
+use crate::diagnostics::{Diagnostics, ItemError, TemplateError};
 
 pub use arguments::split_arguments;
 pub use fill::{FilledTemplate, MAX_FILLED_BYTES, fill};
@@ -80,7 +80,11 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
     let front = FrontMatter::read(&file, text, &KEYS, found);
     let description = front.string("description", found).map(|text| text.node);
     let hint = front.string("argument-hint", found);
-    let body = front.body;
+    let (body, is_broken) = (front.body, front.is_broken);
+    if body.node.trim().is_empty() && !is_broken {
+        let span = Span::new(file.source, 0, 0);
+        found.push(ItemError::NoText { what: "prompt template", id: file.id.to_string(), span });
+    }
     let has_foreign = check_foreign_syntax(&body, found);
     check_arguments(hint.as_ref(), &body, has_foreign, found);
     let argument_hint = hint.map(|text| text.node);
@@ -136,7 +140,10 @@ fn check_arguments(hint: Option<&Spanned<String>>, body: &Spanned<String>, has_f
 /// a placeholder names.
 fn check_hint(hint: Option<&Spanned<String>>, most: Option<usize>, is_misspelled: bool, found: &mut Diagnostics) {
     let Some(hint) = hint.filter(|hint| !hint.node.trim().is_empty()) else { return };
-    let hinted = hint.node.matches(['<', '[']).count();
+    let hinted = match hint.node.matches(['<', '[']).count() {
+        0 => capital_words(&hint.node),
+        brackets => brackets,
+    };
     match most {
         None if is_misspelled => {}
         None => found.push(TemplateError::UnusedArguments { span: hint.span }),
@@ -149,6 +156,15 @@ fn check_hint(hint: Option<&Spanned<String>>, most: Option<usize>, is_misspelled
             }
         }
     }
+}
+
+/// Returns the number of words in a hint of the form `FILE FOCUS`; 0 if the hint has another form.
+fn capital_words(hint: &str) -> usize {
+    let is_name = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_uppercase())
+            && word.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'))
+    };
+    if hint.split_whitespace().all(is_name) { hint.split_whitespace().count() } else { 0 }
 }
 
 /// Reports `` !`command` ``, lines that import a file, and placeholders of another syntax. Code fences are skipped.
@@ -192,6 +208,17 @@ fn check_foreign_syntax(body: &Spanned<String>, found: &mut Diagnostics) -> bool
         }
     }
     has_placeholders
+}
+
+/// Returns the paths of the lines that import a file, outside of code fences.
+pub(crate) fn imported_paths(text: &str) -> Vec<&str> {
+    let mut is_code = false;
+    let lines = text.lines().map(str::trim).filter(|line| {
+        let is_fence = line.starts_with("```") || line.starts_with("~~~");
+        is_code ^= is_fence;
+        !is_fence && !is_code
+    });
+    lines.filter_map(imported_path).collect()
 }
 
 /// Returns the offset and the text of each `@path` of a line outside of backticks. A path names a file with a known
@@ -258,7 +285,8 @@ fn foreign_placeholders(line: &str) -> Vec<(usize, usize)> {
         let name = inside.trim();
         if let Some(before) = line.get(..open).and_then(|before| before.strip_suffix('$')) {
             let is_argument = !is_double && is_name(inside) && inside.starts_with(|c: char| c.is_ascii_lowercase());
-            if is_argument && !before.ends_with(['$', '\\']) {
+            let is_number = !is_double && inside.starts_with(|c: char| c.is_ascii_digit()) && !is_numbered(inside);
+            if (is_argument || is_number) && !before.ends_with(['$', '\\']) {
                 found.push((open - 1, length + 1));
             }
             continue;
@@ -271,6 +299,12 @@ fn foreign_placeholders(line: &str) -> Vec<(usize, usize)> {
         }
     }
     found
+}
+
+/// Returns true for the inside of a placeholder `${1}` or `${1:-default}`.
+fn is_numbered(inside: &str) -> bool {
+    let rest = inside.trim_start_matches(|c: char| c.is_ascii_digit());
+    rest.is_empty() || rest.starts_with(":-")
 }
 
 /// Returns the path that a line of the form `@path` or `@import path` names; `None` for other lines. A mention such as

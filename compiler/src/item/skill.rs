@@ -7,7 +7,7 @@ use rye_grammar::{Span, Spanned};
 
 use super::FileRef;
 use super::front_matter::{self, FrontMatter};
-use crate::diagnostics::{Diagnostics, SkillError};
+use crate::diagnostics::{Diagnostics, ItemError, SkillError};
 use crate::plan::prompt::escape_closing_tags;
 
 /// Keys that the front matter of a skill can have. `allowed-tools` grants nothing: `rye check` reports the tools in
@@ -99,6 +99,9 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
             is_own,
             span: description.span,
         });
+    }
+    if body.node.trim().is_empty() {
+        found.push(ItemError::NoText { what: "skill", id: file.id.to_string(), span: start });
     }
     Some(Skill { file, sha256, description: description.node, is_hidden, wanted_tools, body })
 }

@@ -32,6 +32,11 @@ impl Category {
         Self::ALL.into_iter().find(|category| category.as_str() == text)
     }
 
+    /// Returns true if failures of this category are tried again unless a rule declares the opposite.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::RateLimited | Self::Transient)
+    }
+
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RateLimited => "rate_limited",

@@ -16,7 +16,7 @@ pub enum ArgvError {
     Open(String),
     #[error("`{0}` has an unmatched `}}`; write `}}}}` for a brace")]
     Close(String),
-    #[error("`{{{0}}}` is not a parameter name")]
+    #[error("`{{{0}}}` is not a parameter name; write `{{{{` for a brace")]
     Name(String),
     #[error("parameter `{0}` contains a zero byte, which is not allowed in an argument")]
     Zero(String),

@@ -18,7 +18,7 @@ pub fn check(items: &Items<'_>, knowledge: &Knowledge, found: &mut Diagnostics) 
     let body = &knowledge.body;
     if body.node.trim().is_empty() && !items.is_broken(knowledge.file.source) {
         let span = knowledge.name.as_ref().map_or(Span::new(knowledge.file.source, 0, 0), |name| name.span);
-        found.push(ItemError::SilentKnowledge { id: knowledge.file.id.to_string(), span });
+        found.push(ItemError::NoText { what: "knowledge", id: knowledge.file.id.to_string(), span });
         return;
     }
     super::merge_conflict::check(body, found);

@@ -6,6 +6,7 @@ mod failure_rules;
 mod plausible;
 mod provider;
 pub mod schema;
+mod without_effect;
 
 use std::collections::BTreeSet;
 
@@ -116,6 +117,7 @@ pub(crate) fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut Reported
         };
         provider::check(id.as_str(), &node, &place, &mut walk.found);
         plausible::check(id.as_str(), &node, &mut walk.found);
+        without_effect::check_provider(id.as_str(), &node, &mut walk.found);
     }
     let is_own = |span: Span| items.sources().get(span.source).is_some_and(|s| !s.path.starts_with("system:"));
     if id.as_str() == "agent/resilience" {
@@ -124,6 +126,10 @@ pub(crate) fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut Reported
     plausible::check_delays(id.as_str(), &node, &is_own, &mut walk.found);
     if id.as_str() == "agent/error_classification" {
         failure_rules::check(items, &node, &mut walk.found);
+        without_effect::check_backoff(id.as_str(), &node, &is_own, &mut walk.found);
+    }
+    if id.as_str() == "agent/chat" {
+        without_effect::check_cache_guard(items, id.as_str(), &mut walk.found);
     }
     if walk.found.has_errors() {
         reported.files.insert(id.as_str().to_owned());

@@ -264,8 +264,11 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
             Some(_) => None,
             None => {
                 let meant = (extension == "md").then(|| format!("{folder}{}/SKILL.md", as_id(stem)));
-                let reason = "a skill is a folder with a `SKILL.md`; a link that leaves its space is not followed";
-                Some((reason.to_owned(), meant))
+                let mut reason = "a skill is a folder with a `SKILL.md`".to_owned();
+                if extension.is_empty() {
+                    reason.push_str("; a link that leaves its space is not followed");
+                }
+                Some((reason, meant))
             }
         };
     }
@@ -278,8 +281,7 @@ fn explain_called_item(kind: ItemKind, path: &str) -> Option<(String, Option<Str
     }
     let alike = EQUIVALENT_EXTENSIONS.iter().any(|(other, ours)| *other == extension && *ours == "md");
     let meant = (alike || extension.eq_ignore_ascii_case("md")).then(|| format!("{folder}{stem}.md"));
-    let reason = "a prompt template is a file that ends in `.md`; a link that leaves its space is not followed";
-    Some((reason.to_owned(), meant))
+    Some(("a prompt template is a file that ends in `.md`".to_owned(), meant))
 }
 
 /// Returns the reason why nothing reads a file or folder directly in `.ai/`, and a suggestion of what its author meant,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{CompareOp, Expr, ExprKind, MAX_DEPTH, error, parse_inline, parse_path};
 use crate::Parsed;
-use crate::data::{Entry, Kind, Node};
+use crate::data::{Entry, Kind, Node, separated_number};
 use crate::error::SyntaxError;
 use crate::span::Span;
 use crate::text::{closest_word, shorten};
@@ -171,7 +171,12 @@ impl ConditionReader {
         let before = self.errors.len();
         for entry in entries.iter().filter(|e| !matches!(e.key.node.as_str(), "path" | "op" | "value")) {
             let help = meant_word(&entry.key.node, &KEYS, KEY_SYNONYMS).map_or_else(
-                || "the keys of a condition are `path`, `op`, `value`, or `any`, `all`, `not`".to_owned(),
+                || {
+                    separated_number(entries, entry).map_or_else(
+                        || "the keys of a condition are `path`, `op`, `value`, or `any`, `all`, `not`".to_owned(),
+                        |number| format!("a number has no separators: write `{number}`"),
+                    )
+                },
                 |word| format!("did you mean `{word}`?"),
             );
             self.syntax_error(

@@ -12,6 +12,8 @@ use crate::text::shorten;
 /// The message of the library error that reports nesting beyond the limit.
 pub(super) const TOO_DEEP_MESSAGE: &str = "too deep";
 
+/// The start of the first line of a merge conflict.
+const CONFLICT_MARKER: &str = "<<<<<<< ";
 const NOT_UNDERSTOOD: &str = "not understood here";
 const TAB_MESSAGE: &str = "a tab cannot indent here";
 const TAB_HELP: &str = "indent with spaces: YAML does not allow tabs";
@@ -22,7 +24,14 @@ pub(super) fn yaml_error(span: Span, message: String, label: &str, help: Option<
 
 /// Returns the error for a duplicate key in a mapping.
 pub(super) fn duplicate_key(span: Span, key: &str) -> SyntaxError {
-    yaml_error(span, format!("`{}` is given twice", shorten(key)), "second time", Some("keep one of the two keys"))
+    yaml_error(span, format!("`{}` is given twice", shorten(key)), "second time", Some(repeated_key_help(key)))
+}
+
+/// Returns the help for a repeated key. Digits can be the groups of one number: YAML reads `{ a: 1,000,000 }` as a mapping
+/// with the key `000` twice.
+fn repeated_key_help(key: &str) -> &'static str {
+    let is_group = key.len() == 3 && key.bytes().all(|byte| byte.is_ascii_digit());
+    if is_group { "a number has no separators: write `1000000`, not `1,000,000`" } else { "keep one of the two keys" }
 }
 
 pub(super) fn to_syntax_error(spans: &SpanConverter<'_>, error: &Error) -> SyntaxError {
@@ -34,6 +43,18 @@ pub(super) fn to_syntax_error(spans: &SpanConverter<'_>, error: &Error) -> Synta
     {
         return yaml_error(spans.span(at, at + 1), TAB_MESSAGE.to_owned(), "a tab", Some(TAB_HELP));
     }
+    if let Some(at) = conflict_marker(spans.text) {
+        let message = "this file has the marks of a merge conflict".to_owned();
+        let help = "choose one of the two versions, and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`";
+        return yaml_error(spans.span(at, at + CONFLICT_MARKER.len()), message, "the conflict starts here", Some(help));
+    }
+    if label == NOT_UNDERSTOOD
+        && let Some((at, c)) = indenting_blank(spans.text, start)
+    {
+        let message = format!("the character U+{:04X} cannot indent here", u32::from(c));
+        let help = "indent with spaces: the character only looks like one";
+        return yaml_error(spans.span(at, at + c.len_utf8()), message, "not a space", Some(help));
+    }
     if message.starts_with("illegal placement of")
         && let Some((at, bracket)) = unclosed_bracket(spans.text, start)
     {
@@ -44,6 +65,29 @@ pub(super) fn to_syntax_error(spans: &SpanConverter<'_>, error: &Error) -> Synta
     let span = spans.span(start, end);
     let span = if span.is_empty() { span_at(spans, start) } else { span };
     yaml_error(span, message, label, help)
+}
+
+/// Returns the offset of the line that starts a merge conflict; `None` if no line does.
+fn conflict_marker(text: &str) -> Option<usize> {
+    if text.starts_with(CONFLICT_MARKER) {
+        return Some(0);
+    }
+    text.find(&format!("\n{CONFLICT_MARKER}")).map(|at| at + 1)
+}
+
+/// Returns the offset and the character of the first blank that indents the line of `from` or the line before it and is
+/// neither a space nor a tab, such as a no-break space. `None` if there is no such blank.
+fn indenting_blank(text: &str, from: usize) -> Option<(usize, char)> {
+    let line_start = |until: usize| text.get(..until).and_then(|before| before.rfind('\n')).map_or(0, |at| at + 1);
+    let mut at = line_start(line_start(from).saturating_sub(1));
+    for line in text.get(at..)?.split_inclusive('\n').take(2) {
+        let mut indentation = line.char_indices().take_while(|(_, c)| c.is_whitespace() && !matches!(c, '\n' | '\r'));
+        if let Some((offset, c)) = indentation.find(|(_, c)| !matches!(c, ' ' | '\t')) {
+            return Some((at + offset, c));
+        }
+        at += line.len();
+    }
+    None
 }
 
 /// Returns the offset of the first tab that indents the line of `from`, the line before it or the line after it; `None`
@@ -114,7 +158,7 @@ fn error_text(error: &Error) -> (String, &'static str, Option<&'static str>) {
             key.as_ref()
                 .map_or_else(|| "a key is given twice".to_owned(), |k| format!("`{}` is given twice", shorten(k))),
             "second time",
-            Some("keep one of the two keys"),
+            Some(repeated_key_help(key.as_deref().unwrap_or_default())),
         ),
         Error::MultipleDocuments { .. } => plain(
             "a file can have only one YAML document",

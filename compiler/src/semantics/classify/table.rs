@@ -157,7 +157,7 @@ fn read_kind(map: &Map<String, Value>, at: &str, backoff: Backoff) -> Result<Fai
         table_error(&format!("{at}.category"), "has to be `rate_limited`, `transient`, `permanent` or `cancelled`")
     })?;
     let retryable = match map.get("retryable") {
-        None => matches!(category, Category::RateLimited | Category::Transient),
+        None => category.is_retryable(),
         Some(Value::Bool(retryable)) => *retryable,
         Some(_) => return Err(table_error(&format!("{at}.retryable"), "has to be `true` or `false`")),
     };

@@ -36,6 +36,18 @@ pub fn known_type(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Option<
     }
 }
 
+/// Returns a literal string that is probably meant as a number, and the number: `1_000` means 1000. YAML reads a number
+/// with a leading zero, a separator or a currency sign as a string.
+fn number_in_text(expr: &Expr) -> Option<(&str, String)> {
+    let ExprKind::Literal(Value::String(text)) = &expr.kind else { return None };
+    let digits: String = text.trim().trim_start_matches('$').chars().filter(|c| !matches!(c, '_' | ',')).collect();
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') && digits.parse::<f64>().is_ok();
+    let trimmed = digits.trim_start_matches('0');
+    let number =
+        if trimmed.is_empty() || trimmed.starts_with('.') { format!("0{trimmed}") } else { trimmed.to_owned() };
+    is_number.then_some((text, number))
+}
+
 struct Compiler<'a> {
     types: &'a dyn Fn(&Path) -> Option<Type>,
     patterns: &'a mut PatternBudget,
@@ -106,11 +118,13 @@ impl Compiler<'_> {
         if let (Some(a), Some(b)) = (known_type(left, self.types), known_type(right, self.types)) {
             let comparable = (a.is_numeric() && b.is_numeric()) || (a == Type::String && b == Type::String);
             if !comparable {
-                self.error(
-                    whole,
-                    format!("{} and {} cannot be compared by order", with_article(a), with_article(b)),
-                    Some("compare two numbers, or two strings".into()),
+                let number = [left, right].into_iter().find_map(number_in_text);
+                let help = number.map_or_else(
+                    || "compare two numbers, or two strings".to_owned(),
+                    |(text, number)| format!("`{text}` is a string here: write the number as `{number}`"),
                 );
+                let message = format!("{} and {} cannot be compared by order", with_article(a), with_article(b));
+                self.error(whole, message, Some(help));
             }
         }
         op

@@ -25,6 +25,7 @@ const STATUS_CODES: (i32, f64) = (100, 599.0);
 pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
     check_unique_ids(items, found);
     let mut earlier: Vec<(String, Value)> = Vec::new();
+    let mut broader: Vec<(String, Expr)> = Vec::new();
     let mut patterns = PatternBudget::default();
     for rule in node.get("patterns").map(Node::items).unwrap_or_default() {
         let (Some(id), Some(written)) = (rule.get("id").and_then(Node::as_str), rule.get("match")) else { continue };
@@ -34,13 +35,17 @@ pub fn check(items: &Items<'_>, node: &Node, found: &mut Diagnostics) {
             let same = earlier.iter().find(|(_, known)| *known == value);
             let why = match same {
                 Some((by, _)) => Some(format!("the earlier rule `{by}` has the same condition")),
-                None => impossible_reason(written, &mut patterns),
+                None => impossible_reason(written, &mut patterns).or_else(|| {
+                    covering_rule(written, &broader, &mut patterns)
+                        .map(|by| format!("the earlier rule `{by}` matches every failure that this rule matches"))
+                }),
             };
             if let Some(why) = why {
                 found.push(ConfigError::NeverMatches { id: id.to_owned(), why, span: written.span });
             }
         }
         earlier.push((id.to_owned(), value));
+        broader.extend(parsed_condition(written).map(|condition| (id.to_owned(), condition)));
     }
 }
 
@@ -66,14 +71,42 @@ fn check_unique_ids(items: &Items<'_>, found: &mut Diagnostics) {
     }
 }
 
+fn parsed_condition(written: &Node) -> Option<Expr> {
+    let parsed = condition::from_data(written);
+    parsed.tree.filter(|_| parsed.errors.is_empty())
+}
+
 /// Returns the reason why a condition is false for every failure; `None` if it can be true.
 fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<String> {
-    let parsed = condition::from_data(written);
-    if !parsed.errors.is_empty() {
+    let expr = parsed_condition(written)?;
+    let compiled = Condition::compile_within(&expr, &fact_type, patterns).ok()?;
+    if !is_never_true(&compiled) {
         return None;
     }
-    let expr = parsed.tree?;
-    let compiled = Condition::compile_within(&expr, &fact_type, patterns).ok()?;
+    if let Some(reason) = mistyped_comparison(&expr) {
+        return Some(reason);
+    }
+    let reads_status = compiled.paths().iter().any(|path| path.to_string() == "status");
+    let (least, most) = STATUS_CODES;
+    let values = if reads_status { format!("; `status` is an integer from {least} to {most}") } else { String::new() };
+    Some(format!("no failure meets its condition{values}"))
+}
+
+/// Returns the id of the first of the `earlier` rules whose condition is true whenever `written` is true; `None` if no
+/// such rule is found.
+fn covering_rule<'e>(written: &Node, earlier: &'e [(String, Expr)], patterns: &mut PatternBudget) -> Option<&'e str> {
+    let own = parsed_condition(written)?;
+    let covers = |(_, other): &&(String, Expr)| {
+        let span = own.span;
+        let without = Expr { kind: ExprKind::Not(Box::new((*other).clone())), span };
+        let only_own = Expr { kind: ExprKind::All(vec![own.clone(), without]), span };
+        Condition::compile_within(&only_own, &fact_type, patterns).is_ok_and(|compiled| is_never_true(&compiled))
+    };
+    earlier.iter().find(covers).map(|(id, _)| id.as_str())
+}
+
+/// Returns true if a condition is proven to be false for every failure.
+fn is_never_true(compiled: &Condition) -> bool {
     let mut facts = Facts::new();
     for root in compiled.roots() {
         facts.declare_unknown(root);
@@ -87,16 +120,7 @@ fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<Str
         // A failure without a response has no status.
         Some(Domain::Number { whole: true, least: Some(least), most, optional: true })
     };
-    if compiled.evaluate_over(&facts, &domain, &mut Fuel::share(1)) != Verdict::False {
-        return None;
-    }
-    if let Some(reason) = mistyped_comparison(&expr) {
-        return Some(reason);
-    }
-    let reads_status = compiled.paths().iter().any(|path| path.to_string() == "status");
-    let (least, most) = STATUS_CODES;
-    let values = if reads_status { format!("; `status` is an integer from {least} to {most}") } else { String::new() };
-    Some(format!("no failure meets its condition{values}"))
+    compiled.evaluate_over(&facts, &domain, &mut Fuel::share(1)) == Verdict::False
 }
 
 /// Describes the first comparison of a fact with a literal of another type, which is false for every failure. `None` if

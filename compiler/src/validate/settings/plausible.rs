@@ -19,6 +19,8 @@ const MAX_PRICE: u64 = 1_000;
 const MIN_PRICE_NANOS: u64 = 1_000_000;
 /// The smallest plausible context window, in tokens.
 const MIN_WINDOW: u64 = 1_000;
+/// The smallest plausible length of a reply, in tokens.
+const MIN_OUTPUT: u64 = 64;
 /// The smallest plausible bound on tool results, in bytes.
 const MIN_RESULT_BYTES: u64 = 256;
 /// Paths that the wire formats append to the base URL themselves. A base URL must not end in one of these paths.
@@ -56,6 +58,22 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
                 why,
                 "write the number of tokens: 128000, not 128",
                 window.span,
+            );
+        }
+        if let Some(output) = model.get("max_output")
+            && let Kind::Number(number) = &output.kind
+            && number.as_u64().is_some_and(|tokens| tokens > 0 && tokens < MIN_OUTPUT)
+        {
+            let why = format!("each reply is cut after {number} tokens");
+            report(format!("models.{name}.max_output"), why, "write the number of tokens: 4096, not 4", output.span);
+        }
+        let date = model.get("priced_at").and_then(|value| Some((value.as_str()?, value.span)));
+        if let Some((text, span)) = date.filter(|(text, _)| !is_date(text)) {
+            report(
+                format!("models.{name}.priced_at"),
+                format!("`{text}` is not a date"),
+                "write the date as YYYY-MM-DD",
+                span,
             );
         }
         let Some(prices) = model.get("prices") else { continue };
@@ -152,6 +170,19 @@ fn read_price(node: &Node) -> Option<u64> {
         Kind::Null | Kind::Bool(_) | Kind::List(_) | Kind::Map(_) => None,
     };
     price.filter(|price| !price.is_negative()).map(Nanos::to_u64)
+}
+
+/// Returns true for a date of the form `2026-01-31` or a time that starts with such a date.
+fn is_date(text: &str) -> bool {
+    let mut parts = text.get(..10).unwrap_or(text).splitn(3, '-').map(|part| part.parse::<u32>().ok());
+    let [Some(Some(year)), Some(Some(month)), Some(Some(day))] = [parts.next(), parts.next(), parts.next()] else {
+        return false;
+    };
+    let rest = text.get(10..).unwrap_or_default();
+    year >= 1_000
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && (rest.is_empty() || rest.starts_with(['T', ' ']))
 }
 
 /// Returns true for an address of this machine or of a local network; `rest` follows `http://`.

@@ -15,7 +15,18 @@ pub fn check(id: &str, node: &Node, place: &dyn Fn(Span) -> Option<String>, foun
     let variable = |key| node.get(key).and_then(|value| Some((value.as_str()?, value.span)));
     let keyed = ["key_env", "base_url_env"].map(|key| (key, variable(key)));
     for (key, written) in keyed {
-        let Some((_, span)) = written.filter(|(name, _)| !is_variable(name)) else { continue };
+        let Some((text, span)) = written.filter(|(name, _)| !is_variable(name)) else { continue };
+        let meant = text.trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
+        if text.starts_with('$') && is_variable(meant) {
+            found.push(ConfigError::Invalid {
+                file: id.to_owned(),
+                key: key.to_owned(),
+                found: format!("`{text}`"),
+                expected: format!("the name without `$`: `{meant}`"),
+                span: Some(span),
+            });
+            continue;
+        }
         // The value may be an API key, so the report names its file and line, but shows neither the value nor the line.
         let expected =
             "the name of an environment variable, such as `MY_API_KEY`; do not store the key itself in a file";
@@ -24,6 +35,15 @@ pub fn check(id: &str, node: &Node, place: &dyn Fn(Span) -> Option<String>, foun
             key: key.to_owned(),
             found: "this value".to_owned(),
             expected: expected.to_owned(),
+            span: None,
+        });
+    }
+    if let Some((_, span)) = variable("key_header").filter(|(name, _)| !is_header_name(name)) {
+        found.push(ConfigError::Invalid {
+            file: place(span).unwrap_or_else(|| id.to_owned()),
+            key: "key_header".to_owned(),
+            found: "this value".to_owned(),
+            expected: "the name of a header, such as `x-api-key`, without a value".to_owned(),
             span: None,
         });
     }
@@ -79,6 +99,10 @@ pub fn check(id: &str, node: &Node, place: &dyn Fn(Span) -> Option<String>, foun
 fn is_address(url: &str) -> bool {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
     rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && !rest.contains(char::is_whitespace))
+}
+
+fn is_header_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
 }
 
 fn is_variable(name: &str) -> bool {
