@@ -80,8 +80,8 @@ pub fn declared_fields(
     declared_fields_of(&LowerContext::new(&Items::new(world)), directive, given)
 }
 
-/// Returns the inputs that the extends chain of a directive declares, like [`declared_fields`]. Uses the parsed files
-/// of `shared`.
+/// Variant of [`declared_fields`] that uses the parsed files of `shared`. Returns the inputs that the extends chain of
+/// a directive declares.
 pub(crate) fn declared_fields_of(
     shared: &LowerContext<'_, '_>,
     directive: &ItemId,

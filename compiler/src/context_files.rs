@@ -69,7 +69,7 @@ pub(crate) fn appended_layers(items: &Items<'_>, found: &mut Diagnostics) -> Vec
         let Some(name) = node.as_str() else { continue };
         let id = ItemId::parse(name).ok();
         let Some(knowledge) = id.and_then(|id| items.knowledge(&id)) else {
-            // Only a path has the extension of the file.
+            // An id has no extension, so the suggestion is the name without `.md` if this id exists.
             let stem = name.strip_suffix(".md").and_then(|stem| ItemId::parse(stem).ok());
             let stem = stem.filter(|stem| items.exists(ItemKind::Knowledge, stem));
             let suggestion = stem.map(|stem| stem.to_string()).or_else(|| items.nearest(ItemKind::Knowledge, name));

@@ -228,8 +228,8 @@ impl HookAction {
         })
     }
 
-    /// Returns true if the action only answers at its hook point: it starts no item, and it is not `continue`, with which
-    /// a hook only records that it fired.
+    /// Returns true if the only effect of the action is an answer at its hook point. False for an action with an item,
+    /// and for `continue`, with which a hook only records that it fired.
     pub(crate) fn only_answers(&self) -> bool {
         self.item().is_none() && !matches!(self, Self::Continue)
     }
@@ -271,8 +271,11 @@ pub enum PlanVerdict {
     Never { because: String },
     /// The condition depends on facts that are known only in a run.
     Depends { on: Vec<String> },
-    /// The hook is removed before its condition is evaluated. It is suppressed, replaced or disabled, an earlier hook
-    /// always fires at an event at which only the first match acts, or the answer of its layer never decides.
+    /// The hook is removed before its condition is evaluated, for one of these reasons:
+    ///
+    /// - The hook is suppressed, replaced or disabled.
+    /// - An earlier hook always fires, and only the first match acts at the event.
+    /// - The answers of hooks in the hook's layer are ignored.
     Removed { because: String },
 }
 

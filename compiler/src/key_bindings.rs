@@ -195,7 +195,7 @@ const SAME_BYTE: [(char, &str); 4] = [('i', "tab"), ('m', "enter"), ('[', "escap
 
 impl KeyPress {
     /// Creates the press of a key. Terminals do not report Shift with a character, and send one byte for several
-    /// characters with Ctrl (Ctrl+_, Ctrl+7 and Ctrl+/), so such presses become equal.
+    /// characters with Ctrl (Ctrl+_, Ctrl+7 and Ctrl+/). Key presses that a terminal cannot distinguish become equal.
     pub fn new((ctrl, alt, shift): (bool, bool, bool), key: KeyName) -> Self {
         match key {
             KeyName::Char(c) if ctrl => {
@@ -306,7 +306,6 @@ impl fmt::Display for KeyPress {
 pub struct KeyBindings(BTreeMap<KeyPress, KeyAction>);
 
 impl Default for KeyBindings {
-    /// Returns the default keys.
     fn default() -> Self {
         Self::of_file(None)
     }
@@ -340,8 +339,8 @@ impl KeyBindings {
         Self(keys)
     }
 
-    /// Returns the action of a key; `None` for a key without an action. Shift makes no difference to a key that has no
-    /// action of its own with Shift, except for Tab.
+    /// Returns the action of a key; `None` for a key without an action. If a key with Shift has no action of its own,
+    /// the action of the key without Shift applies. Tab is an exception.
     pub fn action(&self, press: KeyPress) -> Option<KeyAction> {
         let without = KeyPress { shift: press.key == KeyName::Tab && press.shift, ..press };
         self.0.get(&press).or_else(|| self.0.get(&without)).copied()

@@ -341,7 +341,7 @@ fn lower_palette(
     built
 }
 
-/// Reports a first request that, by the estimate, does not fit into the context window of the model with its reply.
+/// Reports a first request that, by the estimate, does not fit into the model's context window together with its reply.
 fn check_window(composed: &Composed, model: &PlannedModel, (prompt, reply): (u64, u64), diagnostics: &mut Diagnostics) {
     let window = model.context_window;
     if let Some(leaf) = composed.leaf().filter(|_| prompt.saturating_add(reply) > window) {

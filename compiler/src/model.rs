@@ -29,7 +29,7 @@ pub struct Provider {
     /// the provider.
     pub connection: Value,
     /// The keys of `connection` that a file of the project sets. Contains `prices` too if files of the project affect
-    /// the prices from which a `spend` limit is computed.
+    /// the model prices that a `spend` limit depends on.
     pub from_project: Vec<String>,
 }
 

@@ -154,8 +154,8 @@ pub fn requires_bubblewrap(world: &dyn World) -> bool {
     layers.iter().filter_map(|(_, node)| node.get("sandbox")).any(|sandbox| sandbox.as_str() != Some("landlock"))
 }
 
-/// Returns the sandboxes of the tools in the palette, in palette order. The sandboxes of persistent tools that only
-/// hooks run follow.
+/// Returns the sandboxes of the tools in the palette, in palette order. After these, returns the sandboxes of
+/// persistent tools that only hooks run.
 pub fn plan_sandboxes(items: &Items<'_>, plan: &Plan) -> Vec<ToolSandbox> {
     let sandbox = |tool: &PaletteTool| tool_sandbox(items, plan, &tool.name, tool.item_id.as_ref());
     let mut sandboxes: Vec<ToolSandbox> = plan.palette.iter().map(sandbox).collect();

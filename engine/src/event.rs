@@ -49,7 +49,8 @@ pub enum EventBody {
     PlanBound(PlanBound),
     Continues(Continues),
     SystemPrompt(SystemPrompt),
-    /// Also read from `artifact_stored`, an event that is no longer defined: without contributors, it changes nothing.
+    /// Old transcripts contain the event `artifact_stored`, which is no longer defined. The event is read as a
+    /// `ContextInjected` that changes nothing.
     #[serde(alias = "artifact_stored")]
     ContextInjected(ContextInjected),
     CognitionIn(CognitionIn),
@@ -170,7 +171,7 @@ impl EventBody {
         } else if let Self::Mail(ReceivedMessage { message: ControlMessage::Submit { input, .. }, .. }) = self {
             image_objects(&input.images)
         } else if let Self::HookPoint(run) = self {
-            // The images of a message with an intake of its own are also part of its `UserInput`.
+            // If the intake of the message records a `UserInput`, this event contains the images too.
             let HookOutcome::Transformed { images, .. } = &run.answer else { return Vec::new() };
             image_objects(images.as_deref().unwrap_or_default())
         } else if let Self::Continues(continues) = self {

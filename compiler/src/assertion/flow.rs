@@ -32,9 +32,8 @@ struct TextSource {
     pattern: String,
     /// The states whose threads can use a capability that matches `pattern`, each with this capability.
     capabilities: BTreeMap<usize, String>,
-    /// The distance from each state down to the nearest state in `capabilities`, counted in starts of child threads.
-    /// Starts of declassifying directives are not followed. A state from which no such state can be reached has no
-    /// entry.
+    /// For each state, the length of the shortest path down to a state in `capabilities`, counted in starts of child
+    /// threads. Paths through declassifying directives do not count. A state without a path has no entry.
     distances: BTreeMap<usize, usize>,
 }
 

@@ -42,8 +42,8 @@ pub struct RouteSummary {
     pub named: Vec<NamedStart>,
 }
 
-/// A directive that a file names to start it: its id, the cause, the place of its name, and the grants of the hook that
-/// starts it.
+/// The start of a directive that a file names: the id of the directive, the cause, the place of the id in the file, and
+/// the grants of the hook that starts the directive.
 pub type NamedStart = (ItemId, String, Span, Vec<String>);
 
 /// Returns a summary of a directive for every route; empty if the directive has errors, which `rye check` reports.
@@ -89,7 +89,7 @@ fn summarize_route(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, comp
     }
 }
 
-/// Returns the directives that hooks and commands start by a literal id.
+/// Returns the directives that live hooks and commands start. Ids with placeholders are left out.
 pub(super) fn hook_starts(hooks: &[ComposedHook]) -> Vec<NamedStart> {
     let mut named = Vec::new();
     for hook in hooks.iter().filter(|h| h.is_live() && h.decl.has_static_id()) {

@@ -23,7 +23,7 @@ use crate::skill_list::SkillAccess;
 /// The built-in assertion that a session can use each skill, command and guideline of its plan.
 pub const LISTED_IS_USABLE: &str = "listed_is_usable";
 
-/// The commands of the settings, as parts of a session's thread.
+/// The calls and the starts of directives that the commands of the settings add to a session's thread.
 #[derive(Debug, Default)]
 pub struct SessionCommands {
     /// The capabilities of the calls that the commands make. The thread can read their results.
@@ -42,7 +42,8 @@ impl SessionCommands {
         }
     }
 
-    /// Returns true if the threads of sessions equal the threads of runs.
+    /// Returns true if the commands make no call and start no directive. The thread of a session then equals the thread
+    /// of a run.
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.starts.is_empty()
     }
@@ -58,7 +59,7 @@ impl SessionCommands {
     }
 }
 
-/// The plans of a directive as a chat, and what they list without a use.
+/// The plans of a directive as a chat, and the listed skills, commands and guidelines that the session cannot use.
 #[derive(Debug, Default)]
 pub struct CheckedSessions {
     /// Number of plans, one for each route.
@@ -68,7 +69,7 @@ pub struct CheckedSessions {
     pub span: Option<Span>,
 }
 
-/// Checks the plan of a chat of the directive on each route. A directive with errors has no plan.
+/// Checks the plan of each route of a directive as a chat. A directive with errors has no plan.
 pub fn check_sessions(shared: &LowerContext<'_, '_>, id: &ItemId) -> CheckedSessions {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     let (all, _) = compose_all(shared.items, id, &launch, &mut Diagnostics::new());
@@ -91,8 +92,8 @@ fn place_of(composed: &Composed) -> Option<Span> {
     composed.leaf().map(|leaf| Span::new(leaf.file.source, 0, 0))
 }
 
-/// Returns the parts that the plan of a chat lists and that the session cannot use, each as a clause with the reason.
-/// The check reads the finished plan, and shares no code with the functions that build its lists.
+/// Returns the parts that the plan of a chat lists but the session cannot use, each as a clause with the reason. The
+/// check reads the finished plan, and shares no code with the functions that build these lists.
 pub(super) fn unusable_parts(items: &Items<'_>, plan: &Plan) -> Vec<String> {
     let layer = |kind: LayerKind| plan.prompt.system.iter().find(|layer| layer.kind == kind).map(layer_text);
     let mut unusable = Vec::new();
@@ -145,7 +146,8 @@ fn command_fault(items: &Items<'_>, plan: &Plan, hook: &PlannedHook) -> Option<S
         return (!items.exists(kind, &known))
             .then(|| format!("the command `/{name}` executes the missing {word} `{id}`"));
     }
-    // An id with a placeholder is known only when the user types the command, and then needs a grant.
+    // The id contains a placeholder, so it is known only when the user types the command. The command then needs a
+    // grant for the id.
     let fixed = id.split("${").next().unwrap_or_default().replace('/', ".");
     let wanted = Glob::new(&format!("rye.execute.{}.{fixed}*", kind.as_str()));
     let grants = plan.capabilities.grants.iter().map(|grant| grant.pattern.as_str());

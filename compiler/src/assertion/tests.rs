@@ -218,7 +218,7 @@ fn flows_follow_the_answers_of_hooks_and_the_texts_that_hooks_add() {
             );
         report(&world).violations.len()
     };
-    // The thread may not read the web itself: only the answer of the hook brings the text.
+    // The thread has no grant to read the web. Only the result of the hook's action brings text of the web.
     let answer = "{primary: execute, item_type: tool, item_id: rye/web/fetch}";
     assert_eq!(found(BASH, answer, "thread_started"), 1);
     assert_eq!(found(BASH, "{primary: execute, item_type: tool, item_id: rye/look}", "thread_started"), 0);

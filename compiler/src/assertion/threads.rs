@@ -169,8 +169,8 @@ pub struct PossibleThread {
     pub raised_by: Option<String>,
     /// The grants that name hosts (`net`).
     pub net: Rc<[NetGrant]>,
-    /// The capabilities of the calls that the thread's own hooks make, and in a session the commands. The thread reads
-    /// the results of these calls.
+    /// The capabilities of the calls that the hooks of the thread make. In a session, also those of the calls that
+    /// commands make. The thread reads the results of these calls.
     pub(super) hook_calls: Vec<String>,
     /// True for the first thread of a chat with commands.
     pub(super) is_session: bool,
@@ -385,7 +385,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
     }
 
     /// Returns the threads in which a directive runs without a spawn parent: one thread for each route of the
-    /// directive and, if sessions have commands, one more for a session.
+    /// directive. If the commands of sessions have an effect, also returns a session's thread for each route.
     fn root_threads(&mut self, id: &ItemId) -> Vec<PossibleThread> {
         let routes = self.routes_of(id);
         let mut threads: Vec<PossibleThread> = routes.iter().map(|alone| root_thread(id, alone)).collect();

@@ -105,7 +105,8 @@ fn replacement_reason(by: &Arc<HookDecl>) -> String {
     }
 }
 
-/// Returns the reason to report if the only effect of a hook would be an answer that never decides.
+/// Returns the reason to report if a hook only answers at its hook point, but answers of hooks in its layer are
+/// ignored.
 fn ignored_answer_reason(decl: &HookDecl, layer: f64) -> Option<String> {
     let answers = decl.action.as_ref().is_some_and(|action| action.node.only_answers());
     (answers && hook_table::is_answer_ignored(decl.event, layer))

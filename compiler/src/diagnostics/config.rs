@@ -29,7 +29,7 @@ pub enum ConfigError {
     /// A script that the provider file `provider` names cannot be played; `why` is the reason.
     #[error("the script `{path}` of the provider `{provider}` cannot be played: {why}")]
     Script { path: String, provider: String, why: String },
-    /// A branch of a script for a directive that no space has.
+    /// A branch of a script names a directive that no space has.
     #[error("the script `{path}` has a branch for `{directive}`, and no directive has this id")]
     ScriptBranch { path: String, directive: String, suggestion: Option<String> },
     /// Tool files that do not fit the settings of their MCP server. `why` is the difference, as a clause; `tools` is

@@ -82,7 +82,7 @@ fn intended_word(one: &Diagnostic) -> Option<String> {
             InterfaceError::UnknownInput { suggestion, .. } | InterfaceError::UnknownParameter { suggestion, .. },
         ) => suggestion.clone(),
         Diagnostic::Item(ItemError::ToolKey { help, .. }) => of_help(help.as_deref()?),
-        // The constant `__tool_description__` holds the key `description`.
+        // The name of the constant contains the key: `__tool_description__` contains `description`.
         Diagnostic::Item(ItemError::NearConstant { suggestion, is_needed: true, .. }) => {
             Some(suggestion.trim_matches('_').trim_start_matches("tool_").to_owned())
         }

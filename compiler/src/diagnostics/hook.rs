@@ -22,7 +22,7 @@ pub enum HookError {
     /// A condition compares a fact of calls with the id of an item, or the name of a tool, that does not exist.
     #[error("`{fact}` is never `{value}`: {}", if *fact == "call.name" { "no tool has this name" } else { "no item has this id" })]
     UnknownCall { id: String, fact: &'static str, value: String, suggestion: Option<String>, span: Span },
-    /// A condition matches the id of an item with a pattern that no item of any space has.
+    /// A condition matches the id of an item against a pattern that matches no item of any space.
     #[error("`call.item_id` never matches `{pattern}`: no item has such an id")]
     UnknownPattern { pattern: String, suggestion: Option<String>, span: Span },
     /// A condition compares a fact with a text that contains wildcards. No value of the fact contains wildcards, so
@@ -108,8 +108,8 @@ pub enum HookError {
     #[error("the hook `{id}` is never reached: `{by}` always answers first")]
     Shadowed { id: String, by: String, span: Span, by_span: Span, when: &'static str },
     /// A hook raises a limit to a value that is not above the current value. `current` is the smallest value of the
-    /// limit among the directives that the hook applies to. `ceiling` is the value of `limits.max` with its place, if
-    /// only this maximum prevents a higher value.
+    /// limit among the directives that the hook applies to. `ceiling` is the maximum in `limits.max`, with its place,
+    /// if only this maximum prevents the raise.
     #[error("the hook `{id}` does not raise the limit: {}", match ceiling {
         Some((most, _)) => format!("`limits.max` allows at most {most} for `{limit}`"),
         None => format!("`{limit}` is already {current} or more"),
@@ -118,7 +118,7 @@ pub enum HookError {
     /// A hook whose action has no effect; `why` is the reason, as a clause.
     #[error("the hook `{id}` has no effect: {why}")]
     NoEffect { id: String, why: String, span: Span },
-    /// A hook whose answer never decides at `event`, because of its layer. `in_infra_hooks` is true if the list
+    /// A hook whose answer at `event` is ignored, because of its layer. `in_infra_hooks` is true if the list
     /// `infra_hooks` declares the hook and so sets its layer.
     #[error("the hook `{id}` has no effect: at `{event}`, hooks of layer 4 and above never answer")]
     IgnoredAnswer { id: String, event: &'static str, layer: String, in_infra_hooks: bool, span: Span },

@@ -79,8 +79,8 @@ pub enum ItemError {
     CodeParameter { parameter: String, program: String, span: Span },
     #[error("no shell reads the command: `{program}` gets `{word}` as an argument")]
     ShellSyntax { word: String, program: String, span: Span },
-    /// A text that its reader takes in another way than its author: a program, the lines of a script, or a text for the
-    /// model. `code` is the diagnostic code.
+    /// A text that its reader probably understands in another way than its author intended. The reader is a program, a
+    /// shell or the model. `code` is the diagnostic code.
     #[error("{message}")]
     OddText { code: &'static str, message: String, label: &'static str, help: String, span: Span },
     /// A built-in tool that the engine does not have, or that only the item `own_item` may use. `own_item` is `None` if
@@ -141,7 +141,8 @@ pub enum ItemError {
     #[error("`{key}` names the unknown {what} `{id}`")]
     Dangling { key: &'static str, what: &'static str, id: String, suggestion: Option<String>, span: Span },
     /// A constant of a script that nothing reads. Its name resembles `suggestion`, a constant of tool declarations, so
-    /// the name is probably misspelled. `is_needed` is true if the script lacks `suggestion` and is no tool without it.
+    /// the name is probably misspelled. `is_needed` is true if the script lacks `suggestion`, and is not a tool without
+    /// this constant.
     #[error("the constant `{name}` is never read")]
     NearConstant { name: String, suggestion: String, is_needed: bool, span: Span },
     /// The body tells the model to use an item that does not exist; `what` is its kind.

@@ -32,8 +32,8 @@ pub enum LimitError {
     /// A limit above the maximum that the settings of the project set in `limits.max`.
     #[error("the limit `{name}` is {declared}, but the settings of the project allow at most {most}")]
     AboveCeiling { name: String, declared: String, most: String, span: Span, ceiling: Span },
-    /// A limit of `<session>` above the limit that the settings set for every session. `ceiling` is missing for a
-    /// built-in limit.
+    /// A limit of `<session>` above the limit that the settings set for every session. `ceiling` is the place of the
+    /// limit in the settings; `None` for a built-in limit.
     #[error("the session limit `{name}` is {declared}, but the settings allow at most {most}")]
     AboveSessionLimit { name: String, declared: String, most: String, span: Span, ceiling: Option<Span> },
     /// A `spend` limit on a model whose price is not known. The limit is in decimal dollars.

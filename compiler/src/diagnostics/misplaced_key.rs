@@ -98,7 +98,8 @@ pub(super) fn consequences(all: &[Diagnostic]) -> BTreeSet<usize> {
 struct Causes {
     /// Files with `<inputs>` at the wrong place.
     inputs: BTreeSet<SourceId>,
-    /// Invalid values of `type`, each with its file. Such a value can be the name of an input.
+    /// Invalid values of `type`, each with its file. If an input's `name` and `type` are exchanged, the value is the
+    /// name of the input.
     types: BTreeSet<(SourceId, String)>,
     /// Models with prices at the wrong place, in the form in which the message names them, each with the index of the
     /// diagnostic for the first price.

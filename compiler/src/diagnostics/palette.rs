@@ -18,8 +18,8 @@ pub enum PaletteError {
     Undescribed { primary: String, item: String, span: Span },
     #[error("providers do not accept the tool name `{name}`")]
     Name { name: String, item: String, span: Option<Span> },
-    /// A body that calls a granted tool by its name in the palette, although `tool_preload.enabled` is false, so that no
-    /// tool is in the palette. `setting` is the place of the setting.
+    /// A body that calls a granted tool by its name in the palette. The tool is not in the palette, because
+    /// `tool_preload.enabled` is false. `setting` is the place of this setting.
     #[error("`{name}` is not in the palette, because `tool_preload.enabled` is false")]
     Hidden { name: String, item: String, span: Span, setting: Span },
     /// Granted tools that do not fit into the token budget of the palette. `tools` are these tools, each with the

@@ -21,8 +21,8 @@ pub enum SkillError {
     /// size of the entry of this skill, and `listed` the size of all entries in the list. All sizes are in tokens.
     #[error("the skill `{id}` is not listed: its {tokens} tokens exceed the budget of the list")]
     Dropped { id: String, tokens: u64, listed: u64, budget: u64, span: Span },
-    /// A skill whose `allowed-tools` lists tools that no directive grants. `tools` are these entries.
-    /// `misspelt` is an entry that names no item, with the id of a tool that is spelt like it.
+    /// A skill whose `allowed-tools` lists tools that no directive grants. `tools` are these entries. `misspelt` is an
+    /// entry that names no item, and the id of a tool with a similar name.
     #[error("the skill `{id}` asks for {}, which {} not granted", quote_list(tools), if tools.len() == 1 { "is" } else { "are" })]
     WantsMore { id: String, tools: Vec<String>, misspelt: Option<(String, String)>, span: Span },
 }

@@ -103,7 +103,8 @@ fn candidates(found: &CheckReport) -> Vec<Candidate> {
             candidates.push(Candidate { source: fix.source, edits: fix.edits, message: Some(diagnostic.message()) });
         }
     }
-    // In a file with diagnostics, an old word may mean something other than its replacement.
+    // In a file with diagnostics, an outdated word may mean something other than its replacement, so these files keep
+    // their outdated words.
     let reported: Vec<SourceId> =
         found.diagnostics.iter().filter_map(|one| Some(one.labels().first()?.span.source)).collect();
     for (source, file) in found.sources.iter() {

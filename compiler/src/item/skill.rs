@@ -107,8 +107,8 @@ pub fn read(file: FileRef, sha256: String, text: &str, found: &mut Diagnostics) 
 }
 
 /// Splits the value of `allowed-tools` into its entries. Separators are spaces, commas, quotes and the brackets of a
-/// list. A text in parentheses belongs to the tool before it: `Bash(git add:*)` is one entry. A text
-/// behind a parenthesis that is never closed ends at the next comma.
+/// list. A text in parentheses belongs to the tool before it: `Bash(git add:*)` is one entry. After a parenthesis that
+/// is never closed, spaces do not end the entry.
 fn split_tools(written: &str) -> Vec<String> {
     let (mut unclosed, mut closed) = (Vec::new(), BTreeSet::new());
     for (at, c) in written.char_indices() {

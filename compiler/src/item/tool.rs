@@ -171,8 +171,8 @@ fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
     Some(ItemError::ShellSyntax { word, program: program.to_owned(), span: argument.span })
 }
 
-/// Returns the error for a program of a command with an argument in its name, or with backslashes; `None` for any other
-/// name. A path may contain spaces.
+/// Returns the error for a `command` whose first word is not the name of a program. Such a word contains a backslash,
+/// or an argument after a space (`git status`). `None` for any other name. A path may contain spaces.
 fn odd_program(tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("command"))?;
     let node = tree.metadata.get("command")?.items().first()?;

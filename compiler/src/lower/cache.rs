@@ -41,7 +41,7 @@ pub struct PaletteEntry {
     heavy: Vec<(String, u64)>,
     /// Tools that are left out, because the settings of their MCP server refuse every call.
     refused: Vec<(ItemId, ServerDrift)>,
-    /// Tools that are left out, because they have a need that no grant meets.
+    /// Tools that are left out, because they need a folder, a host or a right that no grant gives.
     dead: Vec<(DroppedTool, UnmetNeed)>,
     /// Granted tools that could not be read.
     unread: Vec<ItemId>,
@@ -72,8 +72,8 @@ impl PaletteEntry {
         report_drift(items, &self.refused, found);
     }
 
-    /// Returns the tools that a pattern matches, with the need of each tool that no grant meets. Empty if a call of one
-    /// of the tools may pass.
+    /// Returns the tools that `pattern` matches, each with its need that no grant meets. Empty if at least one of these
+    /// tools can be called.
     pub fn dead_tools(&self, pattern: &str) -> Vec<&(DroppedTool, UnmetNeed)> {
         if self.dead.is_empty() {
             return Vec::new();
@@ -347,8 +347,8 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
         // Do not warn about tools that are dropped from a wildcard grant of the standard library; the plan lists them.
         let written = key.filter(|span| self.is_user_written(*span));
-        // Without `<permissions>`, the palette is not cached by grants: all primaries are offered, in contrast to an
-        // empty `<permissions>`.
+        // Without `<permissions>`, all primaries are offered; with an empty `<permissions>`, none. Neither has grants,
+        // so the palette without `<permissions>` is not cached by grants.
         let has_grants = capabilities.declared || !capabilities.grants.is_empty();
         let grants: Option<Grants> = has_grants.then(|| capabilities.grants.as_slice().into());
         if let Some(grants) = &grants

@@ -34,7 +34,7 @@ pub(crate) fn initial_capabilities(composed: &Composed, parent: Option<&Capabili
     }
 }
 
-/// Returns the same capabilities as `initial_capabilities`, and adds the origin of each grant to `origins`.
+/// Returns the result of `initial_capabilities`, and adds the origin of each grant to `origins`.
 pub fn lower(
     composed: &Composed,
     parent: Option<&Capabilities>,

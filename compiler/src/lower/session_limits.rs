@@ -13,12 +13,12 @@ use crate::request::CompileRequest;
 use crate::semantics::limits::{LimitName, Limits, describe_value_error, parse_limit_value};
 use crate::semantics::money::Nanos;
 
-/// The kind of the origins of session limits: `session_limit.spend`.
+/// The start of the keys of session limits in the origins, such as `session_limit.spend`.
 pub(crate) const SESSION_LIMIT: &str = "session_limit";
 
 /// Computes the limits of a whole chat, and records the source of each value; `None` for a run. The limits on depth and
-/// on the output of a request are those of one prompt (`prompt`). The number of spawns is not limited. Reports only
-/// errors of the call, because errors of files are reported when the file is checked.
+/// on the output of a request are copied from `prompt`, the limits of one prompt. The number of spawns is not limited.
+/// Reports only errors of the call, because errors of files are reported when the file is checked.
 pub(crate) fn lower(
     shared: &LowerContext<'_, '_>,
     composed: &Composed,

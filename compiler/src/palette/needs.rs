@@ -14,7 +14,7 @@ use crate::tool_spec::ToolKind;
 pub struct UnmetNeed {
     /// The attributes or the capability that the grants lack, in backticks.
     pub need: String,
-    /// The element that grants the need: `<tool net="host">`.
+    /// The element that a directive can add to meet the need, such as `<tool net="host">`.
     pub add: String,
     /// True if the tool lacks the capability to sign knowledge.
     pub is_signature: bool,

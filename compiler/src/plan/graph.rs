@@ -136,8 +136,9 @@ pub type Edges = BTreeMap<Outcome, Node>;
 pub struct Graph(pub BTreeMap<Node, Edges>);
 
 impl Graph {
-    /// Returns the node that follows `node` after `outcome`; `None` only in a graph that `verify_graph` rejects. The
-    /// inbox of a stored plan of version 0.1 has one edge for prompts and other messages.
+    /// Returns the node that follows `node` after `outcome`; `None` only in a graph that `verify_graph` rejects. In a
+    /// stored plan of version 0.1, the inbox has no edge for `Outcome::Prompt`, so the edge for `Outcome::Message` is
+    /// used.
     pub fn next(&self, node: Node, outcome: Outcome) -> Option<Node> {
         let edges = self.0.get(&node)?;
         let next = edges.get(&outcome);

@@ -54,8 +54,8 @@ pub fn compile_reachable(world: &dyn World, id: &ItemId) -> Plans {
     Ok(plans)
 }
 
-/// The directives of a project and what each can start. Each directive is compiled at most once; `reduce` turns its
-/// plans into the value that is stored.
+/// The directives of a project, and the directives that each of them can start. Each directive is compiled at most
+/// once. `reduce` turns the plans of a directive into the value that is stored.
 pub struct StartGraph<'w, T> {
     world: &'w dyn World,
     listed: BTreeSet<ItemId>,
@@ -73,7 +73,7 @@ struct CompiledStarts<T> {
 struct Starts {
     /// The grant patterns of the plans and of their live hooks.
     patterns: BTreeSet<String>,
-    /// Directives that hooks and the continuation start, whatever is granted.
+    /// Directives that hooks and the continuation start without a grant.
     fixed: BTreeSet<ItemId>,
 }
 
@@ -88,7 +88,7 @@ impl<'w, T> StartGraph<'w, T> {
 
     /// Compiles the directives `ids` and every directive that their threads can start, directly or through others.
     pub fn compile_closures(&mut self, ids: &[ItemId]) {
-        // The grants of a root bound the starts of all descendants, so roots with equal grants are one root.
+        // The grants of a root bound the starts of all descendants, so roots with equal grants are examined together.
         let mut roots: BTreeMap<BTreeSet<String>, BTreeSet<ItemId>> = BTreeMap::new();
         for id in ids {
             let Starts { patterns, fixed } = self.starts_of(id).clone();
@@ -99,9 +99,11 @@ impl<'w, T> StartGraph<'w, T> {
         }
     }
 
-    /// Compiles every directive that threads with the starts `root` can start, directly or through others.
+    /// Compiles every directive that a thread can start, directly or through others. `root` are the starts that the
+    /// plans of the thread allow.
     fn compile_startable(&mut self, root: Starts) {
-        // Every link of a spawn chain must allow a start.
+        // Every thread of a spawn chain must allow a start, so a grant can start only directives that the root grants
+        // too.
         let mut allowed: Vec<ItemId> = granted_directives(&root.patterns, self.listed.iter());
         let mut expanded: BTreeSet<BTreeSet<String>> = BTreeSet::new();
         let mut visited = BTreeSet::new();
@@ -187,7 +189,7 @@ fn listed_directives(world: &dyn World) -> Result<BTreeSet<ItemId>, WorldError> 
     Ok(world.list(ItemKind::Directive)?.into_iter().map(|entry| entry.id).collect())
 }
 
-/// Returns the directives in `of` that grant patterns allow to start.
+/// Returns the directives in `of` that a pattern of `patterns` allows to start.
 fn granted_directives<'i>(patterns: &BTreeSet<String>, of: impl Iterator<Item = &'i ItemId>) -> Vec<ItemId> {
     if !patterns.iter().any(|pattern| may_spawn(pattern)) {
         return Vec::new();
@@ -198,8 +200,8 @@ fn granted_directives<'i>(patterns: &BTreeSet<String>, of: impl Iterator<Item = 
     of.filter(is_granted).cloned().collect()
 }
 
-/// Returns the starts that plans allow: their grant patterns, and the directives in `listed` that start whatever is
-/// granted.
+/// Returns the starts that plans allow: their grant patterns, and the directives in `listed` that hooks and
+/// continuations start without a grant.
 fn find_starts<'p>(plans: impl IntoIterator<Item = &'p Plan>, listed: &BTreeSet<ItemId>) -> Starts {
     let mut starts = Starts::default();
     for plan in plans {

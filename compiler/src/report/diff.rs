@@ -104,7 +104,7 @@ impl PlanDiff {
         self.set_widened();
     }
 
-    /// Removes the changes of the assertions and of the levels of the check, which affect no run.
+    /// Removes the changes of settings in `assertions.yaml` and `check.yaml`, which affect no run.
     pub fn remove_checks(&mut self) {
         self.changes.retain(|change| change.area != ChangeArea::Check);
         self.set_widened();

@@ -80,7 +80,7 @@ pub fn lock_entries(world: &dyn World, id: &ItemId) -> Result<Vec<LockEntry>, No
     Ok(entry_of(&compile_reachable(world, id)?))
 }
 
-/// Returns the hashes of the assertions and of the levels of the check that the lock holds.
+/// Returns the current hashes of the settings in `assertions.yaml` and `check.yaml`.
 pub fn hash_checks(world: &dyn World) -> BTreeMap<String, String> {
     let hash = |value: &Value| hex(&Sha256::digest(value.to_string()));
     read_checks(&Items::new(world)).into_iter().map(|(name, (value, _))| (name, hash(&value))).collect()
@@ -97,7 +97,7 @@ pub fn list_check_drift(lock: &Lock, now: &BTreeMap<String, String>) -> Vec<Drif
     found
 }
 
-/// Calls `tell` with the name of each part whose hash differs, and with the kind of the difference.
+/// Calls `tell` with the name of each part whose hash differs, and with `removed`, `changed` or `new`.
 fn compare_hashes(
     before: &BTreeMap<String, String>,
     after: &BTreeMap<String, String>,

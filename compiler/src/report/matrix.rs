@@ -181,8 +181,8 @@ struct Calls<'c> {
     has_routes: bool,
 }
 
-/// The results of the compiled calls: the contexts by key, and the refused calls by the codes of their errors. Each
-/// result has the cells of its calls.
+/// The results of the compiled calls: the contexts by key, and the refused calls by the codes of their errors. The
+/// `CellBox`es of a result state the inputs of its calls.
 #[derive(Default)]
 struct CompiledCalls {
     known: IndexMap<String, (MatrixContext, Vec<CellBox>)>,
@@ -204,7 +204,8 @@ impl Calls<'_> {
                 let inputs = self.complete_inputs(&shared, split, chosen);
                 let request = CompileRequest { inputs: Some(inputs), ..self.request.clone() };
                 if !self.add_call(&shared, &request, cells, &mut compiled) {
-                    // The shared results can contain errors of this call, so the next call starts with new ones.
+                    // The shared results can contain errors of this call, so the next call starts without shared
+                    // results.
                     break;
                 }
             }
@@ -213,7 +214,7 @@ impl Calls<'_> {
     }
 
     /// Completes the inputs of a combination: adds the inputs of the request, and placeholder values for inputs that no
-    /// condition reads. The inputs are those that the route of the combination declares.
+    /// condition reads. Only inputs that the route of the combination declares get placeholder values.
     fn complete_inputs(
         &self,
         shared: &LowerContext<'_, '_>,

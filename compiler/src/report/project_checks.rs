@@ -1,5 +1,6 @@
-//! The checks of a project beside its plans: the assertions, and the levels of `check.yaml`. They change no plan, but a
-//! comparison and the lock name their changes, because a change can let a later one pass.
+//! The checks of a project that are not part of its plans: the settings of `assertions.yaml` and `check.yaml`. A change
+//! of such a setting changes no plan. A comparison and the lock file list the change nevertheless, because a weaker
+//! check can let a later change pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub struct ChangedCheck {
 }
 
 /// Reads the checks in the settings of the project. The settings of a user are left out, because they differ between
-/// machines. A value that the check of the settings reports may be missing.
+/// machines. An invalid value may be missing, because `rye check` reports it.
 pub fn read_checks(items: &Items<'_>) -> ProjectChecks {
     let mut checks = ProjectChecks::new();
     let own = |id: &str| {
@@ -70,8 +71,8 @@ fn assertion_value(assertion: &Node) -> Value {
     Value::Object(value)
 }
 
-/// Compares the checks of two projects. A check that is removed or weakened widens, because it no longer refuses a
-/// change. The direction of another condition is unknown.
+/// Compares the checks of two projects. The removal or weakening of a check counts as `Direction::Widened`, because the
+/// check then refuses fewer changes. If an assertion has another condition, the direction is unknown.
 pub fn compare_checks(before: &ProjectChecks, after: &ProjectChecks) -> Vec<ChangedCheck> {
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changed = |name: &String| {
@@ -83,7 +84,7 @@ pub fn compare_checks(before: &ProjectChecks, after: &ProjectChecks) -> Vec<Chan
     names.into_iter().filter_map(changed).collect()
 }
 
-/// Writes the id of a check in backticks: ``assertion `a` ``.
+/// Formats the name of a check, with its id in backticks: ``assertion `a` ``.
 fn quote_name(name: &str) -> String {
     match name.split_once(' ') {
         Some((kind, id)) => format!("{kind} `{id}`"),
@@ -135,8 +136,8 @@ fn compare_check(name: &str, was: Option<&Value>, is: Option<&Value>) -> Option<
     }
 }
 
-/// Returns the direction of a change from one strictness to another; `None` if they are equal. An unknown word has no
-/// strictness.
+/// Returns the direction of a change from one strictness to another; `None` if both are equal. If `was` or `is` is
+/// `None` (an unknown word), the direction is unknown.
 fn change_of_rank(was: Option<usize>, is: Option<usize>) -> Option<Direction> {
     match (was, is) {
         (Some(was), Some(is)) if was == is => None,

@@ -50,8 +50,8 @@ pub(crate) fn default_layer(source: &HookSource) -> f64 {
 /// The layer of the `infra_hooks`. The hooks of this layer always run, and their results never decide at a hook point.
 pub(crate) const INFRASTRUCTURE_LAYER: f64 = 4.0;
 
-/// Returns true if the answer of a hook never decides. At a hook point of the mode `control`, hooks of the
-/// infrastructure layer and above run, but only hooks of lower layers answer.
+/// Returns true if the answer of a hook is ignored. At a hook point of the mode `control`, hooks of the infrastructure
+/// layer and above run, but only hooks of lower layers answer.
 pub(crate) fn is_answer_ignored(event: HookPoint, layer: f64) -> bool {
     hook_point::row_of(event).mode == Mode::Control && layer >= INFRASTRUCTURE_LAYER
 }

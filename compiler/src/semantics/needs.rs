@@ -24,7 +24,7 @@ pub fn fold_case(name: &str) -> String {
     name.chars().map(|c| if c == 'ſ' { 's' } else { c }).flat_map(char::to_lowercase).collect()
 }
 
-/// Returns true if a path is protected: it contains a protected name, or a folder of `.ai/` other than `.ai/data/`.
+/// Returns true if a path is protected: it contains a protected name, or `.ai` without `data` as the next folder.
 pub(crate) fn is_protected_path(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     parts.iter().enumerate().any(|(at, part)| {
@@ -33,8 +33,8 @@ pub(crate) fn is_protected_path(path: &str) -> bool {
     })
 }
 
-/// Returns the reason why a tool cannot need a path as a folder, as the end of a sentence, with a label and a help text;
-/// `None` if it can.
+/// Returns the error for a folder that a tool declares in `write` but that no grant can open: the end of a sentence, a
+/// label and a help text. `None` for any other folder.
 pub(crate) fn needed_folder_error(path: &str) -> Option<(&'static str, &'static str, &'static str)> {
     let is_outside =
         path.is_empty() || path.starts_with('/') || path.split('/').any(|part| part == "..") || path.contains('\0');

@@ -201,7 +201,8 @@ impl PatternMatcher {
                 if !items.is_listed(kind.kind()) && is_compatible_with_head(pattern, &head) {
                     return true;
                 }
-                // A query has no id, so the pattern may end at the item type (such as `rye.fetch.knowledge`).
+                // A query fetches no single item, so the pattern may end at the item type (such as
+                // `rye.fetch.knowledge`).
                 if glob.matches(&head) {
                     return true;
                 }
@@ -456,8 +457,8 @@ fn server_in_sandbox(tool: &Tool) -> Option<String> {
     }
 }
 
-/// Reports a grant that names a single tool if the tool needs a folder or host that no grant gives. Every call of the
-/// tool is then refused. `grants` are the grants of `permissions`. Returns true if the grant was reported.
+/// Reports a grant that names a single tool if the tool needs a folder, a host or a right that no grant gives. Every
+/// call of the tool is then refused. `grants` are the grants of `permissions`. Returns true if the grant was reported.
 fn check_needs(
     items: &Items<'_>,
     grant: &GrantDecl,
@@ -468,7 +469,7 @@ fn check_needs(
     let pattern = &grant.pattern.0;
     let id = pattern.strip_prefix(TOOL_HEAD).filter(|id| is_literal(id));
     let Some(tool) = id.and_then(|id| find_tool(items, id)).and_then(|id| items.tool(&id)) else { return false };
-    // A grant that could not be read may allow signing.
+    // A grant that could not be read may allow signing, so a missing right to sign is then not reported.
     let Some(unmet) = unmet_need(&tool, grants).filter(|unmet| !unmet.is_signature || !permissions.has_errors) else {
         return false;
     };
@@ -483,12 +484,13 @@ fn check_needs(
     true
 }
 
-/// Returns true for a grant of tools with wildcards.
+/// Returns true if the pattern of a grant contains wildcards and matches only tools.
 fn is_tool_wildcard(grant: &GrantDecl) -> bool {
     grant.pattern.0.starts_with(TOOL_HEAD) && !is_literal(&grant.pattern.0)
 }
 
-/// Reports a grant with wildcards if each of the tools that it matches needs a folder or host that no grant gives.
+/// Reports a grant with wildcards if each tool that the grant matches needs a folder, a host or a right that no grant
+/// gives.
 fn check_wildcard_needs(palette: &PaletteEntry, grant: &GrantDecl, found: &mut Diagnostics) {
     let pattern = &grant.pattern.0;
     let dead = palette.dead_tools(pattern);

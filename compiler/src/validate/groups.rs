@@ -24,7 +24,7 @@ pub fn all_groups(items: &Items<'_>) -> Vec<CapabilityGroup> {
     let mut groups: Vec<CapabilityGroup> = Vec::new();
     let mut last = None;
     for entry in items.list(ItemKind::Config).iter().filter(|e| e.id.as_str().starts_with(GROUP_PREFIX)) {
-        // The list has an entry for each space with a file of this id.
+        // An id occurs once for each space that has a file with this id.
         if last.replace(entry.id.clone()).as_ref() == Some(&entry.id) {
             continue;
         }

@@ -351,8 +351,8 @@ fn check_untrusted_parameters(items: &Items<'_>, hook: &HookDecl, found: &mut Di
     }
 }
 
-/// Checks that the item and the limit that an action names exist. If the id of the item contains a placeholder, instead
-/// checks that a hook of a settings file has grants.
+/// Checks that the item, the extends parent and the limit that an action names exist. If the id of the item contains a
+/// placeholder, instead checks that a hook of a settings file has grants.
 fn check_names(items: &Items<'_>, hook: &HookDecl, action: &HookAction, found: &mut Diagnostics) {
     let span = hook.item_span();
     if let Some(parent) = action.parent().and_then(|id| ItemId::parse(id).ok()) {

@@ -97,7 +97,8 @@ impl HookUses {
             if never && !matches!(decl.source, HookSource::Directive { .. }) {
                 continue;
             }
-            // The same holds if an output that this directive does not declare keeps the hook from firing.
+            // A hook of a file also need not be recorded if the hook never fires because it reads an output that this
+            // directive does not declare.
             let lacks_output =
                 !matches!(decl.source, HookSource::Directive { .. }) && domain::reads_undeclared_output(composed, decl);
             if lacks_output && !may_fire(composed, decl, launch, &bounds, None, fuel) {

@@ -60,7 +60,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     }
 }
 
-/// Reports each pattern for `call.item_id` that the id of no item matches.
+/// Reports each pattern for `call.item_id` that matches the id of no item.
 fn check_id_patterns(items: &Items<'_>, expr: &Expr, found: &mut Diagnostics) {
     match &expr.kind {
         ExprKind::List(parts) | ExprKind::All(parts) | ExprKind::Any(parts) => {

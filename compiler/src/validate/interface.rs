@@ -177,7 +177,7 @@ pub fn report_unused_inputs(several: &[&InputUses], found: &mut Diagnostics) {
 pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut Diagnostics) {
     let files = items.hook_files();
     let hooks = || files.project.iter().chain(&files.infra).filter(|h| h.enabled && h.space == Space::Project);
-    // Several hooks may fetch one item.
+    // Several hooks may fetch the same item, so the map contains each placeholder of the item once.
     let mut in_knowledge = BTreeMap::new();
     for (path, span) in hooks().flat_map(|hook| super::hook::content_facts(items, hook)) {
         if let Some(name) = input_of(&path) {
@@ -365,7 +365,7 @@ fn check_default(placeholder: &InputPlaceholder, field: &FieldDecl, found: &mut 
     }
 }
 
-/// Returns true if a text is no value of a type of single values other than texts.
+/// Returns true if `kind` is the type integer, number or boolean, and `text` is not a value of this type.
 fn is_wrong_scalar(kind: FieldType, text: &str) -> bool {
     let value: Value = serde_json::from_str(text.trim()).unwrap_or_default();
     match kind {

@@ -27,7 +27,8 @@ pub fn check_defaults(items: &Items<'_>, found: &mut Diagnostics) {
         let written = LimitValue::Json(entry.value.to_value());
         let span = entry.key.span.join(entry.value.span);
         check(&entry.key.node, &written, span, found);
-        // A maximum of the project bounds the defaults of the standard library on purpose.
+        // The project's maximum bounds the defaults of the standard library on purpose, so only limits that the project
+        // declares are reported.
         let declared = LimitName::parse(&entry.key.node).filter(|_| is_in_project(items, span));
         let declared = declared.and_then(|name| Some((name, parse_limit_value(name, &written).ok()?)));
         found.extend(

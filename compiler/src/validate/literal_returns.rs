@@ -17,7 +17,8 @@ use crate::primary::DIRECTIVE_RETURN_TOOL;
 const RETURN_FIELDS: [&str; 2] = ["status", "error_detail"];
 
 /// Compares a call of the return tool with the outputs of the directive. `call` is the text from the opening
-/// parenthesis of the call, and `start` the offset of this parenthesis in the body. `span` is the name of the tool.
+/// parenthesis of the call, and `start` the offset of this parenthesis in the body. `span` is the place of the tool's
+/// name.
 pub fn check_return(
     composed: &Composed,
     leaf: &Directive,
@@ -31,7 +32,7 @@ pub fn check_return(
         return;
     }
     let Some(read) = CallArguments::read(bounded(call)) else { return };
-    // Empty parentheses only mark the name as a call.
+    // Empty parentheses only mark the name as a call, so no output counts as missing.
     let complete = read.complete && !read.list.is_empty();
     let returned = literal_call(leaf, start, &read, complete, body_span(leaf, start, 0));
     let outputs = || composed.outputs.keys();

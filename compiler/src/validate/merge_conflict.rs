@@ -1,11 +1,12 @@
-//! Reports unresolved merge conflicts in texts that are sent to the model. Settings with a conflict are no YAML.
+//! Reports unresolved merge conflicts in texts that are sent to the model. A settings file with a conflict is invalid
+//! YAML, which the parser reports.
 
 use rye_grammar::{Span, Spanned};
 
 use super::mistyped_placeholders::lines_outside_code;
 use crate::diagnostics::{Diagnostics, ItemError};
 
-/// Reports the first merge conflict of a text outside of code: its three marks, in this order.
+/// Reports the first merge conflict outside of code: the marks `<<<<<<<`, `=======` and `>>>>>>>`, in this order.
 pub fn check(text: &Spanned<String>, found: &mut Diagnostics) {
     let mut marks = ["<<<<<<< ", "=======", ">>>>>>> "].into_iter().peekable();
     let mut first = None;

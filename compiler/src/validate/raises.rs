@@ -30,8 +30,8 @@ struct RaiseUse {
     raises: bool,
     /// The smallest value that the limit has in any directive of the project, as a number and in printed form.
     least: (f64, String),
-    /// The maximum in `limits.max` of the project, in printed form and with its place, if only this maximum prevents
-    /// the raise for a directive.
+    /// The project's maximum in `limits.max`, as text and with its place, if only this maximum prevents the raise for a
+    /// directive.
     ceiling: Option<(String, Span)>,
 }
 
@@ -46,7 +46,7 @@ impl RaiseUses {
             let parse = |name, value: &Value| parse_limit_value(name, &LimitValue::Json(value.clone())).ok();
             let Some(limit) = LimitName::parse(limit).filter(|name| parse(*name, value).is_some()) else { continue };
             let current = limits.get(limit);
-            // No hook raises a limit that is at its maximum.
+            // A limit that is at its maximum cannot be raised.
             let ceiling = project_ceiling(items, &composed.limits.ceilings, limit);
             let ceiling = ceiling.filter(|(most, _)| parse(limit, &current).is_some_and(|current| *most <= current));
             let Some(value) = number(value) else { continue };

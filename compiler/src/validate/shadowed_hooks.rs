@@ -19,11 +19,11 @@ use crate::world::Space;
 /// a file with thousands of hooks on one event.
 const MAX_SHADOWING_PROOFS: usize = 500;
 
-/// Returns true if the condition of `hook` is proven to be true only if the condition of `by` is true. Takes each proof
-/// from `proofs`; if none is left, nothing is proven.
+/// Returns true if a proof shows that the condition of `hook` is true only if the condition of `by` is true. `proofs`
+/// is the number of proofs that may still be tried; at 0, returns false.
 fn is_narrower(hook: &HookDecl, by: &HookDecl, proofs: &mut usize) -> bool {
     let (Some(own), Some(other)) = (&hook.compiled, &by.compiled) else { return false };
-    // A condition about facts that the hook does not read is rarely implied.
+    // A condition about facts that the hook does not read is rarely implied, so no proof is tried.
     let is_comparable = hook.id.node != by.id.node
         && hook.space == Space::Project
         && other.roots().all(|root| own.roots().any(|known| known == root));
@@ -44,7 +44,7 @@ pub fn check(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
     let candidates: Vec<_> = all.iter().map(|h| h.to_candidate()).collect();
     let mut answers: BTreeMap<HookPoint, Vec<&Arc<HookDecl>>> = BTreeMap::new();
     let mut proofs = MAX_SHADOWING_PROOFS;
-    // A condition with a reported fault probably does not mean what it says.
+    // A condition with a diagnostic is probably a mistake, so its hook does not count as broader.
     let faults: BTreeSet<Span> = found.iter().filter_map(|one| Some(one.labels().first()?.span)).collect();
     let is_faulty = |hook: &HookDecl| {
         let condition = hook.condition.as_ref().map(|condition| condition.span);

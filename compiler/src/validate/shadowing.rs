@@ -1,10 +1,10 @@
-//! Reports items of the project that shadow an item of the standard library on which other directives depend. The
-//! shadowed item is a directive of the library, or knowledge that a directive or a hook of the library provides. The
-//! shadowing item affects every directive that extends a directive of the library (`language.md` 1), so the report
-//! states the difference in tokens. Tools of the project that shadow a tool of the standard library are reported too:
-//! every grant and call of the id then means the project's tool.
+//! Reports these items of the project:
 //!
-//! Also reports prompt templates and skills of the project that shadow another file, because a user calls them by name.
+//! - A directive that shadows a directive of the standard library, and knowledge that shadows knowledge which a
+//!   directive or a hook of the library provides. The shadowing item affects every directive that extends a directive
+//!   of the library (`language.md` 1), so the report states the difference in tokens.
+//! - A tool that shadows a tool of the standard library. Every grant and call of the id then means the project's tool.
+//! - A prompt template or skill that shadows another file. A user calls these items by name.
 
 use std::collections::BTreeSet;
 

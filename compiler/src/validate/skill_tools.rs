@@ -1,5 +1,5 @@
-//! Reports skills that ask for a tool which neither a directive of the project nor the standard directive of chats
-//! grants.
+//! Reports skills whose `allowed-tools` lists a tool that is granted neither by a directive of the project nor by the
+//! standard directive of chats.
 
 use std::sync::Arc;
 

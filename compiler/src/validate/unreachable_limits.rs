@@ -89,8 +89,8 @@ fn above_ceiling(items: &Items<'_>, composed: &Composed, limit: &DeclaredLimit) 
     above_project_ceiling(items, &composed.limits.ceilings, (name, declared), span)
 }
 
-/// Returns the error for a declared value of a limit that is above the maximum in `ceilings`; `None` if it is not.
-/// `span` is the place of the declaration.
+/// Returns the error for a limit whose declared value is above the project's maximum in `ceilings`; `None` for any
+/// other value. `span` is the place of the declaration.
 pub(super) fn above_project_ceiling(
     items: &Items<'_>,
     ceilings: &[LimitSetting<DeclaredOrigin>],
@@ -107,8 +107,8 @@ pub(super) fn above_project_ceiling(
     })
 }
 
-/// Reports limits of `<session>` that the last directive of the chain itself declares, and that are above the limit of
-/// the settings. A limit in the settings of the user space is not reported, because it bounds the directives of every
+/// Reports each limit in the `<session>` of the chain's last directive that is above the limit of the settings. If the
+/// settings of the user space set this limit, nothing is reported, because the limit bounds the directives of every
 /// project.
 pub(crate) fn check_session(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
     let Some(leaf) = composed.leaf().filter(|leaf| !leaf.session_limits.is_empty()) else { return };

@@ -21,8 +21,8 @@ const MCP_PLACES: &str = "MCP servers are read from `.mcp.json` in the project's
 /// Folders that package managers, interpreters and compilers create.
 const TOOL_FOLDERS: [&str; 3] = ["node_modules", "__pycache__", "target"];
 
-/// Folder names that other clients use, or that are folders of settings in the wrong place. The second text is the
-/// place where this content belongs.
+/// Names of folders that other clients use, or of folders that belong to another place in `.ai/`. Each entry has
+/// several names, and the place where such content belongs.
 const OTHER_FOLDER_NAMES: [(&str, &str); 6] = [
     ("agents agent subagents workflows workflow actions", ".ai/directives/"),
     ("hooks hook", ".ai/config/agent/hooks.yaml"),

@@ -24,8 +24,8 @@ pub fn check(items: &Items<'_>, permissions: &Permissions, found: &mut Diagnosti
     }
 }
 
-/// Returns the first tool that uses the folders of a grant, and the grant that lets it write everywhere. `None` if no
-/// tool uses the folders, or if the folders bound or open a tool.
+/// Returns the first tool that uses the folders of `grant`, and the grant that lets this tool write in the whole
+/// project. `None` if no tool uses the folders, or if the folders have an effect for one of the tools.
 fn unbounded_tool<'p>(
     items: &Items<'_>,
     permissions: &'p Permissions,
@@ -42,7 +42,7 @@ fn unbounded_tool<'p>(
         if grant.write.iter().all(|folder| unused_opening(&tool.spec, Opening::Write, folder).is_some()) {
             continue;
         }
-        // The folders of a program are added up.
+        // A program may write in the folders of all its grants, so the folders of `grant` have an effect.
         if SandboxKind::of(&tool.spec.kind) != SandboxKind::Files {
             return None;
         }
@@ -53,8 +53,8 @@ fn unbounded_tool<'p>(
     first
 }
 
-/// Returns the element to write for a grant: `add` lists the missing folders and hosts as attributes of a `<tool>`, and
-/// the result names those of the grant too. Any other element is returned unchanged.
+/// Returns the element that the author should write in place of `grant`. If `add` is a `<tool>` whose attributes list
+/// missing folders and hosts, adds the folders and hosts of `grant`. Returns any other element unchanged.
 pub fn complete_openings(grant: &GrantDecl, add: String) -> String {
     let Some(missing) = add.strip_prefix("<tool ").and_then(|rest| rest.strip_suffix('>')) else { return add };
     let mut attributes = Vec::new();

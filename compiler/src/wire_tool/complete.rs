@@ -6,8 +6,8 @@ use super::widened::WidenedSchemas;
 use super::{MAX_SCHEMA_DEPTH, add_notes, remove_unnameable_properties, types_of};
 
 /// Adds missing `properties` and `items` to the root and to all schemas below it. Removes properties whose names a wire
-/// format refuses, and keywords that would accept fewer values without these properties. Adds a description of each
-/// part that is removed from the root to `notes`.
+/// format refuses, and keywords that would accept fewer values without these properties. For each part that is removed
+/// from the root, adds a description to `notes`.
 pub(super) fn complete_root(root: &mut Value, notes: &mut Vec<String>) {
     let widened = WidenedSchemas::new(root);
     if let Some(map) = root.as_object_mut() {

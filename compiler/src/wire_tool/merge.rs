@@ -83,9 +83,9 @@ pub(super) fn closing_rule(map: &Map<String, Value>, member: &Map<String, Value>
 const KEYWORD_GROUPS: [&[&str]; 3] =
     [&["if", "then", "else"], &["contains", "minContains", "maxContains"], &["prefixItems", "items"]];
 
-/// Removes from `other` each group of keywords that `map` has too, and returns the removed groups: beside the keywords
-/// of `map`, their keywords would change their meaning. A group is not removed if it is equal in both schemas, or if it
-/// consists only of `items` in both.
+/// Removes from `other` each group of keywords of which `map` also contains a keyword, and returns the removed groups.
+/// The keywords of a group depend on each other, so the keywords of `other` would change their meaning beside those of
+/// `map`. A group that is equal in both schemas stays. `items` stays if neither schema has `prefixItems`.
 fn split_groups(map: &Map<String, Value>, other: &mut Map<String, Value>) -> Vec<Value> {
     let mut split = Vec::new();
     for group in KEYWORD_GROUPS {

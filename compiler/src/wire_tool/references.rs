@@ -1,4 +1,4 @@
-//! References (`$ref`) to parts of a schema that the conversion of the schema's root changes.
+//! References (`$ref`) whose targets the conversion of a schema's root changes.
 
 use serde_json::{Map, Value};
 
@@ -15,9 +15,9 @@ pub(super) fn remove_document_keywords(root: &mut Map<String, Value>) {
     }
 }
 
-/// Keeps the meaning of references in `flat`, the converted form of `original`. If the conversion changed a target
-/// outside the definitions, adds the original root to the definitions, and points all references outside the
-/// definitions to this copy. A reference such as `#` then still means the original.
+/// Keeps the meaning of the references in `flat`, the converted form of `original`. The conversion may change the
+/// target of a reference that points outside the definitions, such as `#`. If so, adds the original root to the
+/// definitions, and points all references outside the definitions to this copy.
 pub(super) fn keep_targets(original: &Value, flat: &mut Value) {
     let mut root = original.as_object().cloned().unwrap_or_default();
     remove_document_keywords(&mut root);

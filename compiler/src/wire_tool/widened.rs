@@ -26,7 +26,8 @@ pub(super) struct WidenedSchemas {
 }
 
 impl WidenedSchemas {
-    /// Creates a search in `root`, a schema before the conversion. References are resolved in `root`.
+    /// Creates a search for widened schemas. `root` is the schema before the conversion; references are resolved in
+    /// this schema.
     pub(super) fn new(root: &Value) -> Self {
         let mut widened = Self { root: root.clone(), has_unevaluated_items: false, is_any_widened: true };
         widened.has_unevaluated_items = any_schema(root, |map| map.contains_key("unevaluatedItems"));
@@ -114,7 +115,7 @@ impl WidenedSchemas {
             match resolve_pointer(&self.root, reference) {
                 Some(Value::Object(target)) => found.push(target),
                 Some(_) => {}
-                // A schema that cannot be found counts as widened.
+                // A reference whose schema cannot be found counts as widened.
                 None => return true,
             }
         }

@@ -225,7 +225,8 @@ impl EmbeddedDriver {
                 progress.set_error(error);
             }
         }
-        // If the thread is killed or interrupted during this removal, the facts of the call determine its cost.
+        // `end` removes the file `live.jsonl`. If the thread is killed or interrupted during this removal, the recorded
+        // facts of the call determine its cost.
         stream.end().await;
         self.cut_work.take_text();
         self.cut_work.begin_model_call();

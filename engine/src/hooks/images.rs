@@ -18,7 +18,7 @@ use crate::tool::confine::ProjectFiles;
 /// The tool whose capability a hook needs to add a file of the project.
 const READ_TOOL: &str = "rye/file-system/read";
 
-/// An image that a hook names.
+/// An image that a hook gives a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImageSource {
     /// An image that the message has.
@@ -73,7 +73,8 @@ fn parse_source(image: &Value, current: Option<&Value>) -> Result<ImageSource, S
     kept.map(ImageSource::Kept).ok_or_else(|| "the message has no image with this `sha256`".to_owned())
 }
 
-/// Returns the call whose capability a hook needs for these images; `None` if the images name no file.
+/// Returns a call of the read tool if an image is a file of the project; the hook needs the capability of this call.
+/// `None` if no image is a file.
 pub(crate) fn read_call(sources: &[ImageSource]) -> Option<GatedCall> {
     let path = sources.iter().find_map(|one| if let ImageSource::File(path) = one { Some(path) } else { None })?;
     let item_id = ItemId::parse(READ_TOOL).ok()?;
@@ -102,7 +103,8 @@ pub(crate) fn load(sources: Vec<ImageSource>, project: &Path, objects: &Objects)
     Ok(images)
 }
 
-/// Reads a file of the project, up to the first byte beyond the maximum size of an image.
+/// Reads a file of the project. Stops one byte after the maximum size of an image, so that a larger file is refused
+/// later.
 fn read_file(project: &Path, path: &str) -> Result<Vec<u8>, String> {
     let files = ProjectFiles::open(project, Vec::new()).map_err(|error| error.to_string())?;
     let place = files.locate(path).map_err(|error| error.to_string())?;

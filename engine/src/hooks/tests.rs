@@ -78,7 +78,8 @@ fn transform_keeps_replaces_and_removes_images_for_later_hooks() {
     ] {
         let mut plan = plan();
         with_hook(&mut plan, HookPoint::Input, transform("b", images));
-        // The second hook states no images, and the third sees the images of the first.
+        // The second hook gives no images, so the message keeps the images of the first hook. The third hook sees these
+        // images.
         with_hook(&mut plan, HookPoint::Input, HookAction::Transform { text: "${text}c".into(), images: None });
         with_hook(&mut plan, HookPoint::Input, transform("${text}d", json!("${images}")));
         let (verdicts, answer, _) = run_point(&plan, HookPoint::Input, facts.clone(), json!(null));

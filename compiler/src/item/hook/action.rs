@@ -325,8 +325,8 @@ impl ActionReader<'_> {
         kinds
     }
 
-    /// Reads a key whose value is one of `words`; `None` if the key is missing or its value is no text. Reports another
-    /// text without placeholders, but returns it.
+    /// Reads the text of a key that must be one of `words`. Reports any other text, unless the text contains a
+    /// placeholder, but returns it too. `None` if the key is missing or its value is not a text.
     fn known_word(&mut self, key: &str, words: &[&str]) -> Option<String> {
         let node = self.get(key)?;
         let word = self.text(key)?;
@@ -515,7 +515,8 @@ impl ActionReader<'_> {
     }
 }
 
-/// Returns true if a path is relative and leaves no folder, by its text alone.
+/// Returns true if a path is relative and does not lead out of the project. Examines only the text of the path, not the
+/// disk.
 fn is_inside_project(path: &str) -> bool {
     !path.trim().is_empty() && !path.starts_with(['/', '~']) && !path.split('/').any(|name| name == "..")
 }

@@ -55,7 +55,7 @@ pub enum ChangeArea {
     Trust,
     Tool,
     Setting,
-    /// An assertion or a level of the check. No plan contains it.
+    /// A setting of `assertions.yaml` or `check.yaml`. No plan contains these settings.
     Check,
     Start,
     Plan,

@@ -58,7 +58,7 @@ pub fn compare_rest(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     changes
 }
 
-/// Compares the assertions and the levels of the check, which no plan contains.
+/// Compares the settings of `assertions.yaml` and `check.yaml`, which no plan contains.
 pub fn compare_project_checks(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let (before, after) = (read_checks(&trees.old), read_checks(&trees.new));
     let source = |name: &str| {

@@ -1,4 +1,4 @@
-//! The plans for the calls for which no example was found: one plan with unknown inputs for each route.
+//! The plans of calls for which no example was found. Each route has one plan, compiled with unknown inputs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -403,7 +403,8 @@ fn write_limits(out: &mut String, compilation: &Compilation) {
     }
 }
 
-/// Writes the limits `names` as a table. `kind` is the kind of their origins.
+/// Writes the limits `names` as a table. `kind` is the start of their keys in the origins, such as `limit` in
+/// `limit.spend`.
 fn write_limit_table(
     out: &mut String,
     compilation: &Compilation,

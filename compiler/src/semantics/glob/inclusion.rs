@@ -18,7 +18,7 @@ pub const MAX_STEPS: usize = 5_000_000;
 pub enum Coverage {
     Covered,
     /// A shortest well-formed capability that the pattern of the child matches and no pattern of a parent matches.
-    /// Names a skill only if no other capability has this property.
+    /// Names a skill only if there is no other counterexample.
     Counterexample(String),
     /// The search reached `MAX_STATES` or [`MAX_STEPS`]. The pattern of the child then counts as not covered.
     TooComplex,
@@ -52,7 +52,7 @@ pub(crate) fn covers_all(parents: &[&str], children: &[&str]) -> Coverage {
 }
 
 /// Finds a shortest well-formed capability that every `included` pattern matches and no `excluded` pattern matches.
-/// Finds the capability of a skill only if no other capability has this property.
+/// Returns the capability of a skill only if there is no other result.
 pub(crate) fn witness(included: &[&Glob], excluded: &[&Glob]) -> Witness {
     let included = vec![included.iter().map(|g| (*g).clone()).collect()];
     let excluded: Vec<Glob> = excluded.iter().map(|g| (*g).clone()).collect();

@@ -14,9 +14,9 @@ use crate::semantics::money::Nanos;
 /// Maximum depth of spawn chains that the check follows; equal to the default of the limit `depth`.
 const MAX_DEPTH: usize = 5;
 
-/// The highest amount that a directive can spend. `above` is the spawn parent whose limit bounds this amount (an index
-/// into the nodes of the graph), and the edge of the spawn. `above` is `None` if the directive's own limit bounds the
-/// amount.
+/// The highest amount that a directive can spend. If the limit of a spawn parent bounds the amount, `above` is the
+/// parent's index in the nodes of the graph, and the edge of the spawn. If the directive's own limit bounds the amount,
+/// `above` is `None`.
 #[derive(Clone, Copy)]
 struct Budget<'n> {
     spend: Nanos,

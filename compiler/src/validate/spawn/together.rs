@@ -76,10 +76,9 @@ fn check_together(
     }
 }
 
-/// A function that returns the value of one limit.
 type LimitReader = fn(&Limits) -> u64;
 
-/// The limits of a parent that also bound its children, with their values.
+/// The limits of a parent that also bound its children. Each limit has its name and the function that reads its value.
 const BOUNDING_LIMITS: [(&str, LimitReader); 3] = [
     ("turns", |limits| limits.turns),
     ("tokens", |limits| limits.tokens),

@@ -124,7 +124,7 @@ impl HookRunner for EmbeddedHookRunner<'_> {
             let thread = self.thread;
             if let Some(call) = hooks::read_call(&images) {
                 let requested = HookCall { call, turn: run.turn, remaining_ms: self.remaining_ms() };
-                // The path may come from a program, so the capability of the read tool is needed as for a call of it.
+                // A program may have returned the path, so the hook needs the capability of the read tool.
                 authorize_hook_call(&thread.plan, &thread.narrowed_launch(), &hook.hook, false, requested)?;
             }
             let (project, objects) = (thread.engine.project.clone(), Arc::clone(&thread.engine.objects));

@@ -30,7 +30,7 @@ pub(crate) fn report_session_limits(compilation: &Compilation) -> BTreeMap<Strin
     session.map(|limits| report(compilation, &limits, (SESSION_LIMIT, &LimitName::OF_SESSION))).unwrap_or_default()
 }
 
-/// Reports the limits `names`. `kind` is the kind of their origins.
+/// Reports the limits `names`. `kind` is the start of their keys in the origins, such as `limit` in `limit.spend`.
 fn report(
     compilation: &Compilation,
     limits: &Limits,
