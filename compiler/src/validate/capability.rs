@@ -201,8 +201,7 @@ impl PatternMatcher {
                 if !items.is_listed(kind.kind()) && is_compatible_with_head(pattern, &head) {
                     return true;
                 }
-                // A query fetches no single item, so the pattern may end at the item type (such as
-                // `rye.fetch.knowledge`).
+                // A query has no id, so the pattern may end at the item type (such as `rye.fetch.knowledge`).
                 if glob.matches(&head) {
                     return true;
                 }
@@ -489,8 +488,7 @@ fn is_tool_wildcard(grant: &GrantDecl) -> bool {
     grant.pattern.0.starts_with(TOOL_HEAD) && !is_literal(&grant.pattern.0)
 }
 
-/// Reports a grant with wildcards if each tool that the grant matches needs a folder, a host or a right that no grant
-/// gives.
+/// Reports a grant with wildcards if each tool that it matches needs a folder, a host or a right that no grant gives.
 fn check_wildcard_needs(palette: &PaletteEntry, grant: &GrantDecl, found: &mut Diagnostics) {
     let pattern = &grant.pattern.0;
     let dead = palette.dead_tools(pattern);
