@@ -17,7 +17,9 @@ pub fn check(id: &str, node: &Node, place: &dyn Fn(Span) -> Option<String>, foun
     for (key, written) in keyed {
         let Some((text, span)) = written.filter(|(name, _)| !is_variable(name)) else { continue };
         let meant = text.trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
-        if text.starts_with('$') && is_variable(meant) {
+        // A name with lowercase letters may be a secret that starts with `$`.
+        let is_name = is_variable(meant) && !meant.bytes().any(|byte| byte.is_ascii_lowercase());
+        if text.starts_with('$') && is_name {
             found.push(ConfigError::Invalid {
                 file: id.to_owned(),
                 key: key.to_owned(),
