@@ -37,24 +37,25 @@ fn merge_maps(over: Vec<Entry>, mut merged: Vec<Entry>) -> Vec<Entry> {
     merged
 }
 
-/// Merges two lists of entries with ids. An entry of `over` with a new id comes before all entries of `merged`: of the
-/// rules in a list, the first that matches applies, and a rule of a project must not stand behind a general rule of the
-/// standard library.
+/// Merges two lists of entries with ids. An entry of `over` with a new id follows the entries of `merged`. Only a rule
+/// (an entry with `match`) comes before them: the first rule that matches applies, and a rule of a project must not stand
+/// behind a general rule of the standard library.
 fn merge_lists(over: Vec<Node>, mut merged: Vec<Node>) -> Vec<Node> {
     let places: HashMap<String, usize> =
         merged.iter().enumerate().filter_map(|(i, m)| Some((id(m)?.to_owned(), i))).collect();
-    let mut added = Vec::new();
+    let mut rules = Vec::new();
     for item in over {
         match id(&item).and_then(|id| places.get(id)).and_then(|i| merged.get_mut(*i)) {
             Some(slot) => {
                 let under = std::mem::replace(slot, Node::new(Kind::Null, item.span));
                 *slot = merge(item, under);
             }
-            None => added.push(item),
+            None if item.get("match").is_some() => rules.push(item),
+            None => merged.push(item),
         }
     }
-    added.extend(merged);
-    added
+    rules.extend(merged);
+    rules
 }
 
 fn have_ids(items: &[Node]) -> bool {
@@ -90,7 +91,11 @@ mod tests {
     #[test]
     fn lists_with_ids_merge_by_id() {
         let merged = merge(node(1, "[{id: b, x: 9}, {id: c}]"), node(0, "[{id: a}, {id: b, x: 1, y: 2}]"));
-        assert_eq!(merged.to_value(), json!([{"id": "c"}, {"id": "a"}, {"id": "b", "x": 9, "y": 2}]));
+        assert_eq!(merged.to_value(), json!([{"id": "a"}, {"id": "b", "x": 9, "y": 2}, {"id": "c"}]));
+        let rules =
+            merge(node(1, "[{id: c, match: x}, {id: a, match: y}]"), node(0, "[{id: a, match: z}, {id: b, match: z}]"));
+        let ids: Vec<_> = rules.items().iter().filter_map(id).collect();
+        assert_eq!(ids, ["c", "a", "b"]);
         assert_eq!(merge(node(1, "[]"), node(0, "[{id: a}]")).to_value(), json!([]));
         assert_eq!(merge(node(1, "~"), node(0, "{a: 1}")).to_value(), json!(null));
     }
