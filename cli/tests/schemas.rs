@@ -207,9 +207,11 @@ fn input_schemas_agree_with_the_check() {
 }
 
 /// Files whose errors concern more than their shape, so that only `rye check` finds them.
-const NOT_IN_SCHEMAS: [&str; 3] = [
+const NOT_IN_SCHEMAS: [&str; 4] = [
     "config/provider-slips .ai/config/agent/providers/mine.yaml",
     "config/provider-slips .ai/config/agent/providers/tiers.yaml",
+    // A header name with a value: as for names of variables, the schema of a provider has no pattern for it.
+    "config/without-effect .ai/config/agent/providers/house.yaml",
     // A JSON Schema may have further keywords, so the schema of tools cannot refuse a misspelled one.
     "item/broken-schema .ai/tools/my/find.yaml",
 ];
