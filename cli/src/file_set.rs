@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use rye_engine::rooted_dir::RootedDir;
+use rye_engine::trust::WrittenFile;
 
 use crate::CommandError;
 use crate::report::{Printer, printable};
@@ -32,6 +33,7 @@ pub struct FileSet {
     /// The folders that were created so that the root exists, outermost first.
     created_roots: Vec<PathBuf>,
     changes: Vec<UndoableChange>,
+    written: Vec<WrittenFile>,
     report: Printer,
 }
 
@@ -44,6 +46,7 @@ impl FileSet {
             shown: PathBuf::new(),
             created_roots: Vec::new(),
             changes: Vec::new(),
+            written: Vec::new(),
             report: report.clone(),
         })
     }
@@ -61,9 +64,14 @@ impl FileSet {
         });
         let opened = opened.and_then(|()| RootedDir::open(root));
         match opened {
-            Ok(within) => {
-                Ok(Self { within, shown: root.to_owned(), created_roots, changes: Vec::new(), report: report.clone() })
-            }
+            Ok(within) => Ok(Self {
+                within,
+                shown: root.to_owned(),
+                created_roots,
+                changes: Vec::new(),
+                written: Vec::new(),
+                report: report.clone(),
+            }),
             Err(error) => {
                 remove_folders(&created_roots);
                 Err(failed("created", root, &error))
@@ -81,6 +89,7 @@ impl FileSet {
         self.create_folder(path.parent().unwrap_or(Path::new("")))?;
         match self.within.create(path, bytes) {
             Ok(()) => {
+                self.written.push(WrittenFile::new(path.display().to_string(), None, Some(bytes)));
                 self.changes.push(UndoableChange::CreatedFile(path.to_owned()));
                 Ok(())
             }
@@ -92,17 +101,20 @@ impl FileSet {
         }
     }
 
-    /// Writes a file and creates its missing parent folders. Replaces a file that exists.
-    pub fn replace(&mut self, path: &Path, bytes: &[u8]) -> Result<(), CommandError> {
+    /// Writes a file and creates its missing parent folders. Replaces a file that exists. Returns the file with the hashes
+    /// of both contents.
+    pub fn replace(&mut self, path: &Path, bytes: &[u8]) -> Result<WrittenFile, CommandError> {
         self.create_folder(path.parent().unwrap_or(Path::new("")))?;
         let before = self.within.check_replaceable(path).and_then(|()| self.within.read(path, MAX_FILE_BYTES));
         let before = before.map_err(|error| self.failed("written", path, &error))?;
         self.within.replace(path, bytes).map_err(|error| self.failed("written", path, &error))?;
+        let written = WrittenFile::new(path.display().to_string(), before.as_deref(), Some(bytes));
+        self.written.push(written.clone());
         self.changes.push(match before {
             Some(before) => UndoableChange::ChangedFile(path.to_owned(), before),
             None => UndoableChange::CreatedFile(path.to_owned()),
         });
-        Ok(())
+        Ok(written)
     }
 
     /// Removes a file.
@@ -119,6 +131,11 @@ impl FileSet {
         let done = self.within.create_folder(folder, &mut created);
         self.changes.extend(created.into_iter().map(UndoableChange::CreatedFolder));
         done.map_err(|error| self.failed("created", folder, &error))
+    }
+
+    /// Returns the files that the command has written, in this order.
+    pub fn written(&self) -> &[WrittenFile] {
+        &self.written
     }
 
     /// Keeps all changes. The command calls this after it has succeeded.

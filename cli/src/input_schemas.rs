@@ -45,7 +45,7 @@ pub fn write_schema_of(files: &mut FileSet, path: &str) -> Result<(), CommandErr
     match schema_of_path(path).filter(|_| is_yaml) {
         Some(schema) => {
             let path = format!("{SCHEMA_FOLDER}/{}.json", schema.name);
-            files.replace(Path::new(&path), text_of(&schema.schema)?.as_bytes())
+            files.replace(Path::new(&path), text_of(&schema.schema)?.as_bytes()).map(drop)
         }
         None => Ok(()),
     }

@@ -2,6 +2,7 @@
 //! with the hashes of everything that the user trusts. Files of a project never count as trust.
 
 mod files;
+mod inspected;
 mod loaded_files;
 mod record;
 
@@ -14,6 +15,7 @@ use rye_compiler::trust::{Subject, TrustRequirement, TrustRequirementKind};
 use rye_compiler::world::ItemKind;
 
 use crate::user_space::project_folder_name;
+pub use inspected::{InspectedRequirement, WrittenFile};
 pub use record::{ApprovedCommands, TrustEntry, TrustRecord};
 
 /// Folder of the trust records, below `.ai/` of the user space.
@@ -108,51 +110,17 @@ impl Trust {
         Ok(TrustSnapshot { trust: self, record })
     }
 
-    /// Records trust in these requirements, in addition to existing trust. If a file is new or changed, removes the
-    /// capabilities and commands that were approved for the project.
+    /// Records trust in these requirements with their current files, in addition to existing trust. If a file is new or
+    /// changed, removes the capabilities and commands that were approved for the project.
     pub fn record_trust(&self, all: &[TrustRequirement]) -> Result<(), TrustError> {
-        let file = self.file()?;
-        let mut record = record::read(&file.path, &file.project)?;
-        let (mut too_large, mut is_changed) = (None, false);
-        for one in all {
-            let programs = match file.programs(one) {
-                Ok(programs) => programs,
-                Err(error @ TrustError::TooLarge { .. }) => {
-                    too_large = Some(error);
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            for subject in &one.subjects {
-                // Earlier versions of a directive stay trusted, so that their threads can be resumed after an edit of
-                // the directive.
-                let replaces = |entry: &TrustEntry| {
-                    entry.is_for(subject) && (subject.kind != ItemKind::Directive || entry.sha256 == subject.sha256)
-                };
-                let known = record.trusted.iter().position(replaces).map(|at| record.trusted.swap_remove(at));
-                let mut entry = TrustEntry::new(subject);
-                if let Some(before) = known.as_ref().filter(|before| before.sha256 == entry.sha256) {
-                    entry.programs.clone_from(&before.programs);
-                }
-                entry.programs.extend(programs.clone());
-                is_changed |= known.as_ref() != Some(&entry);
-                record.trusted.push(entry);
-            }
-        }
-        // The user approved the capabilities for the earlier files, so a change revokes these approvals.
-        if is_changed {
-            record.capabilities.clear();
-            record.commands.clear();
-        }
-        record.trusted.sort();
-        record::write(&file.path, &record)?;
-        too_large.map_or(Ok(()), Err)
+        self.record_inspected(&self.inspect(all)?)
     }
 
     /// Records that the threads of this project may use a capability without approval. The capability is recorded
     /// literally: a wildcard in it has no effect.
     pub fn record_capability(&self, capability: &str) -> Result<(), TrustError> {
         let file = self.file()?;
+        let _lock = record::lock(&file.path)?;
         let mut record = record::read(&file.path, &file.project)?;
         if !record.capabilities.iter().any(|known| known == capability) {
             record.capabilities.push(capability.to_owned());
@@ -164,6 +132,7 @@ impl Trust {
     /// Records that the threads of this project may run these commands without approval.
     pub fn record_commands(&self, approved: ApprovedCommands) -> Result<(), TrustError> {
         let file = self.file()?;
+        let _lock = record::lock(&file.path)?;
         let mut record = record::read(&file.path, &file.project)?;
         if !record.commands.contains(&approved) {
             record.commands.push(approved);
@@ -176,6 +145,10 @@ impl Trust {
     /// the project has no such approval.
     pub fn remove_approval(&self, approval: &str) -> Result<bool, TrustError> {
         let file = self.file()?;
+        if !file.path.exists() {
+            return Ok(false);
+        }
+        let _lock = record::lock(&file.path)?;
         let mut record = record::read(&file.path, &file.project)?;
         let before = record.capabilities.len() + record.commands.len();
         record.capabilities.retain(|known| known != approval);
@@ -190,6 +163,10 @@ impl Trust {
     /// Deletes the trust record. Returns true if there was one.
     pub fn delete_record(&self) -> Result<bool, TrustError> {
         let file = self.file()?;
+        if !file.path.exists() {
+            return Ok(false);
+        }
+        let _lock = record::lock(&file.path)?;
         match fs::remove_file(&file.path) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

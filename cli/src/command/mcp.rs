@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use rye_compiler::item::Items;
-use rye_compiler::report::workspace_trust::requirements_of_workspace;
 use rye_compiler::tool_spec::ServerSandbox;
 use rye_compiler::trust::TrustRequirement;
-use rye_compiler::world::ItemKind;
 use rye_engine::rooted_dir::RootedDir;
 use rye_engine::tool::mcp::config::SandboxOpenings;
 use rye_engine::tool::mcp::{McpConnection, McpServer, config, listing};
+use rye_engine::trust::WrittenFile;
 use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
+use self::accepted::{AcceptedItems, HeldTrust, inspect_server};
 use self::difference::{McpDifference, differences_of};
 use super::run::sandbox;
 use super::run::watch::StopSignals;
@@ -32,6 +32,7 @@ use crate::runtime::{WORKERS_FOR_SEVERAL_THREADS, start_runtime};
 use crate::typed_input::ask_yes_no_async;
 use crate::workspace::Spaces;
 
+mod accepted;
 mod add;
 mod difference;
 mod serve;
@@ -123,19 +124,20 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
             let wanted = select_servers(&configured()?, servers)?;
             let starts: Vec<TrustRequirement> = wanted.iter().filter_map(config::trust_requirement).collect();
             trust::require_trust(&starts, false, &world, &spaces, report)?;
+            let held = HeldTrust::read(&world, &spaces)?;
             sandbox::apply_run_settings(&world, &spaces)?;
             let mode = if *dry_run { WriteMode::DryRun } else { WriteMode::AskIfChanged };
             let runtime = start_runtime(WORKERS_FOR_SEVERAL_THREADS)?;
-            let exit = refresh_items(&spaces.project, &wanted, mode, (&runtime, &mut None), report)?;
-            if !dry_run && exit != Exit::Refused {
-                trust_items(&wanted, &spaces)?;
-            }
+            let mut accepted = AcceptedItems::default();
+            let exit = refresh_items(&spaces.project, &wanted, (mode, &mut accepted), (&runtime, &mut None), report)?;
+            held.record(&accepted, &spaces)?;
             Ok(exit)
         }
         McpCommand::Add(args) => {
             spaces.print_project(report);
             sandbox::apply_run_settings(&world, &spaces)?;
-            add_and_trust(args, &configured()?, &spaces, report)
+            let held = HeldTrust::read(&world, &spaces)?;
+            add_and_trust(args, &configured()?, held, &spaces, report)
         }
         McpCommand::Serve(serve) => {
             spaces.print_project(report);
@@ -149,6 +151,7 @@ pub fn run(args: &McpArgs, global: &Global, report: &Printer) -> Result<Exit, Co
 fn add_and_trust(
     args: &add::AddArgs,
     configured: &BTreeMap<String, McpServer>,
+    held: HeldTrust,
     spaces: &Spaces,
     report: &Printer,
 ) -> Result<Exit, CommandError> {
@@ -157,8 +160,11 @@ fn add_and_trust(
     // Dropping the files without `keep` restores `.mcp.json` and removes the items.
     let mut files = FileSet::open(&spaces.project, report)?;
     let server = add::add_server(args, configured, spaces, &mut files)?;
+    // The files that the user trusts with the answer are those from which the server starts now.
+    let inspected = inspect_server(&server, spaces)?;
     let servers = std::slice::from_ref(&server);
-    let mode = WriteMode::Write(&mut files);
+    let mut accepted = AcceptedItems::default();
+    let mode = (WriteMode::Write(&mut files), &mut accepted);
     let exit = refresh_items(&spaces.project, servers, mode, (&runtime, &mut stops), report);
     let not_added = format!("`{}` was not added", server.name);
     if !matches!(exit, Ok(Exit::Success)) {
@@ -187,8 +193,8 @@ fn add_and_trust(
             return Ok(Exit::Refused);
         }
     }
-    add::trust_server(&server, spaces)?;
-    trust_items(servers, spaces)?;
+    accepted.written = files.written().to_vec();
+    held.record_with_server(inspected, &accepted, spaces)?;
     files.keep();
     report.note(&format!("grant the tools of the server with {}", format_grant(&server)));
     exit
@@ -227,24 +233,6 @@ fn format_grant(server: &McpServer) -> String {
     };
     let needs = [attribute("write", &write), attribute("net", &net)].concat();
     printable(&format!("<execute><tool{needs}>mcp.{}.*</tool></execute>", server.name))
-}
-
-/// Trusts the tool items that a refresh wrote for these servers. No question is needed: the user already trusts the
-/// servers, and the folder of a server holds only items for its tools.
-fn trust_items(servers: &[McpServer], spaces: &Spaces) -> Result<(), CommandError> {
-    if spaces.own {
-        return Ok(());
-    }
-    let folders: Vec<String> = servers.iter().map(|server| format!("mcp/{}/", server.name)).collect();
-    let is_written = |one: &TrustRequirement| {
-        !one.subjects.is_empty()
-            && one.subjects.iter().all(|file| {
-                file.kind == ItemKind::Tool && folders.iter().any(|folder| file.id.starts_with(folder.as_str()))
-            })
-    };
-    let mut written = requirements_of_workspace(&spaces.open()?);
-    written.retain(is_written);
-    if written.is_empty() { Ok(()) } else { Ok(spaces.trust().record_trust(&written)?) }
 }
 
 fn select_servers(configured: &BTreeMap<String, McpServer>, named: &[String]) -> Result<Vec<McpServer>, CommandError> {
@@ -307,7 +295,7 @@ fn is_trusted(server: &McpServer, spaces: &Spaces) -> Result<bool, CommandError>
 fn refresh_items(
     project: &Path,
     servers: &[McpServer],
-    mut mode: WriteMode<'_>,
+    (mut mode, accepted): (WriteMode<'_>, &mut AcceptedItems),
     (runtime, stops): (&Runtime, &mut Option<StopSignals>),
     report: &Printer,
 ) -> Result<Exit, CommandError> {
@@ -347,10 +335,11 @@ fn refresh_items(
                 show(&output, report)?;
                 match &mut mode {
                     WriteMode::DryRun => {}
-                    WriteMode::Write(set) => write_items(project, server, &files, set)?,
+                    WriteMode::Write(set) => write_items(project, server, &files, (set, accepted))?,
                     WriteMode::AskIfChanged if accepts_changes(&output, project, server, report)? => {
                         let mut set = FileSet::open(project, report)?;
-                        write_items(project, server, &files, &mut set)?;
+                        write_items(project, server, &files, (&mut set, accepted))?;
+                        accepted.written.extend_from_slice(set.written());
                         set.keep();
                     }
                     WriteMode::AskIfChanged => refused = true,
@@ -506,14 +495,16 @@ fn write_items(
     project: &Path,
     server: &McpServer,
     files: &BTreeMap<String, String>,
-    set: &mut FileSet,
+    (set, accepted): (&mut FileSet, &mut AcceptedItems),
 ) -> Result<(), CommandError> {
     let before = existing_items(project, server)?;
     let place = |file: &str| PathBuf::from(item_folder(server)).join(file);
     for (file, text) in files {
-        if !before.get(file).is_some_and(|old| is_item(old, text)) {
-            set.replace(&place(file), text.as_bytes())?;
-        }
+        let written = match before.get(file).filter(|old| is_item(old, text)) {
+            Some(old) => WrittenFile::new(file.clone(), None, Some(old.as_bytes())),
+            None => set.replace(&place(file), text.as_bytes())?,
+        };
+        accepted.items.extend(written.tool(tool_item_id(server, file)));
     }
     before.keys().filter(|file| !files.contains_key(*file)).try_for_each(|file| set.remove(&place(file)))
 }

@@ -321,6 +321,8 @@ pub fn require_trust(
         }
     }
     let missing: Vec<TrustRequirement> = now.missing(&all)?.into_iter().cloned().collect();
+    // Read before the list is printed: a file that changes after the question needs trust again.
+    let inspected = if trust.path().is_some() { trust.inspect(&missing)? } else { Vec::new() };
     let mut shown: Vec<String> =
         missing.iter().map(|one| format!("  {}", format_requirement(one, &what_of(one, &now)))).collect();
     // Two requirements can have the same text but different hashes of their files. Print such a text once.
@@ -337,7 +339,7 @@ pub fn require_trust(
     if can_ask(report) && trust.path().is_some() {
         writeln!(anstream::stderr().lock(), "{}", mask_controls(&fold_for_stderr(&list)))?;
         if confirm("Trust the current files and run?", report)? {
-            return Ok(trust.record_trust(&missing)?);
+            return Ok(trust.record_inspected(&inspected)?);
         }
         return Err(refused("nothing ran: this project is not trusted".to_owned()));
     }

@@ -40,6 +40,8 @@ pub(super) struct NamedFiles<'p> {
     pub(super) read: BTreeSet<LoadingProgram>,
     /// The reason why a program can load every file of the project; `None` if no program can.
     pub(super) whole_project: Option<String>,
+    /// True if every file of the project was added, for whatever reason.
+    pub(super) covers_project: bool,
     bytes: u64,
 }
 
@@ -51,6 +53,7 @@ impl<'p> NamedFiles<'p> {
             folders: BTreeSet::new(),
             read: BTreeSet::new(),
             whole_project: None,
+            covers_project: false,
             bytes: 0,
         }
     }
@@ -120,6 +123,7 @@ impl<'p> NamedFiles<'p> {
 
     /// Adds every file of the project.
     pub(super) fn add_project(&mut self) -> Result<(), TrustError> {
+        self.covers_project = true;
         self.add_place(&self.project.join(PROJECT_WORD), true)
     }
 

@@ -6,6 +6,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use rye_compiler::trust::Subject;
 use rye_compiler::world::ItemKind;
 use serde::{Deserialize, Serialize};
@@ -94,10 +96,26 @@ pub(super) fn read(path: &Path, project: &Path) -> Result<TrustRecord, TrustErro
     Ok(record)
 }
 
-pub(super) fn write(path: &Path, record: &TrustRecord) -> Result<(), TrustError> {
+/// Locks the trust records of the user until the returned handle is dropped, so that no change of another process is
+/// lost. Creates the folder of the records.
+pub(super) fn lock(path: &Path) -> Result<fs::File, TrustError> {
     let fail = |source| TrustError::Io { path: path.to_owned(), source };
     let folder = path.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(fail)?;
+    let locked = fs::File::open(folder).map_err(fail)?;
+    loop {
+        match rustix::fs::flock(&locked, FlockOperation::LockExclusive) {
+            Err(Errno::INTR) => {}
+            // On a file system without locks, the record is still replaced as a whole.
+            Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(locked),
+            Err(error) => return Err(fail(error.into())),
+        }
+    }
+}
+
+/// Replaces the record at a path. The caller holds the [`lock`].
+pub(super) fn write(path: &Path, record: &TrustRecord) -> Result<(), TrustError> {
+    let fail = |source| TrustError::Io { path: path.to_owned(), source };
     let text = serde_json::to_vec_pretty(record).map_err(|error| fail(error.into()))?;
     let mut random = [0_u8; 8];
     getrandom::fill(&mut random).map_err(|error| fail(io::Error::other(error.to_string())))?;

@@ -10,7 +10,7 @@ use rye_compiler::world::ItemKind;
 
 use super::*;
 
-fn command_requirement(id: &str, sha256: &str, programs: &[&str]) -> TrustRequirement {
+pub(super) fn command_requirement(id: &str, sha256: &str, programs: &[&str]) -> TrustRequirement {
     TrustRequirement {
         kind: TrustRequirementKind::Tool,
         name: id.into(),
@@ -21,12 +21,12 @@ fn command_requirement(id: &str, sha256: &str, programs: &[&str]) -> TrustRequir
     }
 }
 
-struct TestSpaces {
+pub(super) struct TestSpaces {
     folder: tempfile::TempDir,
 }
 
 impl TestSpaces {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in ["user", "project", "other"] {
             fs::create_dir(folder.path().join(name)).unwrap();
@@ -34,15 +34,15 @@ impl TestSpaces {
         Self { folder }
     }
 
-    fn project(&self) -> PathBuf {
+    pub(super) fn project(&self) -> PathBuf {
         self.folder.path().canonicalize().unwrap().join("project")
     }
 
-    fn trust(&self) -> Trust {
+    pub(super) fn trust(&self) -> Trust {
         Trust::recorded(&self.folder.path().join("user"), &self.project(), BTreeSet::new)
     }
 
-    fn is_trusted(&self, one: &TrustRequirement) -> bool {
+    pub(super) fn is_trusted(&self, one: &TrustRequirement) -> bool {
         self.trust().snapshot().unwrap().missing(std::slice::from_ref(one)).unwrap().is_empty()
     }
 }

@@ -8,6 +8,7 @@ use rye_compiler::item::Items;
 use rye_compiler::mcp_servers::id_segment;
 use rye_engine::tool::mcp::config::McpTransport;
 use rye_engine::tool::mcp::{McpServer, config};
+use rye_engine::trust::WrittenFile;
 use serde_json::{Map, Value, json};
 
 use crate::CommandError;
@@ -65,16 +66,12 @@ pub fn add_server(
     }
     let before = files.read(Path::new(SERVERS_FILE), MAX_FILE_BYTES)?;
     let text = with_server(before.as_deref(), name, server_entry(args))?;
-    files.replace(Path::new(SERVERS_FILE), text.as_bytes())?;
-    find_server(name, spaces)
-}
-
-/// Records the user's trust in a server. The caller has asked the user before.
-pub fn trust_server(server: &McpServer, spaces: &Spaces) -> Result<(), CommandError> {
-    if spaces.own {
-        return Ok(());
+    let written = files.replace(Path::new(SERVERS_FILE), text.as_bytes())?;
+    // The new text extends the text that was read first.
+    if written != WrittenFile::new(SERVERS_FILE.to_owned(), before.as_deref(), Some(text.as_bytes())) {
+        return Err(CommandError::failed(format!("`{SERVERS_FILE}` was changed by another program; run this again")));
     }
-    Ok(spaces.trust().record_trust(config::trust_requirement(server).as_slice())?)
+    find_server(name, spaces)
 }
 
 /// Returns the program of a server if no folder of `PATH` contains the program. `None` if the program is there or is

@@ -51,7 +51,7 @@ pub fn write_entries(entries: &Entries, spaces: &Spaces, report: &Printer) -> Re
         let text = with_entry(text.as_deref(), provider, id, fields).map_err(failed)?;
         files.insert(path, text);
     }
-    files.iter().try_for_each(|(path, text)| set.replace(path, text.as_bytes()))?;
+    files.iter().try_for_each(|(path, text)| set.replace(path, text.as_bytes()).map(drop))?;
     check_entries(entries, spaces)?;
     set.keep();
     Ok(())
