@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::tool_spec::{ArgvPlaceholder, replace_placeholders};
 use code::{FILES_OF_SHELLS, search_variable, starts_programs};
-use interpreters::{ProgramSource, has_other_ending, started_programs};
+use interpreters::{ProgramSource, code_argument, has_other_ending, started_programs};
 use programs::{EDITORS, IMPLIED_FILES, INTERPRETERS, LAUNCHERS, READERS, SHELLS};
 use shell_words::{ShellCommand, split_commands};
 
@@ -22,6 +22,8 @@ const VALUE_START: char = '\u{E000}';
 /// Marks a part of a word that is known only when the command runs: a placeholder without a value, an expansion, or a
 /// glob.
 const EXPANSION: char = '\u{E002}';
+/// Stands for code of a command that [`CODE_OF`] represents.
+const TAKEN: char = '\u{E003}';
 /// The word for the folder of the project: the command can name every file in it.
 pub const PROJECT_WORD: &str = ".";
 /// The start of a word for the files that a script loads or starts; the path of the script follows. No word of a
@@ -35,7 +37,10 @@ pub const EXECUTED_BY: &str = "\0executed by ";
 pub const MODULE: &str = "\0module ";
 /// The start of a word for a folder from which a variable such as `PYTHONPATH` lets programs load code.
 pub const SEARCHED: &str = "\0searched ";
-/// The word for a command that can execute every file of the project, such as `python3 -c`.
+/// The start of a word for code in an argument (`python3 -c`); the name of the interpreter and, behind a NUL, the code
+/// follow.
+pub const CODE_OF: &str = "\0code of ";
+/// The word for a command that can execute every file of the project, such as `perl -e`.
 pub const EVERY_FILE: &str = "\0every file";
 /// Maximum nesting of shell texts in shell texts.
 const MAX_NESTING: usize = 8;
@@ -116,8 +121,11 @@ pub(crate) fn describe_folders(words: &[String]) -> Option<String> {
     if words.iter().any(|word| word == PROJECT_WORD) {
         return Some("every file of the project, because a parameter of the call is a part of a file name".to_owned());
     }
-    let folders: Vec<String> =
-        words.iter().filter(|word| word.ends_with('/')).map(|word| format!("every file of `{word}`")).collect();
+    let folders: Vec<String> = words
+        .iter()
+        .filter(|word| word.ends_with('/') && !word.contains('\0'))
+        .map(|word| format!("every file of `{word}`"))
+        .collect();
     (!folders.is_empty()).then(|| folders.join(" and "))
 }
 
@@ -151,11 +159,12 @@ fn with_markers(value: &str) -> String {
 }
 
 fn without_markers(text: &str) -> String {
-    text.replace([VALUE_START, EXPANSION], "\u{fffd}")
+    text.replace([VALUE_START, EXPANSION, TAKEN], "\u{fffd}")
 }
 
 fn files_of_command(parts: &[String]) -> Vec<String> {
     let mut words = FileWords::default();
+    let parts = &words.take_code(parts);
     let Some(program) = parts.first() else { return Vec::new() };
     words.add_parts(program, true);
     words.add_implied(program);
@@ -171,7 +180,7 @@ fn files_of_command(parts: &[String]) -> Vec<String> {
     let mut before = "";
     for (part, launches) in parts.iter().zip(launched_words(parts)).skip(1) {
         words.add_argument(part, (launches, is_shell), 0);
-        if is_code && CODE_OPTIONS.contains(&before) {
+        if is_code && CODE_OPTIONS.contains(&before) && !is_taken(part) {
             words.found.insert(PROJECT_WORD.to_owned());
         }
         if before == "-m" {
@@ -247,6 +256,10 @@ fn is_closed_reader(words: &[String]) -> bool {
         && !words.iter().any(|word| word.contains([VALUE_START, EXPANSION]))
 }
 
+fn is_taken(word: &str) -> bool {
+    word.starts_with(TAKEN)
+}
+
 /// Returns one flag for each word of a command: true if the command may execute the file that the word names. This
 /// holds for the program itself. It also holds for the words after a launcher (a program that executes the file that
 /// its argument names), up to and including the first path or text. The words after the text of `sh -c` are only
@@ -257,7 +270,7 @@ fn launched_words(words: &[String]) -> Vec<bool> {
     for (index, word) in words.iter().enumerate() {
         states.push(launches || index == 0);
         let is_open = word.contains([VALUE_START, EXPANSION]);
-        has_text |= launches && CODE_OPTIONS.contains(&before) && !is_open;
+        has_text |= is_taken(word) || (launches && CODE_OPTIONS.contains(&before) && !is_open);
         if has_text {
             launches = false;
         } else if is_launcher(word) || (index == 0 && (is_open || word == ".")) {
@@ -280,6 +293,19 @@ impl FileWords {
         self.found.into_iter().collect()
     }
 
+    /// Adds the code that a command passes to an interpreter, and returns the words of the command with [`TAKEN`] in place
+    /// of the code.
+    fn take_code(&mut self, words: &[String]) -> Vec<String> {
+        let mut rest = words.to_vec();
+        if let Some(argument) = code_argument(words) {
+            self.found.insert(format!("{CODE_OF}{}\0{}", argument.interpreter, argument.code));
+            if let Some(code) = rest.get_mut(argument.at) {
+                *code = TAKEN.to_string();
+            }
+        }
+        rest
+    }
+
     fn add_implied(&mut self, program: &str) {
         let name = program.rsplit('/').next().unwrap_or(program);
         let implied = IMPLIED_FILES.iter().filter(|(known, _)| *known == name).flat_map(|(_, files)| *files);
@@ -293,6 +319,9 @@ impl FileWords {
     /// `launches` is true if the command can execute the argument. `is_shell` is true if the command reads a text as
     /// shell commands. `depth` is the number of shell texts that enclose the argument.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
+        if is_taken(argument) {
+            return;
+        }
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();
         let holds_text = is_text(own) || (launches && is_text(argument));
@@ -350,7 +379,9 @@ impl FileWords {
                     self.add_word(&path, true);
                     self.found.insert(format!("{MODULE}{path}"));
                 }
-                ProgramSource::Code if is_interpreter => self.add_every_file(),
+                ProgramSource::Code if is_interpreter && !words.iter().skip(at).any(|word| is_taken(word)) => {
+                    self.add_every_file();
+                }
                 ProgramSource::StandardInput if is_interpreter && reads_input => self.add_every_file(),
                 ProgramSource::Module(_) => self.add_every_file(),
                 ProgramSource::File(_)
@@ -415,10 +446,16 @@ impl FileWords {
             return;
         }
         self.add_runs(text);
-        let commands = split_commands(text);
+        let mut commands = split_commands(text);
         let reads_input = commands.iter().any(|command| reads_program(&command.words));
         let mut writers = commands.iter().filter(|command| !reads_program(&command.words));
         let is_open_input = reads_input && writers.any(|command| !is_closed_reader(&command.words));
+        // A backslash in the text can be a part of the code that the splitter removes.
+        if !text.contains('\\') {
+            for command in &mut commands {
+                command.words = self.take_code(&command.words);
+            }
+        }
         let starts = |command: &ShellCommand| appends_program(&command.words) || starts_programs(&command.words);
         if is_open_input || commands.iter().any(starts) {
             self.found.insert(PROJECT_WORD.to_owned());

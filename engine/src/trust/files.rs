@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rye_compiler::plan::hex;
-use rye_compiler::trust::command_files::{EXECUTED_BY, LOADED_BY, MODULE, PROJECT_WORD, files_of_value};
+use rye_compiler::trust::command_files::{CODE_OF, EXECUTED_BY, LOADED_BY, MODULE, PROJECT_WORD, files_of_value};
 use sha2::{Digest, Sha256};
 
 use super::TrustError;
@@ -86,6 +86,12 @@ impl<'p> NamedFiles<'p> {
         if let Some(module) = word.strip_prefix(MODULE) {
             return self.add_module(module);
         }
+        if let Some((interpreter, code)) = word.strip_prefix(CODE_OF).and_then(|word| word.split_once('\0')) {
+            return match LoadingProgram::of_code(interpreter, code, self.project) {
+                Some(program) => self.add_loaded(program),
+                None => self.add_project(),
+            };
+        }
         if word.contains('\0') {
             return Ok(());
         }
@@ -127,9 +133,12 @@ impl<'p> NamedFiles<'p> {
         self.add_place(&self.project.join(PROJECT_WORD), true)
     }
 
-    /// Adds every file of the project, because the program `file` can load each of them for this reason.
-    pub(super) fn add_project_for(&mut self, file: &Path, reason: &str) -> Result<(), TrustError> {
-        self.whole_project.get_or_insert_with(|| format!("`{}` {reason}", key_of(self.project, file)));
+    /// Adds every file of the project, because a program can load each of them for this reason.
+    pub(super) fn add_project_for(&mut self, program: &LoadingProgram, reason: &str) -> Result<(), TrustError> {
+        self.whole_project.get_or_insert_with(|| match program.path() {
+            Some(path) => format!("`{}` {reason}", key_of(self.project, path)),
+            None => format!("code in an argument {reason}"),
+        });
         self.add_project()
     }
 

@@ -3,6 +3,7 @@
 //! is, in comments and strings too, so that more files are trusted rather than fewer.
 
 mod computed;
+mod packages;
 mod program;
 mod python;
 
@@ -14,13 +15,15 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 use rye_compiler::trust::command_files::{
-    EVERY_FILE, EXECUTED_BY, MODULE, PROJECT_WORD, SEARCHED, files_of_shell_text,
+    CODE_OF, EVERY_FILE, EXECUTED_BY, MODULE, PROJECT_WORD, SEARCHED, files_of_shell_text,
 };
-use serde_json::Value;
 
 use computed::ProgramStarts;
 pub(super) use program::LoadingProgram;
-use program::{Language, PACKAGE_FILE, PACKAGE_FOLDERS, PROGRAM_ENDINGS, has_program_ending, is_program, is_script};
+use program::{
+    Language, PACKAGE_FILE, PACKAGE_FOLDERS, PROGRAM_ENDINGS, has_program_ending, is_program, is_script,
+    without_escapes,
+};
 use python::{COMPILED_FOLDER, add_importable_files, changes_search_path};
 
 use super::TrustError;
@@ -97,16 +100,16 @@ impl NamedFiles<'_> {
                 continue;
             }
             if self.read.len() > MAX_PROGRAMS {
-                return self.add_project_for(&program.file, "is one of more than 2,000 programs that load each other");
+                return self.add_project_for(&program, "is one of more than 2,000 programs that load each other");
             }
-            let Some(text) = text_of(&program.file) else {
-                return self.add_project_for(&program.file, "is larger than 1 MiB");
+            let Some(text) = program.code.clone().or_else(|| text_of(&program.file)) else {
+                return self.add_project_for(&program, "is larger than 1 MiB");
             };
             let language = program.language.unwrap_or_else(|| Language::of(&program.file, &text));
             let named = self.named_paths(&program.file, &text, language);
             let NamedPaths { mut files, folders, program_folders, started, whole_project } = named;
             if let Some(reason) = whole_project {
-                return self.add_project_for(&program.file, reason);
+                return self.add_project_for(&program, reason);
             }
             let project = self.project;
             for started in started.into_iter().filter(|program| program.file.starts_with(project)) {
@@ -128,7 +131,7 @@ impl NamedFiles<'_> {
                     if found.len() > MAX_PROGRAMS {
                         let reason =
                             "changes the folders of its imports, and the project has more than 2,000 Python files";
-                        return self.add_project_for(&program.file, reason);
+                        return self.add_project_for(&program, reason);
                     }
                     files.extend(found);
                 }
@@ -158,6 +161,9 @@ impl NamedFiles<'_> {
     /// Returns the files and folders that a text names, relative to the project or to the folder of its file.
     fn named_paths(&self, file: &Path, text: &str, language: Language) -> NamedPaths {
         let mut named = NamedPaths::default();
+        let with_plain = (language == Language::JavaScript && text.contains('\\'))
+            .then(|| format!("{text}\n{}", without_escapes(text)));
+        let text = with_plain.as_deref().unwrap_or(text);
         let Some(own) = file.parent() else { return named };
         let is_shell = matches!(language, Language::Shell | Language::Modular);
         let loads_any = |word: &str| language == Language::JavaScript && word.starts_with('.');
@@ -279,6 +285,9 @@ impl NamedPaths {
         if let Some((interpreter, name)) = word.strip_prefix(EXECUTED_BY).and_then(|word| word.split_once('\0')) {
             let folders: Vec<&Path> = folders.iter().map(PathBuf::as_path).collect();
             self.add_started(interpreter, &folders, name);
+        } else if let Some((interpreter, code)) = word.strip_prefix(CODE_OF).and_then(|word| word.split_once('\0')) {
+            let started = folders.iter().filter_map(|folder| LoadingProgram::of_code(interpreter, code, folder));
+            self.started.extend(started);
         } else if let Some(module) = word.strip_prefix(MODULE) {
             self.started.extend(folders.iter().flat_map(|folder| NamedFiles::programs_of_module(folder, module)));
         } else if let Some(name) = word.strip_prefix(SEARCHED) {
@@ -309,37 +318,6 @@ impl NamedPaths {
                 self.started.extend(real.filter_map(|file| LoadingProgram::of_command(&file)));
                 self.files.extend(files);
                 self.folders.extend(Some(place).filter(|place| word.ends_with('/') && place.is_dir()));
-            }
-        }
-    }
-
-    /// Adds the `package.json` that selects the modules of a JavaScript text, and the files that a `package.json`
-    /// exports.
-    fn add_package(&mut self, language: Language, own: &Path, text: &str, project: &Path) {
-        if language == Language::Package {
-            self.add_exports(own, text, project);
-        } else if language == Language::JavaScript {
-            let above = own.ancestors().take_while(|folder| folder.starts_with(project));
-            let package = above.map(|folder| folder.join(PACKAGE_FILE)).find(|file| file.is_file());
-            self.files.extend(package.filter(|file| selects_modules(file, text)));
-        }
-    }
-
-    /// Adds the folders that `package.json` exports by a pattern: `"./*": "./src/*.js"`.
-    fn add_exports(&mut self, own: &Path, text: &str, project: &Path) {
-        let Ok(package) = serde_json::from_str::<Value>(text) else { return };
-        let mut waiting: Vec<&Value> = ["exports", "imports"].iter().filter_map(|key| package.get(key)).collect();
-        while let Some(value) = waiting.pop() {
-            let Some((folder, _)) = value.as_str().and_then(|target| target.split_once('*')) else {
-                waiting.extend(value.as_array().into_iter().flatten());
-                waiting.extend(value.as_object().into_iter().flat_map(|object| object.values()));
-                continue;
-            };
-            let folder = own.join(folder.rsplit_once('/').map_or("", |(folder, _)| folder)).canonicalize();
-            match folder {
-                Ok(folder) if folder == project => self.whole_project = Some("exports every file of its folder"),
-                Ok(folder) if folder.is_dir() => drop(self.folders.insert(folder)),
-                Ok(_) | Err(_) => {}
             }
         }
     }
@@ -477,14 +455,6 @@ fn is_left_out(folder: &Path) -> bool {
     PACKAGE_FOLDERS.iter().chain(&[COMPILED_FOLDER, ".git", ".ai/state"]).any(|name| folder.ends_with(name))
 }
 
-/// Returns true if a JavaScript text imports by a name that `package.json` defines: a name that starts with `#`, or the
-/// name of the package.
-fn selects_modules(package: &Path, text: &str) -> bool {
-    let name = text_of(package)
-        .and_then(|text| serde_json::from_str::<Value>(&text).ok()?.get("name")?.as_str().map(str::to_owned));
-    ["\"#", "'#", "`#"].iter().any(|start| text.contains(start)) || name.is_some_and(|name| text.contains(&name))
-}
-
 /// Returns the text of a program; `None` if it is larger than `MAX_TEXT_BYTES`. A machine program, data, and a file that
 /// cannot be read have an empty text.
 fn text_of(file: &Path) -> Option<String> {
@@ -500,3 +470,6 @@ fn text_of(file: &Path) -> Option<String> {
     }
     (!is_program(file)).then(String::new)
 }
+
+#[cfg(test)]
+mod tests;

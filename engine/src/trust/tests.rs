@@ -99,7 +99,7 @@ fn program_of_more_than_256_mib_is_hashed_whole() {
 }
 
 /// Returns true if trust in the tool `.ai/tools/ops/main` with this text ends after `changed` gets another content.
-fn ends_with_a_change_of(main: &str, text: &str, changed: &str) -> bool {
+pub(super) fn ends_with_a_change_of(main: &str, text: &str, changed: &str) -> bool {
     let spaces = TestSpaces::new();
     let write = |path: &str, text: &str| {
         let path = spaces.project().join(path);

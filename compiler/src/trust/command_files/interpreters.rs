@@ -1,7 +1,7 @@
 //! The program that an interpreter or a shell executes, from the arguments of its command. Short options are read as
 //! the interpreter reads them: letter by letter, so that `-uc` contains `-c`.
 
-use super::{CODE_OPTIONS, INTERPRETERS, SHELL_OPTIONS_WITH_VALUE, SHELLS, name_of};
+use super::{CODE_OPTIONS, EXPANSION, INTERPRETERS, SHELL_OPTIONS_WITH_VALUE, SHELLS, VALUE_START, name_of};
 
 /// Options that print a text in place of the execution of a program.
 const INFORMATION_OPTIONS: [&str; 5] = ["--help", "--version", "-V", "-h", "-version"];
@@ -37,6 +37,16 @@ const USUAL_ENDINGS: [(&str, &[&str]); 9] = [
     ("node", &["js", "mjs", "cjs", "ts", "mts", "cts"]),
     ("nodejs", &["js", "mjs", "cjs", "ts", "mts", "cts"]),
 ];
+/// Programs that execute the command behind them unchanged. A number between them is a duration (`timeout 5`).
+const WRAPPERS: [&str; 11] =
+    ["!", "command", "do", "else", "env", "exec", "nice", "nohup", "setsid", "then", "timeout"];
+/// Letters of options that do not change where Python finds its code.
+const HARMLESS_PYTHON_LETTERS: &str = "bBdEIOPqsSuv";
+/// Starts of options that do not change where node finds its code.
+const HARMLESS_NODE_OPTIONS: [&str; 5] =
+    ["--enable-source-maps", "--input-type=", "--no-", "--trace-", "--unhandled-rejections="];
+/// Options of node that are followed by code.
+const NODE_CODE_OPTIONS: [&str; 5] = ["--eval", "--print", "-e", "-p", "-pe"];
 /// The usual endings of the scripts of a shell.
 const SHELL_ENDINGS: [&str; 3] = ["sh", "bash", "zsh"];
 
@@ -115,6 +125,49 @@ pub fn source_of<'w>(interpreter: &str, arguments: &[&'w str]) -> ProgramSource<
         }
     }
     ProgramSource::StandardInput
+}
+
+/// Code in an argument of an interpreter, whose text the command holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodeArgument<'w> {
+    pub interpreter: &'w str,
+    pub code: &'w str,
+    /// The position of the code in the words of the command.
+    pub at: usize,
+}
+
+/// Returns the code that a command passes to Python or node, if the interpreter certainly executes this code and nothing
+/// else: `python3 -c CODE`, `node -e CODE`. With other options, or if a program of the project could be the interpreter,
+/// returns `None`.
+pub fn code_argument(words: &[String]) -> Option<CodeArgument<'_>> {
+    let is_wrapper = |word: &String| WRAPPERS.contains(&word.as_str()) || word.parse::<u32>().is_ok();
+    let start = words.iter().position(|word| !is_wrapper(word))?;
+    let program = words.get(start)?;
+    let is_system = ["/usr/bin/", "/bin/"].iter().any(|folder| program.starts_with(folder));
+    if program.contains('/') && !is_system {
+        return None;
+    }
+    let interpreter = name_of(program);
+    let rest = words.get(start + 1..)?;
+    let is_python = interpreter == "python";
+    let is_option = |word: &String| match word.strip_prefix('-').and_then(|letters| letters.strip_suffix('c')) {
+        Some(letters) if is_python => letters.chars().all(|letter| HARMLESS_PYTHON_LETTERS.contains(letter)),
+        Some(_) | None => !is_python && NODE_CODE_OPTIONS.contains(&word.as_str()),
+    };
+    let option = rest.iter().position(is_option)?;
+    let is_harmless = |word: &String| {
+        let letters = word.strip_prefix('-').filter(|_| is_python);
+        letters.is_some_and(|letters| letters.chars().all(|letter| HARMLESS_PYTHON_LETTERS.contains(letter)))
+            || (!is_python && HARMLESS_NODE_OPTIONS.iter().any(|known| word.starts_with(known)))
+    };
+    let code = rest.get(option + 1)?;
+    let behind = rest.get(option + 2..).unwrap_or_default();
+    // Node reads options behind the code too: `node -e 1 -e 2` executes `2`.
+    let is_last = is_python || !behind.iter().any(|word| word.starts_with('-'));
+    let is_node = matches!(interpreter, "node" | "nodejs");
+    let is_closed = !code.contains([VALUE_START, EXPANSION]) && (is_python || !code.starts_with('-'));
+    let is_known = (is_python || is_node) && rest.iter().take(option).all(is_harmless) && is_last && is_closed;
+    is_known.then_some(CodeArgument { interpreter, code, at: start + option + 2 })
 }
 
 /// Returns each shell and interpreter of a command, by its position and name, with the source of its program.

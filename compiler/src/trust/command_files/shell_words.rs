@@ -1,5 +1,8 @@
 //! Words of a shell text: quotes are removed, expansions are marked. The result contains at least the commands that a
-//! shell would execute; comments and here documents count as commands too.
+//! shell would execute; comments and here documents count as commands too. Each of them is split on its own, so that a
+//! quote in it (`# don't`) hides no command behind it.
+
+use std::collections::HashMap;
 
 use super::EXPANSION;
 
@@ -20,9 +23,17 @@ impl ShellCommand {
     }
 }
 
+/// Maximum nesting of here-documents in here-documents.
+const MAX_DOCUMENTS: usize = 8;
+
 /// Splits a shell text into its simple commands.
 pub fn split_commands(text: &str) -> Vec<ShellCommand> {
-    let mut splitter = Splitter { text: text.chars().collect(), ..Splitter::default() };
+    split_nested(text, 0)
+}
+
+/// Splits a text in a here-document or in a comment. In a text whose `depth` is [`MAX_DOCUMENTS`], neither is looked for.
+fn split_nested(text: &str, depth: usize) -> Vec<ShellCommand> {
+    let mut splitter = Splitter { text: text.chars().collect(), depth, ..Splitter::default() };
     splitter.run();
     splitter.commands
 }
@@ -34,6 +45,13 @@ struct Splitter {
     word: Option<String>,
     /// True if the next word is the file of a redirection.
     redirects: bool,
+    /// True if the next word is the delimiter of a here-document.
+    starts_document: bool,
+    /// The delimiters of the here-documents that start behind the current line.
+    documents: Vec<String>,
+    /// The positions behind each line, by its text without tabs at the start. Filled for the first here-document.
+    lines: Option<HashMap<String, Vec<usize>>>,
+    depth: usize,
     command: ShellCommand,
     commands: Vec<ShellCommand>,
 }
@@ -62,7 +80,26 @@ impl Splitter {
                     let inner = self.until(')', Some('('));
                     self.command.nested.push(inner.replace('|', " "));
                 }
-                ';' | '&' | '|' | '\n' | '(' | ')' => self.end_command(),
+                '#' if self.word.is_none() && self.depth < MAX_DOCUMENTS => {
+                    let start = self.at;
+                    while self.text.get(self.at).is_some_and(|c| *c != '\n') {
+                        self.at += 1;
+                    }
+                    self.end_command();
+                    let comment: String = self.text.get(start..self.at).unwrap_or_default().iter().collect();
+                    self.commands.extend(split_nested(&comment, MAX_DOCUMENTS));
+                }
+                '\n' => {
+                    self.end_command();
+                    self.skip_documents();
+                }
+                ';' | '&' | '|' | '(' | ')' => self.end_command(),
+                '<' if self.depth < MAX_DOCUMENTS && self.is_document() => {
+                    self.at += 1;
+                    self.at += usize::from(self.text.get(self.at) == Some(&'-'));
+                    self.end_word();
+                    (self.redirects, self.starts_document) = (true, true);
+                }
                 '<' | '>' => {
                     let is_descriptor = |word: &String| word.chars().all(|c| c.is_ascii_digit());
                     self.redirects |= self.word.as_ref().is_some_and(is_descriptor);
@@ -82,6 +119,25 @@ impl Splitter {
         c
     }
 
+    /// Returns true if the text continues as the start of a here-document: `<<` or `<<-`, but not `<<<`.
+    fn is_document(&self) -> bool {
+        let before = self.at.checked_sub(2).and_then(|at| self.text.get(at));
+        self.text.get(self.at) == Some(&'<') && self.text.get(self.at + 1) != Some(&'<') && before != Some(&'<')
+    }
+
+    /// Skips the here-documents behind the current line, and splits their texts. A text without the line that ends a
+    /// here-document contains none.
+    fn skip_documents(&mut self) {
+        for delimiter in std::mem::take(&mut self.documents) {
+            let lines = self.lines.get_or_insert_with(|| lines_of(&self.text));
+            let ends = lines.get(&delimiter).map(Vec::as_slice).unwrap_or_default();
+            let Some(end) = ends.get(ends.partition_point(|end| *end <= self.at)).copied() else { continue };
+            let document: String = self.text.get(self.at..end).unwrap_or_default().iter().collect();
+            self.at = end;
+            self.commands.extend(split_nested(&document, self.depth + 1));
+        }
+    }
+
     /// Returns true if the word so far ends with an operator of an extended glob, such as the `+` in
     /// `scripts/+(a|b).sh`.
     fn is_extended_glob(&self) -> bool {
@@ -95,6 +151,9 @@ impl Splitter {
     fn end_word(&mut self) {
         let Some(word) = self.word.take() else { return };
         let redirects = std::mem::take(&mut self.redirects);
+        if std::mem::take(&mut self.starts_document) {
+            self.documents.push(word.clone());
+        }
         // An assignment before a command: the command is the next word.
         let is_assignment = self.command.words.is_empty()
             && word.split_once('=').is_some_and(|(name, _)| {
@@ -110,7 +169,7 @@ impl Splitter {
 
     fn end_command(&mut self) {
         self.end_word();
-        self.redirects = false;
+        (self.redirects, self.starts_document) = (false, false);
         let command = std::mem::take(&mut self.command);
         if command != ShellCommand::default() {
             self.commands.push(command);
@@ -190,4 +249,16 @@ impl Splitter {
         }
         inner
     }
+}
+
+/// Returns the positions behind each line of a text, by the line without tabs at the start.
+fn lines_of(text: &[char]) -> HashMap<String, Vec<usize>> {
+    let mut lines: HashMap<String, Vec<usize>> = HashMap::new();
+    let mut at = 0;
+    for line in text.split(|c| *c == '\n') {
+        at += line.len() + 1;
+        let line: String = line.iter().skip_while(|c| **c == '\t').collect();
+        lines.entry(line).or_default().push(at.min(text.len()));
+    }
+    lines
 }

@@ -62,9 +62,10 @@ fn every_spelling_of_a_path_is_covered() {
         (&["sh", "-c", "eval \"$(cat scripts/x.sh)\""], "scripts/x.sh"),
         (&["sh", "-c", ". scripts/x.sh"], "scripts/x.sh"),
         (&["sh", "-c", "sh -c \"sh -c 'scripts/x.sh'\""], "scripts/x.sh"),
+        (&["bash", "-c", "# a # don't; bash scripts/x.sh"], "scripts/x.sh"),
+        (&["bash", "-c", "cat <<E\n$(bash scripts/x.sh)\nE"], "scripts/x.sh"),
         (&["sh", "-c", "exec \"$@\"", "sh", "x"], "."),
         (&["sh", "-c", "bash {script}"], "."),
-        (&["python3", "-c", "import runpy"], "."),
         (&["python3", "-m", "scripts.x"], "scripts/x"),
         (&["python3", "scripts"], "scripts"),
         (&["python3", "."], "."),
@@ -99,20 +100,15 @@ fn every_spelling_of_a_path_is_covered() {
         (&["env", "PATH=${WHERE}/scripts:/bin", "x.sh"], "."),
         (&["bash", "-c", "PYTHONPATH=$PWD/scripts python3 -m x"], "."),
         // Options that are joined in one word.
-        (&["python3", "-uc", "import runpy"], "."),
-        (&["python3", "-Ic", "import runpy"], "."),
         (&["python3", "-Wignore", "-Bc", "import runpy"], "."),
         (&["python3", "-um", "scripts.x"], "scripts/x"),
         (&["perl", "-we", "do './scr'.'ipts/x.sh'"], "."),
         (&["perl", "-lane", "do './scr'.'ipts/x.sh'"], "."),
         // Code for an interpreter in a shell text.
-        (&["bash", "-c", "python3 -c \"import x\""], "."),
-        (&["bash", "-c", "python3 -c 'import x'"], "."),
         (&["bash", "-c", "python3 <<E\nimport x\nE"], "."),
         (&["bash", "-c", "python3 2> log.txt <<< 'import x'"], "."),
         (&["bash", "-c", "python3 - < scripts/x.py"], "."),
         (&["bash", "-c", "python3 < scripts/x.py"], "."),
-        (&["bash", "-c", "node -e 'require(name)'"], "."),
         (&["bash", "-c", "bash -c 'perl -ne \"do name\"'"], "."),
         // The language of a file and the working folder.
         (&["bash", "scripts/x"], "\0executed by bash\0scripts/x"),
@@ -147,6 +143,46 @@ fn every_spelling_of_a_path_is_covered() {
     ] {
         let words = listed(command);
         assert!(words.iter().any(|word| word == covers), "{command:?}: {words:?}");
+    }
+}
+
+#[test]
+fn code_in_an_argument_is_read_if_the_interpreter_certainly_executes_it() {
+    for (command, covers) in [
+        // Code that is read like a script.
+        (&["python3", "-c", "import runpy"][..], "\0code of python\0import runpy"),
+        (&["/usr/bin/python3", "-uBc", "import runpy", "x"], "\0code of python\0import runpy"),
+        (&["timeout", "5", "python3", "-I", "-c", "import x"], "\0code of python\0import x"),
+        (&["node", "--no-warnings", "-e", "require('./x')"], "\0code of node\0require('./x')"),
+        (&["bash", "-c", "python3 -c \"import x\""], "\0code of python\0import x"),
+        (&["bash", "-c", "cd lib && python3 -c 'import x'"], "\0code of python\0import x"),
+        (&["bash", "-c", "node -e 'require(name)'"], "\0code of node\0require(name)"),
+        // Code that is open, or that other options, another quoting or a program of the project can change.
+        (&["python3", "-c", "import {module}"], "."),
+        (&["python3", "-c", "{code}"], "."),
+        (&["python3", "-c"], "."),
+        (&["python3", "-ic", "import x"], "."),
+        (&["python3", "-W", "", "-c", "import x"], "."),
+        (&["bin/python3", "-c", "import x"], "."),
+        (&["env", "A=b", "python3", "-c", "import x"], "."),
+        (&["xargs", "python3", "-c", "import x"], "."),
+        (&["node", "-e", "1", "-e", "require(x)"], "."),
+        (&["node", "-p", "-e", "require(x)"], "."),
+        (&["node", "-r", "./x", "-e", "1"], "."),
+        (&["node", "-e", "1", "--import", "./x"], "."),
+        (&["bash", "-c", "python3 -c \"import $X\""], "."),
+        (&["bash", "-c", "python3 -c \"f('\\x78')\""], "."),
+        // A quote in a comment or in a here-document hides nothing.
+        (&["bash", "-c", "# don't\ncat lib/data | bash\n# isn't"], "."),
+        (&["bash", "-c", "cat <<E\ndon't\nE\nperl -e 'do name'\n# isn't"], "."),
+        (&["bash", "-c", "cat <<-'E' >/dev/null\n\tdon't\n\tE\nls */x | xargs bash\n: isn't"], "."),
+        (&["bash", "-c", ": $((1 << 2)) # don't\nls */x | xargs bash\n: isn't"], "."),
+        (&["python3", "-uc", "import runpy"], "\0code of python\0import runpy"),
+        (&["python3", "-Ic", "import runpy"], "\0code of python\0import runpy"),
+    ] {
+        let words = listed(command);
+        assert!(words.iter().any(|word| word == covers), "{command:?}: {words:?}");
+        assert!(covers == PROJECT_WORD || !words.iter().any(|word| word == PROJECT_WORD), "{command:?}: {words:?}");
     }
 }
 

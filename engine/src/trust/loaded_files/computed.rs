@@ -123,6 +123,7 @@ impl ProgramStarts {
         }
         for import in JAVASCRIPT_IMPORTS.iter().flat_map(|imports| imports.find_iter(text)) {
             let Some((arguments, call)) = arguments_after(text, import.end() - 1, Language::JavaScript) else {
+                found.is_computed = true;
                 continue;
             };
             let is_named = match first(arguments) {

@@ -92,7 +92,12 @@ pub(in crate::trust) struct LoadingProgram {
     pub(super) is_tool: bool,
     /// The language of the interpreter that the command names. `None` if the file itself tells its language.
     pub(super) language: Option<Language>,
+    /// The code in an argument of the interpreter. `None` if the file is read.
+    pub(super) code: Option<String>,
 }
+
+/// Name in place of a file for code in an argument.
+const CODE_NAME: &str = "-c";
 
 impl LoadingProgram {
     /// The script `file`, which a command starts. `None` if the file is not a program whose text can name other files.
@@ -106,15 +111,31 @@ impl LoadingProgram {
         Self::new(file, false).filter(|program| program.file.is_file()).map(|program| Self { language, ..program })
     }
 
+    /// The code in an argument of an interpreter, which starts in `folder`. `None` for an interpreter of a language that is
+    /// not read.
+    pub fn of_code(interpreter: &str, code: &str, folder: &Path) -> Option<Self> {
+        let language = Some(Language::of_interpreter(interpreter)?);
+        Self::new(&folder.join(CODE_NAME), false).map(|program| Self {
+            language,
+            code: Some(code.to_owned()),
+            ..program
+        })
+    }
+
     /// The script `file` of a tool.
     pub fn of_tool(file: &Path) -> Option<Self> {
         Self::new(file, true)
     }
 
+    /// The path of the program; `None` for code in an argument.
+    pub fn path(&self) -> Option<&Path> {
+        self.code.is_none().then_some(&self.file)
+    }
+
     fn new(file: &Path, is_tool: bool) -> Option<Self> {
         let main_folder = file.parent()?.to_path_buf();
         let is_package = file.iter().any(|part| PACKAGE_FOLDERS.iter().any(|folder| part == *folder));
-        (!is_package).then(|| Self { file: file.to_path_buf(), main_folder, is_tool, language: None })
+        (!is_package).then(|| Self { file: file.to_path_buf(), main_folder, is_tool, language: None, code: None })
     }
 
     /// A file that this program loads or starts.
@@ -123,6 +144,54 @@ impl LoadingProgram {
         let imports = language == Language::Python;
         let loaded = Self::new(file, self.is_tool && imports)?;
         Some(if imports { Self { main_folder: self.main_folder.clone(), ..loaded } } else { loaded })
+    }
+}
+
+/// Replaces the escapes of letters, digits and characters of paths in a text: `"./\u0068\.mjs"` becomes `"./h.mjs"`.
+pub(super) fn without_escapes(text: &str) -> String {
+    let is_plain = |c: &char| c.is_alphanumeric() || "_./@#-".contains(*c);
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, escape)) = rest.split_once('\\') {
+        plain.push_str(before);
+        let replaced = escaped_character(escape).filter(|(value, _)| is_plain(value) || *value == '\n');
+        let length = replaced.map_or_else(|| escape.chars().next().map_or(0, char::len_utf8), |(_, length)| length);
+        let (own, behind) = escape.split_at_checked(length).unwrap_or((escape, ""));
+        match replaced {
+            // A line that continues.
+            Some(('\n', _)) => {}
+            Some((value, _)) => plain.push(value),
+            None => plain.extend(['\\'].into_iter().chain(own.chars())),
+        }
+        rest = behind;
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// Returns the character that an escape of JavaScript stands for, and the length of the escape behind the backslash.
+/// Returns a line feed for a line that continues. `None` for an escape that stands for no letter.
+fn escaped_character(escape: &str) -> Option<(char, usize)> {
+    let digits =
+        |digits: &str, radix, length| Some((char::from_u32(u32::from_str_radix(digits, radix).ok()?)?, length));
+    let first = escape.chars().next()?;
+    match first {
+        'u' if escape.starts_with("u{") => {
+            let (code, _) = escape.get(2..)?.split_once('}')?;
+            digits(code, 16, code.len() + 3)
+        }
+        'u' => digits(escape.get(1..5)?, 16, 5),
+        'x' => digits(escape.get(1..3)?, 16, 3),
+        '0'..='7' => {
+            let length = escape.bytes().take(3).take_while(|digit| (b'0'..=b'7').contains(digit)).count();
+            // Three digits stand for one character only up to `\377`.
+            let length = if length == 3 && first > '3' { 2 } else { length };
+            digits(escape.get(..length)?, 8, length)
+        }
+        '\r' if escape.starts_with("\r\n") => Some(('\n', 2)),
+        '\n' | '\r' | '\u{2028}' | '\u{2029}' => Some(('\n', first.len_utf8())),
+        'b' | 'f' | 'n' | 'r' | 't' | 'v' => None,
+        other => Some((other, other.len_utf8())),
     }
 }
 
@@ -146,4 +215,26 @@ pub(super) fn is_program(file: &Path) -> bool {
 pub(super) fn is_script(file: &Path) -> bool {
     let mut start = [0; 2];
     File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == *b"#!"
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_of_letters_are_replaced_and_other_escapes_stay() {
+        for (text, plain) in [
+            (r#"import "./\u0068.mjs""#, r#"import "./h.mjs""#),
+            (r#"import "./\x68\u{68}\u{000068}\150\.mjs""#, r#"import "./hhhh.mjs""#),
+            ("import \"./li\\\nb.mjs\"", "import \"./lib.mjs\""),
+            ("import \"./li\\\r\nb.mjs\"", "import \"./lib.mjs\""),
+            (r#""\u0022 \" \\ \\u0068 \n \u{110000} \u00""#, r#""\u0022 \" \\ \\u0068 \n \u{110000} \u00""#),
+            (r"r\u0065quire(x) \1507 \477", r"require(x) h7 \477"),
+            ("a\\", "a\\"),
+            ("\\é", "é"),
+        ] {
+            assert_eq!(without_escapes(text), plain, "{text}");
+        }
+    }
 }

@@ -65,6 +65,7 @@ impl NamedFiles<'_> {
             main_folder: folder.to_path_buf(),
             is_tool: false,
             language: Some(Language::Python),
+            code: None,
         };
         files.into_iter().map(program).collect()
     }
