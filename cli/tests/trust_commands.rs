@@ -128,10 +128,62 @@ fn script_that_computes_a_program_is_trusted_with_the_project_and_the_question_s
     let refused = place.rye(&RUN);
     let shown = refused.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(refused.code, Some(5), "a new file of the project is not trusted yet");
-    assert!(shown.contains("; changed since it was trusted: `notes.txt`"), "{shown}");
+    assert!(shown.contains("; changed since it was trusted: `notes.txt`; `needs: { write_only:"), "{shown}");
     let (_, listed) = place.json(&["trust", "--list"]);
     let tool = listed["requirements"].as_array().unwrap().iter().find(|one| one["kind"] == "tool").unwrap();
     assert!(tool["what"].as_str().unwrap().contains(why), "{tool}");
+}
+
+/// A tool that writes a report, and starts a program whose name it computes.
+const REPORTER: &str = "import subprocess\n\n__tool_description__ = 'Mine.'\n__needs__ = {'NEED': ['reports/']}\n\
+CONFIG_SCHEMA = {'properties': {'script': {'type': 'string'}}}\n\n\n\
+def execute(params):\n    with open('reports/report.txt', 'a') as report:\n        report.write('one\\n')\n    \
+done = subprocess.run(['bash', params['script']], capture_output=True, text=True)\n    return done.stdout + done.stderr\n";
+
+#[test]
+fn report_in_a_write_only_folder_keeps_the_trust_and_is_never_executed() {
+    for (need, keeps) in [("write_only", true), ("write", false)] {
+        let place = place(&json!([]), &json!({"script": "reports/report.txt"}));
+        std::fs::remove_file(place.project().join(".ai/tools/mine.yaml")).unwrap();
+        place.write(".ai/directives/act.md", &DIRECTIVE.replace("<tool>", "<tool write=\"reports/\">"));
+        place.write(".ai/tools/mine.py", &REPORTER.replace("NEED", need));
+        place.write("reports/old.txt", "1\n");
+        place.run_ok(&["trust"]);
+        let (code, ran) = place.json(&RUN);
+        assert_eq!(code, Some(0), "{ran}");
+        let answered = answer(&place, &ran);
+        assert!(answered.contains("one: command not found") != keeps, "{answered}");
+        assert_eq!(place.read("reports/report.txt"), "one\n", "{answered}");
+        // With `write`, the report could be the program of the next call.
+        assert_eq!(place.rye(&RUN).code, Some(if keeps { 0 } else { 5 }), "{need}");
+        if !keeps {
+            // The error of a second call in a run names the report.
+            place.run_ok(&["trust"]);
+            let call = json!({"tool_calls": [{"name": "mine", "input": {"script": "notes.txt"}}]});
+            place.write("../script.yaml", &json!({"steps": [call, call, {"text": "Done."}]}).to_string());
+            let (_, ran) = place.json(&RUN);
+            let answer = answer(&place, &ran);
+            assert!(answer.contains("(changed since then: `reports/report.txt`)"), "{answer}");
+            continue;
+        }
+        // A model that writes code into the folder gets no program executed, although no trust is missing.
+        place.write("reports/report.txt", "echo ran-it\n");
+        let (code, ran) = place.json(&RUN);
+        let answer = answer(&place, &ran);
+        assert!(code == Some(0) && answer.contains("Permission denied"), "{answer}");
+        assert!(!answer.contains("ran-it\\n") && place.read("reports/report.txt").ends_with("one\n"), "{answer}");
+        let listed = place.run_ok(&["trust", "--list"]);
+        assert!(listed.contains("cannot read `reports/`"), "{listed}");
+        // The rest of the project stays covered, and so does a second name of a file in the folder.
+        std::fs::hard_link(place.project().join("reports/report.txt"), place.project().join("second")).unwrap();
+        assert_eq!(place.rye(&RUN).code, Some(5));
+        std::fs::remove_file(place.project().join("second")).unwrap();
+        assert_eq!(place.rye(&RUN).code, Some(0));
+        // A link in place of the folder leads to files that the program can read.
+        std::fs::rename(place.project().join("reports"), place.project().join("other")).unwrap();
+        std::os::unix::fs::symlink("other", place.project().join("reports")).unwrap();
+        assert_eq!(place.rye(&RUN).code, Some(5));
+    }
 }
 
 #[test]

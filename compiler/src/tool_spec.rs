@@ -166,6 +166,9 @@ pub struct ToolNeeds {
     pub net: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<String>,
+    /// The folders of `write` that the program of the tool cannot read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub write_only: Vec<String>,
 }
 
 /// Timeout in seconds of a tool that declares none.

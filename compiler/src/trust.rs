@@ -23,7 +23,7 @@ use crate::sandbox::disguises_built_in;
 use crate::semantics::hook_point;
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::{ItemKind, Space, World};
-use command_files::{CallValues, LOADED_BY};
+use command_files::{CallValues, LOADED_BY, UNREADABLE};
 
 pub use reach::{of_continuation, of_replaced_hook_items, of_user_space, script_of, script_requirement, user_space_of};
 
@@ -251,7 +251,7 @@ pub fn requirement_of_call(
     } else {
         format!(", gets the environment variables {}", spec.environment.join(", "))
     };
-    let (what, programs) = match &spec.kind {
+    let (what, mut programs) = match &spec.kind {
         ToolKind::Builtin { name } if !disguises_built_in(&file.id, name) => return None,
         ToolKind::Builtin { name } => {
             (format!("is the engine's built-in tool `{name}` under another name"), Vec::new())
@@ -268,6 +268,11 @@ pub fn requirement_of_call(
         ToolKind::Http(http) => (format!("sends requests to {}", escape_non_ascii(&http.url)), Vec::new()),
         ToolKind::Mcp { server, runs, sandbox, .. } => (describe_server(server, runs, *sandbox), Vec::new()),
     };
+    // Only the programs of these tools have a sandbox of their own.
+    let starts = matches!(spec.kind, ToolKind::Command { .. } | ToolKind::Script { .. });
+    let unreadable: Vec<&String> = spec.needs.write_only.iter().filter(|_| starts).collect();
+    programs.extend(unreadable.iter().map(|folder| format!("{UNREADABLE}{folder}")));
+    let unreadable = unreadable.iter().map(|folder| format!(", cannot read `{folder}`")).collect::<Vec<_>>().concat();
     let lives = match (spec.persistent, spec.pushes) {
         (false, _) => "",
         (true, false) => ", stays alive between calls",
@@ -276,7 +281,7 @@ pub fn requirement_of_call(
     Some(TrustRequirement {
         kind: TrustRequirementKind::Tool,
         name: file.id.to_string(),
-        what: one_line(&format!("{what}{given}{lives}")),
+        what: one_line(&format!("{what}{given}{unreadable}{lives}")),
         subjects: vec![Subject { kind: ItemKind::Tool, id: file.id.to_string(), sha256 }],
         programs,
         place: sources.get(file.source).map(|source| SourcePlace { file: source.path.to_string(), line: 1, column: 1 }),

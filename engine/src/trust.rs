@@ -296,6 +296,7 @@ impl TrustFile {
 
     fn named_files(&self, one: &TrustRequirement) -> Result<files::NamedFiles<'_>, TrustError> {
         let mut files = files::NamedFiles::new(&self.project);
+        files.leave_out_unreadable(&one.programs);
         for word in &one.programs {
             if one.kind == TrustRequirementKind::Script {
                 files.add_script(word)?;

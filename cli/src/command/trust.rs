@@ -265,9 +265,15 @@ const LISTED_CHANGES: usize = 3;
 /// Returns the effect that needs trust, the reason if trust in it covers every file of the project, and the files that
 /// changed since it was trusted.
 fn what_of(one: &TrustRequirement, now: &TrustSnapshot<'_>) -> String {
-    let covers = now
-        .whole_project_reason(one)
-        .map_or_else(String::new, |reason| format!("; covers every file of the project, because {reason}"));
+    let reason = now.whole_project_reason(one);
+    // A report of the tool itself can be the changed file.
+    let hint = if reason.is_some() && one.kind == TrustRequirementKind::Tool {
+        "; `needs: { write_only: [FOLDER/] }` of the tool leaves out a folder that it only writes"
+    } else {
+        ""
+    };
+    let covers =
+        reason.map_or_else(String::new, |reason| format!("; covers every file of the project, because {reason}"));
     let changed = now.changed_files(one);
     if changed.is_empty() {
         return format!("{}{covers}", one.what);
@@ -277,7 +283,7 @@ fn what_of(one: &TrustRequirement, now: &TrustSnapshot<'_>) -> String {
         0 => String::new(),
         others => format!(" and {others} more"),
     };
-    format!("{}{covers}; changed since it was trusted: {}{others}", one.what, named.join(", "))
+    format!("{}{covers}; changed since it was trusted: {}{others}{hint}", one.what, named.join(", "))
 }
 
 /// Checks that all requirements of a plan are trusted. If a requirement is not trusted, asks the user to trust all

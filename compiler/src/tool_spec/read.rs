@@ -121,6 +121,7 @@ impl ToolSpecReader {
         // The host of a request is a need of the tool, even if the tool file does not list the host.
         own_needs.net.retain(|host| !needs.net.contains(host));
         needs.net.extend(own_needs.net);
+        self.check_write_only(node, kind.as_ref());
         let spec = ToolSpec {
             description: description.unwrap_or_default().trim().to_owned(),
             config: self.config(node, &parameters),
@@ -450,8 +451,9 @@ impl ToolSpecReader {
             self.report_wrong_type(needs, "needs", "a mapping");
             return ToolNeeds::default();
         }
-        self.known_keys(needs, &["net", "write"], "`needs`");
-        let write = self.strings(needs, "write");
+        self.known_keys(needs, &["net", "write", "write_only"], "`needs`");
+        let (mut write, write_only) = (self.strings(needs, "write"), self.strings(needs, "write_only"));
+        write.extend(write_only.iter().cloned());
         for (path, span) in &write {
             if let Some((what, label, help)) = needs::needed_folder_error(path) {
                 self.report_bad_value(*span, format!("`{path}` {what}"), label, Some(help.to_owned()));
@@ -464,7 +466,21 @@ impl ToolSpecReader {
                 self.report_bad_value(*span, format!("`{host}` names no host"), "no call can reach it", Some(help));
             }
         }
-        ToolNeeds { net: net.into_iter().map(|s| s.0).collect(), write: write.into_iter().map(|s| s.0).collect() }
+        let texts = |strings: Vec<(String, Span)>| strings.into_iter().map(|(text, _)| text).collect();
+        ToolNeeds { net: texts(net), write: texts(write), write_only: texts(write_only) }
+    }
+
+    /// Reports folders that the tool does not read, if the tool has no sandboxed program of its own.
+    fn check_write_only(&mut self, node: &Node, kind: Option<&ToolKind>) {
+        let Some(value) = node.get("needs").and_then(|needs| needs.get("write_only")) else { return };
+        match kind {
+            None | Some(ToolKind::Command { .. } | ToolKind::Script { .. }) => {}
+            Some(ToolKind::Builtin { .. } | ToolKind::Http(_) | ToolKind::Mcp { .. }) => {
+                let text = "`write_only` is for a tool that starts a program".to_owned();
+                let help = "name the folders in `write`".to_owned();
+                self.report_bad_value(value.span, text, "no program of the tool writes here", Some(help));
+            }
+        }
     }
 
     pub(super) fn strings(&mut self, node: &Node, key: &str) -> Vec<(String, Span)> {

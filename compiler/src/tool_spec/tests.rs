@@ -91,6 +91,27 @@ fn all_errors_are_reported_at_once() {
 }
 
 #[test]
+fn write_only_folder_needs_a_program() {
+    let tool = |kind: Value| {
+        let mut tool = json!({"description": "x", "needs": {"write": ["out/"], "write_only": ["reports/"]}});
+        tool.as_object_mut().unwrap().extend(kind.as_object().unwrap().clone());
+        tool
+    };
+    let needs = ToolSpec::read(&yaml(&tool(json!({"kind": "command", "command": ["ls"]})))).unwrap().needs;
+    assert_eq!(
+        (needs.write, needs.write_only),
+        (vec!["out/".to_owned(), "reports/".to_owned()], vec!["reports/".to_owned()])
+    );
+    assert_eq!(
+        faults(&tool(json!({"kind": "builtin", "builtin": "write"}))),
+        [(ToolSpecErrorKind::BadValue, "`write_only` is for a tool that starts a program".to_owned())]
+    );
+    let mut outside = tool(json!({"kind": "command", "command": ["ls"]}));
+    *outside.pointer_mut("/needs/write_only").unwrap() = json!(["../x"]);
+    assert_eq!(faults(&outside)[0].1, "`../x` leads out of the project");
+}
+
+#[test]
 fn keys_of_other_kinds_and_unknown_kinds_are_rejected() {
     assert_eq!(
         faults(&json!({"description": "x", "kind": "builtin", "builtin": "read", "command": ["ls"]})),

@@ -40,6 +40,9 @@ pub const SEARCHED: &str = "\0searched ";
 /// The start of a word for code in an argument (`python3 -c`); the name of the interpreter and, behind a NUL, the code
 /// follow.
 pub const CODE_OF: &str = "\0code of ";
+/// The start of a word for a folder that the sandbox of the command makes unreadable; its path follows. The command can
+/// load no file in it.
+pub const UNREADABLE: &str = "\0unreadable ";
 /// The word for a command that can execute every file of the project, such as `perl -e`.
 pub const EVERY_FILE: &str = "\0every file";
 /// Maximum nesting of shell texts in shell texts.

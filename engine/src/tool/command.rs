@@ -23,6 +23,8 @@ pub struct CommandTool {
     pub timeout: Duration,
     /// Names of the environment variables that the tool file declares.
     pub environment: Vec<String>,
+    /// The folders that the program can write but not read.
+    pub write_only: Vec<String>,
 }
 
 impl Tool for CommandTool {
@@ -56,7 +58,8 @@ impl CommandTool {
         let Some((name, arguments)) = argv.split_first() else {
             return Err("this tool names no program".into());
         };
-        let sandbox = Sandbox::new(&invocation.project_root, invocation.write, &invocation.net);
+        let sandbox =
+            Sandbox::new(&invocation.project_root, invocation.write, &invocation.net).with_write_only(&self.write_only);
         Ok(Program {
             program: resolve_program(name, &invocation.project_root),
             arguments: arguments.iter().map(OsString::from).collect(),

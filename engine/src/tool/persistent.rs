@@ -50,6 +50,8 @@ pub struct PersistentTool {
     pub idempotent: Idempotence,
     /// Names of the environment variables that the tool file declares.
     pub environment: Vec<String>,
+    /// The folders that the program can write but not read.
+    pub write_only: Vec<String>,
     /// True if the process may submit messages to the chat.
     pub pushes: bool,
 }
@@ -237,7 +239,10 @@ impl PersistentTool {
             program,
             arguments: argv.collect(),
             folder: invocation.project_root.clone(),
-            sandbox: Some(Sandbox::new(&invocation.project_root, invocation.write.clone(), &invocation.net)),
+            sandbox: Some(
+                Sandbox::new(&invocation.project_root, invocation.write.clone(), &invocation.net)
+                    .with_write_only(&self.write_only),
+            ),
             // The variables that every program gets are last, so that no declared variable replaces them.
             environment: variables.chain(base_environment(&invocation.thread_id)).collect(),
         };

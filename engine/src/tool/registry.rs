@@ -133,12 +133,14 @@ impl ToolRegistry {
     /// Creates a runnable tool from its declaration and its file.
     pub fn prepare(&self, spec: &ToolSpec, file: &ToolFile) -> Result<PreparedTool, RegistryError> {
         let (timeout, environment) = (Duration::from_secs(spec.timeout_seconds), spec.environment.clone());
+        let write_only = spec.needs.write_only.clone();
         let persistent = |program: PersistentProgram| PersistentTool {
             program,
             file: file.clone(),
             timeout,
             idempotent: spec.idempotent.clone(),
             environment: spec.environment.clone(),
+            write_only: spec.needs.write_only.clone(),
             pushes: spec.pushes,
         };
         let tool: Arc<dyn Tool> = match &spec.kind {
@@ -153,11 +155,11 @@ impl ToolRegistry {
                 make(spec)
             }
             ToolKind::Command { argv } => {
-                Arc::new(CommandTool { argv: argv.clone(), file: file.clone(), timeout, environment })
+                Arc::new(CommandTool { argv: argv.clone(), file: file.clone(), timeout, environment, write_only })
             }
             ToolKind::Script { language, entry } => {
                 let (language, entry) = (*language, *entry);
-                Arc::new(ScriptTool { language, entry, file: file.clone(), timeout, environment })
+                Arc::new(ScriptTool { language, entry, file: file.clone(), timeout, environment, write_only })
             }
             ToolKind::Http(http) => Arc::new(HttpTool { http: http.clone(), file: file.clone(), timeout, environment }),
             #[cfg(feature = "mcp")]

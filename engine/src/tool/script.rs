@@ -39,6 +39,8 @@ pub struct ScriptTool {
     pub timeout: Duration,
     /// Names of the environment variables that the tool file declares.
     pub environment: Vec<String>,
+    /// The folders that the program can write but not read.
+    pub write_only: Vec<String>,
 }
 
 impl Tool for ScriptTool {
@@ -108,7 +110,10 @@ impl ScriptTool {
             thread_id: invocation.thread_id.clone(),
             timeout: self.timeout.min(invocation.timeout),
             halt: invocation.halt.clone(),
-            sandbox: Some(Sandbox::new(&invocation.project_root, invocation.write.clone(), &invocation.net)),
+            sandbox: Some(
+                Sandbox::new(&invocation.project_root, invocation.write.clone(), &invocation.net)
+                    .with_write_only(&self.write_only),
+            ),
             input,
             environment: variables,
             streams: StderrMode::Apart,

@@ -8,14 +8,18 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use rye_compiler::plan::hex;
-use rye_compiler::trust::command_files::{CODE_OF, EXECUTED_BY, LOADED_BY, MODULE, PROJECT_WORD, files_of_value};
+use rye_compiler::trust::command_files::{
+    CODE_OF, EXECUTED_BY, LOADED_BY, MODULE, PROJECT_WORD, UNREADABLE, files_of_value,
+};
 use sha2::{Digest, Sha256};
 
 use super::TrustError;
 use super::loaded_files::LoadingProgram;
 use crate::process::search_path;
+use crate::tool::process::{detect_support, folder_of_project};
 
 /// Maximum number of files in the folders that one requirement names.
 const MAX_FILES: usize = 20_000;
@@ -30,12 +34,17 @@ const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"]
 /// folder, the engine's state, and the exports of threads. The lock file is not hashed either.
 const LEFT_OUT: [&str; 4] = [".git", ".ai/state", ".ai/knowledge/agent/threads", ".ai/lock.json"];
 
+/// True if the sandbox can make folders of the project unreadable.
+static HAS_LANDLOCK: LazyLock<bool> = LazyLock::new(|| detect_support().landlock > 0);
+
 /// A collector of the project files that the commands of one trust requirement name.
 pub(super) struct NamedFiles<'p> {
     pub(super) project: &'p Path,
     /// SHA-256 by path relative to the project, lowercase hex.
     pub(super) hashes: BTreeMap<String, String>,
     folders: BTreeSet<PathBuf>,
+    /// Folders that the sandbox of the command makes unreadable. The command can load no file in them.
+    unreadable: Vec<PathBuf>,
     /// The programs whose texts were searched for files that they load.
     pub(super) read: BTreeSet<LoadingProgram>,
     /// The reason why a program can load every file of the project; `None` if no program can.
@@ -51,11 +60,20 @@ impl<'p> NamedFiles<'p> {
             project,
             hashes: BTreeMap::new(),
             folders: BTreeSet::new(),
+            unreadable: Vec::new(),
             read: BTreeSet::new(),
             whole_project: None,
             covers_project: false,
             bytes: 0,
         }
+    }
+
+    /// Leaves out the folders that the sandbox makes unreadable, among the words of a command. A kernel without Landlock
+    /// makes no folder unreadable, and the sandbox follows no link to such a folder.
+    pub(super) fn leave_out_unreadable(&mut self, words: &[String]) {
+        let folders = words.iter().filter_map(|word| word.strip_prefix(UNREADABLE));
+        let places = folders.map(|folder| folder_of_project(self.project, folder));
+        self.unreadable = places.filter(|_| *HAS_LANDLOCK).collect();
     }
 
     /// Adds the hash of a script, even if the script is outside of the project. Adds nothing if the script does not
@@ -148,6 +166,9 @@ impl<'p> NamedFiles<'p> {
             self.add_link(place);
             return Ok(());
         }
+        if self.is_unreadable(&real) {
+            return Ok(());
+        }
         if real.is_dir() {
             return self.add_folder(&real, 0);
         }
@@ -157,6 +178,11 @@ impl<'p> NamedFiles<'p> {
             hash.insert(sha256_of(&real)?);
         }
         Ok(())
+    }
+
+    /// Returns true if a file or folder, given by its canonical path, lies in a folder that the sandbox makes unreadable.
+    fn is_unreadable(&self, real: &Path) -> bool {
+        self.unreadable.iter().any(|folder| real.starts_with(folder))
     }
 
     /// Adds a link of the project that leads out of the project, with a hash of the target's path. If the link gets
@@ -175,7 +201,10 @@ impl<'p> NamedFiles<'p> {
     /// Adds the hash of every file below a folder, and of the targets of links in it. Skips the folders in `LEFT_OUT`.
     fn add_folder(&mut self, folder: &Path, depth: usize) -> Result<(), TrustError> {
         let too_large = |reason: String| TrustError::TooLarge { path: folder.to_path_buf(), reason };
-        if !self.folders.insert(folder.to_path_buf()) || LEFT_OUT.iter().any(|out| folder == self.project.join(out)) {
+        if self.is_unreadable(folder)
+            || !self.folders.insert(folder.to_path_buf())
+            || LEFT_OUT.iter().any(|out| folder == self.project.join(out))
+        {
             return Ok(());
         }
         if depth > MAX_DEPTH {

@@ -242,6 +242,7 @@ fn changes_of(before: &ToolSpec, after: &ToolSpec) -> Vec<ToolChange> {
     for (path, old, new) in [
         (&["needs", "net"][..], &before.needs.net, &after.needs.net),
         (&["needs", "write"], &before.needs.write, &after.needs.write),
+        (&["needs", "write_only"], &before.needs.write_only, &after.needs.write_only),
         (&["environment"], &before.environment, &after.environment),
     ] {
         let added: Vec<&str> = new.iter().filter(|one| !old.contains(one)).map(String::as_str).collect();

@@ -337,13 +337,13 @@ impl EmbeddedDriver {
                 executes.extend(requirement_of_settings(&world, &tool));
                 #[cfg(feature = "mcp")]
                 executes.extend(server.as_ref().and_then(mcp::config::trust_requirement));
-                let missing = |now: TrustSnapshot<'_>| now.missing(&executes).map(|missing| missing.len());
-                match engine.trust.snapshot().and_then(missing) {
-                    Ok(0) => {}
-                    Ok(_) => {
+                let changes = |now: TrustSnapshot<'_>| Ok(untrusted_changes(&now, &now.missing(&executes)?));
+                match engine.trust.snapshot().and_then(changes) {
+                    Ok(None) => {}
+                    Ok(Some(changes)) => {
                         return Err(format!(
                             "permission denied: the user has not trusted the current version of the project tool \
-                         `{wanted}`, or of a file of the project that it names or gets its settings from; the user can review it with `rye trust --list` and \
+                         `{wanted}`, or of a file of the project that it names or gets its settings from{changes}; the user can review it with `rye trust --list` and \
                          trust it with `rye trust`"
                         ));
                     }
@@ -501,4 +501,26 @@ fn missing_need(spec: &ToolSpec, write: &[String], net: &[String]) -> Option<Str
     let host = || unmet(&spec.needs.net, net, is_host_inside).map(|host| ("net", host));
     let (need, what) = folder.or_else(host)?;
     Some(format!("permission denied: the tool needs {need}=\"{what}\", which is not granted"))
+}
+
+/// Maximum number of changed files that a refused call names.
+const NAMED_CHANGES: usize = 3;
+
+/// Describes the files that changed since the user trusted these requirements; empty if no file is known. `None` if no
+/// requirement is missing.
+fn untrusted_changes(now: &TrustSnapshot<'_>, missing: &[&TrustRequirement]) -> Option<String> {
+    if missing.is_empty() {
+        return None;
+    }
+    let changed: BTreeSet<String> = missing.iter().flat_map(|one| now.changed_files(one)).collect();
+    if changed.is_empty() {
+        return Some(String::new());
+    }
+    let named: Vec<String> =
+        changed.iter().take(NAMED_CHANGES).map(|path| format!("`{}`", path.escape_debug())).collect();
+    let others = match changed.len() - named.len() {
+        0 => String::new(),
+        others => format!(" and {others} more"),
+    };
+    Some(format!(" (changed since then: {}{others})", named.join(", ")))
 }

@@ -301,6 +301,7 @@ async fn a_command_tool_gives_parameters_as_arguments() {
         file: crate::tool::registry::ToolFile::default(),
         timeout: Duration::from_secs(10),
         environment: Vec::new(),
+        write_only: Vec::new(),
     };
     let tool = command(&["./bin/show", "--", "{text}", "{more}"]);
     let outcome = w.call(&tool, json!({"text": "$(id); `id` \"x\"", "more": ["a b", "c"]})).await;

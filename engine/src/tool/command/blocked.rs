@@ -46,6 +46,11 @@ pub(in crate::tool) fn explain(output: &str, sandbox: &Sandbox) -> Option<String
     if path_access(&segments) != PathAccess::Ordinary {
         return Some(format!("[blocked by the sandbox: `{shown}` is a protected path]"));
     }
+    if sandbox.write_only.iter().any(|folder| normalized(&absolute).starts_with(folder)) {
+        return Some(format!(
+            "[blocked by the sandbox: `{shown}` is in a folder that the tool declares as `write_only`]"
+        ));
+    }
     let folder = relative.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.map_or_else(|| "FOLDER/".to_owned(), |folder| format!("{}/", printable(folder.as_os_str())));
     let is_granted = sandbox.write.iter().any(|granted| relative.starts_with(granted.trim_end_matches('/')));
@@ -74,12 +79,17 @@ mod tests {
 
     #[test]
     fn refusal_names_the_grant_that_is_missing() {
-        let sandbox = Sandbox { project: "/p".into(), ..Sandbox::new(Path::new("/p"), vec!["out/".into()], &[]) };
+        let sandbox = Sandbox {
+            project: "/p".into(),
+            ..Sandbox::new(Path::new("/p"), vec!["out/".into(), "reports/".into()], &[])
+        };
+        let sandbox = sandbox.with_write_only(&["./reports/".into()]);
         for (output, says) in [
             ("touch: cannot touch 'a/b.txt': Permission denied\n", "needs `write=\"a/\"`"),
             ("bash: line 1: top.txt: Permission denied", "needs `write=\"FOLDER/\"`"),
             ("PermissionError: [Errno 13] Permission denied: '/p/a/b/c'", "needs `write=\"a/b/\"`"),
             ("Error: EACCES: permission denied, open '/p/x/y'", "needs `write=\"x/\"`"),
+            ("cat: reports/x: Permission denied", "declares as `write_only`"),
             ("cat: /home/a/.ssh/id: Permission denied", "outside of the project"),
             ("cat: ../other: Permission denied", "outside of the project"),
             ("rm: cannot remove '.git/config': Permission denied", "is a protected path"),

@@ -39,6 +39,9 @@ pub struct Sandbox {
     /// Paths of keys, trust records and the project's state, wherever they are stored. The program can neither read nor
     /// write these paths.
     pub hidden: Vec<PathBuf>,
+    /// Folders of the project that the program can write, if `write` covers them, but not read. Missing folders are created.
+    #[serde(default)]
+    pub write_only: Vec<PathBuf>,
     /// True if the program can use the network. The sandbox cannot restrict a program to certain hosts.
     pub net: bool,
     /// A private folder for temporary files, which exists while the program runs; `None` if the program has no such
@@ -89,8 +92,31 @@ impl Sandbox {
         #[cfg(not(target_os = "linux"))]
         let outer = None;
         let hidden = hidden_paths(&project);
-        Self { project, user: user_items(), read, write, hidden, net: !net.is_empty(), scratch: None, outer }
+        Self {
+            project,
+            user: user_items(),
+            read,
+            write,
+            hidden,
+            write_only: Vec::new(),
+            net: !net.is_empty(),
+            scratch: None,
+            outer,
+        }
     }
+
+    /// Makes folders of the project unreadable. A program then can load no file that it wrote there.
+    #[must_use]
+    pub fn with_write_only(self, folders: &[String]) -> Self {
+        let write_only = folders.iter().map(|folder| folder_of_project(&self.project, folder)).collect();
+        Self { write_only, ..self }
+    }
+}
+
+/// Returns the path of a folder that a tool file names relative to the project.
+pub fn folder_of_project(project: &Path, folder: &str) -> PathBuf {
+    let parts = folder.split('/').filter(|part| !part.is_empty() && *part != ".");
+    parts.fold(project.to_path_buf(), |path, part| path.join(part))
 }
 
 /// Returns the user's `.ai` (`language.md` 1); `None` if the folder does not exist.

@@ -155,7 +155,7 @@ async fn script_runs_the_bytes_that_were_read() {
         ..ToolFile::default()
     };
     let (language, entry, timeout) = (ScriptLanguage::Python, ScriptEntry::Execute, Duration::from_secs(30));
-    let tool = ScriptTool { language, entry, file, timeout, environment: Vec::new() };
+    let tool = ScriptTool { language, entry, file, timeout, environment: Vec::new(), write_only: Vec::new() };
     assert_eq!(tool.run(invocation(p.dir.path(), json!({}), timeout)).await.content, json!("planned"));
 }
 

@@ -12,6 +12,7 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, Scope, make_bitflags,
 };
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode};
+use rye_compiler::semantics::needs::is_folder_inside;
 
 use super::Sandbox;
 use super::protected_inodes::{ProtectedInodes, stat_of};
@@ -112,6 +113,8 @@ enum FileRight {
     List,
     Read,
     Write,
+    /// Writing without reading or executing.
+    WriteOnly,
     /// Access to devices: existing files can be read and written, but no files can be created.
     Device,
 }
@@ -140,6 +143,7 @@ pub fn apply(sandbox: &Sandbox) -> io::Result<()> {
     };
     let ruleset = ruleset.create().map_err(io::Error::other)?;
     let mut rules = FileRules::new(sandbox, Some(ruleset));
+    rules.create_write_only()?;
     rules.grant_system()?;
     rules.grant_home()?;
     if let Some(user) = &sandbox.user {
@@ -164,6 +168,7 @@ pub fn apply(sandbox: &Sandbox) -> io::Result<()> {
 /// Returns the paths of the project that the sandbox makes writable. Creates granted folders that are missing.
 pub fn writable_paths(sandbox: &Sandbox) -> io::Result<Vec<PathBuf>> {
     let mut rules = FileRules::new(sandbox, None);
+    rules.create_write_only()?;
     for folder in &sandbox.write {
         rules.grant_writable(&sandbox.project, folder)?;
     }
@@ -175,6 +180,10 @@ struct FileRules<'w> {
     ruleset: Option<RulesetCreated>,
     /// Paths that are neither readable nor writable.
     hidden: &'w [PathBuf],
+    /// Folders that are never readable.
+    write_only: &'w [PathBuf],
+    /// Folders that the grants make writable.
+    granted: &'w [String],
     /// The user's `.ai`, of which only `data` can be writable; `None` if this folder does not exist.
     user: Option<PathBuf>,
     project: &'w Path,
@@ -188,8 +197,8 @@ impl<'w> FileRules<'w> {
     fn new(sandbox: &'w Sandbox, ruleset: Option<RulesetCreated>) -> Self {
         let user = sandbox.user.as_ref().and_then(|user| user.canonicalize().ok());
         let protected_inodes = ProtectedInodes::default();
-        let (hidden, project) = (&sandbox.hidden, &sandbox.project);
-        Self { ruleset, hidden, user, project, protected_inodes, places: Vec::new(), entries: 0 }
+        let Sandbox { hidden, write_only, write: granted, project, .. } = sandbox;
+        Self { ruleset, hidden, write_only, granted, user, project, protected_inodes, places: Vec::new(), entries: 0 }
     }
 
     fn grant_system(&mut self) -> io::Result<()> {
@@ -298,36 +307,25 @@ impl<'w> FileRules<'w> {
         Ok(())
     }
 
+    /// Creates the write-only folders that the grants make writable. A folder that the program itself created could not be
+    /// made unreadable.
+    fn create_write_only(&self) -> io::Result<()> {
+        for place in self.write_only {
+            let Some(inner) = place.strip_prefix(self.project).ok().and_then(Path::to_str) else { continue };
+            if self.granted.iter().any(|granted| is_folder_inside(inner, granted)) {
+                open_writable(self.project, inner)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a folder or file of the project writable. Creates a missing folder. Ignores a path that is protected or
     /// not below the project.
     fn grant_writable(&mut self, root: &Path, written: &str) -> io::Result<()> {
-        // An empty or absolute path names no folder of the project.
-        if written.trim().is_empty() || written.starts_with('/') {
-            return Ok(());
+        match open_writable(root, written)? {
+            Some((fd, segments)) => self.grant(&fd, &segments),
+            None => Ok(()),
         }
-        let Some(mut fd) = open(CWD, root.as_os_str(), OFlags::empty())? else { return Ok(()) };
-        let parts = written.split('/').filter(|part| !part.is_empty() && *part != ".");
-        let segments: Vec<OsString> = parts.map(OsString::from).collect();
-        if segments.iter().any(|part| part == "..") || path_access(&segments) != PathAccess::Ordinary {
-            return Ok(());
-        }
-        for (index, name) in segments.iter().enumerate() {
-            let found = open(fd.as_fd(), name, OFlags::NOFOLLOW)?;
-            let made =
-                found.is_none() && path_access(segments.get(..=index).unwrap_or_default()) == PathAccess::Ordinary;
-            let next = if made {
-                rustix::fs::mkdirat(&fd, name, Mode::from_raw_mode(0o777))?;
-                open(fd.as_fd(), name, OFlags::NOFOLLOW)?
-            } else {
-                found
-            };
-            // Links are not followed: their target is unknown.
-            let Some(next) = next.filter(|fd| matches!(kind(fd), FileType::Directory | FileType::RegularFile)) else {
-                return Ok(());
-            };
-            fd = next;
-        }
-        self.grant(&fd, &segments)
     }
 
     /// Grants a folder as a whole if it contains no protected path and no hard link to a protected file, else its
@@ -409,10 +407,12 @@ impl<'w> FileRules<'w> {
     /// path is granted entry by entry.
     fn grant_place(&mut self, fd: &OwnedFd, right: FileRight) -> io::Result<()> {
         match right {
-            FileRight::List | FileRight::Device => return self.add(fd, right),
+            FileRight::List | FileRight::WriteOnly | FileRight::Device => return self.add(fd, right),
             FileRight::Read | FileRight::Write => {}
         }
         let place = path_of(fd)?;
+        let is_write_only = self.write_only.iter().any(|folder| place.starts_with(folder));
+        let right = if is_write_only && right == FileRight::Write { FileRight::WriteOnly } else { right };
         if self.is_protected(&place, right) {
             return Ok(());
         }
@@ -428,13 +428,15 @@ impl<'w> FileRules<'w> {
 
     fn is_protected(&self, place: &Path, right: FileRight) -> bool {
         let in_user = |user: &PathBuf| place.starts_with(user) && !place.starts_with(user.join("data"));
-        self.hidden.iter().any(|hidden| place.starts_with(hidden))
-            || (right == FileRight::Write && self.user.as_ref().is_some_and(in_user))
+        let unreadable = self.write_only.iter().filter(|_| right == FileRight::Read);
+        self.hidden.iter().chain(unreadable).any(|hidden| place.starts_with(hidden))
+            || (right != FileRight::Read && self.user.as_ref().is_some_and(in_user))
     }
 
     fn holds_protected(&self, place: &Path, right: FileRight) -> bool {
-        let user = self.user.iter().filter(|user| right == FileRight::Write && !place.starts_with(user));
-        self.hidden.iter().chain(user).any(|protected| protected.starts_with(place))
+        let user = self.user.iter().filter(|user| right != FileRight::Read && !place.starts_with(user));
+        let write_only = self.write_only.iter().filter(|folder| !place.starts_with(folder));
+        self.hidden.iter().chain(user).chain(write_only).any(|protected| protected.starts_with(place))
     }
 
     /// Grants a right on the open path `fd` and everything below it, without regard to protected paths. Without a
@@ -446,28 +448,60 @@ impl<'w> FileRules<'w> {
         }
         if let Some(ruleset) = self.ruleset.as_mut() {
             ruleset.add_rule(PathBeneath::new(fd, access)).map_err(io::Error::other)?;
-        } else if right == FileRight::Write {
+        } else if matches!(right, FileRight::Write | FileRight::WriteOnly) {
             self.places.push(path_of(fd)?);
         }
         Ok(())
     }
 }
 
+/// Opens a folder or file that a grant makes writable, and returns it with the segments of its path. Creates a missing
+/// folder. `None` if the path is protected, behind a link, or not below the project.
+fn open_writable(root: &Path, written: &str) -> io::Result<Option<(OwnedFd, Vec<OsString>)>> {
+    // An empty or absolute path names no folder of the project.
+    if written.trim().is_empty() || written.starts_with('/') {
+        return Ok(None);
+    }
+    let Some(mut fd) = open(CWD, root.as_os_str(), OFlags::empty())? else { return Ok(None) };
+    let parts = written.split('/').filter(|part| !part.is_empty() && *part != ".");
+    let segments: Vec<OsString> = parts.map(OsString::from).collect();
+    if segments.iter().any(|part| part == "..") || path_access(&segments) != PathAccess::Ordinary {
+        return Ok(None);
+    }
+    for (index, name) in segments.iter().enumerate() {
+        let found = open(fd.as_fd(), name, OFlags::NOFOLLOW)?;
+        let made = found.is_none() && path_access(segments.get(..=index).unwrap_or_default()) == PathAccess::Ordinary;
+        let next = if made {
+            rustix::fs::mkdirat(&fd, name, Mode::from_raw_mode(0o777))?;
+            open(fd.as_fd(), name, OFlags::NOFOLLOW)?
+        } else {
+            found
+        };
+        // Links are not followed: their target is unknown.
+        let Some(next) = next.filter(|fd| matches!(kind(fd), FileType::Directory | FileType::RegularFile)) else {
+            return Ok(None);
+        };
+        fd = next;
+    }
+    Ok(Some((fd, segments)))
+}
+
 fn access(right: FileRight, is_folder: bool) -> BitFlags<AccessFs> {
     let read_file = make_bitflags!(AccessFs::{ReadFile | Execute});
-    let write_file = read_file | make_bitflags!(AccessFs::{WriteFile | Truncate});
+    let only_write_file = make_bitflags!(AccessFs::{WriteFile | Truncate});
+    let write_file = read_file | only_write_file;
+    let change_folder = make_bitflags!(AccessFs::{
+        ReadDir | RemoveDir | RemoveFile | MakeDir | MakeReg | MakeSock | MakeFifo | MakeSym | Refer
+    });
     match (right, is_folder) {
         (FileRight::List, true) => AccessFs::ReadDir.into(),
         (FileRight::List, false) => BitFlags::empty(),
         (FileRight::Read, false) => read_file,
         (FileRight::Read, true) => read_file | AccessFs::ReadDir,
         (FileRight::Write, false) => write_file,
-        (FileRight::Write, true) => {
-            write_file
-                | make_bitflags!(AccessFs::{
-                    ReadDir | RemoveDir | RemoveFile | MakeDir | MakeReg | MakeSock | MakeFifo | MakeSym | Refer
-                })
-        }
+        (FileRight::Write, true) => write_file | change_folder,
+        (FileRight::WriteOnly, false) => only_write_file,
+        (FileRight::WriteOnly, true) => only_write_file | change_folder,
         (FileRight::Device, _) => make_bitflags!(AccessFs::{ReadFile | WriteFile}),
     }
 }
@@ -539,48 +573,4 @@ pub fn names(fd: &OwnedFd) -> io::Result<Vec<OsString>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
-mod tests {
-    use std::cell::Cell;
-    use std::fs;
-
-    use super::*;
-
-    thread_local! {
-        /// Number of handles that [`open`] has requested on this thread.
-        pub static OPENED: Cell<usize> = const { Cell::new(0) };
-    }
-
-    #[test]
-    fn searches_open_folders_only() {
-        let folder = tempfile::tempdir().unwrap();
-        for inner in ["a", "b/c"] {
-            fs::create_dir_all(folder.path().join(inner)).unwrap();
-            for n in 0..100 {
-                fs::write(folder.path().join(inner).join(n.to_string()), "").unwrap();
-            }
-        }
-        let sandbox = Sandbox {
-            project: folder.path().to_path_buf(),
-            user: None,
-            read: Vec::new(),
-            write: Vec::new(),
-            hidden: Vec::new(),
-            net: false,
-            scratch: None,
-            outer: None,
-        };
-        let root = open(CWD, folder.path().as_os_str(), OFlags::empty()).unwrap().unwrap();
-        OPENED.set(0);
-        let mut rules = FileRules::new(&sandbox, None);
-        assert!(rules.is_public(&root, 0).unwrap());
-        assert_eq!((rules.entries, OPENED.take()), (203, 3));
-        let mut rules = FileRules::new(&sandbox, None);
-        assert!(rules.is_unprotected(&root, &["out".into()]).unwrap());
-        assert_eq!((rules.entries, OPENED.take()), (203, 3));
-        fs::create_dir(folder.path().join("b/c/.ai")).unwrap();
-        assert!(!rules.is_unprotected(&root, &["out".into()]).unwrap());
-        fs::set_permissions(folder.path().join("a/7"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-        assert!(!rules.is_public(&root, 0).unwrap());
-    }
-}
+mod tests;
