@@ -9,6 +9,7 @@ mod http;
 mod idempotence;
 mod persistent;
 mod read;
+mod read_needs;
 mod schema;
 
 use rye_grammar::Span;

@@ -17,6 +17,7 @@ mod image_objects;
 mod journal;
 pub mod json_faults;
 pub mod keys;
+mod landlock_version;
 pub mod live;
 pub mod live_state;
 pub mod machine;

@@ -2,6 +2,7 @@
 //! canonical path of a file, not the text that a model wrote.
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use rye_compiler::semantics::needs::{fold_case, is_protected};
 use rye_compiler::world::ItemKind;
@@ -57,6 +58,12 @@ fn item(kind: ItemKind, segments: &[OsString], at: usize) -> PathAccess {
     ItemId::parse(&text).map_or(PathAccess::ReadOnly, |id| PathAccess::Item {
         capability: format!("rye.sign.{}.{}", kind.as_str(), id.dotted()),
     })
+}
+
+/// Returns the path of a folder that a tool file names relative to the project.
+pub fn folder_of_project(project: &Path, folder: &str) -> PathBuf {
+    let parts = folder.split('/').filter(|part| !part.is_empty() && *part != ".");
+    parts.fold(project.to_path_buf(), |path, part| path.join(part))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub use group::wait_programs_ended;
 pub use long_lived::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail, start_long_lived};
 #[cfg(target_os = "linux")]
 pub use sandbox::bubblewrap::use_bubblewrap;
-pub use sandbox::{Sandbox, SandboxSupport, detect_support, folder_of_project};
+pub use sandbox::{Sandbox, SandboxSupport, detect_support};
 use scratch::Scratch;
 pub use supervise::supervise_if_requested;
 

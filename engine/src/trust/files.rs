@@ -18,8 +18,9 @@ use sha2::{Digest, Sha256};
 
 use super::TrustError;
 use super::loaded_files::LoadingProgram;
+use crate::landlock_version::landlock_version;
+use crate::path_policy::folder_of_project;
 use crate::process::search_path;
-use crate::tool::process::{detect_support, folder_of_project};
 
 /// Maximum number of files in the folders that one requirement names.
 const MAX_FILES: usize = 20_000;
@@ -35,7 +36,7 @@ const MODULE_ENDINGS: [&str; 6] = [".py", ".js", ".mjs", ".cjs", ".ts", ".json"]
 const LEFT_OUT: [&str; 4] = [".git", ".ai/state", ".ai/knowledge/agent/threads", ".ai/lock.json"];
 
 /// True if the sandbox can make folders of the project unreadable.
-static HAS_LANDLOCK: LazyLock<bool> = LazyLock::new(|| detect_support().landlock > 0);
+static HAS_LANDLOCK: LazyLock<bool> = LazyLock::new(|| landlock_version() > 0);
 
 /// A collector of the project files that the commands of one trust requirement name.
 pub(super) struct NamedFiles<'p> {

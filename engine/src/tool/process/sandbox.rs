@@ -21,6 +21,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(target_os = "linux")]
+use crate::landlock_version::landlock_version;
+use crate::path_policy::folder_of_project;
 use crate::user_space;
 
 /// The permissions of a sandboxed program, besides read access to the system's programs and libraries.
@@ -113,12 +116,6 @@ impl Sandbox {
     }
 }
 
-/// Returns the path of a folder that a tool file names relative to the project.
-pub fn folder_of_project(project: &Path, folder: &str) -> PathBuf {
-    let parts = folder.split('/').filter(|part| !part.is_empty() && *part != ".");
-    parts.fold(project.to_path_buf(), |path, part| path.join(part))
-}
-
 /// Returns the user's `.ai` (`language.md` 1); `None` if the folder does not exist.
 fn user_items() -> Option<PathBuf> {
     Some(user_space::root()?.join(".ai")).filter(|folder| folder.is_dir())
@@ -156,7 +153,7 @@ pub fn apply(_sandbox: &Sandbox) -> io::Result<()> {
 pub fn detect_support() -> SandboxSupport {
     #[cfg(target_os = "linux")]
     return SandboxSupport {
-        landlock: files::landlock_version(),
+        landlock: landlock_version(),
         sockets: syscalls::filters(syscalls::Sockets::None).is_ok(),
     };
     #[cfg(not(target_os = "linux"))]

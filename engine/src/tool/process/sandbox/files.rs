@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
-    RulesetCreated, RulesetCreatedAttr, Scope, make_bitflags,
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
+    Scope, make_bitflags,
 };
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode};
 use rye_compiler::semantics::needs::is_folder_inside;
@@ -21,7 +21,6 @@ use crate::process::search_path;
 
 /// The newest Landlock version that was tested.
 const NEWEST_ABI: ABI = ABI::V7;
-const ABI_VERSIONS: [ABI; 7] = [ABI::V1, ABI::V2, ABI::V3, ABI::V4, ABI::V5, ABI::V6, ABI::V7];
 /// Maximum number of entries of a writable folder that are searched for protected paths.
 const MAX_ENTRIES: usize = 200_000;
 const MAX_DEPTH: usize = 64;
@@ -117,19 +116,6 @@ enum FileRight {
     WriteOnly,
     /// Access to devices: existing files can be read and written, but no files can be created.
     Device,
-}
-
-/// Returns the newest known Landlock version that this kernel supports; 0 if there is none.
-pub fn landlock_version() -> u8 {
-    let offered = |abi: &&ABI| {
-        let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-        let ruleset = strict
-            .handle_access(AccessFs::from_all(**abi))
-            .and_then(|r| if **abi >= ABI::V4 { r.handle_access(AccessNet::from_all(**abi)) } else { Ok(r) });
-        let ruleset = ruleset.and_then(|r| if **abi >= ABI::V6 { r.scope(Scope::from_all(**abi)) } else { Ok(r) });
-        ruleset.and_then(Ruleset::create).is_ok()
-    };
-    ABI_VERSIONS.iter().take_while(offered).last().map_or(0, |abi| *abi as u8)
 }
 
 /// Applies the rules to this thread and all of its descendants.
