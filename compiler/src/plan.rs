@@ -409,9 +409,10 @@ pub enum NudgePolicy {
     Always,
 }
 
-/// The source of every limit, capability, hook, layer and tool. Stored beside the plan, not in its hash. Keys:
-/// `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`, `extends`,
-/// `extends.<directive>` of each link that has a parent, `input.<name>`, `output.<name>`, `link.<directive>`.
+/// The source of every limit, capability, hook, layer and tool. Stored beside the plan; the plan's hash does not cover
+/// it. Examples of keys: `limit.spend`, `capability.<pattern>`, `hook.<id>`, `layer.<id>`, `tool.<name>`, `model`,
+/// `input.<name>`, `output.<name>`. For each directive of the `extends` chain, `link.<directive>` is its file, and
+/// `extends.<directive>` is its `extends` attribute, if it has one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Origins(pub IndexMap<String, Origin>);
 

@@ -28,8 +28,8 @@ pub(super) struct FolderCache {
 
 enum FolderNames {
     Missing,
-    /// The names in the folder. The value of a name is true if a link may lead to the file: the entry is neither a
-    /// regular file nor a folder, or the folder itself is reached through a link.
+    /// The names in the folder. The value of a name is true if the entry may be a link, or if the path of the folder
+    /// contains a link.
     Listed(BTreeMap<Box<str>, bool>),
     /// The names are not known: the folder is too large, or its names cannot be read.
     Unknown,

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut broken = Vec::new();
     for target in TARGETS.iter().filter(|t| named.is_empty() || named.iter().any(|n| n == t.name)) {
         let (inputs, bytes, found) = fuzz_target(target, Duration::from_secs(seconds))?;
-        println!("{:18} {inputs:>9} inputs {:>7} KiB", target.name, bytes / 1024);
+        println!("{:18} {inputs:>9} inputs of {:>7} KiB in total", target.name, bytes / 1024);
         if let Some(input) = found {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/found");
             fs::create_dir_all(&folder)?;

@@ -28,7 +28,8 @@ pub struct PrefixChange {
     /// Tokens of the prefix that both plans share.
     pub unchanged: u64,
     pub of: u64,
-    /// The first part that differs; null if all parts are equal.
+    /// The first layer or tool of the request that differs between the plans: the shared prefix ends before it. Null if
+    /// the requests are equal.
     pub broken_by: Option<String>,
 }
 

@@ -140,7 +140,9 @@ impl LineProcess {
         let answer = answer.map_err(|reason| LineFailure::Malformed { reason })?;
         if answer.get("id").and_then(Value::as_u64) != Some(id) {
             let found = answer.get("id").map_or_else(|| "no id".to_owned(), |found| format!("the id {found}"));
-            return Err(LineFailure::Malformed { reason: format!("its answer has {found} instead of {id}") });
+            return Err(LineFailure::Malformed {
+                reason: format!("its answer must have the id {id}, but has {found}"),
+            });
         }
         written.map_or_else(|_| Err(LineFailure::Ended { log: self.log.text() }), |()| Ok(answer))
     }

@@ -196,8 +196,8 @@ async fn malformed_lines_and_foreign_ids_stop_the_process() {
             "{{\"id\":1,\"result\":36893488147419103232}}",
             "its output has a line that cannot be kept as it is: the integer 36893488147419103232 does not fit into 64 bits",
         ),
-        ("{{\"id\":7}}", "its answer has the id 7 instead of 1"),
-        ("{{\"action\":\"block\"}}", "its answer has no id instead of 1"),
+        ("{{\"id\":7}}", "its answer must have the id 1, but has the id 7"),
+        ("{{\"action\":\"block\"}}", "its answer must have the id 1, but has no id"),
         ("{{\"submit\":{{\"text\":\"x\"}}}}", "it submitted a message, which needs `pushes: true` and a chat"),
     ] {
         let body = format!("      echo '{line}'\n");

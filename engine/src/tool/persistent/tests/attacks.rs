@@ -73,8 +73,8 @@ async fn garbage_and_other_encodings_are_reported_as_text() {
         ("{{\"id\":1", "its output has a line that is not a JSON object"),
         ("{{\"id\":1}}{{\"id\":1}}", "its output has a line that is not a JSON object"),
         ("{{\"id\":1e999}}", "its output has a line that is not a JSON object"),
-        ("{{\"id\":-1}}", "its answer has the id -1 instead of 1"),
-        ("{{\"id\":\"1\"}}", "its answer has the id \"1\" instead of 1"),
+        ("{{\"id\":-1}}", "its answer must have the id 1, but has the id -1"),
+        ("{{\"id\":\"1\"}}", "its answer must have the id 1, but has the id \"1\""),
     ] {
         let body = format!("      printf '{bytes}\\n'\n");
         let project = PersistentProject::new("helper.yaml", &shell_tool(KEYS, &body));
@@ -115,7 +115,7 @@ async fn second_answer_is_never_that_of_the_next_line() {
     let first = project.call(json!({})).await;
     assert!(!first.is_error, "{first:?}");
     let second = project.call(json!({})).await;
-    assert!(text(&second).ends_with("its answer has the id 1 instead of 2"), "{second:?}");
+    assert!(text(&second).ends_with("its answer must have the id 2, but has the id 1"), "{second:?}");
     // The next process starts with an empty input and output.
     let third = project.call(json!({})).await;
     assert!(third.content["text"].as_str().unwrap().starts_with("1 of "), "{third:?}");
@@ -128,7 +128,7 @@ async fn flood_of_lines_between_the_calls_waits_in_the_pipe() {
     let first = project.call(json!({})).await;
     assert!(!first.is_error, "{first:?}");
     let second = project.call(json!({})).await;
-    assert!(text(&second).ends_with("its answer has the id 1 instead of 2"), "{second:?}");
+    assert!(text(&second).ends_with("its answer must have the id 2, but has the id 1"), "{second:?}");
 }
 
 #[tokio::test]
