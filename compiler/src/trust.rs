@@ -36,7 +36,7 @@ pub(crate) const MODELS_FILE: &str = "agent/models";
 pub(crate) const RESILIENCE_FILE: &str = "agent/resilience";
 pub(crate) const PROVIDER_PREFIX: &str = "agent/providers/";
 /// Maximum length of the description of a requirement, in characters.
-const MAX_SHOWN_CHARS: usize = 600;
+const MAX_SHOWN_CHARS: usize = 4_000;
 /// The wire format of the scripted provider, which sends no requests.
 const SCRIPTED: &str = "scripted";
 
@@ -482,14 +482,18 @@ fn host_after_user_info(text: &str) -> Option<&str> {
     authority.rsplit_once('@').map(|(_, host)| host)
 }
 
-/// Formats a text on one line without control characters. A long text is truncated and its length is stated.
+/// Formats a text on one line without control characters. A long text loses its middle, never its end: padding does not
+/// hide the last command of a tool. The result states how many characters it leaves out.
 pub fn one_line(text: &str) -> String {
     let text = sanitize(text, "\u{fffd}").replace('\t', " ");
-    if text.chars().count() <= MAX_SHOWN_CHARS {
+    let count = text.chars().count();
+    if count <= MAX_SHOWN_CHARS {
         return text;
     }
-    let head: String = text.chars().take(MAX_SHOWN_CHARS).collect();
-    format!("{head}… ({} bytes in total)", text.len())
+    let half = MAX_SHOWN_CHARS / 2;
+    let head: String = text.chars().take(half).collect();
+    let tail: String = text.chars().skip(count - half).collect();
+    format!("{head}… [{} characters not shown] …{tail}", count - 2 * half)
 }
 
 #[cfg(test)]

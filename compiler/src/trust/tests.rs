@@ -211,12 +211,16 @@ fn files_inside_an_argument_belong_to_the_command() {
 }
 
 #[test]
-fn a_long_command_says_how_long_it_is() {
-    let tool = format!("description: d\nkind: command\ncommand: [sh, -c, \"{}rm -rf x\"]\n", ": ;".repeat(400));
-    let world = world("").project(".ai/tools/t.yaml", tool);
-    let plan = compile_without_inputs(&world, "a");
-    let tool = plan.trust_requirements.iter().find(|one| one.kind == TrustRequirementKind::Tool).unwrap();
-    assert!(tool.what.ends_with("bytes in total)"), "{}", tool.what);
+fn padding_does_not_hide_the_end_of_a_command() {
+    for (padding, left_out) in [(": ;".repeat(400), None), (": ;".repeat(4_000), Some(" characters not shown] …"))] {
+        let tool = format!("description: d\nkind: command\ncommand: [sh, -c, \"{padding}rm -rf x\"]\n");
+        let world = world("").project(".ai/tools/t.yaml", tool);
+        let plan = compile_without_inputs(&world, "a");
+        let tool = plan.trust_requirements.iter().find(|one| one.kind == TrustRequirementKind::Tool).unwrap();
+        assert!(tool.what.contains("rm -rf x"), "{}", tool.what);
+        assert_eq!(tool.what.contains(" not shown]"), left_out.is_some(), "{}", tool.what);
+        assert!(left_out.is_none_or(|text| tool.what.contains(text)), "{}", tool.what);
+    }
 }
 
 #[test]
