@@ -81,9 +81,9 @@ impl KnowledgeUses {
         }
     }
 
-    /// Records a capability pattern if the pattern can allow a fetch of knowledge.
+    /// Records a capability pattern if the pattern can allow a thread to read knowledge.
     fn add_pattern(&mut self, pattern: &String) {
-        if can_fetch(pattern) && !self.patterns.contains(pattern) {
+        if can_read(pattern) && !self.patterns.contains(pattern) {
             self.patterns.insert(pattern.clone());
         }
     }
@@ -179,12 +179,14 @@ pub fn report_unreached(
     let several = || several.iter().copied().chain([&of_files]);
     let named: BTreeSet<&ItemId> = of_files.named.values().collect();
     let left = unnamed.ids.iter().filter(|id| !named.contains(id));
-    let mut left: BTreeMap<String, ItemId> =
-        left.map(|id| (format!("{FETCH_KNOWLEDGE_PREFIX}{}", id.dotted()), id.clone())).collect();
+    let with_capabilities =
+        |id: &ItemId| READ_KNOWLEDGE_PREFIXES.map(|prefix| (format!("{prefix}{}", id.dotted()), id.clone()));
+    let mut left: BTreeMap<String, ItemId> = left.flat_map(with_capabilities).collect();
     let patterns: BTreeSet<&String> = several().flat_map(|uses| &uses.patterns).collect();
     for pattern in patterns {
-        remove_fetchable(pattern, &mut left);
+        remove_readable(pattern, &mut left);
     }
+    left.retain(|capability, _| capability.starts_with(FETCH_KNOWLEDGE_PREFIX));
     *mentions = known.find_mentions(items, left.into_values().collect());
     for (id, by) in &mentions.by {
         // A file with errors was already reported by the parser.
@@ -428,27 +430,31 @@ pub fn check_references(items: &Items<'_>, knowledge: &Knowledge, found: &mut Di
 }
 
 const FETCH_KNOWLEDGE_PREFIX: &str = "rye.fetch.knowledge.";
+/// Prefixes of the capabilities to read knowledge: `rye_fetch` and `rye_execute` both return its text.
+const READ_KNOWLEDGE_PREFIXES: [&str; 2] = [FETCH_KNOWLEDGE_PREFIX, "rye.execute.knowledge."];
 
 /// Returns the part of a pattern before its first wildcard.
 fn literal_prefix(pattern: &str) -> &str {
     pattern.split(['*', '?', '[']).next().unwrap_or_default()
 }
 
-fn can_fetch(pattern: &str) -> bool {
+fn can_read(pattern: &str) -> bool {
     let literal = literal_prefix(pattern);
-    FETCH_KNOWLEDGE_PREFIX.starts_with(literal) || literal.starts_with(FETCH_KNOWLEDGE_PREFIX)
+    READ_KNOWLEDGE_PREFIXES.iter().any(|prefix| prefix.starts_with(literal) || literal.starts_with(prefix))
 }
 
-/// Removes from `left` the knowledge that a grant of `pattern` allows a thread to fetch. The keys of `left` are the
-/// capabilities to fetch the knowledge.
-fn remove_fetchable(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
+/// Removes from `left` the knowledge that a grant of `pattern` allows a thread to read. The keys of `left` are the
+/// capabilities to read the knowledge, one for each of [`READ_KNOWLEDGE_PREFIXES`].
+fn remove_readable(pattern: &str, left: &mut BTreeMap<String, ItemId>) {
     let literal = literal_prefix(pattern);
     let glob = Glob::new(pattern);
     let stretch = left.range(literal.to_owned()..).take_while(|(capability, _)| capability.starts_with(literal));
     let whole = pattern.strip_suffix('*').is_some_and(is_literal);
-    let hit: Vec<String> = stretch.filter(|(c, _)| whole || glob.matches(c)).map(|(c, _)| c.clone()).collect();
-    for capability in hit {
-        left.remove(&capability);
+    let hit: BTreeSet<ItemId> = stretch.filter(|(c, _)| whole || glob.matches(c)).map(|(_, id)| id.clone()).collect();
+    for id in hit {
+        for prefix in READ_KNOWLEDGE_PREFIXES {
+            left.remove(&format!("{prefix}{}", id.dotted()));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod calls;
 mod mistakes;
+mod true_reports;
 
 use std::collections::BTreeSet;
 

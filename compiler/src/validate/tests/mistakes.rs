@@ -4,12 +4,12 @@ use super::*;
 use crate::compile::tests::world::{minimal_world, stdlib_world, with_directives};
 
 /// Returns the code and the help of each diagnostic.
-fn helps(world: &MapWorld<'_>) -> Vec<(&'static str, String)> {
+pub fn helps(world: &MapWorld<'_>) -> Vec<(&'static str, String)> {
     report(world).diagnostics.iter().map(|one| (one.code(), one.help().unwrap_or_default())).collect()
 }
 
 /// Checks that a world has exactly one diagnostic of this code, whose help contains `help`.
-fn assert_one(world: &MapWorld<'_>, code: &str, help: &str) {
+pub fn assert_one(world: &MapWorld<'_>, code: &str, help: &str) {
     let found = helps(world);
     let [(only, text)] = found.as_slice() else { panic!("{code} {help}: {found:?}") };
     assert!(*only == code && text.contains(help), "{code} {help}: {found:?}");
