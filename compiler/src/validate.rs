@@ -21,6 +21,7 @@ pub mod groups;
 mod hidden_tools;
 mod hook;
 mod hook_effect;
+mod hook_grants;
 mod hook_use;
 mod hook_value;
 mod impossible_comparison;
@@ -341,7 +342,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         for (what, hook) in hooks.map(|hook| ("hook", hook)).chain(commands) {
             hook::check(self.items, hook, None, &mut self.found);
             if hook.space == Space::Project {
-                capability::check_hook_grants(what, hook, &mut self.found);
+                hook_grants::check(what, hook, &mut self.found);
             }
             self.capabilities.check_patterns(
                 self.items,
@@ -420,6 +421,9 @@ impl<'i, 'w> Checker<'i, 'w> {
             if i == 0 {
                 directive::check(self.items, composed, found);
                 self.capabilities.check_leaf(&self.lowering, composed, found);
+                if let Some(leaf) = composed.leaf() {
+                    shadowed_hooks::check_own(leaf, found);
+                }
                 for hook in composed.leaf().iter().flat_map(|leaf| &leaf.hooks) {
                     hook::check_content(self.items, hook, Some(composed), found);
                     hook::call(self.items, hook, found);

@@ -13,8 +13,7 @@ use super::sealed_openings::SealedBase;
 use super::void_bound::{self, complete_openings};
 use crate::compose::Composed;
 use crate::diagnostics::{CapabilityError, Diagnostics, closest};
-use crate::hook::{HookAction, HookSource};
-use crate::item::{Dependency, GrantDecl, HookDecl, Items, Permissions, Tool};
+use crate::item::{Dependency, GrantDecl, Items, Permissions, Tool};
 use crate::lower::cache::{LowerContext, PaletteEntry};
 use crate::lower::capabilities::{initial_capabilities, merge_grants};
 use crate::palette::{SizedTool, unmet_need};
@@ -25,7 +24,6 @@ use crate::semantics::glob::{Coverage, Glob, covers};
 use crate::semantics::needs::{suggest_host, write_path_error};
 use crate::semantics::risk::{Policy, Tier};
 use crate::tool_spec::{ServerSandbox, ToolKind};
-use crate::world::ItemKind;
 
 /// Start of the capabilities to execute a tool.
 const TOOL_HEAD: &str = "rye.execute.tool.";
@@ -532,27 +530,6 @@ pub fn write_bound<'p>(permissions: &'p Permissions, tool: &ItemId) -> Vec<&'p s
         return Vec::new();
     }
     grants.iter().flat_map(|grant| grant.write.iter().map(String::as_str)).collect()
-}
-
-/// Reports the grants of a hook whose action needs no grant:
-///
-/// - an action without an item,
-/// - in a settings file, an action with an item that is not a directive and whose id contains no placeholder.
-///
-/// `what` names the declaration in the report: a hook or a command.
-pub fn check_hook_grants(what: &'static str, hook: &HookDecl, found: &mut Diagnostics) {
-    let Some(action) = hook.action.as_ref().filter(|_| hook.enabled) else { return };
-    let starts = matches!(action.node, HookAction::Execute { item_type: ItemKind::Directive, .. });
-    let own = matches!(hook.source, HookSource::Directive { .. });
-    let why = match action.node.item() {
-        None => format!("the action of the {what} uses no item"),
-        Some(_) if starts || own || !hook.has_static_id() => return,
-        Some((_, id)) => format!("the {what} names its item `{id}`, so it needs no grant"),
-    };
-    for grant in &hook.grants {
-        let (hook, pattern, why) = (hook.id.node.clone(), grant.node.0.clone(), why.clone());
-        found.push(CapabilityError::UnusedHookGrant { what, hook, pattern, why, span: grant.span });
-    }
 }
 
 /// Returns true if a pattern matches knowledge that finished threads export. Such knowledge does not exist before the

@@ -1,16 +1,18 @@
-//! Reports hooks of hook files that never take effect, because an earlier hook of the same event answers first.
+//! Reports hooks of a hook file or of a directive that never take effect, because an earlier hook of the same event answers first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rye_grammar::Span;
+use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path};
+use serde_json::Value;
 
 use super::hook_use::implies;
 use crate::diagnostics::{Diagnostics, HookError};
 use crate::hook::{HookAction, HookPoint};
-use crate::item::{HookDecl, HookFiles};
+use crate::item::{Directive, HookDecl, HookFiles};
 use crate::resolve::KnownFacts;
-use crate::semantics::condition::Verdict;
+use crate::semantics::condition::{Domain, Fuel, Verdict};
 use crate::semantics::hook_point::{self, Mode};
 use crate::semantics::hook_table;
 use crate::world::Space;
@@ -31,16 +33,68 @@ fn is_narrower(hook: &HookDecl, by: &HookDecl, proofs: &mut usize) -> bool {
         return false;
     }
     *proofs -= 1;
-    implies(hook, by)
+    implies(hook, by) || holds_for_required_values(hook, by)
+}
+
+/// Returns true if the condition of `by` is true for the values that the condition of `hook` requires: the pattern of
+/// `call.item_id matches "^rye/"` matches the id that `call.item_id == "rye/bash/bash"` requires.
+fn holds_for_required_values(hook: &HookDecl, by: &HookDecl) -> bool {
+    let mut required = Vec::new();
+    if let Some(condition) = &hook.condition {
+        collect_required_values(&condition.node, &mut required);
+    }
+    let value = |path: &Path| {
+        let (_, value) = required.iter().find(|(known, _)| *known == path)?;
+        Some(Domain::Values(vec![Some((*value).clone())]))
+    };
+    !required.is_empty() && KnownFacts::empty().verdict_over(by, &value, &mut Fuel::share(1)) == Verdict::True
+}
+
+/// Collects the facts that a condition compares with a literal by `==`, in each part that must be true.
+fn collect_required_values<'e>(condition: &'e Expr, all: &mut Vec<(&'e Path, &'e Value)>) {
+    match &condition.kind {
+        ExprKind::All(parts) => parts.iter().for_each(|part| collect_required_values(part, all)),
+        ExprKind::Compare { op: CompareOp::Eq, left, right } => {
+            for (fact, value) in [(left, right), (right, left)] {
+                if let (ExprKind::Path(path), ExprKind::Literal(value)) = (&fact.kind, &value.kind)
+                    && !value.is_null()
+                {
+                    all.push((path, value));
+                }
+            }
+        }
+        ExprKind::Literal(_)
+        | ExprKind::List(_)
+        | ExprKind::Path(_)
+        | ExprKind::Exists(_)
+        | ExprKind::Length(_)
+        | ExprKind::Not(_)
+        | ExprKind::Negate(_)
+        | ExprKind::Any(_)
+        | ExprKind::Compare { .. }
+        | ExprKind::Arithmetic { .. } => {}
+    }
 }
 
 /// Reports hooks of the project's hook files that can never run: an earlier hook of the same event fires always, under
 /// the same condition, or under a broader condition, and prevents later hooks from running. Returns the spans of the
 /// reported hooks.
 pub fn check(files: &HookFiles, found: &mut Diagnostics) -> BTreeSet<Span> {
-    let mut shadowed = BTreeSet::new();
     let all: Vec<&Arc<HookDecl>> =
         [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten().collect();
+    check_among(&all, found)
+}
+
+/// Reports hooks of a directive that can never run because of another hook that the same directive declares.
+pub fn check_own(directive: &Directive, found: &mut Diagnostics) {
+    if directive.hooks.len() > 1 {
+        check_among(&directive.hooks.iter().collect::<Vec<_>>(), found);
+    }
+}
+
+/// Reports the hooks of the project among `all` that earlier hooks of `all` prevent from running. Returns their spans.
+fn check_among(all: &[&Arc<HookDecl>], found: &mut Diagnostics) -> BTreeSet<Span> {
+    let mut shadowed = BTreeSet::new();
     let candidates: Vec<_> = all.iter().map(|h| h.to_candidate()).collect();
     let mut answers: BTreeMap<HookPoint, Vec<&Arc<HookDecl>>> = BTreeMap::new();
     let mut proofs = MAX_SHADOWING_PROOFS;

@@ -1,6 +1,7 @@
 //! Tests of reports that a right file must not get, and of mistakes that several checks notice: one report, at the
 //! mistake, with a help that ends it.
 
+use super::mistakes::helps;
 use super::*;
 
 #[test]
@@ -15,4 +16,36 @@ fn knowledge_that_a_grant_executes_is_reached() {
     assert_eq!(codes(&permissions("<knowledge>team.*</knowledge>")), Vec::<&str>::new());
     assert!(codes(&permissions("<knowledge>lib.*</knowledge>")).contains(&"context::unreached"));
     assert!(codes(&permissions("<tool>rye.bash.bash</tool>")).contains(&"context::unreached"));
+}
+
+#[test]
+fn narrow_own_hook_behind_a_broad_one_is_shadowed() {
+    let grants = "<permissions><execute><tool>rye.file-system.read</tool></execute></permissions>";
+    let broad =
+        "<hook id=\"a\" event=\"tool_call\"><when>call.item_id matches \"^rye/\"</when><block reason=\"a\"/></hook>";
+    let narrow = "<hook id=\"b\" event=\"tool_call\"><when>call.item_id == \"rye/file-system/read\"</when><block reason=\"b\"/></hook>";
+    let other = "<hook id=\"c\" event=\"tool_call\"><when>call.item_id == \"rye/file-system/read\" || call.item_id == \"lib/x\"</when><block reason=\"b\"/></hook>";
+    let world = |first: &str, second: &str| {
+        directive(project(), "leaf", "", &format!("{grants}<hooks>{first}{second}</hooks>"), "x")
+    };
+    assert!(codes(&world(broad, narrow)).contains(&"hook::shadowed"), "{:?}", helps(&world(broad, narrow)));
+    for (first, second) in [(narrow, broad), (broad, other)] {
+        assert!(!codes(&world(first, second)).contains(&"hook::shadowed"), "{second}");
+    }
+}
+
+#[test]
+fn grant_of_an_image_is_used_by_its_hook() {
+    let hook = |images: &str, grant: &str| {
+        let action = format!("action: {{transform: {{text: 'Look.', images: [{images}]}}}}");
+        hooks(
+            project(),
+            &format!("hooks: [{{id: h, event: input, condition: 'text == \"p\"', {action}, grants: [{grant}]}}]"),
+        )
+    };
+    let read = "rye.execute.tool.rye.file-system.read";
+    assert!(!codes(&hook("docs/plan.png", read)).contains(&"capability::dead-grant"));
+    assert!(!codes(&hook("{path: docs/plan.png}", read)).contains(&"capability::dead-grant"));
+    assert!(codes(&hook("'${images.0}'", read)).contains(&"capability::dead-grant"));
+    assert!(codes(&hook("docs/plan.png", "rye.execute.tool.rye.bash.bash")).contains(&"capability::dead-grant"));
 }
