@@ -39,15 +39,21 @@ pub enum HookError {
     /// and `label` its short form.
     #[error("the text `{text}` {why}")]
     OddText { text: String, why: String, label: &'static str, help: &'static str, span: Span },
-    /// A condition compares a fact with a value that it never has: `directive` with an unknown id, `model` with a model
-    /// that no provider file lists, or `classification.name` with the name of an unknown rule. `is_tier` is true if the
-    /// value is the name of a tier instead of a model. Only `--model` can select a model that is not listed.
+    /// A condition compares a number of tokens with a fraction of one token.
+    #[error("`{fact}` is a number of tokens, but {fraction} is less than one token")]
+    TokenFraction { fact: String, fraction: String, span: Span },
+    /// A condition compares a fact with a value that it never has: `directive` with an unknown id, `category` without
+    /// a directive, `model` with a model that no provider file lists, `classification.name` with the name of an unknown
+    /// rule, or `name` with an unknown command. `is_tier` is true if the value is the name of a tier instead of a model.
+    /// Only `--model` can select a model that is not listed.
     #[error("{}", match (*fact, *is_tier) {
         ("model", true) => format!("`model` is compared with `{value}`, which is the name of a tier: the fact is a model id"),
         ("model", false) => format!("`model` is compared with `{value}`, which no provider file lists"),
         ("classification.name", _) => {
             format!("`{fact}` is never `{value}`: no rule of the classification table has this name")
         }
+        ("category", _) => format!("`{fact}` is never `{value}`: no directive has this category"),
+        ("name", _) => format!("`{fact}` is never `{value}`: no command has this id"),
         _ => format!("`{fact}` is never `{value}`: no directive has this id"),
     })]
     UnknownValue {
@@ -226,6 +232,7 @@ impl Problem for HookError {
             | Self::DelimitedPattern { .. }
             | Self::WildcardPattern { .. }
             | Self::OddText { .. }
+            | Self::TokenFraction { .. }
             | Self::UnknownValue { .. } => "hook::unknown-value",
             Self::UnknownParameter { .. } => "hook::unknown-parameter",
             Self::RemovesNothing { .. } => "hook::removes-nothing",
@@ -273,6 +280,7 @@ impl Problem for HookError {
             | Self::DelimitedPattern { .. }
             | Self::WildcardPattern { .. }
             | Self::OddText { .. }
+            | Self::TokenFraction { .. }
             | Self::UnknownParameter { .. }
             | Self::UnknownValue { .. }
             | Self::RemovesNothing { .. }
@@ -328,13 +336,12 @@ impl Problem for HookError {
             Self::WildcardPattern { meant, .. } => Some(format!("to use `*` as a wildcard, write the regular expression `\"{meant}\"`")),
             Self::DelimitedPattern { plain, .. } => Some(format!("write `\"{plain}\"`")),
             Self::OddText { help, .. } => Some((*help).to_owned()),
-            Self::UnknownValue { fact, suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
-                Some(match *fact {
-                    "classification.name" => "write the name of a rule under `patterns` in `agent/error_classification`, or compare `classification.category`".into(),
-                    "model" => "`rye providers list` lists the models; to compare a part of an id, write `model contains \"…\"`; only `--model PROVIDER/ID` selects a model that is not listed".into(),
-                    _ => "write the whole id; for several, `directive in [\"a/b\", \"a/c\"]` or `directive matches \"^a/\"`".into(),
-                })
-            }),
+            Self::TokenFraction { .. } => {
+                Some("write a number of tokens; `usage_ratio` is the used fraction of the context window".into())
+            }
+            Self::UnknownValue { fact, suggestion, .. } => {
+                did_you_mean(suggestion.as_ref(), || Some(possible_values(fact).to_owned()))
+            }
             Self::RemovesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("remove the entry; to disable a hook of a directive, use `<suppress>`".into())
             }),
@@ -406,6 +413,7 @@ impl Problem for HookError {
             Self::UnknownPattern { span, .. } => vec![new_label(*span, "no id matches")],
             Self::WildcardPattern { span, .. } => vec![new_label(*span, "not a wildcard")],
             Self::OddText { span, label, .. } => vec![new_label(*span, *label)],
+            Self::TokenFraction { span, .. } => vec![new_label(*span, "less than one token")],
             Self::DelimitedPattern { span, .. } => vec![new_label(*span, "the slashes are part of the pattern")],
             Self::UnknownCall { fact, span, .. } => {
                 vec![new_label(*span, format!("no call has this value of `{fact}`"))]
@@ -456,5 +464,22 @@ impl Problem for HookError {
                 std::iter::once(new_label(*span, "this action is refused when the hook fires")).chain(granted).collect()
             }
         }
+    }
+}
+
+/// Returns the help for a comparison with a value that `fact` never has.
+fn possible_values(fact: &str) -> &'static str {
+    match fact {
+        "classification.name" => {
+            "write the name of a rule under `patterns` in `agent/error_classification`, or compare `classification.category`"
+        }
+        "model" => {
+            "`rye providers list` lists the models; to compare a part of an id, write `model contains \"…\"`; only `--model PROVIDER/ID` selects a model that is not listed"
+        }
+        "category" => {
+            "the category is the id of a directive without its last segment; for several, write `category matches \"^a/\"`"
+        }
+        "name" => "write the `id` of a command of `agent/chat`",
+        _ => "write the whole id; for several, `directive in [\"a/b\", \"a/c\"]` or `directive matches \"^a/\"`",
     }
 }

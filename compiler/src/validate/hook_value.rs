@@ -2,13 +2,16 @@
 //! with an unknown item, tool, directive or model can never be true. Also reports `enabled: false` entries that match
 //! no hook.
 
+use std::collections::BTreeSet;
+
 use regex::Regex;
 use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
 use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
+use crate::commands::read_commands;
 use crate::diagnostics::{Diagnostics, HookError, closest};
-use crate::hook::HookSource;
+use crate::hook::{HookPoint, HookSource};
 use crate::item::{HookDecl, HookFiles, Items};
 use crate::palette::tool_name;
 use crate::primary::{DIRECTIVE_RETURN_TOOL, Primary};
@@ -27,7 +30,8 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
     collect_compared_texts(&condition.node, &mut compared);
     check_text_forms(&condition.node, found);
     // `check_text_forms` reports a text with a wildcard, so the text is not reported again as an unknown name.
-    compared.retain(|(fact, text, _)| *fact == ComparedFact::Failure || !text.contains('*'));
+    compared.retain(|(fact, text, _)| !fact.has_ids() || !text.contains('*'));
+    compared.retain(|(fact, ..)| *fact != ComparedFact::Command || hook.event == HookPoint::Command);
     // The user's own hooks apply in every project, so they may name items that this project does not have.
     let everywhere = hook.source == HookSource::User;
     if !everywhere {
@@ -38,8 +42,18 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
         let answer = match fact {
             ComparedFact::ItemId => look_up_item(items, text),
             ComparedFact::Name => look_up_tool_name(items, text),
-            ComparedFact::Directive | ComparedFact::Model | ComparedFact::Failure if everywhere => NameLookup::Found,
+            ComparedFact::Directive
+            | ComparedFact::Model
+            | ComparedFact::Failure
+            | ComparedFact::Category
+            | ComparedFact::Command
+                if everywhere =>
+            {
+                NameLookup::Found
+            }
             ComparedFact::Directive => look_up_directive(items, text),
+            ComparedFact::Category => look_up_category(items, text),
+            ComparedFact::Command => look_up_command(items, text),
             ComparedFact::Failure => look_up_failure(items, text),
             ComparedFact::Model => {
                 let ids = models.get_or_insert_with(|| ModelIds::read(items));
@@ -52,7 +66,11 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, found: &mut Diagnostics) {
             ComparedFact::ItemId | ComparedFact::Name => {
                 HookError::UnknownCall { id, fact: fact.as_str(), value, suggestion, span }
             }
-            ComparedFact::Directive | ComparedFact::Model | ComparedFact::Failure => {
+            ComparedFact::Directive
+            | ComparedFact::Model
+            | ComparedFact::Failure
+            | ComparedFact::Category
+            | ComparedFact::Command => {
                 let is_tier = models.as_ref().is_some_and(|ids: &ModelIds| ids.is_tier(text));
                 HookError::UnknownValue { id, fact: fact.as_str(), value, is_tier, suggestion, span }
             }
@@ -148,7 +166,7 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
             found.extend(part.and_then(|part| odd_part(part)));
             for (path, value) in [(left, right), (right, left)] {
                 let fact = if let ExprKind::Path(path) = &path.kind { ComparedFact::of(path) } else { None };
-                let Some(fact) = fact.filter(|fact| *fact != ComparedFact::Failure) else { continue };
+                let Some(fact) = fact.filter(|fact| fact.has_ids()) else { continue };
                 let mut texts = Vec::new();
                 collect_texts(fact, value, &mut texts);
                 for (fact, text, span) in texts.into_iter().filter(|(_, text, _)| text.contains('*')) {
@@ -156,11 +174,34 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
                 }
             }
         }
-        ExprKind::Compare { left, right, .. } | ExprKind::Arithmetic { left, right, .. } => {
+        ExprKind::Compare { left, right, .. } => {
+            found.extend(fraction_of_tokens(left, right).or_else(|| fraction_of_tokens(right, left)));
+            check_text_forms(left, found);
+            check_text_forms(right, found);
+        }
+        ExprKind::Arithmetic { left, right, .. } => {
             check_text_forms(left, found);
             check_text_forms(right, found);
         }
     }
+}
+
+/// Facts that count whole tokens.
+const TOKEN_COUNTS: [&str; 5] =
+    ["tokens_used", "tokens_limit", "cost.input_tokens", "cost.output_tokens", "cost.cached_tokens"];
+
+/// Returns the error for a number of tokens that is compared with a fraction, such as `tokens_used > 0.9`.
+fn fraction_of_tokens(fact: &Expr, number: &Expr) -> Option<HookError> {
+    let (ExprKind::Path(path), ExprKind::Literal(Value::Number(literal))) = (&fact.kind, &number.kind) else {
+        return None;
+    };
+    let name = path.to_string();
+    let is_fraction = literal.as_f64().is_some_and(|value| value > 0.0 && value < 1.0);
+    (is_fraction && TOKEN_COUNTS.contains(&name.as_str())).then(|| HookError::TokenFraction {
+        fact: name,
+        fraction: literal.to_string(),
+        span: number.span,
+    })
 }
 
 /// Returns the error for a pattern that matches every text: without anchors and boundaries, a pattern that matches the
@@ -313,6 +354,8 @@ enum ComparedFact {
     Directive,
     Model,
     Failure,
+    Category,
+    Command,
 }
 
 impl ComparedFact {
@@ -329,10 +372,18 @@ impl ComparedFact {
             [Segment::Name(only)] => match only.as_str() {
                 "directive" => Some(Self::Directive),
                 "model" => Some(Self::Model),
+                "category" => Some(Self::Category),
+                // Only `command` has the fact `name`.
+                "name" => Some(Self::Command),
                 _ => None,
             },
             _ => None,
         }
+    }
+
+    /// Returns true if a condition compares the fact with whole ids or names, so that a wildcard in them is a mistake.
+    const fn has_ids(self) -> bool {
+        !matches!(self, Self::Failure | Self::Command | Self::Category)
     }
 
     const fn as_str(self) -> &'static str {
@@ -342,6 +393,8 @@ impl ComparedFact {
             Self::Directive => "directive",
             Self::Model => "model",
             Self::Failure => "classification.name",
+            Self::Category => "category",
+            Self::Command => "name",
         }
     }
 }
@@ -415,6 +468,29 @@ fn look_up_directive(items: &Items<'_>, text: &str) -> NameLookup {
         return NameLookup::Found;
     }
     NameLookup::Nothing { suggestion: items.nearest(ItemKind::Directive, text) }
+}
+
+/// Looks up a category: the part of a directive's id before its last segment.
+fn look_up_category(items: &Items<'_>, text: &str) -> NameLookup {
+    let list = items.list(ItemKind::Directive);
+    let categories: BTreeSet<&str> = list.iter().map(|entry| entry.id.category()).collect();
+    if categories.contains(text) {
+        return NameLookup::Found;
+    }
+    let slashed = text.replace('.', "/");
+    let known = || categories.iter().copied().filter(|category| !category.is_empty());
+    let spelled = known().find(|category| *category == slashed).map(str::to_owned);
+    NameLookup::Nothing { suggestion: spelled.or_else(|| closest(text, known())) }
+}
+
+/// Looks up a command of `agent/chat`. Reports no name if there are no commands, because the hook then never fires.
+fn look_up_command(items: &Items<'_>, text: &str) -> NameLookup {
+    let commands = read_commands(items, &mut Diagnostics::new());
+    let names: Vec<&str> = commands.iter().map(|command| command.hook.id.node.as_str()).collect();
+    if names.is_empty() || names.contains(&text) {
+        return NameLookup::Found;
+    }
+    NameLookup::Nothing { suggestion: closest(text.trim_start_matches('/'), names) }
 }
 
 /// Names of failures that the engine sets without the classification table.

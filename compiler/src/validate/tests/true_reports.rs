@@ -1,7 +1,7 @@
 //! Tests of reports that a right file must not get, and of mistakes that several checks notice: one report, at the
 //! mistake, with a help that ends it.
 
-use super::mistakes::helps;
+use super::mistakes::{assert_one, helps};
 use super::*;
 
 #[test]
@@ -48,4 +48,34 @@ fn grant_of_an_image_is_used_by_its_hook() {
     assert!(!codes(&hook("{path: docs/plan.png}", read)).contains(&"capability::dead-grant"));
     assert!(codes(&hook("'${images.0}'", read)).contains(&"capability::dead-grant"));
     assert!(codes(&hook("docs/plan.png", "rye.execute.tool.rye.bash.bash")).contains(&"capability::dead-grant"));
+}
+
+#[test]
+fn values_that_facts_never_have_get_a_suggestion() {
+    let condition = |event: &str, text: &str, action: &str| {
+        hooks(
+            directive(project(), "team/deploy/leaf", "", "", "x"),
+            &format!("hooks: [{{id: h, event: {event}, condition: '{text}', action: {action}}}]"),
+        )
+    };
+    let stop = "{terminate: {status: error}}";
+    for (category, suggestion) in [("team.deploy", "team/deploy"), ("team/deploi", "team/deploy")] {
+        let world = condition("after_step", &format!("category == \"{category}\""), stop);
+        assert_one(&world, "hook::unknown-value", &format!("did you mean `{suggestion}`?"));
+    }
+    for right in ["category == \"team/deploy\" && turn > 2", "category == \"\" && turn > 2", "category matches \"^te\""]
+    {
+        assert_eq!(codes(&condition("after_step", right, stop)), Vec::<&str>::new(), "{right}");
+    }
+    let run = "{execute: {item_type: tool, item_id: rye/bash/bash, params: {command: ls}}}";
+    let with_command = |text: &str| {
+        condition("command", text, run).project(
+            ".ai/config/agent/chat.yaml",
+            "commands: [{id: branch, execute: {item_type: tool, item_id: rye/bash/bash, params: {command: ls}}}]",
+        )
+    };
+    assert_one(&with_command("name == \"brnch\""), "hook::unknown-value", "did you mean `branch`?");
+    assert_eq!(codes(&with_command("name == \"branch\"")), Vec::<&str>::new());
+    let fraction = condition("context_limit_reached", "tokens_used > 0.95", "compact");
+    assert_one(&fraction, "hook::unknown-value", "`usage_ratio`");
 }
