@@ -382,6 +382,7 @@ fn check_affordable(
             limit: limits.spend.to_string(),
             needed: needed.to_string(),
             model: model.id.clone(),
+            price: None,
             span,
         });
     }

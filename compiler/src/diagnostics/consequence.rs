@@ -17,7 +17,8 @@ use crate::semantics::needs;
 
 /// Removes diagnostics that disappear once another diagnostic of the same file is corrected.
 pub(super) fn drop_consequences(all: &mut Vec<Diagnostic>, sources: &Sources) {
-    let mut dropped = missing_beside_misspelled(all);
+    let mut dropped = name_implausible_prices(all);
+    dropped.extend(missing_beside_misspelled(all));
     dropped.extend(hidden_by_patterns(all));
     dropped.extend(repeated_or_unusable_settings(all));
     dropped.extend(conditions_of_unknown_values(all));
@@ -371,6 +372,28 @@ fn placeholders_of_invalid_names(all: &[Diagnostic]) -> BTreeSet<usize> {
     all.iter().enumerate().filter(|(_, one)| is_effect(one)).map(|(index, _)| index).collect()
 }
 
+/// Adds an implausible price of a model to the errors of limits that do not pay for one turn of this model. Returns the
+/// indexes of the warnings about these prices: the error names the price and, unlike the warning, says that no run starts.
+fn name_implausible_prices(all: &mut [Diagnostic]) -> BTreeSet<usize> {
+    let named = |(index, one): (usize, &Diagnostic)| match one {
+        Diagnostic::Config(ConfigError::Implausible { key, why, span, .. }) => {
+            let (model, _) = key.strip_prefix("models.")?.rsplit_once(".prices.")?;
+            Some((index, model.to_owned(), why.clone(), *span))
+        }
+        _ => None,
+    };
+    let prices: Vec<_> = all.iter().enumerate().filter_map(named).collect();
+    let mut dropped = BTreeSet::new();
+    for one in all {
+        let Diagnostic::Limit(LimitError::CannotAffordOneTurn { model, price, .. }) = one else { continue };
+        for (index, _, why, span) in prices.iter().filter(|(_, of, ..)| of == model) {
+            dropped.insert(*index);
+            price.get_or_insert_with(|| Box::new((why.clone(), *span)));
+        }
+    }
+    dropped
+}
+
 /// Returns the indexes of repeated reports of two kinds: the spend limit does not pay for one turn, or the prompt is
 /// larger than the token limit. A directive can have such a report for each of its routes. The first report at a place
 /// is kept, so its index is not returned.
@@ -378,7 +401,9 @@ fn repeated_costs_of_a_turn(all: &[Diagnostic]) -> BTreeSet<usize> {
     let mut seen = BTreeSet::new();
     let is_repeated = |one: &Diagnostic| match one {
         Diagnostic::Limit(
-            LimitError::CannotAffordOneTurn { span: Some(_), .. } | LimitError::PromptAboveTokens { span: Some(_), .. },
+            LimitError::CannotAffordOneTurn { price: Some(_), .. }
+            | LimitError::CannotAffordOneTurn { span: Some(_), .. }
+            | LimitError::PromptAboveTokens { span: Some(_), .. },
         ) => !seen.insert(place(one)),
         _ => false,
     };

@@ -15,9 +15,19 @@ pub enum LimitError {
     /// A value that the limit cannot have. `why` describes the allowed values: "has to be a whole number above 0".
     #[error("the limit `{name}` cannot be {found}")]
     Invalid { name: String, found: String, why: String, span: Option<Span> },
-    /// A `spend` limit that does not pay for one turn. Amounts are decimal dollars.
-    #[error("the spend limit of {limit} is below the worst-case cost of one turn, {needed}")]
-    CannotAffordOneTurn { limit: String, needed: String, model: String, span: Option<Span> },
+    /// A `spend` limit that does not pay for one turn. Amounts are decimal dollars. `price` is a price of the model that
+    /// is probably a mistake, with its place.
+    #[error("the spend limit of {limit} is below the worst-case cost of one turn, {needed}{}", match price {
+        Some(_) => format!(": a price of `{model}` is probably a mistake"),
+        None => String::new(),
+    })]
+    CannotAffordOneTurn {
+        limit: String,
+        needed: String,
+        model: String,
+        price: Option<Box<(String, Span)>>,
+        span: Option<Span>,
+    },
     /// A `tokens` limit below the size of the first request. `needed` is a lower bound on the tokens of this request.
     #[error("the token limit of {limit} is below the size of the first request, at least {needed} tokens")]
     PromptAboveTokens { limit: u64, needed: u64, span: Option<Span> },
@@ -108,6 +118,9 @@ impl Problem for LimitError {
             }),
             Self::PromptAboveTokens { .. } => Some("raise `tokens`, or shorten the prompt".to_owned()),
             Self::PromptTooLong { .. } => Some("shorten a value, or insert it in fewer places".to_owned()),
+            Self::CannotAffordOneTurn { price: Some(_), .. } => {
+                Some("write the price in dollars per million tokens; if the price is right, raise `spend`".to_owned())
+            }
             Self::CannotAffordOneTurn { model, .. } => {
                 Some(format!("raise `spend`, lower `output`, or select a cheaper model than `{model}`"))
             }
@@ -134,6 +147,11 @@ impl Problem for LimitError {
             Self::OneTurn { span, .. } => vec![new_label(*span, "too few turns for a call and an answer")],
             Self::PromptTooLong { span, .. } => {
                 span.iter().map(|s| new_label(*s, "the prompt is too long with its placeholders filled in")).collect()
+            }
+            Self::CannotAffordOneTurn { price: Some(price), span, .. } => {
+                let (price, at) = price.as_ref();
+                let limit = span.iter().map(|span| new_label(*span, "the limit is set here"));
+                std::iter::once(new_label(*at, price.clone())).chain(limit).collect()
             }
             Self::CannotAffordOneTurn { span, .. }
             | Self::PromptAboveTokens { span, .. }

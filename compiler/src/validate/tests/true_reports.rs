@@ -3,6 +3,31 @@
 
 use super::mistakes::{assert_one, helps};
 use super::*;
+use crate::compile::tests::world::{minimal_world, with_directives};
+use crate::mcp_servers::read_servers;
+
+/// Returns a project with the provider `house`, whose file ends with these settings.
+fn house(settings: &str) -> MapWorld<'static> {
+    let metadata = "<metadata><model provider=\"house\" tier=\"general\"/></metadata>";
+    with_directives(minimal_world(), &[("leaf", "", metadata, "Look."), ("other", "", metadata, "Look.")]).project(
+        ".ai/config/agent/providers/house.yaml",
+        format!("wire: openai-chat\nbase_url: https://house.test/v1\ntiers: {{ general: h }}\n{settings}"),
+    )
+}
+
+#[test]
+fn price_that_no_limit_affords_has_one_error_at_the_price() {
+    let model = |input: &str, output: &str| {
+        let prices = format!("prices: {{ input: {input}, output: {output} }}");
+        house(&format!("models:\n  - {{ id: h, context_window: 128000, max_output: 4096, {prices} }}\n"))
+    };
+    let world = model("300", "1500");
+    assert_one(&world, "limit::cannot-afford-one-turn", "dollars per million tokens");
+    let labels: Vec<_> = report(&world).diagnostics.iter().map(|one| one.labels()[0].text.clone()).collect();
+    assert_eq!(labels, ["$1500 per million tokens"]);
+    assert_eq!(codes(&model("3", "15")), Vec::<&str>::new());
+    assert_one(&model("0.0003", "15"), "config::implausible", "dollars per million tokens");
+}
 
 #[test]
 fn knowledge_that_a_grant_executes_is_reached() {
@@ -78,4 +103,31 @@ fn values_that_facts_never_have_get_a_suggestion() {
     assert_eq!(codes(&with_command("name == \"branch\"")), Vec::<&str>::new());
     let fraction = condition("context_limit_reached", "tokens_used > 0.95", "compact");
     assert_one(&fraction, "hook::unknown-value", "`usage_ratio`");
+}
+
+#[test]
+fn command_of_a_shell_is_no_program() {
+    let tool = |program: &str| {
+        let text = format!("description: d\nkind: command\ncommand: [{program}, out]\n");
+        project().project(".ai/tools/t.yaml", text)
+    };
+    for program in ["cd", "source", "export"] {
+        assert_one(&tool(program), "item::shell-syntax", "run a shell");
+    }
+    for program in ["./cd", "test"] {
+        assert_eq!(codes(&tool(program)), Vec::<&str>::new(), "{program}");
+    }
+}
+
+#[test]
+fn partial_server_that_replaces_another_names_the_replacement() {
+    let servers = |name: &str| {
+        project()
+            .project(".mcp.json", "{ \"mcpServers\": { \"files\": { \"command\": \"mcp-fs\" } } }")
+            .project(".ai/config/mcp.yaml", format!("servers: {{ {name}: {{ timeout_seconds: 9 }} }}\n"))
+    };
+    let message = |name: &str| read_servers(&Items::new(&servers(name))).unwrap_err().message;
+    let hint = "it replaces the server of `.mcp.json` as a whole";
+    assert!(message("files").contains(hint), "{}", message("files"));
+    assert!(message("other").ends_with("nor a `url`"), "{}", message("other"));
 }
