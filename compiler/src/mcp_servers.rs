@@ -276,7 +276,7 @@ pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, Se
         }
         let other = parsed.tree.entries().iter().find(|entry| mcp_json::is_like_mcp_servers(&entry.key.node));
         if let Some(node) = parsed.tree.get("mcpServers") {
-            read_section(node, ".mcp.json", &sources, &|_| true, &mut all)?;
+            read_section(node, ".mcp.json", &sources, &|_| true, &BTreeMap::new(), &mut all)?;
             all.retain(|name, _| !is_disabled(node, name));
         } else if let Some(entry) = other {
             let key = entry.key.node.escape_debug();
@@ -295,7 +295,7 @@ pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, Se
             let mut own = BTreeMap::new();
             // A server with any setting from the project counts as a server of the project.
             let of_project = |node: &Node| is_of_project(&sources, node);
-            read_section(servers, ".ai/config/mcp.yaml", &sources, &of_project, &mut own)?;
+            read_section(servers, ".ai/config/mcp.yaml", &sources, &of_project, &all, &mut own)?;
             all.extend(own);
             all.retain(|name, _| !is_disabled(servers, name));
         }
@@ -333,6 +333,7 @@ fn read_section(
     origin: &str,
     sources: &Sources,
     of_project: &dyn Fn(&Node) -> bool,
+    replaced: &BTreeMap<String, McpServer>,
     into: &mut BTreeMap<String, McpServer>,
 ) -> Result<(), ServersError> {
     if !matches!(node.kind, Kind::Map(_)) {
@@ -347,8 +348,13 @@ fn read_section(
             let message = format!("{origin}: server `{}`: {what}", written.escape_debug());
             ServersError::at(message, span.unwrap_or(entry.key.span), sources)
         };
-        let mut server =
-            read_server(&entry.value, name.clone(), origin).map_err(|what| fault(&what.message, what.span))?;
+        let mut server = read_server(&entry.value, name.clone(), origin).map_err(|mut what| {
+            let is_partial = ["command", "url"].iter().all(|key| entry.value.get(key).is_none());
+            if is_partial && what.span.is_none() && replaced.contains_key(&name) {
+                what.message.push_str("; it replaces the server of `.mcp.json` as a whole, so write all its settings");
+            }
+            fault(&what.message, what.span)
+        })?;
         server.of_project = of_project(&entry.value);
         if into.insert(name.clone(), server).is_some() {
             let what = format!(

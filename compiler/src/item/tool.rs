@@ -171,12 +171,26 @@ fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
     Some(ItemError::ShellSyntax { word, program: program.to_owned(), span: argument.span })
 }
 
-/// Returns the error for a `command` whose first word is not the name of a program. Such a word contains a backslash,
+/// Commands of a shell that change only the shell itself. A program of this name, where one exists, has no effect.
+const SHELL_BUILTINS: [&str; 12] =
+    [".", "alias", "cd", "declare", "eval", "export", "popd", "pushd", "set", "shopt", "source", "unset"];
+
+/// Returns the error for a `command` whose first word is not the name of a program, or is a command of a shell. Such a word contains a backslash,
 /// or an argument after a space (`git status`). `None` for any other name. A path may contain spaces.
 fn odd_program(tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("command"))?;
     let node = tree.metadata.get("command")?.items().first()?;
     let program = node.as_str().filter(|program| !program.contains(['{', '$']))?.trim();
+    if SHELL_BUILTINS.contains(&program) {
+        return Some(ItemError::OddText {
+            code: "item::shell-syntax",
+            message: format!("`{program}` is a command of a shell, not a program"),
+            label: "no shell reads the command",
+            help: "run a shell: `command: [sh, -c, \"…\"]`, or write a script; each call starts in the folder of the project"
+                .to_owned(),
+            span: node.span,
+        });
+    }
     let meant = if program.contains('\\') {
         program.replace('\\', "/")
     } else if program.contains(' ') && !program.contains('/') {
