@@ -134,8 +134,13 @@ fn closed_sessions_are_listed_with_titles_and_dates() {
 #[test]
 fn explanation_of_a_warning_says_why_it_is_reported() {
     let place = project("");
-    let page = place.run_ok(&["explain", "rye::capability::unacknowledged"]);
-    assert!(page.contains("## Why it is reported") && !page.contains("Why it is refused"), "{page}");
+    for code in ["capability::unacknowledged", "item::shadows", "context::not-restored"] {
+        for format in ["plain", "json"] {
+            let page = place.run_ok(&["explain", code, "--format", format]);
+            assert!(page.contains("## Why it is reported") && !page.contains("Why it is refused"), "{code}: {page}");
+        }
+    }
+    assert!(place.run_ok(&["explain", "extends::cycle"]).contains("## Why it is refused"));
 }
 
 #[test]

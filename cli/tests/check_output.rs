@@ -313,3 +313,14 @@ fn slips_of_a_command_line_have_a_help() {
     assert!(unknown.stderr.contains("`talk` has no input `n`"), "{}", unknown.stderr);
     assert_eq!(place.rye(&["threads", "list", "--status", "done"]).code, Some(0));
 }
+
+#[test]
+fn sarif_rule_of_a_warning_says_why_it_is_reported() {
+    let place = TestProject::own();
+    place.write(".ai/knowledge/unused.md", "A rule.\n");
+    let log: Value = serde_json::from_str(&place.rye(&["check", "--format", "sarif"]).stdout).unwrap();
+    let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    let rule = rules.iter().find(|rule| rule["id"] == "rye::context::unreached").unwrap();
+    let page = rule["help"]["markdown"].as_str().unwrap();
+    assert!(page.contains("## Why it is reported") && !page.contains("Why it is refused"), "{page}");
+}

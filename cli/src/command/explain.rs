@@ -28,7 +28,7 @@ pub enum ExplainOutput {
     Page {
         code: &'static str,
         /// The page in Markdown.
-        text: &'static str,
+        text: String,
     },
     Groups(Vec<GroupOutput>),
     Codes(Vec<&'static str>),
@@ -71,8 +71,8 @@ pub fn run(args: &ExplainArgs, report: &Printer) -> Result<Exit, CommandError> {
         });
     };
     match report.format() {
-        Format::Json => report.json(&ExplainOutput::Page { code: page.code, text: page.page })?,
-        Format::Human | Format::Plain => report.line(&with_fitting_heading(page.page.trim_end()))?,
+        Format::Json => report.json(&ExplainOutput::Page { code: page.code, text: page.titled_page() })?,
+        Format::Human | Format::Plain => report.line(page.titled_page().trim_end())?,
     }
     Ok(Exit::Success)
 }
@@ -90,13 +90,6 @@ fn find_page(code: &str) -> Option<&'static codes::Code> {
 /// Returns true if a code ends with this name.
 fn is_last_part(code: &str, name: &str) -> bool {
     code.rsplit("::").next() == Some(name)
-}
-
-/// Returns the page of a code; for a warning or advice, the heading `Why it is refused` becomes `Why it is reported`.
-fn with_fitting_heading(page: &str) -> String {
-    ["This is a warning", "This is advice"].iter().fold(page.to_owned(), |page, severity| {
-        page.replace(&format!("## Why it is refused\n\n{severity}"), &format!("## Why it is reported\n\n{severity}"))
-    })
 }
 
 /// Returns the capability groups of the standard library, which `rye explain` shows outside of a project too.

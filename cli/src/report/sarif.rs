@@ -62,7 +62,7 @@ pub fn build_log(shown: &[DiagnosticOutput]) -> Value {
 
 /// Returns the rule of a code; `severity` is the highest severity of its results.
 fn build_rule(code: &str, severity: &str) -> Value {
-    let page = codes::explain_page(code).unwrap_or_default();
+    let page = codes::find_code(code).map(codes::Code::titled_page).unwrap_or_default();
     let plain: Vec<&str> = page.lines().filter(|line| !line.starts_with('#')).map(str::trim).collect();
     let paragraph = first_paragraph(&plain).unwrap_or_else(|| code.to_owned());
     let problem = match level_of(severity) {

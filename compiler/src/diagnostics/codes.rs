@@ -45,10 +45,24 @@ codes! {
     "compiler" "template": "arguments" "hidden" "ignored-arguments" "import" "placeholder" "shell";
 }
 
-/// Returns the page of a diagnostic code, which may have the prefix `rye::`; `None` if there is no such code.
-pub fn explain_page(code: &str) -> Option<&'static str> {
+impl Code {
+    /// Returns the page with a heading that fits the severity of the code: the page of a warning or of advice states why
+    /// rye reports the mistake, and not why rye refuses it.
+    pub fn titled_page(&self) -> String {
+        ["This is a warning", "This is advice", "This is not refused"].iter().fold(
+            self.page.to_owned(),
+            |page, severity| {
+                let heading = |verb: &str| format!("## Why it is {verb}\n\n{severity}");
+                page.replace(&heading("refused"), &heading("reported"))
+            },
+        )
+    }
+}
+
+/// Returns a diagnostic code with its page, by the name of the code, which may have the prefix `rye::`; `None` if there is no such code.
+pub fn find_code(code: &str) -> Option<&'static Code> {
     let code = code.strip_prefix("rye::").unwrap_or(code);
-    ALL.iter().find(|c| c.code == code).map(|c| c.page)
+    ALL.iter().find(|known| known.code == code)
 }
 
 #[cfg(test)]
@@ -56,8 +70,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_accepts_codes_with_and_without_prefix() {
-        assert_eq!(explain_page("rye::extends::cycle"), explain_page("extends::cycle"));
-        assert!(explain_page("extends::cycle").is_some() && explain_page("extends::circle").is_none());
+    fn code_is_found_with_and_without_prefix() {
+        let name = |code: &str| find_code(code).map(|found| found.code);
+        assert_eq!(
+            (name("rye::extends::cycle"), name("extends::cycle")),
+            (name("extends::cycle"), Some("extends::cycle"))
+        );
+        assert_eq!(name("extends::circle"), None);
+    }
+
+    #[test]
+    fn page_of_a_warning_has_the_heading_of_a_report() {
+        let page = |code: &str| find_code(code).map(Code::titled_page).unwrap_or_default();
+        assert!(page("context::not-restored").contains("## Why it is reported\n"));
+        assert!(page("extends::cycle").contains("## Why it is refused\n"));
     }
 }

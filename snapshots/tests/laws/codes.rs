@@ -77,6 +77,23 @@ fn example_fault(page: &ExplainPage) -> Option<String> {
     (codes != [page.code.as_str()]).then(|| format!("{} yields {codes:?}", page.path))
 }
 
+/// Returns the fault of a page whose example yields a warning or advice, if the reason does not begin with the severity.
+fn severity_fault(page: &ExplainPage) -> Option<String> {
+    let (diagnostics, _) = rye_snapshots::check(&page.world()?);
+    let is_error = diagnostics.has_errors();
+    let reason = page.section("Why it is refused").trim_start();
+    let states_severity =
+        ["This is a warning", "This is advice", "This is not refused"].iter().any(|s| reason.starts_with(s));
+    (!is_error && !states_severity).then(|| format!("{}: the reason does not begin with the severity", page.path))
+}
+
+#[test]
+fn reason_of_a_warning_begins_with_its_severity() {
+    let pages = pages().into_iter().filter(|page| !needs_no_source(&page.code));
+    let faults: Vec<String> = pages.filter_map(|page| severity_fault(&page)).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn planted_breaches_of_a_page_are_found() {
     let path = root().join("compiler/codes/item/stray.md");
