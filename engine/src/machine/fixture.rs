@@ -375,7 +375,9 @@ impl SimulatedThread {
             Effect::Sleep { until } => {
                 self.sleeps.push(until - self.now);
                 self.now = until;
-                self.signal(Fact::Tick)
+                let written = self.signal(Fact::Tick);
+                assert!(written > 0, "the end of a sleep writes no event: {:?}", self.state.position);
+                written
             }
             Effect::Reserve(reservation) => {
                 self.reservations.push((reservation.amount, reservation.settle.len()));

@@ -29,15 +29,16 @@ pub(super) fn model(walk: &WalkContext<'_>) -> StepResult {
     if let Some(in_progress) = attempt(walk) {
         return in_progress;
     }
-    if let Some(until) = walk.state.wait_until.filter(|until| *until > walk.now) {
-        return StepResult::Do(Effect::Sleep { until });
-    }
     let intended = intend(walk, false);
     if matches!(intended, EventBody::Limit(_)) {
         let waited = children_with_money(walk);
         if !waited.is_empty() {
             return StepResult::Do(Effect::Await(waited));
         }
+    }
+    // After the other effects: the end of a sleep must write an event, else the same sleep would follow.
+    if let Some(until) = walk.state.wait_until.filter(|until| *until > walk.now) {
+        return StepResult::Do(Effect::Sleep { until });
     }
     StepResult::Write(vec![intended])
 }

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::chat::{chat, ended_prompts, statuses};
 use crate::event::{ControlMessage, Delivery, EventBody, PromptBounds, PromptStatus, UserInput};
+use crate::exchange::{CallError, CutStream, FailedStage};
 use crate::machine::fixture::{SimulatedThread, call, calls, text};
 use crate::machine::{Effect, Fact, ThreadState, apply, next};
 use crate::thread::{Cost, Status};
@@ -119,4 +120,26 @@ fn limit_of_a_prompt_stays_within_the_session_when_an_earlier_child_ends() {
         assert!(ended_prompts(&play)[1].cost.spend <= spend, "{child} {spend}");
         assert!(play.events.iter().any(|event| matches!(event.body, EventBody::ChildEnded(_))));
     }
+}
+
+/// The worst case of a cut call takes the rest of the money, so that only the end of the child can pay for the retry.
+#[test]
+fn retry_that_only_the_end_of_a_child_can_pay_for_awaits_the_child_before_its_pause() {
+    let start = call("rye_execute", json!({"item_type": "directive", "item_id": "test/child", "async": true}));
+    let cut =
+        CallError { cut: Some(CutStream { sent: 40, received: 20 }), ..CallError::new(FailedStage::Truncated, "cut") };
+    let mut play = chat(vec![calls(&[start]), Err(cut), text("one")], &["first"]);
+    play.child_spend = RESERVED;
+    play.start();
+    while !matches!(next(&play.plan, &play.state), Effect::CallModel { turn: 2, .. }) {
+        assert!(play.step());
+    }
+    let worst_case = play.state.attempt.as_ref().unwrap().worst_case;
+    play.state.limits.spend = play.state.cost.spend + RESERVED + worst_case + 1_000;
+    play.state.thread_limits.spend = play.state.limits.spend;
+    while play.step() {}
+    assert_eq!(statuses(&play), [(PromptStatus::Done, None)]);
+    let names = play.names();
+    let at = |name: &str| names.iter().rposition(|one| *one == name).unwrap();
+    assert!(at("attempt_failed") < at("child_ended") && at("child_ended") < at("attempt_intended"), "{names:?}");
 }

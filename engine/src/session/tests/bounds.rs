@@ -121,12 +121,17 @@ fn provider_that_counts_the_impossible_is_booked_recorded_and_not_called_again()
     check_cases(true, |played| {
         let mut lost = 0;
         for thread in &played.threads {
-            let mut misreported = false;
-            let mut late = 0;
+            prop_assert!(!thread.calls_after_overspend, "{}", thread.id);
+            let (mut process, mut late, mut misreported) = (0, 0, false);
             // Each settlement books one call: two calls of a thread can cost the same.
             let mut overspent: Vec<u64> =
                 thread.settled.iter().filter(|one| one.overspent > 0).map(|one| one.amount).collect();
             for call in played.calls.iter().filter(|call| call.thread == thread.id.as_str()) {
+                // The next process knows only what the killed one recorded.
+                if call.process != process {
+                    (process, late, misreported) = (call.process, 0, false);
+                }
+                prop_assert!(!call.below_recorded_overspend, "{}: {call:?}", thread.id);
                 // A call that was reserved before another thread's account was overspent may still start.
                 late += u64::from(call.below_overspent);
                 prop_assert!(late <= 1 && !(misreported && call.below_overspent), "{}: {call:?}", thread.id);

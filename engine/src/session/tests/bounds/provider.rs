@@ -1,5 +1,7 @@
 //! Random providers: replies, refusals, cut streams, and counts that are missing, exact or impossible.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use proptest::prelude::*;
@@ -158,28 +160,49 @@ pub struct Call {
     pub misreported: bool,
     /// True if the account of the thread, or of an ancestor, was overspent when the call started.
     pub below_overspent: bool,
+    /// True if that account was overspent in the registry when the process started, before any recovery.
+    pub below_recorded_overspend: bool,
+    /// The number of the process that made the call, from 1.
+    pub process: usize,
 }
 
 /// The calls of all models of one run, and the engine that makes them.
 #[derive(Default)]
 pub struct CallLog {
     pub calls: Mutex<Vec<Call>>,
-    pub engine: Mutex<Weak<EngineContext>>,
+    /// The number of processes that have opened the project.
+    processes: AtomicUsize,
+    /// The threads whose accounts were overspent when the last process started.
+    overspent_at_start: Mutex<BTreeSet<String>>,
+    engine: Mutex<Weak<EngineContext>>,
 }
 
 impl CallLog {
-    /// Returns true if the thread's account or that of an ancestor is overspent.
-    fn is_overspent(&self, thread: &str) -> bool {
+    /// Records a process that has opened the project.
+    pub fn add_process(&self, engine: &Arc<EngineContext>) {
+        self.processes.fetch_add(1, Ordering::Relaxed);
+        let registry = engine.writer.registry();
+        let threads = registry.threads().unwrap().into_iter().map(|row| row.id);
+        let overspent =
+            threads.filter(|id| registry.account(id).unwrap().is_some_and(|account| account.overspend() > Nanos::ZERO));
+        *self.overspent_at_start.lock().unwrap() = overspent.map(|id| id.to_string()).collect();
+        *self.engine.lock().unwrap() = Arc::downgrade(engine);
+    }
+
+    /// Returns two flags for the accounts of a thread and its ancestors: one is overspent now, and one was overspent when
+    /// the process started.
+    fn is_overspent(&self, thread: &str) -> (bool, bool) {
         let engine = self.engine.lock().unwrap().upgrade().unwrap();
+        let at_start = self.overspent_at_start.lock().unwrap();
+        let (mut now, mut before) = (false, false);
         let mut next = Some(thread.to_owned());
         while let Some(id) = next {
             let account = engine.writer.registry().account(&ThreadId::parse(&id).unwrap()).unwrap();
-            if account.as_ref().is_some_and(|account| account.overspend() > Nanos::ZERO) {
-                return true;
-            }
+            now |= account.as_ref().is_some_and(|account| account.overspend() > Nanos::ZERO);
+            before |= at_start.contains(&id);
             next = account.and_then(|account| account.parent().map(str::to_owned));
         }
-        false
+        (now, before)
     }
 }
 
@@ -335,9 +358,12 @@ impl Provider for RandomProvider {
     ) -> BoxFuture<'a, Result<Reply, CallError>> {
         Box::pin(async move {
             let thread = request.cue.thread.clone();
-            let below_overspent = self.behavior.misreporting > 0 && self.log.is_overspent(&thread);
+            let (below_overspent, below_recorded_overspend) =
+                if self.behavior.misreporting > 0 { self.log.is_overspent(&thread) } else { (false, false) };
             let (billed, misreported, answer) = self.answer(request);
-            self.log.calls.lock().unwrap().push(Call { thread, billed, misreported, below_overspent });
+            let process = self.log.processes.load(Ordering::Relaxed);
+            let call = Call { thread, billed, misreported, below_overspent, below_recorded_overspend, process };
+            self.log.calls.lock().unwrap().push(call);
             answer
         })
     }

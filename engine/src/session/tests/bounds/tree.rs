@@ -33,6 +33,8 @@ pub struct PlayedThread {
     /// reservations.
     pub spent: u64,
     pub overspend: u64,
+    /// True if the transcript contains a call behind the settlement of an overspent one.
+    pub calls_after_overspend: bool,
     /// The thread that this one continues after a handoff.
     pub continues: Option<ThreadId>,
 }
@@ -145,7 +147,7 @@ impl Project {
         let compile = Arc::clone(&options.compile);
         options.compile = Arc::new(move |world, request| self.compiled(request, || compile(world, request)));
         let engine = Engine::open(&self.lab.path(), options)?;
-        *log.engine.lock().unwrap() = Arc::downgrade(&engine.inner);
+        log.add_process(&engine.inner);
         Ok(engine)
     }
 }
@@ -266,12 +268,16 @@ fn read(engine: &Engine, log: &CallLog) -> Played {
         let settled = events
             .iter()
             .filter_map(|e| if let EventBody::Settled(settled) = &e.body { Some(settled.clone()) } else { None });
+        let is_overspent = |event: &&Event| matches!(&event.body, EventBody::Settled(one) if one.overspent > 0);
+        let later = events.iter().skip_while(|event| !is_overspent(event));
+        let calls_after_overspend = later.into_iter().any(|event| matches!(event.body, EventBody::AttemptIntended(_)));
         let account = engine.account(&row.id).unwrap().unwrap();
         threads.push(PlayedThread {
             id: row.id.clone(),
             settled: settled.collect(),
             spent: account.spent().to_u64(),
             overspend: account.overspend().to_u64(),
+            calls_after_overspend,
             continues: row.continues.clone().filter(|_| opened.origin == ThreadOrigin::Handoff),
             opened: (**opened).clone(),
         });
