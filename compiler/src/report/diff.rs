@@ -294,6 +294,10 @@ fn of_trees(before: DiffSide<'_>, after: DiffSide<'_>) -> PlanDiff {
     let (old, new) = (render(before.compilation, Vec::new()), render(after.compilation, Vec::new()));
     let mut found = of_reports(Some(&old), Some(&new));
     let trees = DiffSides::new(before, after);
+    // Missing `<permissions>` have no place of their own.
+    for change in found.capabilities.iter_mut().filter(|change| change.source.is_none()) {
+        change.source = trees.directive();
+    }
     found.hooks = hooks::compare_hooks(&trees);
     found.changes = rest::compare_rest(&trees);
     found.changes.extend(settings::compare_settings(&trees));

@@ -2,6 +2,8 @@
 //! the old one, the hook fires in no new case. `HookRole` determines whether a hook that fires in more cases widens or
 //! narrows a plan.
 
+mod order;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
@@ -232,7 +234,7 @@ pub fn compare_hooks(trees: &DiffSides<'_>) -> Vec<HookChange> {
             add_finding(&mut changes, is, Direction::Neutral, describe_other_action(was, is), (before, after));
         }
     }
-    compare_order(&mut changes, before, after);
+    order::compare_order(&mut changes, before, after);
     let renamed = renamed_hooks(&old, &new, &covered);
     for (one, others) in &renamed {
         let ids: Vec<&str> = others.iter().map(|other| other.id.as_str()).collect();
@@ -362,6 +364,10 @@ fn describe_loss(hook: &PlannedHook, answer: &Implication, kept: bool) -> Option
             (Direction::Unknown, "the result of the hook could stop calls".to_owned())
         }
         HookRole::Act => (Direction::Narrowed, "the hook starts an item in fewer cases".to_owned()),
+        // The thread makes fewer turns, but may end with an answer that the hook refused.
+        HookRole::License if matches!(hook.action, HookAction::Block { .. }) => {
+            (Direction::Unknown, format!("an answer that the hook refused may now end the thread{when}"))
+        }
         HookRole::License => (Direction::Narrowed, format!("the thread no longer continues{when}")),
         HookRole::Filter => (Direction::Unknown, format!("content that the hook stopped may now pass{when}")),
         HookRole::Text => (Direction::Neutral, "the sent text changes".to_owned()),
@@ -414,31 +420,6 @@ fn may_answer(event: HookPoint) -> bool {
     match hook_point::row_of(event).mode {
         Mode::FirstBlock | Mode::Chain | Mode::Control | Mode::FirstMatch => true,
         Mode::Collect | Mode::Observe => false,
-    }
-}
-
-/// Compares the order of hooks at events where the first result wins or where each hook gets the previous result.
-fn compare_order(changes: &mut Vec<HookChange>, before: &Compilation, after: &Compilation) {
-    let ordered = |hook: &&PlannedHook| {
-        let mode = hook_point::row_of(hook.event).mode;
-        hook.is_live() && matches!(mode, Mode::Control | Mode::Chain) && hook_role(hook) != HookRole::Text
-    };
-    let both = |one: &Compilation, other: &Compilation| -> Vec<PlannedHook> {
-        let known = |hook: &&PlannedHook| {
-            other.plan.hooks.iter().any(|h| h.is_live() && h.id == hook.id && h.event == hook.event)
-        };
-        one.plan.hooks.iter().filter(ordered).filter(known).cloned().collect()
-    };
-    let (old, new) = (both(before, after), both(after, before));
-    for hook in &new {
-        let at = |list: &[PlannedHook]| -> Vec<String> {
-            let same_event = list.iter().filter(|h| h.event == hook.event);
-            same_event.take_while(|h| h.id != hook.id).map(|h| h.id.clone()).collect()
-        };
-        if at(&old) != at(&new) {
-            let why = "the place of the hook in the order of the hooks changed".to_owned();
-            add_finding(changes, hook, Direction::Unknown, why, (before, after));
-        }
     }
 }
 

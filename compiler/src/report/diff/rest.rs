@@ -392,6 +392,11 @@ pub fn unexplained_changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
     let differs = all.into_iter().filter(|field| before.get(field) != after.get(field));
     let change = |field: String| {
         let reordered = field == "palette" && has_same_tools(trees);
+        let source = match field.as_str() {
+            "capabilities" => grant_place(trees),
+            "hooks" => hook_place(trees).or_else(|| trees.directive()),
+            _ => trees.directive(),
+        };
         PlanChange {
             area: ChangeArea::Plan,
             what: format!(
@@ -399,7 +404,7 @@ pub fn unexplained_changes(trees: &DiffSides<'_>) -> Vec<PlanChange> {
                 if reordered { ": another order of the tools" } else { "" }
             ),
             direction: if reordered { Direction::Neutral } else { Direction::Unknown },
-            source: if field == "capabilities" { grant_place(trees) } else { trees.directive() },
+            source,
         }
     };
     differs.map(change).collect()
@@ -412,6 +417,14 @@ fn grant_place(trees: &DiffSides<'_>) -> Option<SourceReport> {
     let moved = new.iter().enumerate().find(|(at, grant)| old.get(*at) != Some(grant)).map(|(_, grant)| grant);
     let pattern = moved.or_else(|| old.last()).map(|grant| grant.pattern.clone()).unwrap_or_default();
     trees.origin(&format!("capability.{pattern}"))
+}
+
+/// Returns the place of the first hook of the new plan that the old plan does not have at the same position; `None` if
+/// the new plan only lacks hooks of the old plan.
+fn hook_place(trees: &DiffSides<'_>) -> Option<SourceReport> {
+    let (old, new) = (trees.before.compilation, trees.after.compilation);
+    let moved = (0..new.plan.hooks.len()).find(|at| old.plan.hooks.get(*at) != new.plan.hooks.get(*at))?;
+    new.hooks.get(moved)?.place.as_ref().map(SourceReport::from)
 }
 
 /// Returns true if the palettes contain the same tools, in any order.

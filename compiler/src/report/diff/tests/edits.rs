@@ -370,15 +370,24 @@ fn diff_trees_reports_only_the_changed_one_of_many_guards() {
     }
 }
 
-/// A block at the end of an agent's work makes the thread continue, so it can cost more.
+/// A block at the end of an agent's work makes the thread continue, so it can cost more. Without the block, the thread
+/// may end with an answer that the block refused.
 #[test]
-fn diff_trees_widens_where_a_block_at_the_end_continues_in_more_cases() {
+fn diff_trees_reports_each_change_of_a_block_at_the_end() {
     let hook = "  - { id: again, event: agent_end, condition: 'result == \"\"', action: { block: again } }\n";
     let before = edited(&base(), HOOKS, "", hook);
     let after = edited(&before, HOOKS, "result == \"\"", "result == \"\" || turn < 3");
     let shown = text("more", &compare(&before, &after));
     assert!(shown.contains("+ widened agent_end again: depends: the thread now continues"), "{shown}");
     let shown = text("fewer", &compare(&after, &before));
+    assert!(
+        shown.contains("? unknown agent_end again: depends: an answer that the hook refused may now end"),
+        "{shown}"
+    );
+    let shown = text("none", &compare(&before, &base()));
+    assert!(shown.contains("? unknown agent_end again: depends → not there"), "{shown}");
+    let follow_up = edited(&before, HOOKS, "{ block: again }", "{ follow_up: { content: again } }");
+    let shown = text("follow-up", &compare(&follow_up, &base()));
     assert!(shown.contains("- narrowed agent_end again"), "{shown}");
 }
 

@@ -269,3 +269,57 @@ fn hook_moved_to_a_layer_whose_answer_is_ignored_no_longer_stops() {
     assert!(lines.iter().any(|line| line.starts_with("unknown stop: the result of the hook could stop")), "{lines:#?}");
     assert!(!moved("3.2", (action, action)).widened);
 }
+
+/// Returns the lines of a comparison of two lists of hooks.
+fn compare_orders(old: &[&str], new: &[&str]) -> Vec<String> {
+    let [old, new] = [old, new].map(|hooks| {
+        let hooks: Vec<String> = hooks.iter().map(|hook| format!("  - {{ {hook} }}\n")).collect();
+        world(("", "")).project(".ai/config/agent/hooks.yaml", format!("hooks:\n{}", hooks.concat()))
+    });
+    let (was, is) = (compile_without_inputs(&old, "leaf"), compile_without_inputs(&new, "leaf"));
+    let sides = [(&old, &was), (&new, &is)].map(|(world, compilation)| Some(DiffSide { world, compilation }));
+    shown(&diff_trees(sides[0], sides[1]).unwrap())
+}
+
+#[test]
+fn changed_order_of_hooks_is_named_at_the_hooks() {
+    let guard = "id: guard, event: tool_call, condition: 'call.input.x == \"a\"', action: { block: no }";
+    let other = "id: other, event: tool_call, condition: 'call.input.y == \"a\"', action: { block: never }";
+    let item = "primary: execute, item_type: tool, item_id: t/cmd, params: { x: a }";
+    let check = &format!("id: check, event: tool_call, action: {{ {item} }}");
+    let moved = "the place of the hook in the order of the hooks changed .ai/config/agent/hooks.yaml:";
+    let lines = compare_orders(&[guard, check], &[check, guard]);
+    for (line, id) in [(2, "check"), (3, "guard")] {
+        let says = format!("unknown {id}: {moved}{line}:");
+        assert!(lines.iter().any(|one| one.starts_with(&says)), "{says}\n{lines:#?}");
+    }
+    // Guards refuse the same calls in each order, for another reason.
+    let lines = compare_orders(&[guard, other], &[other, guard]);
+    let says = "neutral guard: of two hooks that block the same call, the other one now gives the reason";
+    assert!(lines.iter().any(|one| one.starts_with(says)), "{lines:#?}");
+    assert!(!lines.iter().any(|one| one.starts_with("unknown")), "{lines:#?}");
+    // Hooks that only observe run in their order.
+    let observe = |id: &str| format!("id: {id}, event: after_complete, action: {{ {item} }}");
+    let (one, two) = (observe("one"), observe("two"));
+    let lines = compare_orders(&[&one, &two], &[&two, &one]);
+    let says = "unknown `hooks` of the plan changed .ai/config/agent/hooks.yaml:2:";
+    assert!(lines.iter().any(|one| one.starts_with(says)), "{lines:#?}");
+}
+
+#[test]
+fn missing_permissions_have_the_place_of_the_directive() {
+    let permissions = "<permissions><execute><tool>t.*</tool></execute></permissions>";
+    let [old, new] = [permissions, ""].map(|inside| {
+        let metadata = format!("<metadata>{inside}</metadata>");
+        let world = with_directives(stdlib_world(), &[("leaf", "", &metadata, "Do it.")]);
+        world.project(".ai/tools/t/cmd.yaml", TOOL)
+    });
+    let (was, is) = (compile_without_inputs(&old, "leaf"), compile_without_inputs(&new, "leaf"));
+    let sides = [(&old, &was), (&new, &is)].map(|(world, compilation)| Some(DiffSide { world, compilation }));
+    for [old, new] in [[sides[0], sides[1]], [sides[1], sides[0]]] {
+        let found = diff_trees(old, new).unwrap();
+        let inherited = found.capabilities.iter().find(|change| change.by == "inherited at spawn").unwrap();
+        let place = inherited.source.as_ref().map(|source| (source.file.as_str(), source.line));
+        assert_eq!(place, Some((".ai/directives/leaf.md", 1)));
+    }
+}
