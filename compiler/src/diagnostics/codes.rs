@@ -59,7 +59,7 @@ impl Code {
     }
 }
 
-/// Returns a diagnostic code with its page, by the name of the code, which may have the prefix `rye::`; `None` if there is no such code.
+/// Returns the diagnostic code of this name, which may have the prefix `rye::`; `None` if there is no such code.
 pub fn find_code(code: &str) -> Option<&'static Code> {
     let code = code.strip_prefix("rye::").unwrap_or(code);
     ALL.iter().find(|known| known.code == code)

@@ -1,4 +1,5 @@
-//! Reports hooks of a hook file or of a directive that never take effect, because an earlier hook of the same event answers first.
+//! Reports hooks of a hook file or of a directive that never take effect, because an earlier hook of the same event
+//! answers first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
