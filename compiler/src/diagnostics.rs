@@ -37,7 +37,7 @@ pub use extends::ExtendsError;
 pub(crate) use foreign_words::{help_for_tool, help_for_tool_word, known_tool};
 pub use hook::HookError;
 pub use interface::InterfaceError;
-pub use item::ItemError;
+pub use item::{ItemError, ParameterUser};
 pub use limit::LimitError;
 pub use model::ModelError;
 pub use palette::PaletteError;

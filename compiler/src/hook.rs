@@ -228,6 +228,34 @@ impl HookAction {
         })
     }
 
+    /// Returns true if no part of the action can fail, provided that its texts contain no placeholders.
+    pub fn cannot_fail(&self) -> bool {
+        match self {
+            Self::Block { .. }
+            | Self::Retry { .. }
+            | Self::Continue
+            | Self::Terminate { .. }
+            | Self::Escalate
+            | Self::Handoff
+            | Self::Compact
+            | Self::Message { .. }
+            | Self::FollowUp { .. }
+            | Self::Drop { .. }
+            | Self::KeepLast { .. } => true,
+            Self::SetExtends { .. }
+            | Self::Fetch { .. }
+            | Self::Execute { .. }
+            | Self::Sign { .. }
+            | Self::Transform { .. }
+            | Self::Handled { .. }
+            | Self::SystemPrompt { .. }
+            | Self::Inject { .. }
+            | Self::Replace { .. }
+            | Self::Modify { .. }
+            | Self::Raise { .. } => false,
+        }
+    }
+
     /// Returns true if the only effect of the action is an answer at its hook point. False for an action with an item,
     /// and for `continue`, with which a hook only records that it fired.
     pub(crate) fn only_answers(&self) -> bool {

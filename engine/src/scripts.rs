@@ -3,7 +3,9 @@
 //! depends on the parsers (decision 0006).
 
 mod javascript;
+mod javascript_values;
 mod python;
+mod python_values;
 
 use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::tool_header::{Script, ScriptReader, ToolLanguage};

@@ -10,7 +10,7 @@ use crate::signature::{self, SignatureLine};
 use crate::span::{SourceId, Span, Spanned};
 use crate::yaml;
 
-pub use script::{Constant, EntrySignature, NoScriptReader, Script, ScriptReader, declaring_names};
+pub use script::{Constant, EntrySignature, NoScriptReader, Script, ScriptReader, ValueSource, declaring_names};
 
 /// The parsed declaration of a tool. `metadata` is one mapping with the keys of YAML tools, whatever the language of
 /// the tool is.

@@ -14,6 +14,11 @@ pub(super) fn is_digit_group(key: &str) -> bool {
     key.len() == 3 && key.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Returns the help for a key that is probably the rest of a number; `None` for any other key.
+pub(super) fn separator_help(key: &str) -> Option<String> {
+    is_digit_group(key).then(|| "a number has no separators, such as the comma of `1,000`".to_owned())
+}
+
 /// Returns the indexes of diagnostics that disappear once a value of the wrong form is corrected.
 pub(super) fn consequences(all: &[Diagnostic]) -> BTreeSet<usize> {
     let causes = FaultyValues::of(all);

@@ -124,6 +124,9 @@ pub enum HookError {
     /// A hook whose action has no effect; `why` is the reason, as a clause.
     #[error("the hook `{id}` has no effect: {why}")]
     NoEffect { id: String, why: String, span: Span },
+    /// A key of a hook whose value changes nothing. `why` is the reason, as a clause, and `help` the fix.
+    #[error("the key `{key}` of the hook `{id}` has no effect: {why}")]
+    UnusedKey { id: String, key: &'static str, why: &'static str, help: &'static str, span: Span },
     /// A hook whose answer at `event` is ignored, because of its layer. `in_infra_hooks` is true if the list
     /// `infra_hooks` declares the hook and so sets its layer.
     #[error("the hook `{id}` has no effect: at `{event}`, hooks of layer 4 and above never answer")]
@@ -242,9 +245,11 @@ impl Problem for HookError {
             Self::RaisesNothing { .. } => "hook::raises-nothing",
             Self::Always { .. } => "hook::always",
             Self::Shadowed { .. } => "hook::shadowed",
-            Self::NoEffect { .. } | Self::IgnoredAnswer { .. } | Self::EmptyText { .. } | Self::ShortDelay { .. } => {
-                "hook::no-effect"
-            }
+            Self::NoEffect { .. }
+            | Self::UnusedKey { .. }
+            | Self::IgnoredAnswer { .. }
+            | Self::EmptyText { .. }
+            | Self::ShortDelay { .. } => "hook::no-effect",
             Self::Endless { .. } => "hook::endless",
             Self::SwallowsEverything { .. } => "hook::swallows-everything",
             Self::NeverInRun { .. } => "hook::never-in-run",
@@ -267,6 +272,7 @@ impl Problem for HookError {
             | Self::NeverPart { .. }
             | Self::PastLimit { .. }
             | Self::NoEffect { .. }
+            | Self::UnusedKey { .. }
             | Self::IgnoredAnswer { .. }
             | Self::RemovesOther { .. }
             | Self::EmptyText { .. }
@@ -362,6 +368,7 @@ impl Problem for HookError {
                 Some(format!("give this hook a lower `layer`, or narrow the condition of `{by}`"))
             }
             Self::NoEffect { .. } => Some("correct the action or its condition, or remove the hook".into()),
+            Self::UnusedKey { help, .. } => Some((*help).to_owned()),
             Self::IgnoredAnswer { in_infra_hooks, .. } => Some(ignored_answer_help(*in_infra_hooks).into()),
             Self::RemovesOther { removed, .. } => {
                 Some(format!("give the hook another id; to remove the hook on `{removed}`, write an entry with `enabled: false`"))
@@ -436,7 +443,7 @@ impl Problem for HookError {
             }
             Self::EmptyText { span, .. } => vec![new_label(*span, "empty")],
             Self::ShortDelay { span, .. } => vec![new_label(*span, "in milliseconds")],
-            Self::NoEffect { span, .. } => vec![new_label(*span, "changes nothing")],
+            Self::NoEffect { span, .. } | Self::UnusedKey { span, .. } => vec![new_label(*span, "changes nothing")],
             Self::IgnoredAnswer { layer, span, .. } => vec![new_label(*span, format!("ignored in layer {layer}"))],
             Self::RemovesOther { span, removed_span, .. } => {
                 vec![new_label(*span, "the same id"), new_label(*removed_span, "removed")]

@@ -3,17 +3,44 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
+use super::faulty_value::separator_help;
 use super::foreign_words::{self, WordPlace};
 use super::misplaced_key;
 use super::{Label, Problem, Severity, did_you_mean, new_label, value_help};
 use crate::world::{ItemKind, MCP_FILE};
 
+/// The part of a tool that could use a parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ParameterUser {
+    Request,
+    Command,
+    Script,
+}
+
+impl ParameterUser {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Command => "command",
+            Self::Script => "script",
+        }
+    }
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Request => "not used in any part of the request",
+            Self::Command => "no argument of the command uses this parameter",
+            Self::Script => "the function does not read this parameter",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
     /// A parameter that a command tool or HTTP tool declares but never uses: no part of the command or request contains
     /// the placeholder of the parameter.
-    #[error("the parameter `{name}` of this {} is never used", if *is_request { "request" } else { "command" })]
-    UnusedParameter { name: String, is_request: bool, span: Span },
+    #[error("the parameter `{name}` of this {} is never used", user.as_str())]
+    UnusedParameter { name: String, user: ParameterUser, span: Span },
     /// Parts of an HTTP request that contradict each other, such as a body with the method `GET`, or a JSON body with
     /// another `Content-Type`.
     #[error("{message}")]
@@ -332,7 +359,7 @@ impl Problem for ItemError {
             }
             Self::Missing { help, .. } | Self::ScriptParameter { help, .. } | Self::OddText { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two occurrences".into()),
-            Self::UnusedParameter { name, is_request, .. } => Some(unused_parameter_help(name, *is_request)),
+            Self::UnusedParameter { name, user, .. } => Some(unused_parameter_help(name, *user)),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
             Self::ServerSchema { .. } => {
                 Some("no thread gets this tool: correct the schema at its server, then run `rye mcp refresh`".into())
@@ -450,14 +477,7 @@ impl Problem for ItemError {
             Self::Unsigned { span, .. } => span.iter().map(|s| new_label(*s, "no signature line")).collect(),
             Self::InvalidValue { span, expected, .. } => vec![new_label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![new_label(*span, format!("{what} is missing here"))],
-            Self::UnusedParameter { span, is_request, .. } => vec![new_label(
-                *span,
-                if *is_request {
-                    "not used in any part of the request"
-                } else {
-                    "no argument of the command uses this parameter"
-                },
-            )],
+            Self::UnusedParameter { span, user, .. } => vec![new_label(*span, user.label())],
             Self::RequestPart { span, label, .. } | Self::OddText { span, label, .. } => vec![new_label(*span, *label)],
             Self::Repeated { first, second, .. } => {
                 vec![new_label(*second, "second occurrence"), new_label(*first, "first occurrence")]
@@ -490,18 +510,18 @@ fn unknown_key_help(what: &str, key: &str, of: &str, suggestion: Option<&String>
         did_you_mean(suggestion, || {
             let known = (!known.is_empty()).then(|| format!("known here: {}", super::quote_list(known)));
             let codes = (what == "code").then(|| "`rye explain` lists the codes".to_owned());
-            let number = super::faulty_value::is_digit_group(key)
-                .then(|| "a number has no separators, such as the comma of `1,000`".to_owned());
-            number.or_else(|| foreign_words::help_for_named_field(what, key, of)).or(known).or(codes)
+            separator_help(key).or_else(|| foreign_words::help_for_named_field(what, key, of)).or(known).or(codes)
         })
     })
 }
 
-fn unused_parameter_help(name: &str, is_request: bool) -> String {
-    let place = if is_request {
-        "the URL, a header or the body"
-    } else {
-        "an argument of `command`, pass all parameters as `{params_json}`"
+fn unused_parameter_help(name: &str, user: ParameterUser) -> String {
+    let place = match user {
+        ParameterUser::Request => "the URL, a header or the body",
+        ParameterUser::Command => "an argument of `command`, pass all parameters as `{params_json}`",
+        ParameterUser::Script => {
+            return format!("read `{name}` from the first argument of the function, or remove the parameter");
+        }
     };
     format!("write `{{{name}}}` into {place}, or remove the parameter")
 }

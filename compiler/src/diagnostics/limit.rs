@@ -3,6 +3,7 @@
 use rye_grammar::Span;
 use thiserror::Error;
 
+use super::faulty_value::separator_help;
 use super::foreign_words::{self, WordPlace};
 use super::{Label, Problem, Severity, did_you_mean, new_label, quote_list};
 
@@ -88,10 +89,11 @@ impl Problem for LimitError {
             Self::Unknown { name, suggestion, known, .. } => {
                 let translated = foreign_words::help_for(WordPlace::Limit, name).map(str::to_owned);
                 let listed = || Some(format!("limits: {}", quote_list(known)));
-                translated.or_else(|| did_you_mean(suggestion.as_ref(), listed))
+                translated.or_else(|| separator_help(name)).or_else(|| did_you_mean(suggestion.as_ref(), listed))
             }
-            Self::UnknownOfSession { suggestion, known, .. } => {
-                did_you_mean(suggestion.as_ref(), || Some(format!("limits of a session: {}", quote_list(known))))
+            Self::UnknownOfSession { name, suggestion, known, .. } => {
+                let listed = || Some(format!("limits of a session: {}", quote_list(known)));
+                separator_help(name).or_else(|| did_you_mean(suggestion.as_ref(), listed))
             }
             Self::Invalid { why, name, found, .. } => Some(match (name.as_str(), why.as_str()) {
                 ("spend", "cannot be zero") => "write an amount of dollars above 0, such as `0.10`".to_owned(),

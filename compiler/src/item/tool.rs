@@ -12,7 +12,7 @@ use rye_grammar::data::Node;
 use rye_grammar::tool_header::{self, ScriptReader, ToolLanguage, ToolTree};
 
 use super::FileRef;
-use crate::diagnostics::{Diagnostics, ItemError, closest, help_for_tool_word};
+use crate::diagnostics::{Diagnostic, Diagnostics, ItemError, ParameterUser, closest, help_for_tool_word};
 use crate::tool_spec::{ArgvPlaceholder, ENGINE_TOOLS, ToolKind, ToolSpec, ToolSpecErrorKind, builtins, placeholders};
 
 #[derive(Debug, Clone)]
@@ -41,11 +41,16 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     found.extend(parameter_schema::check(&parsed.tree));
     if !unread {
         found.extend(script_parameters::check(&parsed.tree, file.source, text));
+        found.extend(script_parameters::lost_result(&parsed.tree));
         found.extend(carriage_returns(&parsed.tree, &file, text));
     }
     match ToolSpec::read(&parsed.tree) {
         Ok(spec) => {
             found.extend(unused_parameters(&spec, &parsed.tree));
+            // A misspelt read would also leave the parameter unused.
+            if !found.iter().any(|one| matches!(one, Diagnostic::Item(ItemError::ScriptParameter { span, .. }) if span.source == file.source)) {
+                found.extend(script_parameters::unused(&parsed.tree, text));
+            }
             Some(Tool { file, spec: Arc::new(spec) })
         }
         Err(faults) => {
@@ -94,9 +99,9 @@ fn late_header(text: &str) -> Option<String> {
 /// Returns an error for each declared parameter of a command or request that no part of it uses, because the program
 /// or server would never receive the value. A command with the placeholder `params_json` uses all parameters.
 fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
-    let (texts, is_request) = match &spec.kind {
-        ToolKind::Command { argv } => (argv.iter().map(String::as_str).collect(), false),
-        ToolKind::Http(_) => (request_variables::request_texts(tree), true),
+    let (texts, user) = match &spec.kind {
+        ToolKind::Command { argv } => (argv.iter().map(String::as_str).collect(), ParameterUser::Command),
+        ToolKind::Http(_) => (request_variables::request_texts(tree), ParameterUser::Request),
         ToolKind::Script { .. } | ToolKind::Builtin { .. } | ToolKind::Mcp { .. } => return Vec::new(),
     };
     let all = texts.into_iter().filter_map(|template| placeholders(template).ok()).flatten();
@@ -113,7 +118,7 @@ fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
     let declared = properties.map(Node::entries).unwrap_or_default().iter().map(|entry| &entry.key);
     let is_placeholder = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.is_empty();
     let unused = declared.filter(|name| is_placeholder(&name.node) && !named.contains(&name.node.as_str()));
-    unused.map(|name| ItemError::UnusedParameter { name: name.node.clone(), is_request, span: name.span }).collect()
+    unused.map(|name| ItemError::UnusedParameter { name: name.node.clone(), user, span: name.span }).collect()
 }
 
 /// Returns the error for a built-in tool that the engine does not have, or that is reserved for another item; `None` if

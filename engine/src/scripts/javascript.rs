@@ -8,11 +8,13 @@ use oxc_ast::ast::{
     Statement, UnaryOperator, VariableDeclaration, VariableDeclarationKind,
 };
 use oxc_parser::Parser;
+use oxc_parser::config::TokensParserConfig;
 use oxc_span::{GetSpan, SourceType};
 use rye_grammar::data::{Entry, Kind, Node};
-use rye_grammar::tool_header::{Constant, EntrySignature, Script};
+use rye_grammar::tool_header::{Constant, EntrySignature, Script, ValueSource};
 use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxKind};
 
+use super::javascript_values::{self, Tokens};
 use super::{LiteralReader, parse_number, push_entry, syntax_error};
 
 /// Maximum number of errors per file, because later errors are mostly consequences of the first.
@@ -34,7 +36,7 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
         JavaScriptDialect::Typed => (SourceType::ts(), "TypeScript"),
     };
     let allocator = Allocator::default();
-    let parsed = Parser::new(&allocator, text, kind).parse();
+    let parsed = Parser::new(&allocator, text, kind).with_config(TokensParserConfig).parse();
     let end = u32::try_from(text.len()).unwrap_or(u32::MAX);
     let mut errors = Vec::new();
     for error in parsed.diagnostics.iter().take(MAX_ERRORS) {
@@ -44,11 +46,18 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
         let span = Span { source, start, end: start.saturating_add(length).min(end) };
         errors.push(syntax_error(source, &error.message, span, language));
     }
-    let mut reader = JavaScriptReader { literals: LiteralReader::new(source), script: Script::default(), text };
+    let mut reader = JavaScriptReader {
+        literals: LiteralReader::new(source),
+        script: Script::default(),
+        text,
+        tokens: Tokens { tokens: &parsed.tokens, text },
+    };
     for statement in &parsed.program.body {
         reader.statement(statement);
     }
-    reader.script.entry = reader.entry(&parsed.program.body);
+    let entry = reader.entry(&parsed.program.body);
+    let block = entry.and_then(|(_, parts)| parts.block);
+    reader.script.entry = entry.map(|(function, parts)| reader.signature(function, parts));
     let exports_entry = reader.script.names.iter().any(|name| matches!(name.as_str(), "execute" | "main" | "default"));
     let common_export = parsed.program.body.iter().find_map(|statement| common_export(statement, text));
     if let (Some(place), false) = (common_export, exports_entry) {
@@ -59,6 +68,12 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
                 .error(span, message, "not exported")
                 .with_help("write `export function execute(params, projectPath) { … }` and `export const __tool_description__ = \"…\";`"),
         );
+    }
+    if errors.is_empty()
+        && let Some(unrunnable) = javascript_values::unrunnable(reader.tokens, &parsed.program.body, block, dialect)
+    {
+        let span = reader.literals.at(unrunnable.span);
+        errors.push(SyntaxKind::Script.error(span, unrunnable.message, unrunnable.label).with_help(unrunnable.help));
     }
     Parsed { tree: reader.script, errors }
 }
@@ -146,6 +161,7 @@ struct JavaScriptReader<'t> {
     literals: LiteralReader,
     script: Script,
     text: &'t str,
+    tokens: Tokens<'t>,
 }
 
 /// The parameters and the statements of a function.
@@ -153,11 +169,19 @@ struct JavaScriptReader<'t> {
 struct FunctionParts<'a> {
     parameters: &'a FormalParameters<'a>,
     statements: &'a [Statement<'a>],
+    /// The span of the block with the statements; `None` for an arrow function that consists of an expression.
+    block: Option<oxc_span::Span>,
+    is_generator: bool,
 }
 
 impl<'a> FunctionParts<'a> {
     fn of_function(function: &'a Function<'a>) -> Self {
-        Self { parameters: &function.params, statements: function.body.as_ref().map_or(&[], |body| &body.statements) }
+        Self {
+            parameters: &function.params,
+            statements: function.body.as_ref().map_or(&[], |body| &body.statements),
+            block: function.body.as_ref().map(|body| body.span),
+            is_generator: function.generator,
+        }
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "no other expression is a function")]
@@ -165,11 +189,11 @@ impl<'a> FunctionParts<'a> {
         match expression {
             Expression::FunctionExpression(function) => Some(Self::of_function(function)),
             Expression::ArrowFunctionExpression(function) => {
-                let statements = match &function.body {
-                    ArrowFunctionBody::FunctionBody(body) => &body.statements[..],
-                    _ => &[],
+                let (statements, block) = match &function.body {
+                    ArrowFunctionBody::FunctionBody(body) => (&body.statements[..], Some(body.span)),
+                    _ => (&[][..], None),
                 };
-                Some(Self { parameters: &function.params, statements })
+                Some(Self { parameters: &function.params, statements, block, is_generator: false })
             }
             Expression::ParenthesizedExpression(inner) => Self::of_expression(&inner.expression),
             _ => None,
@@ -223,28 +247,42 @@ impl<'a> FunctionParts<'a> {
 }
 
 impl JavaScriptReader<'_> {
-    /// Returns the signature of the function that a call runs: `execute`, else the default export. `None` if this file
-    /// does not declare that function.
-    fn entry(&self, statements: &[Statement<'_>]) -> Option<EntrySignature> {
-        let has_execute = self.script.names.iter().any(|name| name == "execute");
-        let (function, parts) = if has_execute {
-            ("execute", statements.iter().find_map(|statement| FunctionParts::declared(statement, "execute")))
+    /// Returns the name and the parts of the function that a call runs: `execute`, else the default export, else `main`. `None`
+    /// if this file does not declare that function.
+    fn entry<'a>(&self, statements: &'a [Statement<'a>]) -> Option<(&'static str, FunctionParts<'a>)> {
+        let has = |name: &str| self.script.names.iter().any(|one| one == name);
+        let declared = |name: &str| statements.iter().find_map(|statement| FunctionParts::declared(statement, name));
+        let (function, parts) = if has("execute") {
+            ("execute", declared("execute"))
+        } else if has("main") && !has("default") {
+            ("main", declared("main"))
         } else {
             ("default", FunctionParts::default_export(statements))
         };
-        Some(self.signature(function, parts?))
+        Some((function, parts?))
     }
 
     fn signature(&self, function: &str, parts: FunctionParts<'_>) -> EntrySignature {
-        let FunctionParts { parameters, statements } = parts;
+        let FunctionParts { parameters, statements, block, .. } = parts;
         let written = |span: oxc_span::Span| {
             let text = self.text.get(span.start as usize..span.end as usize).unwrap_or_default();
             text.split_whitespace().collect::<Vec<_>>().join(" ")
         };
+        let spanned = |span: oxc_span::Span| Spanned::new(written(span), self.literals.at(span));
         let mut reads = Vec::new();
+        let mut optional_reads = Vec::new();
+        let mut reads_are_complete = false;
         match parameters.items.first().map(|first| &first.pattern) {
-            Some(BindingPattern::ObjectPattern(pattern)) => self.pattern_reads(pattern, &mut reads),
+            Some(BindingPattern::ObjectPattern(pattern)) => {
+                self.pattern_reads(pattern, &mut reads);
+                reads_are_complete = pattern.rest.is_none() && pattern.properties.iter().all(|one| !one.computed);
+            }
             Some(BindingPattern::BindingIdentifier(object)) => {
+                if let Some(keys) = block.and_then(|block| self.tokens.member_reads(block, &object.name)) {
+                    reads_are_complete = true;
+                    optional_reads =
+                        keys.into_iter().map(|(key, at)| Spanned::new(key, self.literals.at(at))).collect();
+                }
                 // A `const { name } = params;` among the declarations at the start of the function always runs, so the
                 // caller must set these names. Later declarations are not read, because they may follow a `return`.
                 for statement in statements {
@@ -269,7 +307,35 @@ impl JavaScriptReader<'_> {
             is_variadic: parameters.rest.is_some(),
             requires_names: false,
             reads,
+            optional_reads,
+            reads_are_complete,
+            other_source: self.tokens.command_line(block).map(|at| (ValueSource::CommandLine, spanned(at))),
+            lost_result: self.lost_result(function, parts).map(spanned),
         }
+    }
+
+    /// Returns the place where `execute` or the default function prints a value, or its last statement if that
+    /// statement is a value. `None` for another function, or if the function returns a value.
+    fn lost_result(&self, function: &str, parts: FunctionParts<'_>) -> Option<oxc_span::Span> {
+        if function == "main" || parts.is_generator || self.tokens.returns_value(parts.block?) {
+            return None;
+        }
+        let last = match parts.statements.last()? {
+            // The braces of `(params) => { n: 1 }` are a block, so `n` is a label.
+            Statement::LabeledStatement(labeled) if parts.statements.len() == 1 => {
+                matches!(&labeled.body, Statement::ExpressionStatement(_)).then_some(labeled.span)
+            }
+            Statement::ExpressionStatement(last) => matches!(
+                &last.expression,
+                Expression::Identifier(_)
+                    | Expression::ParenthesizedExpression(_)
+                    | Expression::BinaryExpression(_)
+                    | Expression::TemplateLiteral(_)
+            )
+            .then_some(last.span),
+            _ => None,
+        };
+        self.tokens.printed(parts.block?).or(last)
     }
 
     /// Adds the keys that a destructuring pattern reads from an object, except keys with a default.

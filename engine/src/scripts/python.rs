@@ -11,7 +11,7 @@ use rye_grammar::data::{Kind, Node};
 use rye_grammar::tool_header::{Constant, EntrySignature, Script};
 use rye_grammar::{Parsed, SourceId, Span, Spanned};
 
-use super::{LiteralReader, parse_number, push_entry, syntax_error};
+use super::{LiteralReader, parse_number, push_entry, python_values, syntax_error};
 
 /// Maximum number of reported syntax errors per file. Later errors are mostly consequences of the first error.
 const MAX_ERRORS: usize = 1;
@@ -50,8 +50,13 @@ pub(super) fn read(source: SourceId, text: &str) -> Parsed<Script> {
         .collect();
     let mut script = Script::default();
     if let Mod::Module(module) = parsed.syntax() {
-        let mut reader =
-            PythonReader { literals: LiteralReader::new(source), script: &mut script, names: BTreeSet::new() };
+        let mut reader = PythonReader {
+            literals: LiteralReader::new(source),
+            script: &mut script,
+            names: BTreeSet::new(),
+            module: &module.body,
+            text,
+        };
         for statement in &module.body {
             reader.statement(statement, true);
         }
@@ -65,6 +70,8 @@ struct PythonReader<'s> {
     literals: LiteralReader,
     script: &'s mut Script,
     names: BTreeSet<String>,
+    module: &'s [Stmt],
+    text: &'s str,
 }
 
 impl PythonReader<'_> {
@@ -131,13 +138,24 @@ impl PythonReader<'_> {
         let names: Vec<String> = positional().map(|parameter| parameter.parameter.name.to_string()).collect();
         let mut reads = KeyReads { object: names.first().map_or("", String::as_str), ..KeyReads::default() };
         reads.visit_body(&function.body);
-        let reads = reads.certain().into_iter().map(|(key, range)| {
-            Spanned::new(key.to_owned(), self.literals.span(range.start().into(), range.end().into()))
-        });
+        let span = |range: TextRange| self.literals.span(range.start().into(), range.end().into());
+        let written = |range: TextRange| {
+            let text = self.text.get(usize::from(range.start())..usize::from(range.end())).unwrap_or_default();
+            Spanned::new(text.lines().next().unwrap_or_default().to_owned(), span(range))
+        };
+        let keyed = |keys: Vec<(&str, TextRange)>| -> Vec<Spanned<String>> {
+            keys.into_iter().map(|(key, range)| Spanned::new(key.to_owned(), span(range))).collect()
+        };
+        let (reads_are_complete, optional) = (reads.are_complete(), std::mem::take(&mut reads.optional));
+        let other_source = python_values::other_source(self.module, function);
         EntrySignature {
             function: function.name.to_string(),
             span: self.literals.span(range.start().into(), range.end().into()),
-            reads: reads.collect(),
+            reads: keyed(reads.certain()),
+            optional_reads: keyed(optional),
+            reads_are_complete,
+            other_source: other_source.map(|(source, range)| (source, written(range))),
+            lost_result: python_values::lost_result(function).map(written),
             names,
             required: positional().filter(|parameter| parameter.default.is_none()).count(),
             is_variadic: parameters.vararg.is_some(),
@@ -173,6 +191,12 @@ struct KeyReads<'a> {
     handled: BTreeSet<&'a str>,
     /// True if the function assigns another value to the variable `object`, so that later reads may be from that value.
     is_reassigned: bool,
+    /// Keys that the function reads by `params.get("name")`.
+    optional: Vec<(&'a str, TextRange)>,
+    /// Number of uses of the object that read or test one literal key.
+    keyed_uses: usize,
+    /// Number of all uses of the object. An inner function counts as a use, because its body is not read.
+    uses: usize,
     /// Number of `try` statements around the current expression. Inside of a `try`, a missing key may be expected.
     open_tries: usize,
 }
@@ -186,6 +210,11 @@ impl<'a> KeyReads<'a> {
         reads.into_iter().filter(|(key, _)| !is_reassigned && !handled.contains(key)).collect()
     }
 
+    /// Returns true if the function uses the object only to read or test literal keys.
+    fn are_complete(&self) -> bool {
+        !self.is_reassigned && self.keyed_uses == self.uses
+    }
+
     fn is_object(&self, expression: &Expr) -> bool {
         matches!(expression, Expr::Name(name) if name.id.as_str() == self.object)
     }
@@ -195,6 +224,7 @@ impl<'a> Visitor<'a> for KeyReads<'a> {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         // An inner function may have a parameter with the name of the object, so its body is not read.
         if matches!(statement, Stmt::FunctionDef(_) | Stmt::ClassDef(_)) {
+            self.uses += 1;
             return;
         }
         let tries = usize::from(matches!(statement, Stmt::Try(_)));
@@ -208,18 +238,31 @@ impl<'a> Visitor<'a> for KeyReads<'a> {
             && self.is_object(&subscript.value)
             && let Expr::StringLiteral(key) = &*subscript.slice
         {
+            self.keyed_uses += 1;
             if subscript.ctx.is_load() && self.open_tries == 0 {
                 self.reads.push((key.value.to_str(), key.range()));
             } else if !subscript.ctx.is_load() {
                 self.handled.insert(key.value.to_str());
             }
         } else if let Expr::Name(name) = expression {
+            // `locals()` and `eval` can read any variable.
+            self.uses +=
+                usize::from(name.id.as_str() == self.object || matches!(name.id.as_str(), "locals" | "eval" | "exec"));
             self.is_reassigned |= name.id.as_str() == self.object && !name.ctx.is_load();
         } else if let Expr::Compare(compare) = expression
             && let Expr::StringLiteral(key) = &*compare.left
         {
             self.handled.insert(key.value.to_str());
+            self.keyed_uses += compare.comparators.iter().filter(|one| self.is_object(one)).count();
         } else if let Expr::Call(call) = expression {
+            let getter = call.func.as_attribute_expr();
+            if let (Some(Expr::StringLiteral(key)), Some(getter)) = (call.arguments.args.first(), getter)
+                && getter.attr.as_str() == "get"
+                && self.is_object(&getter.value)
+            {
+                self.keyed_uses += 1;
+                self.optional.push((key.value.to_str(), key.range()));
+            }
             // `params.setdefault("name", …)`, `params.update(…)` and `fill(params)` may add keys.
             let method = call.func.as_attribute_expr().filter(|attribute| self.is_object(&attribute.value));
             let is_read = method.is_none_or(|attribute| {

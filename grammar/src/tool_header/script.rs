@@ -43,6 +43,24 @@ pub struct EntrySignature {
     /// The keys that the function reads from its first argument, an object, without a default. A caller must set these
     /// keys.
     pub reads: Vec<Spanned<String>>,
+    /// The keys that the function reads with a default, such as `params.get("name")`.
+    pub optional_reads: Vec<Spanned<String>>,
+    /// True if `reads` and `optional_reads` are all keys that the function can read from its first argument.
+    pub reads_are_complete: bool,
+    /// The first place where the script reads a value from a source that a call does not fill, as written.
+    pub other_source: Option<(ValueSource, Spanned<String>)>,
+    /// The place where the function prints or computes its last value, as written. `None` if the function can return a
+    /// value, or if it neither prints nor ends with a value.
+    pub lost_result: Option<Spanned<String>>,
+}
+
+/// A source of values other than the arguments of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueSource {
+    /// The arguments of the process, such as `sys.argv[1]`.
+    CommandLine,
+    /// The standard input. Only `main` gets the parameters there.
+    StandardInput,
 }
 
 /// A name assigned at the top level of a script.

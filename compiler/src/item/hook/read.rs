@@ -10,7 +10,7 @@ use crate::diagnostics::{Diagnostics, HookError, ItemError, closest};
 use crate::hook::{HookAction, HookPoint, HookSource, OnFailure, Position};
 use crate::item::data;
 use crate::semantics::condition::{Condition, PatternBudget};
-use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
+use crate::semantics::hook_point::{self, HookPointRow, Mode, PathMeaning};
 use crate::world::Space;
 
 /// Keys of a hook.
@@ -169,6 +169,10 @@ fn read_hook(
     if broken || (enabled && action.is_none()) {
         return None;
     }
+    if let Some(action) = action.as_ref().filter(|_| enabled) {
+        let cannot_fail = action.node.cannot_fail() && placeholders.facts.is_empty() && placeholders.inputs.is_empty();
+        check_unused_keys(node, &id, (point, cannot_fail), found);
+    }
     Some(HookDecl {
         span: id.span,
         id,
@@ -251,6 +255,36 @@ pub(crate) fn read_position(node: &Node, found: &mut Diagnostics) -> Option<Posi
             data::report_invalid(found, "position", node, "`before` or `after`");
             None
         }
+    }
+}
+
+/// Reports keys whose value changes nothing: `position` and `wrap` of a hook whose text is not collected, and
+/// `on_failure` of a hook that cannot fail. Values that are the default are not reported.
+fn check_unused_keys(
+    node: &Node,
+    id: &Spanned<String>,
+    (point, cannot_fail): (&HookPointRow, bool),
+    found: &mut Diagnostics,
+) {
+    let mut report = |key: &'static str, why: &'static str, help: &'static str| {
+        let span = node.get(key).map_or(id.span, |value| value.span);
+        found.push(HookError::UnusedKey { id: id.node.clone(), key, why, help, span });
+    };
+    let written = |key: &str| node.get(key).and_then(Node::as_str);
+    let is_collected = point.mode == Mode::Collect;
+    let collected =
+        "only the text of a hook at `build_system_prompt`, `thread_started` or `thread_continued` has a place";
+    if !is_collected && written("position") == Some("after") {
+        let is_context = point.point == HookPoint::Context;
+        let help = if is_context { "write `position: after` into the action `inject`" } else { "remove the key" };
+        report("position", collected, help);
+    }
+    if !is_collected && node.get("wrap").and_then(Node::as_bool) == Some(false) {
+        report("wrap", "only collected text is wrapped", "remove the key");
+    }
+    if cannot_fail && written("on_failure") == Some("fail") {
+        let help = "remove the key; to end the thread when the hook fires, use the action `terminate`";
+        report("on_failure", "the action cannot fail", help);
     }
 }
 

@@ -53,6 +53,18 @@ fn check_parameter(name: &str, schema: &Node) -> Option<ItemError> {
             "write values of the declared type, or change `type`",
         ));
     }
+    let refuses = |value: &Value| violated_bound(&schema.to_value(), value);
+    if let (Some(choices), Some(allowed)) = (choices, values.first().and_then(refuses))
+        && values.iter().all(|value| refuses(value).is_some())
+    {
+        let message = format!("no value fits the parameter `{name}`: the schema refuses each choice of `enum`");
+        return Some(error(
+            message,
+            choices,
+            &format!("not {allowed}"),
+            "correct the choices or the bounds of the parameter",
+        ));
+    }
     let default = schema.get("default")?;
     let value = default.to_value();
     if value.is_null() {

@@ -1,15 +1,16 @@
-//! Scripts that do not read their parameters as a call passes them. Three cases are reported:
+//! Scripts that do not read their parameters as a call passes them, and functions that return nothing. Reported reads:
 //!
 //! - a function with one parameter for each value: a call passes all values as one object
 //! - a function that reads a parameter that the tool does not declare
+//! - a script that reads the command line, or a function other than `main` that reads the standard input
 //! - a shell script that reads an argument such as `$1`, which a call does not pass, or a variable with the plain name
 //!   of a parameter
 
 use rye_grammar::data::Node;
-use rye_grammar::tool_header::{EntrySignature, ToolLanguage, ToolTree};
-use rye_grammar::{SourceId, Span};
+use rye_grammar::tool_header::{EntrySignature, ToolLanguage, ToolTree, ValueSource};
+use rye_grammar::{SourceId, Span, Spanned};
 
-use crate::diagnostics::{ItemError, closest};
+use crate::diagnostics::{ItemError, ParameterUser, closest};
 
 /// Maximum number of arguments that a call passes to `execute`: the object of parameters and the project's folder.
 const MOST_ARGUMENTS: usize = 2;
@@ -36,10 +37,82 @@ pub fn check(tree: &ToolTree, source: SourceId, text: &str) -> Option<ItemError>
                     help: signature_help(signature, is_python),
                     span: signature.span,
                 }),
-                None => undeclared_read(signature, is_python, &declared),
+                None => other_source(signature, is_python, &declared.names)
+                    .or_else(|| undeclared_read(signature, is_python, &declared)),
             }
         }
     }
+}
+
+/// Names of a parameter that holds the parameters of a call.
+const OBJECT_NAMES: [&str; 6] = ["params", "parameters", "args", "arguments", "input", "inputs"];
+
+/// Returns the warning about a function that returns nothing, although it prints or computes a result. `None` for a
+/// persistent tool, because a hook may need no answer.
+pub fn lost_result(tree: &ToolTree) -> Option<ItemError> {
+    let script = tree.script.as_ref().filter(|_| tree.metadata.get("persistent").is_none())?;
+    let entry = script.entry.as_ref()?;
+    let lost = entry.lost_result.as_ref()?;
+    let function = if entry.function == "default" { "the default function" } else { "`execute`" };
+    let is_expression = lost.node.starts_with(|c: char| matches!(c, '{' | '[' | '(' | '`' | '"' | '\''));
+    Some(ItemError::OddText {
+        code: "item::script-result",
+        message: format!("{function} returns nothing: the result of each call is `null`"),
+        label: if is_expression { "this value is lost" } else { "this text is a log, not the result" },
+        help: "return the value: `return {\"NAME\": VALUE}`".to_owned(),
+        span: lost.span,
+    })
+}
+
+/// Returns the declared parameters that the script never reads. Empty unless the reader knows every key that the
+/// function reads, and the file contains the name of the parameter nowhere else.
+pub fn unused(tree: &ToolTree, text: &str) -> Vec<ItemError> {
+    let entry = tree.script.as_ref().and_then(|script| script.entry.as_ref());
+    let reads_all = entry.is_some_and(|entry| {
+        entry.reads_are_complete && entry.function != "main" && !entry.names.is_empty() && !entry.is_variadic
+    });
+    if !reads_all || tree.metadata.get("persistent").is_some() {
+        return Vec::new();
+    }
+    let properties = tree.metadata.get("parameters").and_then(|parameters| parameters.get("properties"));
+    // The schema names a parameter in `properties`, and once more in `required`.
+    let required = tree.metadata.get("parameters").and_then(|parameters| parameters.get("required"));
+    let is_required =
+        |name: &str| required.is_some_and(|list| list.items().iter().any(|one| one.as_str() == Some(name)));
+    let is_unused = |name: &str| {
+        let own = 1 + usize::from(is_required(name));
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$');
+        let words = text.match_indices(name).filter(|(at, _)| {
+            let before = text.get(..*at).and_then(|before| before.chars().next_back());
+            let after = text.get(at + name.len()..).and_then(|after| after.chars().next());
+            !before.is_some_and(is_part) && !after.is_some_and(is_part)
+        });
+        words.count() <= own
+    };
+    let declared = properties.map(Node::entries).unwrap_or_default();
+    let keys = declared.iter().map(|entry| &entry.key).filter(|key| is_unused(&key.node));
+    let user = ParameterUser::Script;
+    keys.map(|key| ItemError::UnusedParameter { name: key.node.clone(), user, span: key.span }).collect()
+}
+
+/// Returns the warning about a script that reads its values from a source that a call does not fill.
+fn other_source(signature: &EntrySignature, is_python: bool, declared: &[&str]) -> Option<ItemError> {
+    let (source, place) = signature.other_source.as_ref()?;
+    let name = declared.first().copied().unwrap_or("NAME");
+    let is_main = signature.function == "main";
+    Some(ItemError::ScriptParameter {
+        read: place.node.clone(),
+        why: match source {
+            ValueSource::CommandLine => "a call passes no arguments to the program".to_owned(),
+            ValueSource::StandardInput => "only `main` gets the parameters on the standard input".to_owned(),
+        },
+        help: match (is_python, is_main) {
+            (true, true) => format!("write `json.load(sys.stdin)[\"{name}\"]`"),
+            (true, false) => format!("write `params[\"{name}\"]` in `def execute(params, project_path):`"),
+            (false, _) => format!("write `params.{name}` in `export function execute(params, projectPath)`"),
+        },
+        span: place.span,
+    })
 }
 
 /// Prefix of the environment variables that pass the parameters to a shell tool.
@@ -82,7 +155,7 @@ impl<'t> DeclaredParameters<'t> {
 /// Returns the reason why the parameters of a script's entry function do not match the arguments that a call passes;
 /// `None` if they match. `declared` are the names of the tool's parameters.
 fn signature_fault(signature: &EntrySignature, is_python: bool, declared: &[&str]) -> Option<String> {
-    if signature.function == "main" {
+    if signature.function == "main" && is_python {
         let takes_any = signature.required > 0 || signature.requires_names;
         return takes_any.then(|| "a call passes no arguments to `main`".to_owned());
     }
@@ -101,17 +174,22 @@ fn signature_fault(signature: &EntrySignature, is_python: bool, declared: &[&str
     }
     let first = signature.names.first()?;
     let is_value = declared.contains(&first.as_str()) && !matches!(first.as_str(), "params" | "parameters");
-    is_value.then(|| format!("`{first}` gets all parameters as one object"))
+    let is_object = |name: &String| OBJECT_NAMES.contains(&name.as_str());
+    let is_second = !is_object(first) && signature.names.get(1).is_some_and(is_object);
+    (is_value || is_second).then(|| format!("`{first}` gets all parameters as one object"))
 }
 
 fn signature_help(signature: &EntrySignature, is_python: bool) -> String {
-    if signature.function == "main" {
+    if signature.function == "main" && is_python {
         return "write `def execute(params, project_path):`, or read the JSON object from standard input".to_owned();
     }
     if is_python {
         return "write `def execute(params, project_path):` and read `params[\"NAME\"]`".to_owned();
     }
     let function = if signature.function == "default" { "" } else { signature.function.as_str() };
+    if signature.names.get(1).is_some_and(|name| OBJECT_NAMES.contains(&name.as_str())) {
+        return format!("write `function {function}(params, projectPath)`");
+    }
     let names = if signature.names.is_empty() { "NAME".to_owned() } else { signature.names.join(", ") };
     format!("write `function {function}({{ {names} }}, projectPath)`")
 }
@@ -123,15 +201,28 @@ fn undeclared_read(
     is_python: bool,
     declared: &DeclaredParameters<'_>,
 ) -> Option<ItemError> {
-    let read =
-        signature.reads.iter().find(|read| !declared.is_open && !declared.names.contains(&read.node.as_str()))?;
+    let is_undeclared = |read: &&Spanned<String>| !declared.is_open && !declared.names.contains(&read.node.as_str());
+    // A key with a default may be optional on purpose. It counts only if it resembles a parameter that nothing reads.
+    let is_read = |name: &str| signature.reads.iter().chain(&signature.optional_reads).any(|read| read.node == name);
+    let is_misspelt = |read: &&Spanned<String>| {
+        signature.reads_are_complete
+            && closest(&read.node, declared.names.iter().copied()).is_some_and(|near| !is_read(&near))
+    };
+    let optional = || signature.optional_reads.iter().find(|read| is_undeclared(read) && is_misspelt(read));
+    let read = signature.reads.iter().find(is_undeclared).or_else(optional)?;
+    let is_optional = !signature.reads.contains(read);
     let name = &read.node;
     let help = match closest(name, declared.names.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("declare it in `CONFIG_SCHEMA`: `\"{name}\": {{\"type\": \"string\"}}`"),
     };
     Some(ItemError::ScriptParameter {
-        read: if is_python { format!("params[\"{name}\"]") } else { format!("{{ {name} }}") },
+        read: match (is_python, is_optional) {
+            (true, true) => format!("params.get(\"{name}\")"),
+            (true, false) => format!("params[\"{name}\"]"),
+            (false, true) => format!("params.{name}"),
+            (false, false) => format!("{{ {name} }}"),
+        },
         why: format!("`CONFIG_SCHEMA` declares no `{name}`"),
         help,
         span: read.span,
@@ -305,6 +396,10 @@ mod tests {
             is_variadic: false,
             requires_names: false,
             reads: Vec::new(),
+            optional_reads: Vec::new(),
+            reads_are_complete: false,
+            other_source: None,
+            lost_result: None,
         }
     }
 

@@ -1,0 +1,6 @@
+__tool_description__ = "Counts the characters of a text."
+CONFIG_SCHEMA = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
+
+
+def execute(params, project_path):
+    return {"count": len(params.get("txt", ""))}

@@ -1,0 +1,10 @@
+export const __tool_description__ = "Counts the characters of a text.";
+export const CONFIG_SCHEMA = { type: "object", required: ["text"], properties: { text: { type: "string" } } };
+
+export function execute(params, projectPath) {
+  return { count: params.text.length };
+}
+
+if (process.argv[1] === import.meta.filename) {
+  console.log(execute({ text: process.argv[2] }));
+}
