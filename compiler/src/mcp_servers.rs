@@ -18,11 +18,12 @@ use url::Url;
 
 use crate::diagnostics::closest;
 use crate::item::Items;
+use crate::semantics::needs::needed_folder_error;
 use crate::tool_spec::ServerSandbox;
 use crate::world::{ItemKind, hex};
 pub use drift::{ConfiguredServers, ServerDrift};
 pub use report::{check_servers, report_drift};
-pub use secrets::{LiteralSecret, find_literal_secrets};
+pub use secrets::{LiteralSecret, SecretFault, find_literal_secrets};
 use values::{read_string_map, read_strings};
 
 /// Default timeout of a call.
@@ -573,6 +574,11 @@ fn read_openings(node: &Node) -> Result<Option<SandboxOpenings>, ServerFault> {
     if openings.read.iter().any(|path| !(path.starts_with('/') || path.starts_with("~/"))) {
         let message = "`read` needs paths that start with `/` or `~/`; the project is always readable";
         return Err(ServerFault::at(needs, message));
+    }
+    if let Some((path, (what, _, help))) =
+        openings.write.iter().find_map(|path| Some((path, needed_folder_error(path)?)))
+    {
+        return Err(ServerFault::at(needs, format!("`{path}` in `write` {what}: {help}")));
     }
     Ok(Some(openings))
 }

@@ -12,7 +12,7 @@ use rye_compiler::diagnostics::{ConfigError, Diagnostic, Severity};
 #[cfg(feature = "mcp")]
 use rye_compiler::item::Items;
 #[cfg(feature = "mcp")]
-use rye_compiler::mcp_servers::{LiteralSecret, ServersErrorPlace, find_literal_secrets};
+use rye_compiler::mcp_servers::{LiteralSecret, SecretFault, ServersErrorPlace, find_literal_secrets};
 use rye_compiler::severity_overrides::SeverityOverrides;
 use rye_compiler::validate::{CheckReport, Selection, check};
 use rye_compiler::world::World;
@@ -155,11 +155,24 @@ fn check_server_settings(world: &dyn World, report: &mut CheckReport) {
         let span = error.place.map(|place| add_place(place, report));
         report.diagnostics.push(ConfigError::Servers { why: error.message, span });
     }
-    for LiteralSecret { key, name, place } in find_literal_secrets(&items) {
+    for LiteralSecret { fault, key, name, place } in find_literal_secrets(&items) {
         let (file, span) = (place.path.clone(), add_place(place, report));
-        let variable: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let help = format!("write `${{{}}}`, and set the variable in the environment", variable.to_ascii_uppercase());
-        let why = "a secret in a file of the project is shared with everybody who gets the project".to_owned();
+        let (why, help) = match fault {
+            SecretFault::Literal => {
+                let variable: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+                let variable = variable.to_ascii_uppercase();
+                (
+                    "a secret in a file of the project is shared with everybody who gets the project".to_owned(),
+                    format!("write `${{{variable}}}`, and set the variable in the environment"),
+                )
+            }
+            SecretFault::PlainVariable(name) => {
+                (format!("no shell reads the value: `${name}` is sent as text"), format!("write `${{{name}}}`"))
+            }
+            SecretFault::Unencrypted => {
+                ("the server gets the value without encryption".to_owned(), "write `https://` in the `url`".to_owned())
+            }
+        };
         report.diagnostics.push(ConfigError::Implausible { file, key, why, help, span });
     }
 }

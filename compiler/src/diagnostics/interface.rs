@@ -59,6 +59,9 @@ pub enum InterfaceError {
     /// A placeholder with a default, for an input that always has a value.
     #[error("the default `{default}` of the placeholder is never used: the input `{name}` {why}")]
     UnusedDefault { name: String, default: String, why: &'static str, span: Span, declared: Span },
+    /// A placeholder for a value that may be missing (`{input:name?}`), for an input that always has a value.
+    #[error("the `?` of the placeholder has no effect: the input `{name}` {why}")]
+    UnusedOptional { name: String, why: &'static str, span: Span, declared: Span },
     /// An input that is declared as optional, although the body needs its value.
     #[error("the input `{name}` is optional, but the body needs its value")]
     NeededInput { name: String, span: Span, declared: Span },
@@ -114,7 +117,9 @@ impl Problem for InterfaceError {
             | Self::Lookalike { .. } => "interface::unknown-input",
             Self::Retyped { .. } => "interface::retyped",
             Self::UnusedInput { .. } => "interface::unused-input",
-            Self::RequiredDefault { .. } | Self::UnusedDefault { .. } => "interface::required-default",
+            Self::RequiredDefault { .. } | Self::UnusedDefault { .. } | Self::UnusedOptional { .. } => {
+                "interface::required-default"
+            }
             Self::MissingInput { .. }
             | Self::OpenRoute { .. }
             | Self::NeededInput { .. }
@@ -132,6 +137,7 @@ impl Problem for InterfaceError {
             Self::UnusedInput { .. }
             | Self::RequiredDefault { .. }
             | Self::UnusedDefault { .. }
+            | Self::UnusedOptional { .. }
             | Self::NeededInput { .. }
             | Self::NoOutputs { .. }
             | Self::MissingOutput { .. }
@@ -212,7 +218,7 @@ impl Problem for InterfaceError {
             Self::UnusedInput { name, .. } => {
                 Some(format!("write `{{input:{name}}}` where the value belongs, or remove the declaration"))
             }
-            Self::UnusedDefault { name, .. } => Some(format!("write `{{input:{name}}}`, or change the declaration of the input")),
+            Self::UnusedDefault { name, .. } | Self::UnusedOptional { name, .. } => Some(format!("write `{{input:{name}}}`, or change the declaration of the input")),
             Self::NeededInput { name, .. } => Some(format!(
                 "write `{{input:{name}?}}` for an empty text or `{{input:{name}|…}}` for a default, or remove `required`"
             )),
@@ -266,6 +272,9 @@ impl Problem for InterfaceError {
             Self::NoOutputs { span, .. } => vec![new_label(*span, "not offered")],
             Self::MissingOutput { span, declared, .. } => {
                 vec![new_label(*span, "such a call is refused"), new_label(*declared, "declared here")]
+            }
+            Self::UnusedOptional { span, declared, .. } => {
+                vec![new_label(*span, "never empty"), new_label(*declared, "declared here")]
             }
             Self::UnusedDefault { span, declared, .. } => {
                 vec![new_label(*span, "never used"), new_label(*declared, "declared here")]

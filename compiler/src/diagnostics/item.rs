@@ -6,34 +6,9 @@ use thiserror::Error;
 use super::faulty_value::separator_help;
 use super::foreign_words::{self, WordPlace};
 use super::misplaced_key;
+use super::parameter_user::ParameterUser;
 use super::{Label, Problem, Severity, did_you_mean, new_label, value_help};
 use crate::world::{ItemKind, MCP_FILE};
-
-/// The part of a tool that could use a parameter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ParameterUser {
-    Request,
-    Command,
-    Script,
-}
-
-impl ParameterUser {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Request => "request",
-            Self::Command => "command",
-            Self::Script => "script",
-        }
-    }
-
-    fn label(self) -> &'static str {
-        match self {
-            Self::Request => "not used in any part of the request",
-            Self::Command => "no argument of the command uses this parameter",
-            Self::Script => "the function does not read this parameter",
-        }
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ItemError {
@@ -95,6 +70,9 @@ pub enum ItemError {
     /// the reason at the end of the message, and `help` the fix.
     #[error("`{read}` reads no parameter of the tool: {why}")]
     ScriptParameter { read: String, why: String, help: String, span: Span },
+    /// A function that returns nothing. `label` describes the value or the printed text that is lost.
+    #[error("{function} returns nothing: the result of each call is `null`")]
+    LostResult { function: &'static str, label: &'static str, span: Span },
     /// A `$NAME` in the URL or a header of an HTTP tool.
     #[error("no shell reads the request: `${name}` is sent as text")]
     RequestVariable { name: String, span: Span },
@@ -264,6 +242,7 @@ impl Problem for ItemError {
             Self::ShellSyntax { .. } | Self::RequestVariable { .. } => "item::shell-syntax",
             Self::CodeParameter { .. } => "item::untrusted-parameter",
             Self::ScriptParameter { .. } => "item::script-parameter",
+            Self::LostResult { .. } => "item::script-result",
             Self::UnknownCall { .. } => "item::unknown-call",
             Self::UnknownBuiltin { .. } => "item::unknown-builtin",
             Self::Shadows { .. } | Self::ShadowsFile { .. } => "item::shadows",
@@ -303,6 +282,7 @@ impl Problem for ItemError {
             | Self::UnusedVariable { .. }
             | Self::CodeParameter { .. }
             | Self::ScriptParameter { .. }
+            | Self::LostResult { .. }
             | Self::Silent { .. } => Severity::Warning,
             Self::Shadows { .. }
             | Self::ShadowsFile { .. }
@@ -357,9 +337,10 @@ impl Problem for ItemError {
                 let literal = (what == "`net` of `<tool>`").then(|| format!("write {expected}"));
                 translated.map(str::to_owned).or(literal).or_else(|| value_help(found, expected))
             }
+            Self::LostResult { .. } => Some("return the value: `return {\"NAME\": VALUE}`".to_owned()),
             Self::Missing { help, .. } | Self::ScriptParameter { help, .. } | Self::OddText { help, .. } => Some(help.clone()),
             Self::Repeated { .. } => Some("keep one of the two occurrences".into()),
-            Self::UnusedParameter { name, user, .. } => Some(unused_parameter_help(name, *user)),
+            Self::UnusedParameter { name, user, .. } => Some(user.help_for_unused(name)),
             Self::ToolKey { help, .. } | Self::ToolMissing { help, .. } | Self::ToolValue { help, .. } => help.clone(),
             Self::ServerSchema { .. } => {
                 Some("no thread gets this tool: correct the schema at its server, then run `rye mcp refresh`".into())
@@ -478,7 +459,9 @@ impl Problem for ItemError {
             Self::InvalidValue { span, expected, .. } => vec![new_label(*span, format!("expected {expected}"))],
             Self::Missing { what, span, .. } => vec![new_label(*span, format!("{what} is missing here"))],
             Self::UnusedParameter { span, user, .. } => vec![new_label(*span, user.label())],
-            Self::RequestPart { span, label, .. } | Self::OddText { span, label, .. } => vec![new_label(*span, *label)],
+            Self::RequestPart { span, label, .. }
+            | Self::OddText { span, label, .. }
+            | Self::LostResult { span, label, .. } => vec![new_label(*span, *label)],
             Self::Repeated { first, second, .. } => {
                 vec![new_label(*second, "second occurrence"), new_label(*first, "first occurrence")]
             }
@@ -513,17 +496,6 @@ fn unknown_key_help(what: &str, key: &str, of: &str, suggestion: Option<&String>
             separator_help(key).or_else(|| foreign_words::help_for_named_field(what, key, of)).or(known).or(codes)
         })
     })
-}
-
-fn unused_parameter_help(name: &str, user: ParameterUser) -> String {
-    let place = match user {
-        ParameterUser::Request => "the URL, a header or the body",
-        ParameterUser::Command => "an argument of `command`, pass all parameters as `{params_json}`",
-        ParameterUser::Script => {
-            return format!("read `{name}` from the first argument of the function, or remove the parameter");
-        }
-    };
-    format!("write `{{{name}}}` into {place}, or remove the parameter")
 }
 
 fn unreadable_help(is_encoding: bool, reason: &str) -> &'static str {

@@ -118,6 +118,7 @@ fn find_replacement<'d>(diagnostic: &'d Diagnostic, sources: &'d Sources) -> Opt
             | ItemError::ShellSyntax { .. }
             | ItemError::ScriptParameter { .. }
             | ItemError::OddText { .. }
+            | ItemError::LostResult { .. }
             | ItemError::Silent { .. } => None,
         };
     }

@@ -15,6 +15,8 @@ use super::FileRef;
 use crate::diagnostics::{Diagnostic, Diagnostics, ItemError, ParameterUser, closest, help_for_tool_word};
 use crate::tool_spec::{ArgvPlaceholder, ENGINE_TOOLS, ToolKind, ToolSpec, ToolSpecErrorKind, builtins, placeholders};
 
+pub(crate) use request_variables::plain_variable;
+
 #[derive(Debug, Clone)]
 pub struct Tool {
     pub file: FileRef,
@@ -47,8 +49,12 @@ pub fn read(file: FileRef, text: &str, scripts: &dyn ScriptReader, found: &mut D
     match ToolSpec::read(&parsed.tree) {
         Ok(spec) => {
             found.extend(unused_parameters(&spec, &parsed.tree));
-            // A misspelt read would also leave the parameter unused.
-            if !found.iter().any(|one| matches!(one, Diagnostic::Item(ItemError::ScriptParameter { span, .. }) if span.source == file.source)) {
+            // A misspelt read, or a schema that cannot be read, is the reason for an unused parameter.
+            let is_cause = |one: &Diagnostic| {
+                let is_read = matches!(one, Diagnostic::Item(ItemError::ScriptParameter { .. }));
+                (is_read || one.is_error()) && one.labels().iter().any(|label| label.span.source == file.source)
+            };
+            if !found.iter().any(is_cause) {
                 found.extend(script_parameters::unused(&parsed.tree, text));
             }
             Some(Tool { file, spec: Arc::new(spec) })

@@ -5,6 +5,8 @@ use rye_grammar::{Source, Sources, yaml};
 
 use super::{ServersErrorPlace, mcp_json};
 use crate::item::Items;
+use crate::item::tool::plain_variable;
+use crate::semantics::needs::is_unencrypted;
 
 /// Shortest text that counts as a secret.
 const MIN_SECRET_CHARS: usize = 12;
@@ -16,9 +18,21 @@ const KEY_PREFIXES: [&str; 9] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "g
 const SECRET_WORDS: [&str; 8] =
     ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "APIKEY", "ACCESSKEY", "PRIVATEKEY", "AUTHORIZATION"];
 
-/// A secret in the settings of a server.
+/// The mistake in a value of a server that is, or should be, a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SecretFault {
+    /// The value is the secret itself.
+    Literal,
+    /// The value contains `$NAME`, which is sent as text. Holds the name.
+    PlainVariable(String),
+    /// The header is sent by `http:` to a public host.
+    Unencrypted,
+}
+
+/// A secret in the settings of a server, or a value that does not become the secret that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiteralSecret {
+    pub fault: SecretFault,
     /// The dotted path of the value: `mcpServers.github.env.TOKEN`.
     pub key: String,
     /// The name of the variable or header.
@@ -46,11 +60,17 @@ pub fn find_literal_secrets(items: &Items<'_>) -> Vec<LiteralSecret> {
 
 fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found: &mut Vec<LiteralSecret>) {
     for server in node.map(Node::entries).unwrap_or_default() {
+        let is_public = server.value.get("url").and_then(Node::as_str).is_some_and(is_unencrypted);
         for group in ["env", "environment", "headers"] {
             for entry in server.value.get(group).map(Node::entries).unwrap_or_default() {
-                if !is_secret(entry) {
-                    continue;
-                }
+                let text = entry.value.as_str().unwrap_or_default();
+                let is_variable = text.trim_start_matches("Bearer ").starts_with('$') && !text.contains("${");
+                let fault = match plain_variable(text).filter(|_| is_variable) {
+                    Some(name) => SecretFault::PlainVariable(name.to_owned()),
+                    None if is_secret(entry) => SecretFault::Literal,
+                    None if group == "headers" && is_public && text.contains("${") => SecretFault::Unencrypted,
+                    None => continue,
+                };
                 let Some(source) = sources.get(entry.value.span.source) else { continue };
                 let name = entry.key.node.clone();
                 let place = ServersErrorPlace {
@@ -58,7 +78,12 @@ fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found:
                     text: source.text.to_string(),
                     range: entry.value.span.range(),
                 };
-                found.push(LiteralSecret { key: format!("{section}.{}.{group}.{name}", server.key.node), name, place });
+                found.push(LiteralSecret {
+                    fault,
+                    key: format!("{section}.{}.{group}.{name}", server.key.node),
+                    name,
+                    place,
+                });
             }
         }
     }
@@ -106,6 +131,28 @@ mod tests {
                 ("mcpServers.g.env.GITHUB_TOKEN", "ghp_0123456789abcdef"),
                 ("mcpServers.g.env.PLAIN", "sk-0123456789abcdef"),
                 ("servers.h.headers.Authorization", "Bearer 0123456789abcdef"),
+            ]
+        );
+    }
+
+    #[test]
+    fn variables_that_are_sent_as_text_or_without_encryption_are_found() {
+        let yaml = "servers:
+  a: { url: https://a.com, headers: { Authorization: \"Bearer $TOKEN\", X-Mode: \"${MODE}\" } }
+  b: { command: [b], env: { API_KEY: $API_KEY_OF_B, HOME: \"${HOME}\", PRICE: \"$5\" } }
+  c: { url: \"http://c.example.com/mcp\", headers: { Authorization: \"Bearer ${TOKEN}\" } }
+  d: { url: \"http://localhost:8080/mcp\", headers: { Authorization: \"Bearer ${TOKEN}\" } }
+";
+        let world = MapWorld::new().project(".ai/config/mcp.yaml", yaml);
+        let found = find_literal_secrets(&Items::new(&world));
+        let faults: Vec<_> = found.into_iter().map(|one| (one.key, one.fault)).collect();
+        let plain = |name: &str| SecretFault::PlainVariable(name.to_owned());
+        assert_eq!(
+            faults,
+            [
+                ("servers.a.headers.Authorization".to_owned(), plain("TOKEN")),
+                ("servers.b.env.API_KEY".to_owned(), plain("API_KEY_OF_B")),
+                ("servers.c.headers.Authorization".to_owned(), SecretFault::Unencrypted),
             ]
         );
     }

@@ -33,6 +33,18 @@ pub(crate) fn is_protected_path(path: &str) -> bool {
     })
 }
 
+/// Returns true for an `http:` URL of a host outside of this machine and of local networks: a name with a public ending,
+/// or a public address. False for a host that a placeholder fills.
+pub(crate) fn is_unencrypted(url: &str) -> bool {
+    let has_scheme = url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
+    let Some(host) = url_host(url).filter(|_| has_scheme) else { return false };
+    let name = host.split(':').next().unwrap_or(host).to_ascii_lowercase();
+    let is_address = name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let local = ["localhost", "local", "internal", "lan", "home", "test", "corp", "intranet", "svc"];
+    let ending = name.rsplit('.').next().unwrap_or_default();
+    !is_address && !host.contains(['{', '$', '[']) && name.contains('.') && !local.contains(&ending)
+}
+
 /// Returns the error for a folder that a tool declares in `write` but that no grant can open: the end of a sentence, a
 /// label and a help text. `None` for any other folder.
 pub(crate) fn needed_folder_error(path: &str) -> Option<(&'static str, &'static str, &'static str)> {

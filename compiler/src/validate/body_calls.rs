@@ -10,7 +10,9 @@ use rye_grammar::{ItemId, Span, Spanned};
 use serde_json::Value;
 
 use super::call_arguments::{ArgumentValue, CallArguments, unnamed_argument};
-use super::interface::{LiteralArgument, LiteralCall, check_directive_call, check_tool_call, expected_by_schema};
+use super::interface::{
+    InputDefault, LiteralArgument, LiteralCall, check_directive_call, check_tool_call, expected_by_schema,
+};
 use super::literal_places::check_places;
 use super::literal_returns::check_return;
 use super::spawn::{BodySpawns, SpawnEdge, SpawnSource};
@@ -358,9 +360,23 @@ pub(super) fn literal_call(
     let argument = |argument: &super::call_arguments::CallArgument| LiteralArgument {
         name: Spanned::new(argument.name.clone(), body_span(leaf, start + argument.name_at, argument.name.len())),
         value: argument.value.literal(),
+        by_default: leaf
+            .body
+            .node
+            .get(start + argument.at..start + argument.at + argument.len)
+            .and_then(|written| input_default(leaf, written)),
         span: body_span(leaf, start + argument.at, argument.len),
     };
     LiteralCall { arguments: arguments.list.iter().map(argument).collect(), complete, span }
+}
+
+/// Returns the default of the input that an argument names as its whole value, such as `"{input:report}"`. `None` if
+/// the argument has another value, or if the directive itself does not declare a default for the input.
+fn input_default(leaf: &Directive, written: &str) -> Option<InputDefault> {
+    let name = written.trim().trim_matches(['"', '\'']).strip_prefix("{input:")?.strip_suffix('}')?;
+    let field = leaf.inputs.get(name)?;
+    let value = field.default.as_ref()?;
+    Some(InputDefault { input: name.to_owned(), value: value.clone(), span: field.span })
 }
 
 /// Checks the parameters of a call. A call of an unknown item is reported elsewhere.

@@ -156,7 +156,11 @@ fn check_fact(
     match point.resolve_path(path) {
         PathMeaning::Fact(_) => {}
         PathMeaning::Open => {
-            if let (Some(own), Some(name)) = (own, output_name(point, path))
+            let name = output_name(point, path).or_else(|| {
+                // A directive without outputs may be the base of others, which declare them.
+                output_at_end(point, path).filter(|_| own.is_some_and(|own| !own.outputs.is_empty()))
+            });
+            if let (Some(own), Some(name)) = (own, name)
                 && !own.outputs.contains_key(name)
             {
                 found.push(unknown_output(name, Some(own.id.to_string()), span, own.outputs.keys()));
@@ -197,6 +201,16 @@ fn events_with_fact(path: &Path) -> Vec<&'static str> {
 /// point `directive_return` has outputs.
 fn output_name<'p>(point: &HookPointRow, path: &'p Path) -> Option<&'p str> {
     hook_point::declared_output(point.point, path).map(|(name, _)| name)
+}
+
+/// Returns the name of the output that a path reads at `agent_end`, where the outputs of the return so far are known.
+fn output_at_end<'p>(point: &HookPointRow, path: &'p Path) -> Option<&'p str> {
+    match path.segments.as_slice() {
+        [Segment::Name(root), Segment::Name(name), ..] if point.point == HookPoint::AgentEnd && root == "outputs" => {
+            Some(name)
+        }
+        _ => None,
+    }
 }
 
 pub fn unknown_output<'d>(

@@ -28,6 +28,8 @@ use super::incremental::Merge;
 pub struct HookUses {
     uses: BTreeMap<Span, HookUse>,
     routes: BTreeMap<Span, RouteUse>,
+    /// The hooks of directives at `directive_return`, each with true if a directive that has the hook declares outputs.
+    returns: BTreeMap<Span, (Arc<HookDecl>, bool)>,
     /// True if a directive could not be composed, so that its hooks are unknown.
     incomplete: bool,
 }
@@ -87,6 +89,7 @@ impl HookUses {
     ) {
         let bounds = FactBounds::new(items, composed, matching);
         self.add_routes(composed);
+        self.add_returns(composed);
         for hook in composed.hooks.iter().filter(|hook| has_checkable_condition(&hook.decl)) {
             let decl = &hook.decl;
             // `--model` may select any model.
@@ -167,6 +170,28 @@ impl HookUses {
         }
     }
 
+    /// Records the hooks of the chain at `directive_return`. Without outputs, a thread has no tool to return.
+    fn add_returns(&mut self, composed: &Composed) {
+        let returns = !composed.outputs.is_empty() || composed.chain.iter().any(|link| link.is_incomplete);
+        let hooks = composed.hooks.iter().filter(|hook| hook.is_live()).map(|hook| &hook.decl);
+        for hook in hooks.filter(|hook| hook.event == HookPoint::DirectiveReturn && hook.space == Space::Project) {
+            if matches!(hook.source, HookSource::Directive { .. }) {
+                self.returns.entry(hook.span).or_insert_with(|| (hook.clone(), false)).1 |= returns;
+            }
+        }
+    }
+
+    /// Reports each hook of a directive at `directive_return` if no directive that has the hook declares outputs. A hook
+    /// that reads outputs is left out, because the unknown output is reported.
+    fn report_returns(&self, found: &mut Diagnostics) {
+        for (hook, _) in self.returns.values().filter(|(_, returns)| !returns && !self.incomplete) {
+            if super::hook::read_outputs(hook).is_empty() {
+                let because = "the directive declares no outputs, so no thread returns any".to_owned();
+                found.push(HookError::Never { id: hook.id.node.clone(), because, span: hook.span });
+            }
+        }
+    }
+
     fn add_route(&mut self, hook: &Arc<HookDecl>, by: &Arc<HookDecl>, routes: bool) {
         let new = || RouteUse { hook: hook.clone(), routes: false, by: by.clone() };
         self.routes.entry(hook.span).or_insert_with(new).routes |= routes;
@@ -209,8 +234,13 @@ impl HookUses {
                 self.incomplete |= items.exists(ItemKind::Directive, &id);
                 return;
             };
-            for hook in directive.hooks.iter().filter(|h| has_checkable_condition(h)) {
-                self.add_firing(hook);
+            for hook in &directive.hooks {
+                if has_checkable_condition(hook) {
+                    self.add_firing(hook);
+                }
+                if hook.event == HookPoint::DirectiveReturn {
+                    self.returns.insert(hook.span, (hook.clone(), true));
+                }
             }
             next = directive.extends.as_ref().map(|parent| parent.node.clone());
         }
@@ -249,6 +279,7 @@ impl HookUses {
         };
         let errors = found.iter().filter(is_cause);
         let faulty: BTreeSet<Span> = errors.filter_map(|d| d.labels().first().map(|l| l.span)).collect();
+        self.report_returns(found);
         let known = verdicts.start_pass(self.uses.len());
         let mut others = OtherDirectives::default();
         for HookUse { hook, fires, bound, impossible, false_parts } in self.uses.into_values() {
@@ -315,6 +346,9 @@ impl Merge for HookUses {
             } else {
                 self.uses.insert(*span, one.clone());
             }
+        }
+        for (span, (hook, returns)) in &other.returns {
+            self.returns.entry(*span).or_insert_with(|| (hook.clone(), false)).1 |= returns;
         }
         for one in other.routes.values() {
             self.add_route(&one.hook, &one.by, one.routes);

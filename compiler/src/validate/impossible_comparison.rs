@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::hook::{condition_paths, required_tools};
 use crate::compose::{Composed, WithOrigin};
+use crate::diagnostics::closest;
 use crate::item::{FieldDecl, HookDecl, Items};
 use crate::plan::FieldType;
 use crate::semantics::condition::{Condition, Implication, PathValues, known_type};
@@ -132,16 +133,26 @@ impl<'a> ValueTypes<'a> {
                 let element = self.element_type(whole)?;
                 let is_number = |kind: Type| matches!(kind, Type::Integer | Type::Number);
                 let fits = element == inner || (is_number(element) && is_number(inner)) || inner == Type::Null;
-                (!fits).then(|| {
-                    format!(
-                        "each element of {name} is {}, but {value} is {}",
-                        with_article(element),
-                        with_article(inner)
-                    )
-                })
+                if fits {
+                    return self.not_an_element(whole, part);
+                }
+                Some(format!(
+                    "each element of {name} is {}, but {value} is {}",
+                    with_article(element),
+                    with_article(inner)
+                ))
             }
             Type::String | Type::Object | Type::Null => None,
         }
+    }
+
+    /// Returns the reason why a list never contains a literal: the declaration lists the possible elements.
+    fn not_an_element(&self, list: &Expr, literal: &Expr) -> Option<String> {
+        let (ExprKind::Path(path), ExprKind::Literal(literal)) = (&list.kind, &literal.kind) else { return None };
+        let choices = &self.declared_field(path)?.parts.items.as_ref()?.choices;
+        let is_text = literal.is_string() && choices.iter().all(Value::is_string);
+        (is_text && !choices.is_empty() && !choices.contains(literal))
+            .then(|| format!("each element of `{path}` is one of {}", list_choices(choices)))
     }
 
     /// Returns the type of the elements of a list; `None` if it is not declared.
@@ -172,11 +183,21 @@ impl<'a> ValueTypes<'a> {
     }
 
     /// Returns the reason why a path reads nothing: it names a field of an input or output that is a text, a number or a
-    /// boolean.
+    /// boolean, or a field that an object does not declare.
     fn without_fields(&self, path: &Path) -> Option<String> {
-        let [root, name, _, ..] = path.segments.as_slice() else { return None };
+        let [root, name, inside, ..] = path.segments.as_slice() else { return None };
         let whole = Path { segments: vec![root.clone(), name.clone()] };
-        let kind = self.declared_field(&whole)?.kind.value_type();
+        let declared = self.declared_field(&whole)?;
+        let kind = declared.kind.value_type();
+        let fields = &declared.parts.fields;
+        if let (Type::Object, Segment::Name(field)) = (kind, inside)
+            && !fields.is_empty()
+            && !fields.contains_key(field)
+        {
+            let near = closest(field, fields.keys().map(String::as_str));
+            let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            return Some(format!("`{whole}` declares no field `{field}`{meant}"));
+        }
         matches!(kind, Type::String | Type::Integer | Type::Number | Type::Boolean)
             .then(|| format!("`{whole}` is {}, which has no fields", with_article(kind)))
     }
@@ -231,10 +252,8 @@ impl<'a> ValueTypes<'a> {
             return None;
         }
         let is_number = choices.iter().all(Value::is_number);
-        let known: Vec<String> =
-            choices.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned)).collect();
         // Numbers compare by value: `2` is equal to `2.0`.
-        (!is_number).then(|| format!("`{path}` is one of `{}`", known.join("`, `")))
+        (!is_number).then(|| format!("`{path}` is one of {}", list_choices(choices)))
     }
 
     fn is_id(&self, path: &Path, name: &str) -> bool {
@@ -299,6 +318,11 @@ fn length_mismatch(value: &Expr, literal: &Value) -> Option<String> {
     let number = literal.as_str().filter(|text| text.parse::<f64>().is_ok());
     let meant = number.map_or_else(String::new, |text| format!(": write `{text}`"));
     Some(format!("`length({path})` is an integer, but `{literal}` is {}{meant}", with_article(Type::of(literal))))
+}
+
+fn list_choices(choices: &[Value]) -> String {
+    let known = choices.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned));
+    format!("`{}`", known.collect::<Vec<_>>().join("`, `"))
 }
 
 fn with_article(kind: Type) -> String {

@@ -355,6 +355,12 @@ fn check_default(placeholder: &InputPlaceholder, field: &FieldDecl, found: &mut 
             let (default, why) = (shorten(default), "is required");
             found.push(InterfaceError::UnusedDefault { name, default, why, span, declared });
         }
+        (WhenMissing::Empty, Some(_)) => {
+            found.push(InterfaceError::UnusedOptional { name, why: "has a default", span, declared });
+        }
+        (WhenMissing::Empty, None) if field.required => {
+            found.push(InterfaceError::UnusedOptional { name, why: "is required", span, declared });
+        }
         (WhenMissing::Default(text), None) if is_wrong_scalar(field.kind, text) => {
             found.extend(fields::check(field, &Value::String(text.clone()), Some(placeholder.span)));
         }
@@ -389,6 +395,16 @@ pub struct LiteralCall {
 pub struct LiteralArgument {
     pub name: Spanned<String>,
     pub value: Option<Value>,
+    /// The value of an argument that is one placeholder `{input:name}`, if the caller passes no value for this input.
+    pub by_default: Option<InputDefault>,
+    pub span: Span,
+}
+
+/// The default of an input in the place of an argument.
+pub struct InputDefault {
+    pub input: String,
+    pub value: Value,
+    /// The declaration of the input.
     pub span: Span,
 }
 
@@ -402,6 +418,7 @@ impl LiteralCall {
             LiteralArgument {
                 name: place.map_or_else(|| Spanned::new(name.clone(), span), |(written, _)| written.clone()),
                 value: Some(value.clone()).filter(|_| !text.contains("${") && !text.contains("{input:")),
+                by_default: None,
                 span: place.map_or(span, |(_, at)| *at),
             }
         };

@@ -16,7 +16,9 @@ use crate::tool_spec::ToolKind;
 pub fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found: &mut Diagnostics) {
     let ToolKind::Builtin { name } = &tool.spec.kind else { return };
     for argument in &call.arguments {
-        let Some(value) = argument.value.as_ref().and_then(Value::as_str) else { continue };
+        let by_default = argument.by_default.as_ref().filter(|_| argument.value.is_none());
+        let known = argument.value.as_ref().or(by_default.map(|default| &default.value));
+        let Some(value) = known.and_then(Value::as_str) else { continue };
         let permissions = composed.permissions.as_ref();
         let (why, granted) = match (name.as_str(), argument.name.node.as_str()) {
             ("web_fetch", "url") => {
@@ -52,7 +54,11 @@ pub fn check_places(composed: &Composed, tool: &Tool, call: &LiteralCall, found:
             }
             _ => continue,
         };
-        found.push(CapabilityError::OutsideGrant { value: shorten(value), why, span: argument.span, granted });
+        let (why, span) = match by_default {
+            Some(default) => (format!("it is the default of the input `{}`, and {why}", default.input), default.span),
+            None => (why, argument.span),
+        };
+        found.push(CapabilityError::OutsideGrant { value: shorten(value), why, span, granted });
     }
 }
 

@@ -14,7 +14,7 @@ use rye_grammar::data::{Entry, Kind, Node};
 use rye_grammar::tool_header::{Constant, EntrySignature, Script, ValueSource};
 use rye_grammar::{Parsed, SourceId, Span, Spanned, SyntaxKind};
 
-use super::javascript_values::{self, Tokens};
+use super::javascript_values::{self, ScriptTokens};
 use super::{LiteralReader, parse_number, push_entry, syntax_error};
 
 /// Maximum number of errors per file, because later errors are mostly consequences of the first.
@@ -50,7 +50,7 @@ pub(super) fn read(source: SourceId, text: &str, dialect: JavaScriptDialect) -> 
         literals: LiteralReader::new(source),
         script: Script::default(),
         text,
-        tokens: Tokens { tokens: &parsed.tokens, text },
+        tokens: ScriptTokens { tokens: &parsed.tokens, text },
     };
     for statement in &parsed.program.body {
         reader.statement(statement);
@@ -161,7 +161,7 @@ struct JavaScriptReader<'t> {
     literals: LiteralReader,
     script: Script,
     text: &'t str,
-    tokens: Tokens<'t>,
+    tokens: ScriptTokens<'t>,
 }
 
 /// The parameters and the statements of a function.

@@ -9,12 +9,12 @@ use super::javascript::JavaScriptDialect;
 
 /// The tokens of a script.
 #[derive(Clone, Copy)]
-pub(super) struct Tokens<'t> {
+pub(super) struct ScriptTokens<'t> {
     pub tokens: &'t [Token],
     pub text: &'t str,
 }
 
-impl<'t> Tokens<'t> {
+impl<'t> ScriptTokens<'t> {
     fn word(&self, token: &Token) -> &'t str {
         self.text.get(token.start() as usize..token.end() as usize).unwrap_or_default()
     }
@@ -164,7 +164,7 @@ pub(super) struct UnrunnableCode {
 /// Returns the first code that the runtime refuses at the top level of a script or, for names of `CommonJS`, in the
 /// statements of the function that a call runs. `block` is the span of that function's body.
 pub(super) fn unrunnable(
-    tokens: Tokens<'_>,
+    tokens: ScriptTokens<'_>,
     statements: &[Statement<'_>],
     block: Option<Span>,
     dialect: JavaScriptDialect,
@@ -177,7 +177,7 @@ pub(super) fn unrunnable(
 
 /// Returns the first use of `require`, `__dirname` or `__filename` in `code`, outside of all braces. `None` if the
 /// `script` declares or tests the name, as with `createRequire`.
-fn common_name(script: Tokens<'_>, code: Tokens<'_>) -> Option<UnrunnableCode> {
+fn common_name(script: ScriptTokens<'_>, code: ScriptTokens<'_>) -> Option<UnrunnableCode> {
     let is_own = |name: &str| {
         ["const", "let", "var", "function", "typeof", "import", "as", ",", "{"]
             .iter()

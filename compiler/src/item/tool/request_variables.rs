@@ -5,6 +5,7 @@ use rye_grammar::data::{Kind, Node};
 use rye_grammar::tool_header::ToolTree;
 
 use crate::diagnostics::ItemError;
+use crate::semantics::needs::is_unencrypted;
 
 /// Minimum length of a name after `$`, so that amounts and short words are not reported.
 const MIN_NAME_CHARS: usize = 3;
@@ -34,7 +35,20 @@ pub fn check(tree: &ToolTree) -> Vec<ItemError> {
     let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let unused = unused.filter(|(name, _)| is_name(name) && !is_read(name));
     let unused = unused.map(|(name, span)| ItemError::UnusedVariable { name: name.to_owned(), span });
-    unused.chain(ignored_body(tree)).chain(wrong_content_type(tree)).collect()
+    unused.chain(ignored_body(tree)).chain(wrong_content_type(tree)).chain(unencrypted(tree)).collect()
+}
+
+/// Returns the error for a variable of the environment in an `http:` request to a public host; `None` for any other
+/// request. Such a variable is usually a key.
+fn unencrypted(tree: &ToolTree) -> Option<ItemError> {
+    let url = tree.metadata.get("url").filter(|url| url.as_str().is_some_and(is_unencrypted))?;
+    let texts = request_texts(tree);
+    let declared = tree.metadata.get("environment").map(Node::items).unwrap_or_default();
+    let mut names = declared.iter().filter_map(Node::as_str);
+    let name = names.find(|name| texts.iter().any(|text| text.contains(&format!("${{{name}}}"))))?;
+    let message = format!("the request sends the variable `{name}` without encryption");
+    let help = "write `https://`";
+    Some(ItemError::RequestPart { message, label: "readable on the way", help, span: url.span })
 }
 
 /// Returns the texts of a request that may contain placeholders: the URL, the headers and the body.
@@ -78,7 +92,7 @@ fn collect_texts<'n>(node: &'n Node, all: &mut Vec<&'n Node>) {
 }
 
 /// Returns the first name in capital letters that follows a `$` without braces; `None` if there is none.
-fn plain_variable(text: &str) -> Option<&str> {
+pub(crate) fn plain_variable(text: &str) -> Option<&str> {
     text.match_indices('$').find_map(|(at, _)| {
         let rest = text.get(at + 1..)?;
         let length = rest.find(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));

@@ -53,13 +53,10 @@ pub fn lost_result(tree: &ToolTree) -> Option<ItemError> {
     let script = tree.script.as_ref().filter(|_| tree.metadata.get("persistent").is_none())?;
     let entry = script.entry.as_ref()?;
     let lost = entry.lost_result.as_ref()?;
-    let function = if entry.function == "default" { "the default function" } else { "`execute`" };
     let is_expression = lost.node.starts_with(|c: char| matches!(c, '{' | '[' | '(' | '`' | '"' | '\''));
-    Some(ItemError::OddText {
-        code: "item::script-result",
-        message: format!("{function} returns nothing: the result of each call is `null`"),
+    Some(ItemError::LostResult {
+        function: if entry.function == "default" { "the default function" } else { "`execute`" },
         label: if is_expression { "this value is lost" } else { "this text is a log, not the result" },
-        help: "return the value: `return {\"NAME\": VALUE}`".to_owned(),
         span: lost.span,
     })
 }

@@ -14,6 +14,11 @@ use crate::diagnostics::{Diagnostics, SpawnError};
 use crate::semantics::limits::Limits;
 use crate::semantics::money::Nanos;
 
+/// Maximum number of descendants that are counted against the limit `spawns`.
+const MAX_COUNTED_SPAWNS: usize = 256;
+/// Maximum depth of the counted descendants; equal to the default of the limit `depth`.
+const MAX_COUNTED_DEPTH: usize = 5;
+
 /// Checks the children that each directive certainly starts. Compares their number and their total `spend` with the
 /// limits of the parent, and each child's own limits with the limits of the parent. `budgets` holds, for each node of
 /// the graph, the most that its directive can spend under the limits of its possible spawn chains; `None` if unknown.
@@ -60,8 +65,9 @@ fn check_together(
         }
     };
     let spawns = limits.spawns;
-    if count > 1 && spawns > 0 && u64::try_from(count).is_ok_and(|count| count > spawns) {
-        report("spawns", format!("{count} spawns"), spawns.to_string());
+    let started = certain_descendants(graph, children.keys().copied()).max(count);
+    if started > 1 && spawns > 0 && u64::try_from(started).is_ok_and(|started| started > spawns) {
+        report("spawns", format!("{started} spawns"), spawns.to_string());
     }
     let requested: Vec<Nanos> = children
         .values()
@@ -74,6 +80,27 @@ fn check_together(
     if requested.len() > 1 && sum > spend && requested.iter().all(|one| *one <= spend) {
         report("spend", format!("${sum}"), format!("${spend}"));
     }
+}
+
+/// Returns the number of different directives that certainly run below a thread with these children: the children, and
+/// the directives that they certainly start themselves. The limit `spawns` counts all of them. A directive with several
+/// routes counts without its children, because the route decides which children it starts.
+fn certain_descendants(graph: &SpawnGraph<'_>, children: impl Iterator<Item = usize>) -> usize {
+    let mut next: Vec<(usize, usize)> = children.map(|child| (child, 1)).collect();
+    let mut seen: BTreeSet<usize> = next.iter().map(|(child, _)| *child).collect();
+    while let Some((place, depth)) = next.pop().filter(|_| seen.len() < MAX_COUNTED_SPAWNS) {
+        let Some(node) = graph.nodes.get(place).filter(|node| node.links.len() == 1 && depth < MAX_COUNTED_DEPTH)
+        else {
+            continue;
+        };
+        let certain = node.edges.iter().filter(|edge| edge.start.is_certain()).filter_map(|edge| edge.child);
+        for child in certain {
+            if seen.insert(child) {
+                next.push((child, depth + 1));
+            }
+        }
+    }
+    seen.len()
 }
 
 type LimitReader = fn(&Limits) -> u64;

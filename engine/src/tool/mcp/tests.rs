@@ -370,6 +370,7 @@ fn servers_of_both_files_are_merged() {
             "a mapping with `read`, `write` and `net`",
         ),
         (None, Some("servers: { a: { command: [x], needs: { read: [b] } } }"), "paths that start with"),
+        (None, Some("servers: { a: { command: [x], needs: { write: [/tmp/b] } } }"), "leads out of the project"),
         (
             Some(r#"{"mcpServers": {"a": {"url": "https://known.example@b.example/mcp"}}}"#),
             None,
