@@ -27,7 +27,7 @@ pub enum ContextError {
     Duplicate { id: String, kept: &'static str, dropped: &'static str, first: Span, second: Span },
     #[error("`{id}` is never injected, so there is nothing to suppress")]
     SuppressesNothing { id: String, span: Span, suggestion: Option<String> },
-    #[error("`{id}` is declared and suppressed in the same chain")]
+    #[error("`{id}` is declared and suppressed by the same file")]
     SuppressedAndDeclared { id: String, declared: Span, suppressed: Span },
     #[error("the knowledge `{id}` is never injected, and no directive may fetch it")]
     Unreached { id: String, span: Span },

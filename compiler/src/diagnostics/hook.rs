@@ -341,7 +341,7 @@ impl Problem for HookError {
             }
             Self::WildcardPattern { meant, .. } => Some(format!("to use `*` as a wildcard, write the regular expression `\"{meant}\"`")),
             Self::DelimitedPattern { plain, .. } => Some(format!("write `\"{plain}\"`")),
-            Self::OddText { help, .. } => Some((*help).to_owned()),
+            Self::OddText { help, .. } | Self::UnusedKey { help, .. } => Some((*help).to_owned()),
             Self::TokenFraction { .. } => {
                 Some("write a number of tokens; `usage_ratio` is the used fraction of the context window".into())
             }
@@ -368,7 +368,6 @@ impl Problem for HookError {
                 Some(format!("give this hook a lower `layer`, or narrow the condition of `{by}`"))
             }
             Self::NoEffect { .. } => Some("correct the action or its condition, or remove the hook".into()),
-            Self::UnusedKey { help, .. } => Some((*help).to_owned()),
             Self::IgnoredAnswer { in_infra_hooks, .. } => Some(ignored_answer_help(*in_infra_hooks).into()),
             Self::RemovesOther { removed, .. } => {
                 Some(format!("give the hook another id; to remove the hook on `{removed}`, write an entry with `enabled: false`"))

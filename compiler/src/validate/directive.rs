@@ -28,8 +28,7 @@ pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
         });
     }
     let context = &leaf.context;
-    let ancestors = composed.chain.iter().filter(|link| link.file.id != leaf.file.id);
-    for suppressed in context.suppress.iter().chain(ancestors.flat_map(|link| &link.context.suppress)) {
+    for suppressed in &context.suppress {
         let mut declared = context.system.iter().chain(&context.before).chain(&context.after);
         if let Some(declared) = declared.find(|d| d.node.as_str() == suppressed.node) {
             found.push(ContextError::SuppressedAndDeclared {

@@ -320,21 +320,22 @@ impl JavaScriptReader<'_> {
         if function == "main" || parts.is_generator || self.tokens.returns_value(parts.block?) {
             return None;
         }
-        let last = match parts.statements.last()? {
+        let last = parts.statements.last()?;
+        let is_value = if let Statement::LabeledStatement(labeled) = last {
             // The braces of `(params) => { n: 1 }` are a block, so `n` is a label.
-            Statement::LabeledStatement(labeled) if parts.statements.len() == 1 => {
-                matches!(&labeled.body, Statement::ExpressionStatement(_)).then_some(labeled.span)
-            }
-            Statement::ExpressionStatement(last) => matches!(
+            parts.statements.len() == 1 && matches!(&labeled.body, Statement::ExpressionStatement(_))
+        } else if let Statement::ExpressionStatement(last) = last {
+            matches!(
                 &last.expression,
                 Expression::Identifier(_)
                     | Expression::ParenthesizedExpression(_)
                     | Expression::BinaryExpression(_)
                     | Expression::TemplateLiteral(_)
             )
-            .then_some(last.span),
-            _ => None,
+        } else {
+            false
         };
+        let last = is_value.then(|| last.span());
         self.tokens.printed(parts.block?).or(last)
     }
 

@@ -30,10 +30,10 @@ impl<'t> ScriptTokens<'t> {
     fn top_level(&self) -> impl Iterator<Item = usize> {
         let mut depth = 0_usize;
         self.tokens.iter().enumerate().filter_map(move |(at, token)| {
-            match token.kind() {
-                Kind::LCurly | Kind::TemplateHead => depth += 1,
-                Kind::RCurly | Kind::TemplateTail => depth = depth.saturating_sub(1),
-                _ => {}
+            if matches!(token.kind(), Kind::LCurly | Kind::TemplateHead) {
+                depth += 1;
+            } else if matches!(token.kind(), Kind::RCurly | Kind::TemplateTail) {
+                depth = depth.saturating_sub(1);
             }
             (depth == 0).then_some(at)
         })
@@ -140,12 +140,17 @@ impl<'t> ScriptTokens<'t> {
             let follows = |offset: usize| tokens.tokens.get(at + offset);
             let (access, key) = (follows(1)?, follows(2)?);
             let is_assigned = |offset: usize| follows(offset).is_some_and(|next| next.kind() == Kind::Eq);
-            let name = match access.kind() {
-                Kind::Dot | Kind::QuestionDot if key.kind() != Kind::LBrack && !is_assigned(3) => tokens.word(key),
-                Kind::LBrack if key.kind() == Kind::Str && follows(3)?.kind() == Kind::RBrack && !is_assigned(4) => {
-                    tokens.word(key).trim_matches(['"', '\''])
-                }
-                _ => return None,
+            let is_dot = matches!(access.kind(), Kind::Dot | Kind::QuestionDot);
+            let name = if is_dot && key.kind() != Kind::LBrack && !is_assigned(3) {
+                tokens.word(key)
+            } else if access.kind() == Kind::LBrack
+                && key.kind() == Kind::Str
+                && follows(3)?.kind() == Kind::RBrack
+                && !is_assigned(4)
+            {
+                tokens.word(key).trim_matches(['"', '\''])
+            } else {
+                return None;
             };
             keys.push((name.to_owned(), key.span()));
         }
@@ -187,11 +192,8 @@ fn common_name(script: ScriptTokens<'_>, code: ScriptTokens<'_>) -> Option<Unrun
     let mut in_arrow = false;
     let (name, at) = code.top_level().find_map(|at| {
         // The body of an arrow function may never run.
-        match code.tokens.get(at)?.kind() {
-            Kind::Arrow => in_arrow = true,
-            Kind::Semicolon => in_arrow = false,
-            _ => {}
-        }
+        let kind = code.tokens.get(at)?.kind();
+        in_arrow = kind == Kind::Arrow || (in_arrow && kind != Kind::Semicolon);
         let name = ["require", "__dirname", "__filename"].into_iter().find(|name| code.are(at, &[name]))?;
         let next = code.tokens.get(at + 1).map(Token::kind);
         let is_use = if name == "require" { next == Some(Kind::LParen) } else { next != Some(Kind::Colon) };

@@ -26,10 +26,8 @@ pub(super) fn other_source(module: &[Stmt], entry: &StmtFunctionDef) -> Option<(
     let mut seen = BTreeSet::from([entry.name.as_str()]);
     reads.visit_body(&entry.body);
     while let Some(name) = reads.called.pop() {
-        let function = module.iter().find_map(|statement| match statement {
-            Stmt::FunctionDef(function) => (function.name.as_str() == name).then_some(function),
-            _ => None,
-        });
+        let functions = module.iter().filter_map(Stmt::as_function_def_stmt);
+        let function = { functions }.find(|function| function.name.as_str() == name);
         if let Some(function) = function
             && seen.insert(function.name.as_str())
         {
@@ -57,10 +55,8 @@ struct SourceReads<'a> {
 
 impl SourceReads<'_> {
     fn is_argv(&self, expression: &Expr) -> bool {
-        match expression {
-            Expr::Name(name) => self.has_plain_argv && name.id.as_str() == "argv",
-            other => is_member(other, "sys", "argv"),
-        }
+        let is_plain = expression.as_name_expr().is_some_and(|name| name.id.as_str() == "argv");
+        (is_plain && self.has_plain_argv) || is_member(expression, "sys", "argv")
     }
 }
 
@@ -107,14 +103,13 @@ fn reads_standard_input(call: &ExprCall) -> bool {
                 .as_attribute_expr()
                 .is_some_and(|member| member.attr.as_str() == "buffer" && is_member(&member.value, "sys", "stdin"))
     };
-    match &*call.func {
-        Expr::Name(name) => name.id.as_str() == "input" && call.arguments.args.len() <= 1,
-        Expr::Attribute(member) => {
-            let is_read = matches!(member.attr.as_str(), "read" | "readline" | "readlines") && is_input(&member.value);
-            is_read || (member.attr.as_str() == "load" && call.arguments.args.first().is_some_and(is_input))
-        }
-        _ => false,
+    if let Expr::Name(name) = &*call.func {
+        return name.id.as_str() == "input" && call.arguments.args.len() <= 1;
     }
+    call.func.as_attribute_expr().is_some_and(|member| {
+        let is_read = matches!(member.attr.as_str(), "read" | "readline" | "readlines") && is_input(&member.value);
+        is_read || (member.attr.as_str() == "load" && call.arguments.args.first().is_some_and(is_input))
+    })
 }
 
 fn is_member(expression: &Expr, object: &str, name: &str) -> bool {
@@ -138,7 +133,7 @@ pub(super) fn lost_result(function: &StmtFunctionDef) -> Option<TextRange> {
         )
     };
     let last = function.body.last().and_then(Stmt::as_expr_stmt).filter(|last| is_value(&last.value));
-    result.printed.or(last.map(|last| last.range()))
+    result.printed.or(last.map(Ranged::range))
 }
 
 #[derive(Default)]
@@ -149,28 +144,24 @@ struct ResultUse {
 
 impl<'a> Visitor<'a> for ResultUse {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
-        match statement {
-            Stmt::FunctionDef(_) | Stmt::ClassDef(_) => return,
-            Stmt::Return(end) => self.returns |= end.value.is_some(),
-            _ => {}
+        if matches!(statement, Stmt::FunctionDef(_) | Stmt::ClassDef(_)) {
+            return;
         }
+        self.returns |= statement.as_return_stmt().is_some_and(|end| end.value.is_some());
         visitor::walk_stmt(self, statement);
     }
 
     fn visit_expr(&mut self, expression: &'a Expr) {
-        match expression {
-            Expr::Yield(_) | Expr::YieldFrom(_) => self.returns = true,
-            Expr::Call(call) => {
-                let is_print = call.func.as_name_expr().is_some_and(|name| name.id.as_str() == "print");
-                let is_write = call
-                    .func
-                    .as_attribute_expr()
-                    .is_some_and(|member| member.attr.as_str() == "write" && is_member(&member.value, "sys", "stdout"));
-                if (is_print && call.arguments.find_keyword("file").is_none()) || is_write {
-                    self.printed = Some(call.range());
-                }
+        self.returns |= matches!(expression, Expr::Yield(_) | Expr::YieldFrom(_));
+        if let Expr::Call(call) = expression {
+            let is_print = call.func.as_name_expr().is_some_and(|name| name.id.as_str() == "print");
+            let is_write = call
+                .func
+                .as_attribute_expr()
+                .is_some_and(|member| member.attr.as_str() == "write" && is_member(&member.value, "sys", "stdout"));
+            if (is_print && call.arguments.find_keyword("file").is_none()) || is_write {
+                self.printed = Some(call.range());
             }
-            _ => {}
         }
         visitor::walk_expr(self, expression);
     }

@@ -53,7 +53,7 @@ pub fn lost_result(tree: &ToolTree) -> Option<ItemError> {
     let script = tree.script.as_ref().filter(|_| tree.metadata.get("persistent").is_none())?;
     let entry = script.entry.as_ref()?;
     let lost = entry.lost_result.as_ref()?;
-    let is_expression = lost.node.starts_with(|c: char| matches!(c, '{' | '[' | '(' | '`' | '"' | '\''));
+    let is_expression = lost.node.starts_with(['{', '[', '(', '`', '"', '\'']);
     Some(ItemError::LostResult {
         function: if entry.function == "default" { "the default function" } else { "`execute`" },
         label: if is_expression { "this value is lost" } else { "this text is a log, not the result" },
