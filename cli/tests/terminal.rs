@@ -35,7 +35,14 @@ fn without_erased_lines(shown: &str) -> String {
     let mut text = String::new();
     for (at, part) in shown.split("\u{1b}[J").enumerate() {
         if at > 0 {
+            // `ESC [ n A` in front moves the cursor up by n lines.
+            let above = text.trim_end_matches('\r').strip_suffix('A').and_then(|moved| moved.rsplit_once("\u{1b}["));
+            let above = above.and_then(|(_, count)| count.parse().ok()).unwrap_or(0);
             text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+            for _ in 0..above {
+                text.pop();
+                text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
+            }
         }
         text.push_str(part);
     }
@@ -150,6 +157,22 @@ fn narrow_and_colorless_terminal_shows_short_progress() {
     assert_eq!(code, Some(0), "{shown}");
     assert!(!shown.contains("Ctrl+C to cancel"), "the line would be wider than the terminal: {shown}");
     assert!(!shown.contains("\u{1b}[3") && !shown.contains("\u{1b}[1m"), "{shown:?}");
+}
+
+#[test]
+fn lines_of_a_thread_break_between_words() {
+    let place = place(
+        "steps:\n  - fault: { status: 529, error: { message: 'the servers of this provider have too much to do now' } }\n  - Done.\n",
+    );
+    let run = Terminal::start(&place, 50, "run shell --color never");
+    let (code, shown) = run.end();
+    assert_eq!(code, Some(0), "{shown}");
+    let text = plain(&without_erased_lines(&shown));
+    let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.contains('\r')).collect();
+    assert!(lines.len() > 5 && lines.iter().all(|line| line.chars().count() <= 50), "{lines:#?}");
+    let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
+    let joined = words.join(" ");
+    assert!(joined.contains("the servers of this provider have too much to do now; retrying in"), "{joined}");
 }
 
 #[test]

@@ -288,7 +288,8 @@ fn what_of(one: &TrustRequirement, now: &TrustSnapshot<'_>) -> String {
 
 /// Checks that all requirements of a plan are trusted. If a requirement is not trusted, asks the user to trust all
 /// untrusted requirements of the project at once. Without a terminal, refuses the run. If `is_scripted` is true, the
-/// user's script replaces every model, so the scripts of the project are not played and need no trust.
+/// user's script gives the replies of every model, so that files with replies in the project are not used and need no
+/// trust.
 pub fn require_trust(
     planned: &[TrustRequirement],
     is_scripted: bool,

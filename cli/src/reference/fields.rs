@@ -34,7 +34,7 @@ pub const FIELD_MEANINGS: &[(&str, &str)] = &[
     ("added", "the tools that are new"),
     ("after", "the value after the change"),
     ("answers", "the answers, one for each part that matches"),
-    ("area", "the area of the plan"),
+    ("area", "the part of the plan that changed, such as `tool` or `setting`"),
     ("assertion", "the assertion, as written"),
     ("assertions", "number of assertions"),
     ("assumptions", "the assumptions of the estimates"),

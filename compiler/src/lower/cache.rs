@@ -51,8 +51,8 @@ pub struct PaletteEntry {
     openings: RefCell<BTreeMap<DefinitionForm, OpeningSize>>,
 }
 
-/// The schema of a tool, and the size of the tool's definition in one [`DefinitionForm`]. The map uses the address of
-/// the schema as a key, so the schema must not be freed: another schema could get the same address.
+/// The schema of a tool, and the size of the tool's definition in one [`DefinitionForm`]. The cache finds this pair by the
+/// address of the schema. The pair keeps the schema alive, because another schema could get the address of a freed one.
 type SharedDefinition = (Arc<Value>, TextSize);
 
 /// The three properties that determine the size of a tool definition: the schema dialect of the wire format (`None` if
@@ -72,8 +72,8 @@ impl PaletteEntry {
         report_drift(items, &self.refused, found);
     }
 
-    /// Returns the tools that `pattern` matches, each with its need that no grant meets. Empty if at least one of these
-    /// tools can be called.
+    /// Returns the tools that `pattern` matches, if no tool among them can be called; else nothing. Each has the need that
+    /// no grant meets.
     pub fn dead_tools(&self, pattern: &str) -> Vec<&(DroppedTool, UnmetNeed)> {
         if self.dead.is_empty() {
             return Vec::new();

@@ -48,8 +48,9 @@ pub struct Matrix {
     /// conditions holds for a call, the call belongs to at most one entry of `contexts` and `refused`. Every other call
     /// belongs to exactly one entry.
     pub open: Vec<String>,
-    /// Plans for the calls that belong to no entry of `contexts` and `refused`, one plan for each route. The plans are
-    /// compiled with unknown inputs: `when` repeats `open`, and `call` has no inputs. Empty if `open` is empty.
+    /// Plans for the calls that belong to no entry of `contexts` and `refused`, one plan for each route. No example call is
+    /// known, so that each plan is compiled without values of the inputs, its `call` has no inputs, and its `when` has the
+    /// conditions of `open`. Empty if every call belongs to an entry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rest: Vec<MatrixContext>,
     /// Routes without a plan for the calls of `rest`, with the codes of the errors.

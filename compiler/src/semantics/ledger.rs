@@ -93,7 +93,7 @@ pub enum Refusal {
     Overspent { thread: String },
     #[error("an amount cannot be negative")]
     Negative,
-    #[error("an amount is too large to be counted")]
+    #[error("an amount of money is too large for an account")]
     TooLarge,
     #[error("the thread was released")]
     Released { thread: String },

@@ -502,7 +502,9 @@ fn describe_bound(bound: Option<BoundCause>) -> String {
         Some(BoundCause::Overshoot) => {
             "one turn would have to use several times as many tokens as the limit `tokens` allows"
         }
-        Some(BoundCause::Overspend) => "a provider would have to report a cost of several times the limit of `spend`",
+        Some(BoundCause::Overspend) => {
+            "it becomes true only if a provider reports several times the cost that the limit `spend` allows"
+        }
         Some(BoundCause::Fraction) => "`usage_ratio` is a fraction of the context window: 0.8 is 80 %",
     }
     .to_owned()

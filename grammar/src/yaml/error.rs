@@ -27,8 +27,8 @@ pub(super) fn duplicate_key(span: Span, key: &str) -> SyntaxError {
     yaml_error(span, format!("`{}` is given twice", shorten(key)), "second time", Some(repeated_key_help(key)))
 }
 
-/// Returns the help for a repeated key. Digits can be the groups of one number: YAML reads `{ a: 1,000,000 }` as a mapping
-/// with the key `000` twice.
+/// Returns the help for a repeated key. A key of three digits can be a part of a number: YAML reads `{ a: 1,000,000 }` as a
+/// mapping with the key `000` twice.
 fn repeated_key_help(key: &str) -> &'static str {
     let is_group = key.len() == 3 && key.bytes().all(|byte| byte.is_ascii_digit());
     if is_group { "a number has no separators: write `1000000`, not `1,000,000`" } else { "keep one of the two keys" }

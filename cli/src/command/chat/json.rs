@@ -314,7 +314,7 @@ impl ChatRequest {
         };
         let id = fields.remove("id").unwrap_or_default();
         if let Some(fault) = find_fault(line) {
-            let reason = format!("the request cannot be read without loss: {fault}");
+            let reason = format!("the request is refused, because a part of it would be lost: {fault}");
             return Err(Box::new(ChatResponse::refused(id, None, reason)));
         }
         let verb = ChatVerb::read(&fields).map_err(|error| Box::new(ChatResponse::refused(id.clone(), None, error)))?;

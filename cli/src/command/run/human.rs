@@ -204,7 +204,8 @@ impl HumanRenderer {
         let own = self.main.as_ref() == Some(thread);
         let whose = if own { String::new() } else { format!("{DIM}[{thread}]{DIM:#} ") };
         // Writing to a string cannot fail.
-        writeln!(self.lines, "{whose}{style}{}{style:#}", printable(text)).ok();
+        let line = format!("{whose}{style}{}{style:#}", printable(text));
+        writeln!(self.lines, "{}", fold_for_stderr(&line)).ok();
     }
 
     /// Prints text of the model. Buffered lines are printed first.

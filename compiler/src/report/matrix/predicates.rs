@@ -18,10 +18,10 @@ use crate::semantics::facts::Facts;
 
 /// Maximum number of values that are tried for one input.
 const MAX_CANDIDATES: usize = 120;
-/// Maximum number of combinations of input values that are tried for one component (the inputs that predicates
-/// connect).
+/// Maximum number of combinations of input values that are tried for one component. Two inputs that a predicate compares
+/// with each other belong to the same component.
 const MAX_TRIES: usize = 20_000;
-/// Maximum number of predicates that connect the inputs of one component.
+/// Maximum number of predicates over the inputs of one component.
 const MAX_PREDICATES: usize = 8;
 /// Maximum length that is tried for a text (in characters) or a list (in elements). Greater numbers in an atom are not
 /// tried as lengths.

@@ -52,7 +52,7 @@ pub enum SyncKind {
     /// Contents of a control message.
     Mail,
     MailNames,
-    /// Names in the upper folders of the store, such as `.ai/state`.
+    /// Entries of the folders that contain the folders of threads, such as `.ai/state`.
     StateNames,
 }
 

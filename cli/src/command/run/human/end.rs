@@ -1,6 +1,7 @@
 //! The end of a run or session in human and plain output: result, cost, and the way to continue.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 use super::{HumanRenderer, MAX_ERROR_CHARS, io_err, message_without_code};
 use crate::command::providers::usable::usable_models;
+use crate::present::wrap::fold_for_stderr;
 use crate::present::{DIM, color_style, format_count, format_spend, status_style, truncate_line};
 use crate::report::printable;
 
@@ -63,7 +65,19 @@ impl HumanRenderer {
         waiting: &[(ThreadId, Option<String>)],
     ) {
         self.outputs(result);
-        let mut err = io_err();
+        let mut lines = String::new();
+        self.add_end(&mut lines, result, reached_limit, waiting);
+        write!(io_err(), "{}", fold_for_stderr(&lines)).ok();
+    }
+
+    /// Adds the lines at the end of a run. Writing to a string cannot fail.
+    fn add_end(
+        &self,
+        err: &mut String,
+        result: &RunResult,
+        reached_limit: Option<&str>,
+        waiting: &[(ThreadId, Option<String>)],
+    ) {
         // An error whose code equals the status (such as `cancelled`) is not printed, because the status is printed
         // below.
         let is_status = |code: &str| !self.quiet && code == result.status.as_str();
