@@ -23,7 +23,7 @@ use crate::tool_spec::ServerSandbox;
 use crate::world::{ItemKind, hex};
 pub use drift::{ConfiguredServers, ServerDrift};
 pub use report::{check_servers, report_drift};
-pub use secrets::{LiteralSecret, SecretFault, find_literal_secrets};
+pub use secrets::{FaultyServerValue, ServerValueFault, find_faulty_values};
 use values::{read_string_map, read_strings};
 
 /// Default timeout of a call.

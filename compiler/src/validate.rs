@@ -27,6 +27,7 @@ mod hook_value;
 mod impossible_comparison;
 mod incremental;
 mod interface;
+mod item_texts;
 mod knowledge_text;
 mod knowledge_use;
 mod limit;
@@ -44,7 +45,6 @@ mod shadowed_hooks;
 mod shadowing;
 mod skill_tools;
 mod spawn;
-mod tool_texts;
 mod unreachable_limits;
 mod unrecognized_files;
 mod void_bound;
@@ -523,7 +523,7 @@ impl<'i, 'w> Checker<'i, 'w> {
         // The skills of a user differ between machines, and their tokens are no defect of the project.
         SkillList::read(items, &[Space::Project], Tokenizer::Characters, &|_| false).report_dropped(&mut found);
         skill_tools::check(items, &mut found);
-        tool_texts::check(items, &mut found);
+        item_texts::check(items, &mut found);
         // Context files of the user and above the project differ between machines.
         context_layers(items, &[Space::Project], Tokenizer::Characters, &mut found);
         let appended = appended_layers(items, &mut found);

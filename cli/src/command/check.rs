@@ -12,7 +12,7 @@ use rye_compiler::diagnostics::{ConfigError, Diagnostic, Severity};
 #[cfg(feature = "mcp")]
 use rye_compiler::item::Items;
 #[cfg(feature = "mcp")]
-use rye_compiler::mcp_servers::{LiteralSecret, SecretFault, ServersErrorPlace, find_literal_secrets};
+use rye_compiler::mcp_servers::{FaultyServerValue, ServerValueFault, ServersErrorPlace, find_faulty_values};
 use rye_compiler::severity_overrides::SeverityOverrides;
 use rye_compiler::validate::{CheckReport, Selection, check};
 use rye_compiler::world::World;
@@ -155,10 +155,10 @@ fn check_server_settings(world: &dyn World, report: &mut CheckReport) {
         let span = error.place.map(|place| add_place(place, report));
         report.diagnostics.push(ConfigError::Servers { why: error.message, span });
     }
-    for LiteralSecret { fault, key, name, place } in find_literal_secrets(&items) {
+    for FaultyServerValue { fault, key, name, place } in find_faulty_values(&items) {
         let (file, span) = (place.path.clone(), add_place(place, report));
         let (why, help) = match fault {
-            SecretFault::Literal => {
+            ServerValueFault::Literal => {
                 let variable: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
                 let variable = variable.to_ascii_uppercase();
                 (
@@ -166,10 +166,14 @@ fn check_server_settings(world: &dyn World, report: &mut CheckReport) {
                     format!("write `${{{variable}}}`, and set the variable in the environment"),
                 )
             }
-            SecretFault::PlainVariable(name) => {
+            ServerValueFault::PlainVariable(name) => {
                 (format!("no shell reads the value: `${name}` is sent as text"), format!("write `${{{name}}}`"))
             }
-            SecretFault::Unencrypted => {
+            ServerValueFault::Launcher(program) => (
+                format!("`{program}` writes below your home folder, which the sandbox does not allow"),
+                "write `sandbox: none` (`\"sandbox\": \"none\"` in `.mcp.json`), or install the server".to_owned(),
+            ),
+            ServerValueFault::Unencrypted => {
                 ("the server gets the value without encryption".to_owned(), "write `https://` in the `url`".to_owned())
             }
         };

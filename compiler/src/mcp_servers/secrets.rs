@@ -1,4 +1,5 @@
-//! Secrets that the settings of MCP servers contain as text, in place of a variable such as `${TOKEN}`.
+//! Values in the settings of MCP servers that are probably mistakes: secrets as text in place of a variable such as
+//! `${TOKEN}`, variables that nothing fills in, and programs that fail in the sandbox.
 
 use rye_grammar::data::{Entry, Node};
 use rye_grammar::{Source, Sources, yaml};
@@ -18,21 +19,24 @@ const KEY_PREFIXES: [&str; 9] = ["sk-", "sk_", "ghp_", "gho_", "github_pat_", "g
 const SECRET_WORDS: [&str; 8] =
     ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "APIKEY", "ACCESSKEY", "PRIVATEKEY", "AUTHORIZATION"];
 
-/// The mistake in a value of a server that is, or should be, a secret.
+/// The probable mistake in a value of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SecretFault {
+pub enum ServerValueFault {
     /// The value is the secret itself.
     Literal,
     /// The value contains `$NAME`, which is sent as text. Holds the name.
     PlainVariable(String),
     /// The header is sent by `http:` to a public host.
     Unencrypted,
+    /// The value is a program such as `npx`, which writes below the home folder, in the sandbox.
+    Launcher(String),
 }
 
-/// A secret in the settings of a server, or a value that does not become the secret that it names.
+/// A value in the settings of a server that is probably a mistake: a secret, a value that does not become the secret that
+/// it names, or a program that fails in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiteralSecret {
-    pub fault: SecretFault,
+pub struct FaultyServerValue {
+    pub fault: ServerValueFault,
     /// The dotted path of the value: `mcpServers.github.env.TOKEN`.
     pub key: String,
     /// The name of the variable or header.
@@ -40,9 +44,9 @@ pub struct LiteralSecret {
     pub place: ServersErrorPlace,
 }
 
-/// Returns the secrets in `.mcp.json` and in the project's `.ai/config/mcp.yaml`. Files that cannot be read have none,
+/// Returns the faulty values in `.mcp.json` and in the project's `.ai/config/mcp.yaml`. Files that cannot be read have none,
 /// because their errors are reported.
-pub fn find_literal_secrets(items: &Items<'_>) -> Vec<LiteralSecret> {
+pub fn find_faulty_values(items: &Items<'_>) -> Vec<FaultyServerValue> {
     let mut found = Vec::new();
     if let Ok(Some(text)) = mcp_json::read_text(items) {
         let mut sources = Sources::default();
@@ -58,17 +62,29 @@ pub fn find_literal_secrets(items: &Items<'_>) -> Vec<LiteralSecret> {
     found
 }
 
-fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found: &mut Vec<LiteralSecret>) {
+fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found: &mut Vec<FaultyServerValue>) {
     for server in node.map(Node::entries).unwrap_or_default() {
         let is_public = server.value.get("url").and_then(Node::as_str).is_some_and(is_unencrypted);
+        if let Some(fault) = launcher(&server.value)
+            && let Some(command) = server.value.get("command")
+            && let Some(source) = sources.get(command.span.source)
+        {
+            let place = ServersErrorPlace {
+                path: source.path.to_string(),
+                text: source.text.to_string(),
+                range: command.span.range(),
+            };
+            let (key, name) = (format!("{section}.{}.command", server.key.node), "command".to_owned());
+            found.push(FaultyServerValue { fault, key, name, place });
+        }
         for group in ["env", "environment", "headers"] {
             for entry in server.value.get(group).map(Node::entries).unwrap_or_default() {
                 let text = entry.value.as_str().unwrap_or_default();
                 let is_variable = text.trim_start_matches("Bearer ").starts_with('$') && !text.contains("${");
                 let fault = match plain_variable(text).filter(|_| is_variable) {
-                    Some(name) => SecretFault::PlainVariable(name.to_owned()),
-                    None if is_secret(entry) => SecretFault::Literal,
-                    None if group == "headers" && is_public && text.contains("${") => SecretFault::Unencrypted,
+                    Some(name) => ServerValueFault::PlainVariable(name.to_owned()),
+                    None if is_secret(entry) => ServerValueFault::Literal,
+                    None if group == "headers" && is_public && text.contains("${") => ServerValueFault::Unencrypted,
                     None => continue,
                 };
                 let Some(source) = sources.get(entry.value.span.source) else { continue };
@@ -78,7 +94,7 @@ fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found:
                     text: source.text.to_string(),
                     range: entry.value.span.range(),
                 };
-                found.push(LiteralSecret {
+                found.push(FaultyServerValue {
                     fault,
                     key: format!("{section}.{}.{group}.{name}", server.key.node),
                     name,
@@ -87,6 +103,17 @@ fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found:
             }
         }
     }
+}
+
+/// Returns the fault of a server that a program such as `npx` starts in the sandbox: the program fetches the server and
+/// writes it below the home folder, which the sandbox does not allow. `None` for any other server.
+fn launcher(server: &Node) -> Option<ServerValueFault> {
+    const LAUNCHERS: [&str; 3] = ["npx", "uvx", "bunx"];
+    let command = server.get("command")?;
+    let program = command.as_str().or_else(|| command.items().first()?.as_str())?;
+    let is_off = server.get("disabled").and_then(Node::as_bool) == Some(true);
+    let is_launcher = LAUNCHERS.contains(&program.split_whitespace().next()?);
+    (is_launcher && !is_off && server.get("sandbox").is_none()).then(|| ServerValueFault::Launcher(program.to_owned()))
 }
 
 /// Returns true if an entry probably holds a secret as text. Two signs count: the name is one of a secret, such as
@@ -122,7 +149,7 @@ mod tests {
             "MODE": "production-mode", "PLAIN": "sk-0123456789abcdef", "TOKEN": "<your token here>", "S_KEY": "xxxxxxxxxxxx"}}}}"#;
         let yaml = "servers:\n  h: { url: https://a.com, headers: { Authorization: \"Bearer 0123456789abcdef\", X-Mode: fast-and-furious } }\n";
         let world = MapWorld::new().project(".mcp.json", json).project(".ai/config/mcp.yaml", yaml);
-        let found = find_literal_secrets(&Items::new(&world));
+        let found = find_faulty_values(&Items::new(&world));
         let places: Vec<_> =
             found.iter().map(|one| (one.key.as_str(), one.place.text.get(one.place.range.clone()).unwrap())).collect();
         assert_eq!(
@@ -142,17 +169,20 @@ mod tests {
   b: { command: [b], env: { API_KEY: $API_KEY_OF_B, HOME: \"${HOME}\", PRICE: \"$5\" } }
   c: { url: \"http://c.example.com/mcp\", headers: { Authorization: \"Bearer ${TOKEN}\" } }
   d: { url: \"http://localhost:8080/mcp\", headers: { Authorization: \"Bearer ${TOKEN}\" } }
+  e: { command: npx, args: [server] }
+  f: { command: npx, args: [server], sandbox: none }
 ";
         let world = MapWorld::new().project(".ai/config/mcp.yaml", yaml);
-        let found = find_literal_secrets(&Items::new(&world));
+        let found = find_faulty_values(&Items::new(&world));
         let faults: Vec<_> = found.into_iter().map(|one| (one.key, one.fault)).collect();
-        let plain = |name: &str| SecretFault::PlainVariable(name.to_owned());
+        let plain = |name: &str| ServerValueFault::PlainVariable(name.to_owned());
         assert_eq!(
             faults,
             [
                 ("servers.a.headers.Authorization".to_owned(), plain("TOKEN")),
                 ("servers.b.env.API_KEY".to_owned(), plain("API_KEY_OF_B")),
-                ("servers.c.headers.Authorization".to_owned(), SecretFault::Unencrypted),
+                ("servers.c.headers.Authorization".to_owned(), ServerValueFault::Unencrypted),
+                ("servers.e.command".to_owned(), ServerValueFault::Launcher("npx".to_owned())),
             ]
         );
     }

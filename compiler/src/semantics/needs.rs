@@ -33,16 +33,21 @@ pub(crate) fn is_protected_path(path: &str) -> bool {
     })
 }
 
-/// Returns true for an `http:` URL of a host outside of this machine and of local networks: a name with a public ending,
-/// or a public address. False for a host that a placeholder fills.
+/// Returns true for an `http:` URL whose host is neither this machine nor in a local network, as far as the name tells.
 pub(crate) fn is_unencrypted(url: &str) -> bool {
-    let has_scheme = url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"));
-    let Some(host) = url_host(url).filter(|_| has_scheme) else { return false };
-    let name = host.split(':').next().unwrap_or(host).to_ascii_lowercase();
-    let is_address = name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let local = ["localhost", "local", "internal", "lan", "home", "test", "corp", "intranet", "svc"];
-    let ending = name.rsplit('.').next().unwrap_or_default();
-    !is_address && !host.contains(['{', '$', '[']) && name.contains('.') && !local.contains(&ending)
+    url.strip_prefix("http://")
+        .is_some_and(|rest| !is_local(rest) && url_host(url).is_some_and(|host| !host.contains('$')))
+}
+
+/// Returns true for an address of this machine or of a local network; `rest` follows `http://`.
+fn is_local(rest: &str) -> bool {
+    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    let is_private_172 = host.strip_prefix("172.").and_then(|rest| rest.split('.').next()?.parse().ok());
+    rest.starts_with('[')
+        || !host.contains('.')
+        || [".localhost", ".local", ".internal", ".lan", ".test", ".example"].iter().any(|end| host.ends_with(end))
+        || ["127.", "10.", "192.168.", "169.254."].iter().any(|start| host.starts_with(start))
+        || is_private_172.is_some_and(|second: u8| (16..32).contains(&second))
 }
 
 /// Returns the error for a folder that a tool declares in `write` but that no grant can open: the end of a sentence, a

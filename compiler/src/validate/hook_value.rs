@@ -120,7 +120,8 @@ fn check_id_patterns(items: &Items<'_>, expr: &Expr, found: &mut Diagnostics) {
 ///
 /// - a text that every text contains, a pattern that every text matches,
 /// - a regular expression in a text that `contains` looks for,
-/// - an invisible character in a text,
+/// - an invisible character in a text, or a control character in a path,
+/// - a date with one digit in a comparison by order,
 /// - a text with a wildcard that is compared with an id or a name (`call.item_id == "rye/*"`),
 /// - a pattern of `matches` between delimiters (`/…/i`),
 /// - a pattern of `matches` that is written with wildcards (`d*`), not as a regular expression.
@@ -164,6 +165,7 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
                 | CompareOp::Matches => None,
             };
             found.extend(part.and_then(|part| odd_part(part)));
+            found.extend(escaped_path(left, right).or_else(|| escaped_path(right, left)));
             for (path, value) in [(left, right), (right, left)] {
                 let fact = if let ExprKind::Path(path) = &path.kind { ComparedFact::of(path) } else { None };
                 let Some(fact) = fact.filter(|fact| fact.has_ids()) else { continue };
@@ -175,6 +177,7 @@ fn check_text_forms(expr: &Expr, found: &mut Diagnostics) {
             }
         }
         ExprKind::Compare { left, right, .. } => {
+            found.extend([left, right].into_iter().find_map(|side| unpadded_date(side)));
             found.extend(fraction_of_tokens(left, right).or_else(|| fraction_of_tokens(right, left)));
             check_text_forms(left, found);
             check_text_forms(right, found);
@@ -252,6 +255,42 @@ fn odd_part(part: &Expr) -> Option<HookError> {
         return Some(HookError::OddText { text: text.clone(), why, label: "not a literal text", help, span });
     }
     None
+}
+
+/// Returns the error for a date with one-digit parts in a comparison by order, which compares texts character by
+/// character.
+fn unpadded_date(side: &Expr) -> Option<HookError> {
+    let ExprKind::Literal(Value::String(text)) = &side.kind else { return None };
+    let parts: Vec<&str> = text.split('-').collect();
+    let is_number = |part: &&str, least: usize, most: usize| {
+        (least..=most).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let [year, month, day] = parts.as_slice() else { return None };
+    let is_date = is_number(year, 4, 4) && is_number(month, 1, 2) && is_number(day, 1, 2);
+    (is_date && (month.len() == 1 || day.len() == 1)).then(|| HookError::OddText {
+        text: text.clone(),
+        why: "is a date with one digit, but texts are compared character by character".to_owned(),
+        label: "orders wrongly",
+        help: "write two digits for the month and the day: `2026-02-01`",
+        span: side.span,
+    })
+}
+
+/// Returns the error for a path in which an escape became a control character: in double quotes, `\n` is a line break.
+/// `path` is the fact with which the text is compared.
+fn escaped_path(path: &Expr, side: &Expr) -> Option<HookError> {
+    let (ExprKind::Path(path), ExprKind::Literal(Value::String(text))) = (&path.kind, &side.kind) else { return None };
+    let name = path.to_string().to_ascii_lowercase();
+    let names_file = ["path", "file", "folder", "directory", "item_id"].iter().any(|end| name.ends_with(end));
+    let is_inside = !text.trim().contains(' ') && text.trim().len() == text.len();
+    let found = text.chars().find(|c| matches!(c, '\n' | '\t' | '\r' | '\u{8}' | '\u{c}'));
+    found.filter(|_| names_file && is_inside).map(|found| HookError::OddText {
+        text: text.escape_default().to_string(),
+        why: format!("contains the control character U+{:04X}: a backslash starts an escape", u32::from(found)),
+        label: "an escape, not a separator",
+        help: "write `/` between the parts of a path",
+        span: side.span,
+    })
 }
 
 /// Returns the error for a text with an invisible character beside visible ones. A text of invisible characters alone is

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 use rye_grammar::Span;
-use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path, Segment};
+use rye_grammar::condition::{ArithmeticOp, CompareOp, Expr, ExprKind, Path, Segment};
 use serde_json::Value;
 
 use super::hook::{condition_paths, required_tools};
@@ -207,6 +207,7 @@ impl<'a> ValueTypes<'a> {
         let ExprKind::Literal(literal) = &literal.kind else { return None };
         let ExprKind::Path(path) = &value.kind else {
             let reason = self.without_length(value).or_else(|| length_mismatch(value, literal));
+            let reason = reason.or_else(|| no_remainder(value, literal));
             return reason.filter(|_| !literal.is_null());
         };
         if let Some(reason) = self.without_fields(path).filter(|_| !literal.is_null()) {
@@ -318,6 +319,14 @@ fn length_mismatch(value: &Expr, literal: &Value) -> Option<String> {
     let number = literal.as_str().filter(|text| text.parse::<f64>().is_ok());
     let meant = number.map_or_else(String::new, |text| format!(": write `{text}`"));
     Some(format!("`length({path})` is an integer, but `{literal}` is {}{meant}", with_article(Type::of(literal))))
+}
+
+/// Returns the reason why a remainder (`turn % 5`) is never equal to a number: it is smaller than its divisor.
+fn no_remainder(value: &Expr, literal: &Value) -> Option<String> {
+    let ExprKind::Arithmetic { op: ArithmeticOp::Remainder, left, right } = &value.kind else { return None };
+    let (ExprKind::Path(path), ExprKind::Literal(divisor)) = (&left.kind, &right.kind) else { return None };
+    let (size, number) = (divisor.as_u64()?, literal.as_u64()?);
+    (size > 0 && number >= size).then(|| format!("`{path} % {size}` is at most {}", size - 1))
 }
 
 fn list_choices(choices: &[Value]) -> String {

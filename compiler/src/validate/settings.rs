@@ -122,8 +122,12 @@ pub(crate) fn check_file(items: &Items<'_>, id: &ItemId, reported: &mut Reported
     let is_own = |span: Span| items.sources().get(span.source).is_some_and(|s| !s.path.starts_with("system:"));
     if id.as_str() == "agent/resilience" {
         plausible::check_result_size(id.as_str(), &node, &mut walk.found);
+        plausible::check_first_delay(id.as_str(), &node, &is_own, &mut walk.found);
     }
     plausible::check_delays(id.as_str(), &node, &is_own, &mut walk.found);
+    if id.as_str() == "agent/capability_risk" {
+        without_effect::check_tiers(id.as_str(), &node, &is_own, &mut walk.found);
+    }
     if id.as_str() == "agent/error_classification" {
         failure_rules::check(items, &node, &mut walk.found);
         without_effect::check_backoff(id.as_str(), &node, &is_own, &mut walk.found);

@@ -232,6 +232,11 @@ impl ReachableLimits<'_> {
             LimitName::Output if limits.output > model.max_output => {
                 Some(format!("`{}` answers with at most {} tokens", model.id, model.max_output))
             }
+            LimitName::Output
+                if self.count(LimitName::Tokens, limits.tokens).is_some_and(|most| most < limits.output) =>
+            {
+                Some(format!("`tokens` allows {} tokens for the whole thread", limits.tokens))
+            }
             LimitName::Spend if is_free(model) && !self.may_start() && limits.spend > Nanos(0) => {
                 Some(format!("`{}` costs nothing, and the directive starts no other directive", model.id))
             }

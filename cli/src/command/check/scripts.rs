@@ -1,14 +1,17 @@
 //! Checks of the scripts that replace a model: the file that a provider with the wire `scripted` names, relative to the
 //! root of the project.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rye_compiler::diagnostics::{ConfigError, closest};
 use rye_compiler::item::Items;
+use rye_compiler::palette::tool_name;
+use rye_compiler::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use rye_compiler::validate::CheckReport;
 use rye_compiler::world::{ItemKind, Space, World};
-use rye_engine::provider::scripted::read_script;
-use rye_grammar::ItemId;
+use rye_engine::provider::scripted::{Script, ScriptStep, read_script};
+use rye_grammar::{ItemId, Source, Span};
 
 /// Folder of the provider files, as the start of their ids.
 const PROVIDERS: &str = "agent/providers/";
@@ -36,6 +39,7 @@ pub fn check_scripts(world: &dyn World, project: &Path, report: &mut CheckReport
         match read_script(&file) {
             Err(why) => report.diagnostics.push(ConfigError::Script { path, provider, why }),
             Ok(script) => {
+                check_calls(&items, &file, &path, &script, report);
                 let known = known.get_or_insert_with(|| {
                     items.list(ItemKind::Directive).iter().map(|entry| entry.id.to_string()).collect()
                 });
@@ -49,6 +53,29 @@ pub fn check_scripts(world: &dyn World, project: &Path, report: &mut CheckReport
                 }
             }
         }
+    }
+}
+
+/// Reports calls of tools that do not exist and whose name resembles that of a tool. Each name is reported once.
+fn check_calls(items: &Items<'_>, file: &Path, path: &str, script: &Script, report: &mut CheckReport) {
+    let steps = script.steps.iter().chain(script.threads.values().flatten());
+    let replies = steps.filter_map(|step| if let ScriptStep::Reply(reply) = step { Some(reply) } else { None });
+    let called: BTreeSet<&str> = replies.flat_map(|reply| &reply.tool_calls).map(|call| call.name.as_str()).collect();
+    let own = Primary::ALL.map(Primary::tool_name).into_iter().chain([DIRECTIVE_RETURN_TOOL]).map(str::to_owned);
+    let tools = items.list(ItemKind::Tool);
+    let known: BTreeSet<String> = own.chain(tools.iter().map(|entry| tool_name(&entry.id))).collect();
+    let Ok(text) = std::fs::read_to_string(file) else { return };
+    for name in called.into_iter().filter(|name| !known.contains(*name)) {
+        let Some(near) = closest(name, known.iter().map(String::as_str)) else { continue };
+        let Some(at) = text.find(name) else { continue };
+        let source = report.sources.add(Source::new(path.to_owned(), text.clone()));
+        report.diagnostics.push(ConfigError::Implausible {
+            file: path.to_owned(),
+            key: "tool_calls".to_owned(),
+            why: format!("no tool has the name `{name}`"),
+            help: format!("did you mean `{near}`?"),
+            span: Span::new(source, at, at + name.len()),
+        });
     }
 }
 

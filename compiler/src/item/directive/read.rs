@@ -110,7 +110,13 @@ pub fn read(file: FileRef, tree: DirectiveTree, found: &mut Diagnostics) -> Opti
 /// Returns true for numbers with dots, such as `1.0.0`, optionally with a leading `v` and a suffix after `-` or `+`.
 fn is_version(text: &str) -> bool {
     let numbers = text.strip_prefix('v').unwrap_or(text).split(['-', '+']).next().unwrap_or_default();
-    numbers.split('.').all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    // A date such as `2026-11-27` has no dots.
+    let is_date = text.len() == 10
+        && text.bytes().enumerate().all(|(at, byte)| match at {
+            4 | 7 => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        });
+    !is_date && numbers.split('.').all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The sections of a directive's metadata. A section is an element in `<metadata>`; the elements in [`ROOT_ELEMENTS`]

@@ -12,6 +12,7 @@ use rye_grammar::data::{Kind, Node};
 
 use crate::diagnostics::{ConfigError, Diagnostics};
 use crate::semantics::money::Nanos;
+use crate::semantics::needs::is_unencrypted;
 
 /// The highest plausible price per million tokens, in dollars.
 const MAX_PRICE: u64 = 1_000;
@@ -38,10 +39,7 @@ pub fn check(id: &str, node: &Node, found: &mut Diagnostics) {
             let why = format!("the wire format adds `{path}` to the address");
             report("base_url".into(), why, "remove this path from the end of the address", span);
         }
-        if let Some(rest) = url.strip_prefix("http://")
-            && node.get("key_env").is_some()
-            && !is_local(rest)
-        {
+        if is_unencrypted(url) && node.get("key_env").is_some() {
             let why = "requests and the key are sent without encryption".to_owned();
             report("base_url".into(), why, "write `https://`", span);
         }
@@ -147,6 +145,26 @@ pub fn check_delays(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found:
     }
 }
 
+/// Reports a first delay of retries that is above the limit `duration_seconds`: the thread ends before a second attempt.
+/// `node` is the file `agent/resilience`, merged over the spaces.
+pub fn check_first_delay(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found: &mut Diagnostics) {
+    let number = |section: &str, key: &str| {
+        let value = node.get(section)?.get(key)?;
+        Some((value.to_value().as_f64()?, value.span))
+    };
+    let (delay, limit) = (number("retry", "base_seconds"), number("limits", "duration_seconds"));
+    let Some(((delay, delay_span), (limit, limit_span))) = delay.zip(limit) else { return };
+    if delay > limit && (is_own(delay_span) || is_own(limit_span)) {
+        found.push(ConfigError::Implausible {
+            file: id.to_owned(),
+            key: "retry.base_seconds".to_owned(),
+            why: format!("a thread ends after {limit} seconds, before the first retry"),
+            help: "lower `base_seconds`, or raise `limits.duration_seconds`".to_owned(),
+            span: if is_own(delay_span) { delay_span } else { limit_span },
+        });
+    }
+}
+
 /// Reports a bound on tool results that cuts nearly every result, as a number of kilobytes does.
 pub fn check_result_size(id: &str, node: &Node, found: &mut Diagnostics) {
     let size = node.get("tool_result").and_then(|settings| settings.get("max_bytes"));
@@ -172,6 +190,17 @@ fn read_price(node: &Node) -> Option<u64> {
     price.filter(|price| !price.is_negative()).map(Nanos::to_u64)
 }
 
+/// Returns the number of days of a month.
+fn days_of(year: u32, month: u32) -> u32 {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
 /// Returns true for a date of the form `2026-01-31` or a time that starts with such a date.
 fn is_date(text: &str) -> bool {
     let mut parts = text.get(..10).unwrap_or(text).splitn(3, '-').map(|part| part.parse::<u32>().ok());
@@ -181,17 +210,6 @@ fn is_date(text: &str) -> bool {
     let rest = text.get(10..).unwrap_or_default();
     year >= 1_000
         && (1..=12).contains(&month)
-        && (1..=31).contains(&day)
+        && (1..=days_of(year, month)).contains(&day)
         && (rest.is_empty() || rest.starts_with(['T', ' ']))
-}
-
-/// Returns true for an address of this machine or of a local network; `rest` follows `http://`.
-fn is_local(rest: &str) -> bool {
-    let host = rest.split(['/', ':']).next().unwrap_or_default();
-    let is_private_172 = host.strip_prefix("172.").and_then(|rest| rest.split('.').next()?.parse().ok());
-    rest.starts_with('[')
-        || !host.contains('.')
-        || [".localhost", ".local", ".internal", ".lan", ".test", ".example"].iter().any(|end| host.ends_with(end))
-        || ["127.", "10.", "192.168.", "169.254."].iter().any(|start| host.starts_with(start))
-        || is_private_172.is_some_and(|second: u8| (16..32).contains(&second))
 }

@@ -1,6 +1,8 @@
 //! Settings that are valid and change nothing: a provider key that its wire format does not read, a price for prompts
 //! longer than the context window, the backoff of failures that are not retried, a raise that only the user may set.
 
+use std::collections::BTreeMap;
+
 use rye_grammar::Span;
 use rye_grammar::data::{Kind, Node};
 
@@ -56,6 +58,23 @@ pub fn check_backoff(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found
             let why = "failures of this category are not retried".to_owned();
             let help = "remove `retry`, or set `retryable: true`".to_owned();
             report(id, format!("patterns.{name}.retry"), why, help, retry.span, found);
+        }
+    }
+}
+
+/// Reports each pattern of the project or the user that is in two tiers of the risk table: only the first one counts.
+pub fn check_tiers(id: &str, node: &Node, is_own: &dyn Fn(Span) -> bool, found: &mut Diagnostics) {
+    let mut earlier: BTreeMap<&str, &str> = BTreeMap::new();
+    for tier in node.get("classifications").map(Node::items).unwrap_or_default() {
+        let risk = tier.get("risk").and_then(Node::as_str).unwrap_or_default();
+        for pattern in tier.get("patterns").map(Node::items).unwrap_or_default() {
+            let Some(text) = pattern.as_str() else { continue };
+            let first = *earlier.entry(text).or_insert(risk);
+            if first != risk && is_own(pattern.span) {
+                let why = format!("the pattern `{text}` is in the tier `{first}` too");
+                let help = "keep the pattern in one tier".to_owned();
+                report(id, format!("classifications.{risk}"), why, help, pattern.span, found);
+            }
         }
     }
 }
