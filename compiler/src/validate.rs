@@ -422,6 +422,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             if i == 0 {
                 directive::check(self.items, composed, found);
                 self.capabilities.check_leaf(&self.lowering, composed, found);
+                hook_value::check_disabled(composed, found);
                 if let Some(leaf) = composed.leaf() {
                     shadowed_hooks::check_own(leaf, found);
                 }

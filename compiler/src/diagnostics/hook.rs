@@ -67,6 +67,10 @@ pub enum HookError {
     /// An entry with only `enabled: false`, for an unknown hook id.
     #[error("unknown hook `{id}`")]
     RemovesNothing { id: String, suggestion: Option<String>, span: Span },
+    /// A hook of a directive with `enabled: false` and the id of a hook of a directive that it extends. Both hooks are
+    /// hooks of the plan, so that the inherited one still fires.
+    #[error("`enabled: false` does not remove the hook `{id}` of `{base}`")]
+    RemovesOnlyItself { id: String, base: String, span: Span, inherited: Span },
     #[error("unknown event `{event}`")]
     UnknownEvent { event: String, span: Span, suggestion: Option<String> },
     /// A text without quotes, which reads as arithmetic with unknown facts: `call.item_id == rye/bash/bash`.
@@ -238,7 +242,7 @@ impl Problem for HookError {
             | Self::TokenFraction { .. }
             | Self::UnknownValue { .. } => "hook::unknown-value",
             Self::UnknownParameter { .. } => "hook::unknown-parameter",
-            Self::RemovesNothing { .. } => "hook::removes-nothing",
+            Self::RemovesNothing { .. } | Self::RemovesOnlyItself { .. } => "hook::removes-nothing",
             Self::Never { .. } | Self::NeverPart { .. } | Self::PastLimit { .. } | Self::OnlyLibrary { .. } => {
                 "hook::never"
             }
@@ -290,6 +294,7 @@ impl Problem for HookError {
             | Self::UnknownParameter { .. }
             | Self::UnknownValue { .. }
             | Self::RemovesNothing { .. }
+            | Self::RemovesOnlyItself { .. }
             | Self::RaisesNothing { .. }
             | Self::Shadowed { .. }
             | Self::Ungranted { .. }
@@ -347,6 +352,9 @@ impl Problem for HookError {
             }
             Self::UnknownValue { fact, suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some(possible_values(fact).to_owned()))
+            }
+            Self::RemovesOnlyItself { id, .. } => {
+                Some(format!("in place of this hook, write `<suppress>{id}</suppress>` in `<context>`"))
             }
             Self::RemovesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("remove the entry; to disable a hook of a directive, use `<suppress>`".into())
@@ -433,6 +441,9 @@ impl Problem for HookError {
                 vec![new_label(*span, format!("not above {current}"))]
             }
             Self::RemovesNothing { span, .. } => vec![new_label(*span, "no hook has this id")],
+            Self::RemovesOnlyItself { span, inherited, .. } => {
+                vec![new_label(*span, "removes only itself"), new_label(*inherited, "still fires")]
+            }
             Self::Never { span, .. } | Self::NeverPart { span, .. } => vec![new_label(*span, "never true")],
             Self::PastLimit { span, .. } => vec![new_label(*span, "far above the limit")],
             Self::OnlyLibrary { span, .. } => vec![new_label(*span, "never true for a directive of the project")],

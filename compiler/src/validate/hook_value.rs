@@ -10,6 +10,7 @@ use rye_grammar::{ItemId, Span};
 use serde_json::Value;
 
 use crate::commands::read_commands;
+use crate::compose::Composed;
 use crate::diagnostics::{Diagnostics, HookError, closest};
 use crate::hook::{HookPoint, HookSource};
 use crate::item::{HookDecl, HookFiles, Items};
@@ -358,6 +359,22 @@ pub fn check_removals(files: &HookFiles, found: &mut Diagnostics) {
             let id = hook.id.node.clone();
             let suggestion = closest(&id, known());
             found.push(HookError::RemovesNothing { id, suggestion, span: hook.id.span });
+        }
+    }
+}
+
+/// Reports hooks of a directive with `enabled: false` and the id of a hook that the directive inherits: they remove only
+/// themselves.
+pub fn check_disabled(composed: &Composed, found: &mut Diagnostics) {
+    let Some(leaf) = composed.leaf() else { return };
+    for hook in leaf.hooks.iter().filter(|hook| !hook.enabled) {
+        let inherited = composed.chain.iter().filter(|link| link.id() != leaf.id()).find_map(|link| {
+            let same = link.hooks.iter().find(|other| other.enabled && other.id.node == hook.id.node)?;
+            Some((link.id().to_string(), same.id.span))
+        });
+        if let Some((base, inherited)) = inherited {
+            let (id, span) = (hook.id.node.clone(), hook.id.span);
+            found.push(HookError::RemovesOnlyItself { id, base, span, inherited });
         }
     }
 }

@@ -76,6 +76,22 @@ fn grant_of_an_image_is_used_by_its_hook() {
 }
 
 #[test]
+fn disabled_own_hook_does_not_remove_the_hook_that_the_directive_inherits() {
+    let hook = |more: &str| {
+        format!("<hooks><hook id=\"halt\" event=\"after_step\"{more}><action terminate=\"error\"/></hook></hooks>")
+    };
+    let world = |leaf: &str| {
+        let base = directive(project(), "base", "", &hook(""), "x");
+        directive(base, "leaf", " extends=\"base\"", leaf, "x")
+    };
+    let off = hook(" enabled=\"false\"");
+    assert_one(&world(&off), "hook::removes-nothing", "write `<suppress>halt</suppress>` in `<context>`");
+    let suppressed = "<context><suppress>halt</suppress></context>";
+    assert_eq!(codes(&world(suppressed)), Vec::<&str>::new());
+    assert_eq!(codes(&world(&off.replace("halt", "other"))), Vec::<&str>::new());
+}
+
+#[test]
 fn values_that_facts_never_have_get_a_suggestion() {
     let condition = |event: &str, text: &str, action: &str| {
         hooks(
