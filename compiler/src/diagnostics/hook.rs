@@ -69,7 +69,7 @@ pub enum HookError {
     RemovesNothing { id: String, suggestion: Option<String>, span: Span },
     /// A hook of a directive with `enabled: false` and the id of a hook of a directive that it extends. Both hooks are
     /// hooks of the plan, so that the inherited one still fires.
-    #[error("`enabled: false` does not remove the hook `{id}` of `{base}`")]
+    #[error("`enabled=\"false\"` does not remove the hook `{id}` of `{base}`")]
     RemovesOnlyItself { id: String, base: String, span: Span, inherited: Span },
     #[error("unknown event `{event}`")]
     UnknownEvent { event: String, span: Span, suggestion: Option<String> },
