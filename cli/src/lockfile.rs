@@ -53,7 +53,8 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), CommandError> {
 /// # Errors
 /// There is no lock file, or the lock file cannot be read.
 pub fn read_required(project: &Path) -> Result<Lock, CommandError> {
-    read(project)?.ok_or_else(|| CommandError::failed("no lock file").with_help("`rye lock` writes the lock file"))
+    let missing = || CommandError { exit: Exit::Refused, ..CommandError::failed("no lock file") };
+    read(project)?.ok_or_else(|| missing().with_help("`rye lock` writes the lock file"))
 }
 
 /// Returns the differences between a directive and its lock entry.
@@ -62,10 +63,15 @@ pub fn read_required(project: &Path) -> Result<Lock, CommandError> {
 /// The lock has no entry for the directive, or the directive has no plan now.
 pub fn find_drift(lock: &Lock, world: &dyn World, id: &ItemId) -> Result<Vec<Drift>, CommandError> {
     let Some(locked) = lock.directives.get(id.as_str()) else {
-        return Err(CommandError::failed(format!("`{id}` is not locked"))
-            .with_help(format!("lock the directive with `rye lock {id}`")));
+        return Err(not_locked(id));
     };
     Ok(list_drift(id.as_str(), locked, &current_entry(world, id)?))
+}
+
+/// Returns the refusal to start a directive without an entry in the lock file.
+fn not_locked(id: &ItemId) -> CommandError {
+    let failure = CommandError { exit: Exit::Refused, ..CommandError::failed(format!("`{id}` is not locked")) };
+    failure.with_help(format!("lock the directive with `rye lock {id}`"))
 }
 
 /// Returns the entries that a directive would have in the lock file now, one for each of its plans.
@@ -98,8 +104,7 @@ pub fn verify_plan(lock: &Lock, world: &dyn World, plan: &Plan) -> Result<(), Co
     let id = &plan.directive;
     let Err(why) = check_plan(world, lock, plan) else { return Ok(()) };
     let failure = match why {
-        LockMismatch::NotLocked => CommandError::failed(format!("`{id}` is not locked"))
-            .with_help(format!("lock the directive with `rye lock {id}`")),
+        LockMismatch::NotLocked => not_locked(id),
         LockMismatch::NoPlan(why) => no_plan_failure(id, why),
         LockMismatch::Drifted(drifts) => drift_refusal(&drifts),
     };

@@ -123,6 +123,25 @@ fn script_of_a_provider_is_read_and_its_branches_are_compared_with_the_directive
 }
 
 #[test]
+fn script_is_read_in_each_form_that_selects_its_provider() {
+    let models = ".ai/config/agent/models.yaml";
+    for (model, settings) in [
+        ("<model provider=\"scripted\"/>", ""),
+        ("<model id=\"scripted/scripted\"/>", ""),
+        ("<model tier=\"scripted/general\"/>", ""),
+        ("", "default_provider: scripted\n"),
+    ] {
+        let directive = GOOD.replace("<permissions>", &format!("{model}<permissions>"));
+        let mut files =
+            vec![(".ai/directives/greet.md", directive.as_str()), ("script.yaml", "steps: [{ bogus: 1 }]\n")];
+        files.extend((!settings.is_empty()).then_some((models, settings)));
+        let shown = rye(project(&files).path(), &["check", "--format", "plain"]);
+        let shown = format!("{}{}", text(&shown.stdout), text(&shown.stderr));
+        assert!(shown.contains("the script `script.yaml` of the provider `scripted` cannot"), "{model}: {shown}");
+    }
+}
+
+#[test]
 fn folder_that_a_server_does_not_need_is_reported_with_the_setting_to_add() {
     let tool =
         "description: d\nkind: mcp\nserver: s\ntool: t\nsha256: x\nserver_sha256: x\nruns: z\nsandbox: process\n";

@@ -250,6 +250,15 @@ impl Endpoint {
         CallError { headers: retry_headers(headers), cut: cut.filter(|_| billed), ..reported }
     }
 
+    /// Returns the error for a body without an event that is an error document in JSON, although the server calls it a
+    /// stream. `None` for any other body.
+    pub fn error_in_document(&self, sent: u64, stream: &ResponseStream, body: &[u8]) -> Option<CallError> {
+        let value: Value = serde_json::from_slice(body).ok()?;
+        let document = value.get(0).unwrap_or(&value);
+        document.get("error").filter(|error| !error.is_null())?;
+        Some(self.document_error(sent, stream.response.headers(), body))
+    }
+
     fn document_message(&self, headers: &HeaderMap) -> String {
         let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("something");
         format!("{} answered with `{kind}`, not with a stream", self.host())

@@ -16,6 +16,8 @@ use crate::exchange::{BYTES_PER_TOKEN, CallError, CutStream, Delta, FailedStage,
 
 /// Maximum size of a reply's stream, in bytes.
 const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
+/// Maximum bytes of a body that is read as an error document although the server calls it a stream.
+const MAX_ERROR_DOCUMENT_BYTES: usize = 64 * 1024;
 /// If a reply lacks only an optional end marker, the reply is complete after this time without an event.
 const OPTIONAL_END_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -79,6 +81,8 @@ async fn attempt<D: ReplyDecoder>(
     let mut stream = endpoint.post(body, progress).await?;
     let mut parser = SseParser::default();
     let (mut received, mut event_count) = (0, 0);
+    // The body so far, while it can be an error document that the server calls a stream.
+    let mut document = Vec::new();
     // The time at which a reply without its optional end marker is complete, unless an event arrives earlier.
     let mut quiet_end: Option<Instant> = None;
     let failure = loop {
@@ -96,6 +100,9 @@ async fn attempt<D: ReplyDecoder>(
         if received > MAX_STREAM_BYTES {
             let message = format!("the stream is longer than {MAX_STREAM_BYTES} bytes");
             break Some(CallError::new(FailedStage::Protocol, message));
+        }
+        if event_count == 0 && received <= MAX_ERROR_DOCUMENT_BYTES {
+            document.extend_from_slice(&chunk);
         }
         let mut events = match parser.push(&chunk) {
             Ok(events) => events,
@@ -116,6 +123,11 @@ async fn attempt<D: ReplyDecoder>(
             quiet_end = decoder.lacks_only_end_marker().then(|| Instant::now() + OPTIONAL_END_TIMEOUT);
         }
     };
+    if event_count == 0 && document.len() == received {
+        if let Some(error) = endpoint.error_in_document(length(sent), &stream, &document) {
+            return Err(error);
+        }
+    }
     let reported = decoder.usage();
     let streamed = CutStream { sent: length(sent), received: length(received) };
     let cut = (!decoder.is_usage_final()).then_some(streamed);

@@ -11,7 +11,7 @@ use rye_compiler::primary::{DIRECTIVE_RETURN_TOOL, Primary};
 use rye_compiler::validate::CheckReport;
 use rye_compiler::world::{ItemKind, Space, World};
 use rye_engine::provider::scripted::{Script, ScriptStep, read_script};
-use rye_grammar::{ItemId, Source, Span};
+use rye_grammar::{ItemId, Source, Span, Spanned};
 
 /// Folder of the provider files, as the start of their ids.
 const PROVIDERS: &str = "agent/providers/";
@@ -92,12 +92,25 @@ fn providers(items: &Items<'_>) -> Vec<(String, bool)> {
     all
 }
 
-/// Returns true if a directive of the project names the provider.
+/// Returns true if a directive of the project names the provider (`provider="P"`, `id="P/MODEL"`, `tier="P/TIER"`), or
+/// if `default_provider` names the provider, which directives without a provider then use.
 fn is_named(items: &Items<'_>, provider: &str) -> bool {
+    let settings = ItemId::parse("agent/models").ok().and_then(|id| items.config(&id));
+    let default = settings.as_ref().and_then(|node| node.get("default_provider")?.as_str());
+    if default == Some(provider) {
+        return true;
+    }
+    let is_prefix = |text: &str| text.split_once('/').is_some_and(|(named, _)| named == provider);
     let list = items.list(ItemKind::Directive);
     let own = list.iter().filter(|entry| entry.space == Space::Project);
     own.filter_map(|entry| items.directive(&entry.id)).any(|directive| {
-        let named = directive.model.as_ref().and_then(|model| model.provider.as_ref());
-        named.is_some_and(|named| named.node == provider)
+        directive.model.as_ref().is_some_and(|model| {
+            let has = |text: &Option<Spanned<String>>, names: &dyn Fn(&str) -> bool| {
+                text.as_ref().is_some_and(|text| names(&text.node))
+            };
+            has(&model.provider, &|named| named == provider)
+                || has(&model.id, &is_prefix)
+                || has(&model.tier, &is_prefix)
+        })
     })
 }

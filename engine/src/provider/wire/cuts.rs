@@ -206,7 +206,12 @@ async fn failure_before_a_stream_costs_nothing_and_a_document_may_be_a_reply() {
     let refused = r#"{"error":{"message":"Later."}}"#;
     let long = format!(r#"{{"choices":[{{"message":{{"content":"{}"}}}}]}}"#, "a".repeat(70_000));
     let json = "application/json";
-    let cases: [(&str, &str, &str, bool); 12] = [
+    let stream = "text/event-stream";
+    let cases: [(&str, &str, &str, bool); 16] = [
+        ("200 OK", stream, refused, false),
+        ("200 OK", stream, "{\n  \"error\": {\"message\": \"Later.\"}\n}\n", false),
+        ("200 OK", stream, r#"{"error":{"message":"Later."},"usage":{"prompt_tokens":9}}"#, true),
+        ("200 OK", stream, r#"{"choices":[{"message":{"content":"Hello."}}]}"#, true),
         ("529 Overloaded", json, refused, false),
         ("200 OK", json, refused, false),
         ("200 OK", json, r#"[{"error":{"message":"Later."}}]"#, false),
@@ -224,6 +229,7 @@ async fn failure_before_a_stream_costs_nothing_and_a_document_may_be_a_reply() {
         let (_, replied) = ask(Wire::OpenaiChat, vec![head(status, kind, ""), send(text)]).await;
         let error = replied.unwrap_err();
         assert_eq!((error.cut.is_some(), error.usage), (unknown, None), "{status} {text}: {error:?}");
+        assert!(kind != stream || !text.contains("error") || error.message.contains("Later."), "{error:?}");
     }
 }
 
