@@ -353,9 +353,7 @@ impl Problem for HookError {
             Self::UnknownValue { fact, suggestion, .. } => {
                 did_you_mean(suggestion.as_ref(), || Some(possible_values(fact).to_owned()))
             }
-            Self::RemovesOnlyItself { id, .. } => {
-                Some(format!("in place of this hook, write `<suppress>{id}</suppress>` in `<context>`"))
-            }
+            Self::RemovesOnlyItself { id, .. } => Some(suppression_help(id)),
             Self::RemovesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("remove the entry; to disable a hook of a directive, use `<suppress>`".into())
             }),
@@ -482,6 +480,10 @@ impl Problem for HookError {
             }
         }
     }
+}
+
+fn suppression_help(id: &str) -> String {
+    format!("in place of this hook, write `<suppress>{id}</suppress>` in `<context>`")
 }
 
 /// Returns the help for a comparison with a value that `fact` never has.

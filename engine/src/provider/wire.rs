@@ -123,10 +123,11 @@ async fn attempt<D: ReplyDecoder>(
             quiet_end = decoder.lacks_only_end_marker().then(|| Instant::now() + OPTIONAL_END_TIMEOUT);
         }
     };
-    if event_count == 0 && document.len() == received {
-        if let Some(error) = endpoint.error_in_document(length(sent), &stream, &document) {
-            return Err(error);
-        }
+    if event_count == 0
+        && document.len() == received
+        && let Some(error) = endpoint.error_in_document(length(sent), &stream, &document)
+    {
+        return Err(error);
     }
     let reported = decoder.usage();
     let streamed = CutStream { sent: length(sent), received: length(received) };
