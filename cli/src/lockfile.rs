@@ -53,8 +53,7 @@ pub fn write(project: &Path, lock: &Lock) -> Result<(), CommandError> {
 /// # Errors
 /// There is no lock file, or the lock file cannot be read.
 pub fn read_required(project: &Path) -> Result<Lock, CommandError> {
-    let missing = || CommandError { exit: Exit::Refused, ..CommandError::failed("no lock file") };
-    read(project)?.ok_or_else(|| missing().with_help("`rye lock` writes the lock file"))
+    read(project)?.ok_or_else(|| CommandError::failed("no lock file").with_help("`rye lock` writes the lock file"))
 }
 
 /// Returns the differences between a directive and its lock entry.

@@ -141,6 +141,24 @@ fn safe_fixes_are_applied_and_printed() {
 }
 
 #[test]
+fn fix_that_uncovers_another_one_says_so() {
+    let place = TestProject::own();
+    let metadata = "<metadata><description>x</description><limits max_turns=\"3\"/></metadata>";
+    place.write(
+        ".ai/directives/b.md",
+        &format!("```xml\n<directive name=\"a\">\n{metadata}\n</directive>\n```\n\nGo.\n"),
+    );
+    let more = "more fixes are available now: run `rye check --fix` again";
+    let first = place.rye(&["check", "--fix"]);
+    let is_whole = place.read(".ai/directives/b.md").contains(" turns=\"3\"");
+    assert_eq!(first.stderr.contains(more), !is_whole, "{}", first.stderr);
+    let second = place.rye(&["check", "--fix"]);
+    assert!(!second.stderr.contains(more), "{}", second.stderr);
+    let text = place.read(".ai/directives/b.md");
+    assert!(text.contains(" turns=\"3\"") && text.contains("name=\"b\""), "{text}");
+}
+
+#[test]
 fn a_signed_file_and_a_link_are_not_rewritten() {
     let place = TestProject::own();
     place.write("elsewhere.md", BROKEN);

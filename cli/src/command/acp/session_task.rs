@@ -101,6 +101,11 @@ pub struct SessionTask {
     pub mapper: UpdateMapper,
 }
 
+/// Returns the error for a prompt that the session cannot take, because a hook or a limit has ended it.
+fn session_ended() -> agent_client_protocol::Error {
+    agent_client_protocol::Error::internal_error().data("the session has ended; start or load a session")
+}
+
 impl SessionTask {
     /// Serves the session until its last thread has ended.
     pub async fn run(mut self) {
@@ -198,14 +203,16 @@ impl SessionTask {
                 },
             }
         }
+        // A client that closed the session has cancelled its prompts; otherwise the session has ended without them.
+        let unanswered = || if is_open { Err(session_ended()) } else { Ok(StopReason::Cancelled) };
         for responder in pending.take_all() {
-            responder.respond(Ok(StopReason::Cancelled));
+            responder.respond(unanswered());
         }
-        // Responds to the prompts that arrived after the session was closed.
+        // Responds to the prompts that arrived after the end of the session.
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             if let SessionCommand::Prompt { responder, .. } = command {
-                responder.respond(Ok(StopReason::Cancelled));
+                responder.respond(unanswered());
             }
         }
     }
@@ -250,7 +257,7 @@ impl SessionTask {
                     if let Some(receipt) = self.session.submit(input, delivery).await {
                         return Some((receipt.input, responder));
                     }
-                    responder.respond(Ok(StopReason::Cancelled));
+                    responder.respond(Err(session_ended()));
                     return None;
                 }
                 Err(reason) => Err(reason),

@@ -54,6 +54,12 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, report: &Printer) -> Result<(), Co
         rewrite.write(&spaces.project)?;
     }
     report.note(&format!("repaired {}", crate::present::format_count(rewrites.len() as u64, "file")));
+    // Some mistakes are found only after others are corrected.
+    let world = spaces.open()?;
+    let left = run_check(args, spaces, &world, check)?;
+    if !repair(&world, &selection_of(args, spaces, &world)?, &left.report).files.is_empty() {
+        report.note("more fixes are available now: run `rye check --fix` again");
+    }
     Ok(())
 }
 
