@@ -91,6 +91,18 @@ fn all_errors_are_reported_at_once() {
 }
 
 #[test]
+fn tool_with_the_replaced_key_wall_is_rejected_with_the_new_key() {
+    let tool = json!({
+        "description": "x", "kind": "mcp", "server": "a", "tool": "t", "sha256": "0", "server_sha256": "0",
+        "runs": "a", "wall": "none",
+    });
+    let faults = ToolSpec::read(&yaml(&tool)).unwrap_err();
+    let fault = faults.iter().find(|fault| fault.word.as_deref() == Some("wall")).unwrap();
+    assert_eq!(fault.code, ToolSpecErrorKind::UnknownKey);
+    assert!(fault.help.as_deref().unwrap().contains("the key is called `sandbox` now"), "{:?}", fault.help);
+}
+
+#[test]
 fn write_only_folder_needs_a_program() {
     let tool = |kind: Value| {
         let mut tool = json!({"description": "x", "needs": {"write": ["out/"], "write_only": ["reports/"]}});

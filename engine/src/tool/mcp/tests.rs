@@ -359,6 +359,7 @@ fn servers_of_both_files_are_merged() {
         (Some(r#"{"mcpServers": {"a": {"url": "https://a.example${X}/mcp"}}}"#), None, "must have a valid host"),
         (None, Some("servers: { a: { command: [x], sandbox: low } }"), "`sandbox` must be `process` or `none`"),
         (None, Some("servers: { a: { command: [x], wall: none } }"), "`wall` is called `sandbox` now"),
+        (Some(r#"{"mcpServers": {"a": {"command": "x", "wall": "none"}}}"#), None, "`wall` is called `sandbox` now"),
         (
             None,
             Some("servers: { a: { command: [x], sandbox: none, needs: { net: [b] } } }"),
