@@ -100,7 +100,7 @@ impl ScenarioTool {
         let engine = self.engine.get().and_then(Weak::upgrade).ok_or_else(|| io::Error::other("no engine"))?;
         let body = serde_json::to_value(ControlMessage::Cancel).unwrap();
         let id = mailbox::send(&*engine.disk, &thread, &body, 5).map_err(io::Error::other)?;
-        self.outside.happens("letter")?;
+        self.outside.happens("message")?;
         if let Some(running) = engine.running(&thread) {
             running.control.deliver(id, ControlMessage::Cancel);
         }

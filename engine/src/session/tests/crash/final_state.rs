@@ -481,7 +481,7 @@ impl FinalState {
                 Some("ask") if theirs < mine => return wrong(),
                 Some("ask") => more += theirs - mine,
                 // A message that the user repeats does not count as a second one.
-                Some("letter") if theirs <= mine => {}
+                Some("message") if theirs <= mine => {}
                 Some(_) if theirs < mine || theirs > mine * (kills + 1) => return wrong(),
                 Some(_) | None => {}
             }

@@ -15,12 +15,12 @@ use crate::store::registry::{Liveness, repair};
 use crate::thread_id::ThreadId;
 
 /// Stops the orphaned threads, the roots first, until none is left.
-async fn stop_orphans(engine: &Engine, letter: &ControlMessage) -> Result<(), String> {
+async fn stop_orphans(engine: &Engine, message: &ControlMessage) -> Result<(), String> {
     for _ in 0..24 {
         let listed = engine.threads().list().map_err(|error| error.to_string())?;
         let orphans = listed.iter().filter(|listed| listed.liveness == Liveness::Orphaned);
         let Some(orphan) = orphans.min_by_key(|listed| listed.row.parent.is_some()) else { return Ok(()) };
-        match engine.recover_with(&orphan.row.id, vec![letter.clone()]).await {
+        match engine.recover_with(&orphan.row.id, vec![message.clone()]).await {
             // The thread had no effect, or has been finalized.
             Err(EngineError::NeverStarted { .. } | EngineError::Closed { .. }) => {}
             Err(error) => return Err(error.to_string()),
@@ -56,12 +56,12 @@ fn check_stopped(world: &CrashWorld, engine: &Engine) -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("; ")) }
 }
 
-fn stopped_after_each(scenario: &'static CrashScenario, letter: &ControlMessage) {
+fn stopped_after_each(scenario: &'static CrashScenario, message: &ControlMessage) {
     crash_points::for_each_state(scenario, |world| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let engine = external_world::open(scenario, &world.lab, &world.outside, &world.disk)?;
-            let stopped = tokio::time::timeout(RUN_TIMEOUT, Box::pin(stop_orphans(&engine, letter))).await;
+            let stopped = tokio::time::timeout(RUN_TIMEOUT, Box::pin(stop_orphans(&engine, message))).await;
             stopped.map_err(|_| "it stands still".to_owned())??;
             check_stopped(world, &engine)
         })

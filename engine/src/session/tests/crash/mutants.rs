@@ -48,8 +48,8 @@ mutants! {
     a_disk_that_forgets_objects Object TOOLS,
     a_disk_that_forgets_the_names_of_objects ObjectNames TOOLS,
     a_disk_that_forgets_commits Registry TOOLS,
-    a_disk_that_forgets_letters Mail CANCEL,
-    a_disk_that_forgets_the_names_of_letters MailNames CANCEL,
+    a_disk_that_forgets_messages Mail CANCEL,
+    a_disk_that_forgets_the_names_of_messages MailNames CANCEL,
     a_disk_that_forgets_the_folders_of_the_store StateNames TOOLS,
 }
 

@@ -108,7 +108,7 @@ fn messages(
     }
     let started = any(&|body| matches!(body, EventBody::ToolStarted(started) if started.name == "test_cancel"));
     // A user who knows that the message was sent does not send it again.
-    let sent = outside.lines().iter().any(|line| line == "letter")
+    let sent = outside.lines().iter().any(|line| line == "message")
         || !mailbox::list(&**engine.disk(), thread).unwrap_or_default().is_empty();
     if started && !sent && !is_recorded(&ControlMessage::Cancel) { vec![ControlMessage::Cancel] } else { Vec::new() }
 }
