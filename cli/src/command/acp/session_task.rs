@@ -203,16 +203,20 @@ impl SessionTask {
                 },
             }
         }
-        // A client that closed the session has cancelled its prompts; otherwise the session has ended without them.
-        let unanswered = || if is_open { Err(session_ended()) } else { Ok(StopReason::Cancelled) };
+        self.answer_rest(pending, is_open);
+    }
+
+    /// Responds to the prompts without a response at the end of the session, and to those that arrived after it. A client
+    /// that has closed the session (`is_open` is false) has cancelled them; otherwise the session has ended without them.
+    fn answer_rest(mut self, mut pending: PendingPrompts<PromptResponder>, is_open: bool) {
+        let answer = || if is_open { Err(session_ended()) } else { Ok(StopReason::Cancelled) };
         for responder in pending.take_all() {
-            responder.respond(unanswered());
+            responder.respond(answer());
         }
-        // Responds to the prompts that arrived after the end of the session.
         self.commands.close();
         while let Ok(command) = self.commands.try_recv() {
             if let SessionCommand::Prompt { responder, .. } = command {
-                responder.respond(unanswered());
+                responder.respond(answer());
             }
         }
     }
