@@ -59,7 +59,7 @@ use crate::commands::{ChatCommand, read_commands};
 use crate::compose::{Composed, HookScope, compose_all_with};
 use crate::context_files::{appended_layers, context_layers};
 use crate::diagnostics::{ContextError, Diagnostic, Diagnostics, Severity, TemplateError};
-use crate::hook::HookSource;
+use crate::hook::{HookSource, PlanVerdict};
 use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
 use crate::lower::cache::{LowerCache, LowerContext};
 use crate::lower::{check_provider_keys, try_lower};
@@ -260,6 +260,11 @@ pub(crate) fn check_composed(shared: &LowerContext<'_, '_>, composed: &Composed,
         hook::check(items, &hook.decl, own, &mut check.found);
         hook::check_content(items, &hook.decl, own, &mut check.found);
         check.capabilities.check_patterns(items, hook.decl.grants.iter().map(|g| (&g.node, g.span)), &mut check.found);
+    }
+    // A condition can be false only because it reads a fact that does not exist.
+    let unreached = composed.hooks.iter().filter(|hook| matches!(hook.verdict, PlanVerdict::Never { .. }));
+    for hook in unreached.filter(|hook| !matches!(hook.source, HookSource::Directive { .. })) {
+        hook::check_condition_facts(&hook.decl, None, &mut check.found);
     }
     directive::check(items, composed, &mut check.found);
     check.capabilities.check_leaf(shared, composed, &mut check.found);

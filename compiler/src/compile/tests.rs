@@ -338,3 +338,20 @@ fn check_and_plan_report_the_same_diagnostics() {
     let codes_and_messages = |all: &Diagnostics| all.iter().map(|d| (d.code(), d.message())).collect::<Vec<_>>();
     assert_eq!(codes_and_messages(&planned), codes_and_messages(&checked));
 }
+
+#[test]
+fn unknown_fact_of_a_hook_file_refuses_the_plan_although_the_condition_is_false() {
+    let guard = |event: &str, condition: &str, action: &str| {
+        let world = with_directives(minimal_world(), &[("leaf", "", "", "Do it.")]);
+        let hooks =
+            format!("hooks:\n- {{ id: guard, event: {event}, condition: \"{condition}\", action: {action} }}\n");
+        let world = world.project(".ai/config/agent/hooks.yaml", hooks);
+        let checked = compile(&world, &CompileRequest::new(item_id("leaf")));
+        (checked.value.is_some(), checked.diagnostics.codes().contains("hook::unknown-fact"))
+    };
+    let stop = "{ terminate: { status: error } }";
+    assert_eq!(guard("before_agent_start", "directive == 'leaf' and inputs.mdoe == 'strict'", stop), (false, true));
+    assert_eq!(guard("tool_call", "inputs.mode == 'strict'", "{ block: \"No.\" }"), (false, true));
+    assert_eq!(guard("after_step", "directive == 'other'", stop), (true, false));
+    assert_eq!(guard("thread_started", "inputs.other == 'x'", "{ message: \"Hello.\" }").1, false);
+}

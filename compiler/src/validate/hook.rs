@@ -22,6 +22,21 @@ use crate::semantics::hook_point::{self, HookPointRow, PathMeaning};
 use crate::tool_spec::{ScriptLanguage, ToolKind};
 use crate::world::ItemKind;
 
+/// Checks the facts that the condition of a hook reads. `own` is the composition of the directive that declares the hook;
+/// `None` if a settings file declares the hook.
+pub fn check_condition_facts(hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
+    let Some(condition) = &hook.condition else { return };
+    let point = hook_point::row_of(hook.event);
+    let mut unquoted = Vec::new();
+    collect_unquoted_texts(&condition.node, point, &mut unquoted);
+    for (path, span) in condition_paths(&condition.node) {
+        if !unquoted.iter().any(|(_, text): &(String, Span)| text.start <= span.start && span.end <= text.end) {
+            check_fact(path, span, false, (point, own), found);
+        }
+    }
+    found.extend(unquoted.into_iter().map(|(text, span)| HookError::UnquotedText { text, span }));
+}
+
 /// Checks a hook. `own` is the composition of the directive that declares the hook; `None` if a settings file declares
 /// the hook.
 pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: &mut Diagnostics) {
@@ -29,16 +44,7 @@ pub fn check(items: &Items<'_>, hook: &HookDecl, own: Option<&Composed>, found: 
         return;
     }
     let point = hook_point::row_of(hook.event);
-    if let Some(condition) = &hook.condition {
-        let mut unquoted = Vec::new();
-        collect_unquoted_texts(&condition.node, point, &mut unquoted);
-        for (path, span) in condition_paths(&condition.node) {
-            if !unquoted.iter().any(|(_, text): &(String, Span)| text.start <= span.start && span.end <= text.end) {
-                check_fact(path, span, false, (point, own), found);
-            }
-        }
-        found.extend(unquoted.into_iter().map(|(text, span)| HookError::UnquotedText { text, span }));
-    }
+    check_condition_facts(hook, own, found);
     for placeholder in &hook.placeholders.facts {
         check_fact(&placeholder.path, placeholder.span, true, (point, own), found);
     }
