@@ -353,5 +353,5 @@ fn unknown_fact_of_a_hook_file_refuses_the_plan_although_the_condition_is_false(
     assert_eq!(guard("before_agent_start", "directive == 'leaf' and inputs.mdoe == 'strict'", stop), (false, true));
     assert_eq!(guard("tool_call", "inputs.mode == 'strict'", "{ block: \"No.\" }"), (false, true));
     assert_eq!(guard("after_step", "directive == 'other'", stop), (true, false));
-    assert_eq!(guard("thread_started", "inputs.other == 'x'", "{ message: \"Hello.\" }").1, false);
+    assert!(!guard("thread_started", "inputs.other == 'x'", "{ message: \"Hello.\" }").1);
 }
