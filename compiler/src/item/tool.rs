@@ -186,8 +186,8 @@ fn shell_syntax(tree: &ToolTree) -> Option<ItemError> {
 const SHELL_BUILTINS: [&str; 12] =
     [".", "alias", "cd", "declare", "eval", "export", "popd", "pushd", "set", "shopt", "source", "unset"];
 
-/// Returns the error for a `command` whose first word is not the name of a program, or is a command of a shell. Such a word contains a backslash,
-/// or an argument after a space (`git status`). `None` for any other name. A path may contain spaces.
+/// Returns the error for a `command` whose first word is not the name of a program: it contains a backslash or an argument
+/// after a space (`git status`), or it is a command of a shell. `None` for any other name. A path may contain spaces.
 fn odd_program(tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("command"))?;
     let node = tree.metadata.get("command")?.items().first()?;

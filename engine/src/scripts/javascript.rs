@@ -247,8 +247,8 @@ impl<'a> FunctionParts<'a> {
 }
 
 impl JavaScriptReader<'_> {
-    /// Returns the name and the parts of the function that a call runs: `execute`, else the default export, else `main`. `None`
-    /// if this file does not declare that function.
+    /// Returns the name and the parts of the function that a call runs: `execute`, else the default export, else `main`.
+    /// `None` if this file does not declare that function.
     fn entry<'a>(&self, statements: &'a [Statement<'a>]) -> Option<(&'static str, FunctionParts<'a>)> {
         let has = |name: &str| self.script.names.iter().any(|one| one == name);
         let declared = |name: &str| statements.iter().find_map(|statement| FunctionParts::declared(statement, name));
