@@ -342,6 +342,38 @@ fn change_that_widens_the_plan_for_other_inputs_exits_with_3() {
     }
 }
 
+/// A call that only one side can run is a change, although the plan for the default inputs is the same on both sides.
+#[test]
+fn inputs_that_have_a_plan_on_one_side_only_are_reported() {
+    let parent =
+        |turns: &str| directive(3, "rye.file-system.*").replace("turns=\"3\"", turns).replace("\"a\"", "\"p\"");
+    let place = repository_with_input(&|place, is_mended| {
+        place.write(".ai/directives/p.md", &parent(if is_mended { "turns=\"3\"" } else { "turns=\"0\"" }));
+        place.write(
+            ".ai/config/agent/hooks.yaml",
+            "hooks:\n  - { id: r, event: resolve_extends, condition: 'inputs.m == \"x\"', action: { set_extends: p } }\n",
+        );
+        let file = place.project().join(".ai/directives/a.md");
+        let text = std::fs::read_to_string(file).unwrap();
+        let grants =
+            "    <permissions>\n      <execute><tool>rye.file-system.read</tool></execute>\n    </permissions>\n";
+        place.write(".ai/directives/a.md", &text.replace(grants, ""));
+    });
+    let gained = place.rye(&["plan", "a", "--diff", "HEAD"]);
+    assert_eq!(gained.code, Some(3), "{}{}", gained.stdout, gained.stderr);
+    let expected = "widened the inputs {\"m\":\"x\"} have a plan, which an error prevented before (limit::";
+    assert!(gained.stdout.contains(expected), "{}", gained.stdout);
+    assert!(gained.stdout.contains(".ai/directives/p.md:9:13"), "{}", gained.stdout);
+    git(&place, &["commit", "-qam", "two"]);
+    let lost = place.rye(&["plan", "a", "--diff", "HEAD..HEAD~1"]);
+    assert_eq!(lost.code, Some(0), "{}{}", lost.stdout, lost.stderr);
+    let expected = "narrowed the inputs {\"m\":\"x\"} have no plan any more, because of an error (limit::";
+    assert!(lost.stdout.contains(expected), "{}", lost.stdout);
+    assert!(!lost.stdout.contains("identical plan"), "{}", lost.stdout);
+    let same = place.rye(&["plan", "a", "--diff", "HEAD~1..HEAD~1"]);
+    assert_eq!((same.code, same.stdout.contains("identical plan")), (Some(0), true), "{}", same.stdout);
+}
+
 /// Conditions for which no inputs are found: the plans of the routes and hooks that they select are compared too, and
 /// locked.
 #[test]

@@ -99,7 +99,12 @@ impl PlanDiff {
 
     /// Adds a change of unknown direction: plans that are not compared. `what` names the plans and the reason.
     pub fn add_uncompared(&mut self, area: ChangeArea, what: String) {
-        self.changes.push(PlanChange { area, what, direction: Direction::Unknown, source: None });
+        self.add(PlanChange { area, what, direction: Direction::Unknown, source: None });
+    }
+
+    /// Adds a change to those without a list of their own.
+    pub fn add(&mut self, change: PlanChange) {
+        self.changes.push(change);
         self.changes.sort_by_key(|change| change.area);
         self.set_widened();
     }

@@ -1,23 +1,22 @@
 //! `rye plan ID --diff REV[..REV]`: compares two plans of a directive. Each side is a git revision, a plan file, or the
 //! current files.
 
+mod other_inputs;
 pub mod routes;
 
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
-use rye_compiler::compile::{Compilation, CompileRequest, compile_with_sources};
-use rye_compiler::report::alternatives::{RoutedPlan, compile_routes};
-use rye_compiler::report::diff::{
-    ChangeArea, DiffSide, PlanDiff, RoutedSide, diff, diff_routes, diff_trees, has_equal_items,
-};
-use rye_compiler::report::matrix::build_matrix;
+use rye_compiler::compile::{Compilation, compile_with_sources};
+use rye_compiler::report::alternatives::compile_routes;
+use rye_compiler::report::diff::{DiffSide, PlanDiff, diff, diff_trees};
 use rye_compiler::report::render::diff::{DiffLine, DiffTone, format_markdown, lines};
 use rye_compiler::report::render::json::{PlanReport, render};
 use rye_compiler::world::{ItemKind, World};
 use rye_engine::disk_world::DiskWorld;
 use rye_grammar::{ItemId, Sources};
 
+use self::other_inputs::OtherInputs;
 use super::PlanArgs;
 use crate::CommandError;
 use crate::command::plan::print_no_plan;
@@ -113,128 +112,10 @@ pub fn run(requested: &str, args: &PlanArgs, global: &Global, report: &Printer) 
     let mut found =
         if is_from_files { diff_trees(before.tree(old), after.tree(new))? } else { diff(was.as_ref(), is.as_ref()) };
     if let (true, true, Some(id), Some(old), Some(new)) = (uses_defaults, is_from_files, &id, old, new) {
-        let compared = OtherInputs { old: &**old, new: &**new, id, args }.compare(&found)?;
-        match compared {
-            OtherComparison::Same => {}
-            OtherComparison::Changed { inputs, diff } => {
-                report.note(&format!("compared with {inputs}, which show more changes than the default inputs"));
-                found = *diff;
-            }
-            OtherComparison::Unknown(_) if has_equal_items(&**old, &**new)? => {}
-            OtherComparison::Unknown(reason) => {
-                found.add_uncompared(ChangeArea::Plan, format!("compared only with the default inputs: {reason}"));
-            }
-        }
+        found = OtherInputs::new((&**old, &**new), id, args).extend(found, report)?;
     }
     print(&found, global.format, report)?;
     Ok(if found.widened { Exit::PermissionsWidened } else { Exit::Success })
-}
-
-/// A comparison of the plans of both sides for inputs other than the default inputs. Some routes and hooks apply only
-/// with other inputs.
-struct OtherInputs<'a> {
-    old: &'a dyn World,
-    new: &'a dyn World,
-    id: &'a ItemId,
-    args: &'a PlanArgs,
-}
-
-enum OtherComparison {
-    /// The comparison for the default inputs suffices, so no comparison for other inputs is shown.
-    Same,
-    /// With the inputs that `inputs` describes, the plans of both sides differ. If there are inputs with which the new
-    /// plan is wider, `inputs` describes the first of these inputs.
-    Changed { inputs: String, diff: Box<PlanDiff> },
-    /// The plans could be compared only for the default inputs. Holds the reason.
-    Unknown(String),
-}
-
-impl OtherInputs<'_> {
-    /// Compares the plans of both sides for further inputs: the example inputs of every context that the directive has
-    /// on a side, and unknown inputs if a side has conditions for which no inputs were found. `defaults` is the result
-    /// for the default inputs.
-    ///
-    /// - `Changed` contains the first inputs with which the new plan is wider. If there are none, and the plans for the
-    ///   default inputs are equal, `Changed` contains the first inputs with which the plans differ.
-    /// - `Same`: there are no such inputs, the new plan is already wider for the default inputs, or the directive does
-    ///   not exist on a side.
-    /// - `Unknown`: the contexts of a side cannot be determined, or a side has no plan for unknown inputs.
-    fn compare(&self, defaults: &PlanDiff) -> Result<OtherComparison, CommandError> {
-        if defaults.widened {
-            return Ok(OtherComparison::Same);
-        }
-        let mut calls = Vec::new();
-        let mut has_open_conditions = false;
-        for world in [self.new, self.old] {
-            if world.candidates(ItemKind::Directive, self.id)?.is_empty() {
-                return Ok(OtherComparison::Same);
-            }
-            match build_matrix(world, &self.request(world)?) {
-                Ok(matrix) => {
-                    has_open_conditions |= !matrix.open.is_empty();
-                    for context in matrix.contexts {
-                        let inputs = context.call.inputs.unwrap_or_default();
-                        if !calls.contains(&inputs) {
-                            calls.push(inputs);
-                        }
-                    }
-                }
-                Err(error) => return Ok(OtherComparison::Unknown(error.to_string())),
-            }
-        }
-        let is_same = defaults.before == defaults.after;
-        let mut changed = None;
-        let mut compared = Vec::new();
-        for inputs in calls {
-            let compiled = |world| -> Result<Option<Compilation>, CommandError> {
-                let request = CompileRequest { inputs: Some(inputs.clone()), ..self.request(world)? };
-                Ok(compile_with_sources(world, &request, &mut Sources::default()).value)
-            };
-            // Inputs for which a side has no plan are skipped, because the side cannot run with them.
-            let (Some(before), Some(after)) = (compiled(self.old)?, compiled(self.new)?) else { continue };
-            let before = DiffSide { world: self.old, compilation: &before };
-            let diff = diff_trees(Some(before), Some(DiffSide { world: self.new, compilation: &after }))?;
-            let is_wider = diff.widened;
-            compared.push((format!("the inputs {}", serde_json::Value::Object(inputs)), diff));
-            if is_wider {
-                break;
-            }
-        }
-        if has_open_conditions && !compared.iter().any(|(_, diff)| diff.widened) {
-            let routes = self.compare_routes()?;
-            if routes.is_empty() {
-                return Ok(OtherComparison::Unknown("no inputs were found for some conditions".to_owned()));
-            }
-            compared.extend(routes.into_iter().map(|diff| ("unknown inputs".to_owned(), diff)));
-        }
-        for (inputs, diff) in compared {
-            let (is_wider, is_changed) = (diff.widened, is_same && diff.before != diff.after);
-            if is_wider || (is_changed && changed.is_none()) {
-                changed = Some(OtherComparison::Changed { inputs, diff: Box::new(diff) });
-            }
-            if is_wider {
-                break;
-            }
-        }
-        Ok(changed.unwrap_or(OtherComparison::Same))
-    }
-
-    /// Compares the plans of both sides for unknown inputs, one for each route. Empty if a side has no such plan.
-    fn compare_routes(&self) -> Result<Vec<PlanDiff>, CommandError> {
-        let plans = |world: &dyn World| -> Result<Option<Vec<RoutedPlan>>, CommandError> {
-            Ok(compile_routes(world, &self.request(world)?, &mut Sources::default()).value)
-        };
-        let (Some(before), Some(after)) = (plans(self.old)?, plans(self.new)?) else { return Ok(Vec::new()) };
-        let old = RoutedSide { world: self.old, plans: &before };
-        let routes = diff_routes(old, RoutedSide { world: self.new, plans: &after })?;
-        Ok(routes.into_iter().map(|route| route.diff).collect())
-    }
-
-    fn request(&self, world: &dyn World) -> Result<CompileRequest, CommandError> {
-        let mut request = self.args.call.request(self.id.clone(), world)?;
-        self.args.add_session(&mut request)?;
-        Ok(request)
-    }
 }
 
 fn print(diff: &PlanDiff, requested: OutputFormat, report: &Printer) -> Result<(), CommandError> {
