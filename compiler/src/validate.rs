@@ -36,6 +36,7 @@ mod literal_returns;
 mod merge_conflict;
 mod mistyped_placeholders;
 mod model;
+mod plan_errors;
 mod raises;
 mod repeated_text;
 mod sealed_openings;

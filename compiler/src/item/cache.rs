@@ -357,6 +357,11 @@ impl<'w> Items<'w> {
         self.cache.parsed.get()
     }
 
+    /// Returns the world that the items are read from.
+    pub fn world(&self) -> &'w dyn World {
+        self.world
+    }
+
     pub fn sources(&self) -> Ref<'_, Sources> {
         self.cache.sources.borrow()
     }

@@ -2,6 +2,7 @@
 
 use rye_grammar::{ItemId, SourceId};
 
+use super::plan_errors::PlanErrors;
 use crate::diagnostics::{ConfigError, Diagnostic, Diagnostics, ItemError};
 use crate::item::Items;
 
@@ -11,21 +12,23 @@ pub enum Selection {
     /// The whole project.
     #[default]
     All,
-    /// The diagnostics of the files at these paths, and of the extends chains of the directives among them. A folder
-    /// stands for all files in it. The paths have the form that diagnostics print.
+    /// The diagnostics of the files at these paths, and of the extends chains of the directives among them, and the errors
+    /// in other files that prevent the plans of these directives. A folder stands for all files in it. The paths have the
+    /// form that diagnostics print.
     Paths(Vec<String>),
 }
 
-/// Number of the selected directives, and the files of their chains if paths select the directives.
+/// Number of the selected directives; if paths select the directives, also their ids and the files of their chains.
 pub struct SelectedDirectives<'s> {
     selection: &'s Selection,
     pub directives: usize,
+    ids: Vec<ItemId>,
     sources: Vec<SourceId>,
 }
 
 impl<'s> SelectedDirectives<'s> {
     pub fn new(selection: &'s Selection) -> Self {
-        Self { selection, directives: 0, sources: Vec::new() }
+        Self { selection, directives: 0, ids: Vec::new(), sources: Vec::new() }
     }
 
     /// Counts a directive of the project if the selection contains the directive. If paths select the directives, also
@@ -38,6 +41,7 @@ impl<'s> SelectedDirectives<'s> {
         let path = items.directive(id).map_or_else(|| format!(".ai/directives/{id}.md"), |d| d.file.path.to_string());
         if is_under(&path, paths) {
             self.directives += 1;
+            self.ids.push(id.clone());
             self.sources.extend(chain);
         }
     }
@@ -46,6 +50,7 @@ impl<'s> SelectedDirectives<'s> {
     pub fn retain_selected(&self, items: &Items<'_>, found: &mut Diagnostics) {
         let Selection::Paths(paths) = self.selection else { return };
         let sources = items.sources();
+        let plan_errors = PlanErrors::find(items.world(), &self.ids);
         found.retain(|diagnostic| {
             if let Diagnostic::Item(ItemError::Unrecognized { path, .. } | ItemError::OtherClient { path, .. })
             | Diagnostic::Config(ConfigError::UnknownFile { path, .. }) = diagnostic
@@ -57,7 +62,9 @@ impl<'s> SelectedDirectives<'s> {
                 let path = sources.get(source).map(|s| s.path.as_ref()).unwrap_or_default();
                 self.sources.contains(&source) || is_under(path, paths)
             };
-            labels.is_empty() || labels.iter().any(|l| inside(l.span.source))
+            labels.is_empty()
+                || labels.iter().any(|l| inside(l.span.source))
+                || plan_errors.contains(diagnostic, &sources)
         });
     }
 }

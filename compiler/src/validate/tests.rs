@@ -8,6 +8,7 @@ mod true_reports;
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::compile::CompileRequest;
 use crate::world::MapWorld;
 
 /// Returns a project with a base that grants everything, a tool and some knowledge.
@@ -466,6 +467,62 @@ fn selection_reports_its_files_and_chains() {
     assert_eq!(count(&["./.ai/directives/b/leaf.md"]), (2, 1));
     assert_eq!(count(&["."]), (2, 3));
     assert_eq!(count(&[".ai/directives/absent"]), (0, 0));
+}
+
+/// A selected directive is reported as faulty if it has no plan, wherever the error is. Errors and warnings of other
+/// directives are left out.
+#[test]
+fn selection_reports_errors_of_files_that_its_directives_read() {
+    let clean = || directive(directive(project(), "b", "extends=\"c\"", "", ""), "c", "", "", "");
+    let named = |id: &str, context: &str| {
+        let item = format!("---\nname: 9two\n---\nThe item {id}.\n");
+        directive(clean(), "a", "", context, "").project(&format!(".ai/knowledge/{id}.md"), item)
+    };
+    let granted = "<permissions><execute><tool>t</tool></execute></permissions>";
+    let worlds = [
+        ("knowledge", named("k", "<context><before>k</before></context>")),
+        (
+            "tool",
+            directive(clean(), "a", "", granted, "").project(".ai/tools/t.yaml", "description: x\nkind: nothing\n"),
+        ),
+        (
+            "hook file",
+            directive(clean(), "a", "", "", "").project(".ai/config/agent/hooks.yaml", "hooks:\n  - id: 1\n"),
+        ),
+        (
+            "settings",
+            directive(clean(), "a", "", "", "").project(".ai/config/agent/resilience.yaml", "limits: { turns: x }\n"),
+        ),
+        (
+            "cycle among ancestors",
+            directive(
+                directive(directive(clean(), "a", "extends=\"p\"", "", ""), "p", "extends=\"q\"", "", ""),
+                "q",
+                "extends=\"p\"",
+                "",
+                "",
+            ),
+        ),
+        (
+            "missing parent of the parent",
+            directive(directive(clean(), "a", "extends=\"p\"", "", ""), "p", "extends=\"q\"", "", ""),
+        ),
+    ];
+    for (what, world) in worlds {
+        let errors = |paths: &[&str]| {
+            let selection = Selection::Paths(paths.iter().map(|p| (*p).to_owned()).collect());
+            let report = check(&world, &selection);
+            let session = CheckSession::new().check(&world, &selection);
+            assert_eq!(report.diagnostics.codes(), session.diagnostics.codes(), "{what}");
+            report.errors()
+        };
+        let plan = crate::compile::compile(&world, &CompileRequest::new(ItemId::parse("a").unwrap()));
+        assert!(plan.value.is_none(), "{what}");
+        assert!(errors(&[".ai/directives/a.md"]) > 0, "{what}");
+        let is_global = ["hook file", "settings"].contains(&what);
+        assert_eq!(errors(&[".ai/directives/b.md"]) > 0, is_global, "{what}");
+        assert_eq!(errors(&[".ai/directives/absent"]), 0, "{what}");
+    }
 }
 
 #[test]
