@@ -47,6 +47,20 @@ fn threads_of_version_0_1_are_listed_and_shown() {
 }
 
 #[test]
+fn prune_states_the_cost_of_a_tree_before_its_removal() {
+    let place = stored();
+    let prune = ["threads", "prune", "--older-than", "0"];
+    let (_, dry) = place.json(&[&prune[..], &["--dry-run"]].concat());
+    let tokens = |id: &str| {
+        let threads = dry["threads"].as_array().unwrap();
+        threads.iter().find(|thread| thread["thread_id"] == id).unwrap()["cost"]["input_tokens"].as_u64().unwrap()
+    };
+    assert!(tokens(COMPLETED) > tokens(CHILD) && tokens(CHILD) > 0, "{dry}");
+    assert_eq!(place.json(&prune), (Some(0), dry));
+    assert_eq!(place.json(&["threads", "list"]).1["threads"].as_array().unwrap().len(), 0);
+}
+
+#[test]
 fn signatures_of_version_0_1_are_verified() {
     let place = stored();
     let untrusted = place.rye(&["threads", "verify"]);

@@ -123,6 +123,16 @@ pub trait Disk: Send + Sync + fmt::Debug {
         written
     }
 
+    /// Removes these files of a folder. Ignores missing files, and a missing folder.
+    fn remove_files(&self, folder: &Path, names: &[&str]) -> io::Result<()> {
+        names.iter().try_for_each(|name| ignore_missing(self.remove(&folder.join(name))))
+    }
+
+    /// Removes these folders in a folder. Ignores missing folders, and folders that are not empty.
+    fn remove_dirs(&self, folder: &Path, names: &[&str]) -> io::Result<()> {
+        names.iter().try_for_each(|name| ignore_not_empty(self.remove_dir(&folder.join(name))))
+    }
+
     /// Creates the folder and its missing ancestors, and syncs the names of the created folders.
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         for folder in ancestors(path) {
@@ -133,6 +143,22 @@ pub trait Disk: Send + Sync + fmt::Debug {
             }
         }
         Ok(())
+    }
+}
+
+/// Converts the error of a missing file or folder to success.
+pub(super) fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// Converts the error of a missing folder, or of a folder that is not empty, to success.
+fn ignore_not_empty(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+        removed => ignore_missing(removed),
     }
 }
 

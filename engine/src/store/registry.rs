@@ -67,6 +67,7 @@ pub struct Registry {
     /// for the database's lock.
     writing: Mutex<WriteStreak>,
     commits: AtomicU64,
+    reads: AtomicU64,
     first_error: FirstError,
     /// The mark of unsynced writes; `None` if every commit is synced. The order of the fields matters: the mark is
     /// dropped after the database, so that it exists as long as this process can have unsynced writes.
@@ -220,13 +221,19 @@ impl Registry {
         first_error: FirstError,
         mark: Option<UnsyncedMark>,
     ) -> Self {
-        let (writing, commits) = (Mutex::default(), AtomicU64::new(0));
-        Self { disk, database: Some(database), writing, commits, first_error, _mark: mark }
+        let (writing, commits, reads) = (Mutex::default(), AtomicU64::new(0), AtomicU64::new(0));
+        Self { disk, database: Some(database), writing, commits, reads, first_error, _mark: mark }
     }
 
     /// Returns the number of transactions that were committed through this registry.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of snapshots that were read through this registry. Each of them takes and releases locks of
+    /// the file.
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::Relaxed)
     }
 
     /// Returns the liveness of the thread in `row`: ended, owned by a living process, or orphaned.
@@ -263,6 +270,7 @@ impl Registry {
 
     /// Runs `scan` on a consistent snapshot of the registry, and returns the result.
     fn read<T>(&self, scan: impl FnOnce(&ReadTransaction) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         let checked = catch_panics("reading it", || {
             let transaction = match &self.database {
                 Some(OpenDatabase::Write(database)) => database.begin_read(),

@@ -1,9 +1,10 @@
 //! The threads of a run with all of their descendants, and their cost. The cost in the row of a thread has its own turns
 //! and tokens, and includes a child's spend only if the thread has recorded the end of the child.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-use rye_compiler::semantics::ledger::AccountStatus;
+use rye_compiler::semantics::ledger::{Account, AccountStatus};
 
 use super::Threads;
 use crate::event::{ThreadHead, ThreadOrigin};
@@ -55,7 +56,8 @@ impl Threads {
     /// thread itself do not. Without a registry, returns the cost in the row.
     pub fn tree_cost(&self, row: &ThreadRow) -> Result<Cost, StoreError> {
         let Some(registry) = self.registry() else { return Ok(row.cost) };
-        cost_with_descendants(registry, row, descendants(registry, &row.id)?.iter())
+        let account = |thread: &ThreadId| Ok(registry.account(thread)?.map(Cow::Owned));
+        cost_with_descendants(row, descendants(registry, &row.id)?.iter(), account)
     }
 
     /// Returns the descendants of the run that `thread` belongs to that wait for an approval. Empty without a registry.
@@ -70,7 +72,8 @@ impl Threads {
     }
 
     /// Returns the cost of each of these threads with its descendants, as [`Self::tree_cost`] does. `rows` are all
-    /// threads of the project.
+    /// threads of the project. The accounts of the ledger are read at once, because each read of the registry takes
+    /// locks.
     pub fn tree_costs(&self, rows: &[&ThreadRow]) -> Result<BTreeMap<ThreadId, Cost>, StoreError> {
         let mut children: BTreeMap<&ThreadId, Vec<&ThreadRow>> = BTreeMap::new();
         for row in rows {
@@ -78,6 +81,10 @@ impl Threads {
                 children.entry(parent).or_default().push(row);
             }
         }
+        let accounts = match self.registry() {
+            Some(registry) if !children.is_empty() => Some(registry.accounts()?),
+            Some(_) | None => None,
+        };
         let mut costs = BTreeMap::new();
         for row in rows {
             let (mut below, mut seen) = (Vec::new(), HashSet::from([&row.id]));
@@ -88,8 +95,11 @@ impl Threads {
                     below.push(descendant);
                 }
             }
-            let cost = match self.registry() {
-                Some(registry) if !below.is_empty() => cost_with_descendants(registry, row, below.into_iter())?,
+            let cost = match &accounts {
+                Some(accounts) if !below.is_empty() => {
+                    let account = |thread: &ThreadId| Ok(accounts.get(thread.as_str()).map(Cow::Borrowed));
+                    cost_with_descendants(row, below.into_iter(), account)?
+                }
                 Some(_) | None => row.cost,
             };
             costs.insert(row.id.clone(), cost);
@@ -116,22 +126,57 @@ fn children_of(registry: &Registry, parent: &ThreadId) -> Result<Vec<ThreadId>, 
     Ok(registry.children(parent)?.into_iter().map(|(_, child)| child).collect())
 }
 
-/// Returns the cost of a thread with these descendants. The ledger knows the spend: a released account is part of the
-/// spend of its parent, any other account is not. The spend is at least that in the row, because the row can be newer.
-fn cost_with_descendants<'r>(
-    registry: &Registry,
+/// Returns the cost of a thread with these descendants. `account` returns the account of a thread. The ledger knows the
+/// spend: a released account is part of the spend of its parent, any other account is not. The spend is at least that in
+/// the row, because the row can be newer.
+fn cost_with_descendants<'r, 'a>(
     row: &ThreadRow,
     descendants: impl Iterator<Item = &'r ThreadRow>,
+    account: impl Fn(&ThreadId) -> Result<Option<Cow<'a, Account>>, StoreError>,
 ) -> Result<Cost, StoreError> {
     let mut cost = row.cost;
-    let mut spend = registry.account(&row.id)?.map_or(row.cost.spend, |account| account.spent().to_u64());
+    let mut spend = account(&row.id)?.map_or(row.cost.spend, |account| account.spent().to_u64());
     for descendant in descendants {
         cost.add(&descendant.cost);
-        let account = registry.account(&descendant.id)?;
+        let account = account(&descendant.id)?;
         if let Some(account) = account.filter(|account| account.status() != AccountStatus::Released) {
             spend = spend.saturating_add(account.spent().to_u64());
         }
     }
     let Cost { outstanding, approval_wait_ms, .. } = row.cost;
     Ok(Cost { spend: spend.max(row.cost.spend), outstanding, approval_wait_ms, ..cost })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::store::Disk;
+    use crate::store::disk::SimulatedDisk;
+    use crate::store::registry::Change;
+
+    #[test]
+    fn tree_costs_read_the_registry_as_often_for_many_children_as_for_few() {
+        let reads = |children: u64| {
+            let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new());
+            let registry = Registry::open(Arc::clone(&disk)).unwrap();
+            let root = ThreadRow::new(ThreadId::parse("lead-1").unwrap(), "lead", 0);
+            let row = |n: u64| {
+                let id = ThreadId::parse(&format!("talk-{n}")).unwrap();
+                let cost = Cost { turns: 1, ..Cost::default() };
+                ThreadRow { parent: Some(root.id.clone()), cost, ..ThreadRow::new(id, "talk", 0) }
+            };
+            let rows: Vec<ThreadRow> = std::iter::once(root.clone()).chain((0..children).map(row)).collect();
+            registry.commit(&rows.iter().map(|row| Change::Put(Box::new(row.clone()))).collect::<Vec<_>>()).unwrap();
+            let registry = Arc::new(registry);
+            let threads = Threads::new(disk, Some(Arc::clone(&registry)));
+            let before = registry.reads();
+            let costs = threads.tree_costs(&rows.iter().collect::<Vec<_>>()).unwrap();
+            assert_eq!(costs.get(&root.id).unwrap().turns, children);
+            registry.reads() - before
+        };
+        assert_eq!((reads(3), reads(300)), (1, 1));
+    }
 }

@@ -10,6 +10,7 @@ use rye_engine::event::{ControlMessage, EventBody};
 use rye_engine::process::{EndSignal, end_process};
 use rye_engine::store::registry::Liveness;
 use rye_engine::store::{ThreadRow, mailbox, owner};
+use rye_engine::thread::Cost;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::ListedThread;
 
@@ -246,8 +247,17 @@ pub fn print_status(threads: &[ThreadId], reader: &ThreadReader, report: &Printe
 
 /// Prints a line with the id and the status of each thread; as JSON, prints the same object as `rye threads list`.
 pub fn print_entries(entries: &[ListedThread], reader: &ThreadReader, report: &Printer) -> Result<Exit, CommandError> {
+    print_with_costs(entries, |entry| Ok(reader.tree_cost(&entry.row)?), report)
+}
+
+/// Variant of [`print_entries`] with a function that returns the cost of a thread with its descendants.
+pub fn print_with_costs(
+    entries: &[ListedThread],
+    cost: impl Fn(&ListedThread) -> Result<Cost, CommandError>,
+    report: &Printer,
+) -> Result<Exit, CommandError> {
     if report.format() == Format::Json {
-        let output = |entry| Ok(ThreadOutput::new(entry, reader.tree_cost(&entry.row)?));
+        let output = |entry| Ok(ThreadOutput::new(entry, cost(entry)?));
         let threads: Result<Vec<ThreadOutput>, CommandError> = entries.iter().map(output).collect();
         report.json(&ListOutput { threads: threads? })?;
         return Ok(Exit::Success);

@@ -8,9 +8,10 @@ use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::ListedThread;
 
-use super::control::print_entries;
+use super::control::print_with_costs;
 use crate::CommandError;
 use crate::exit::Exit;
+use crate::options::Format;
 use crate::present::{format_count, now};
 use crate::report::Printer;
 use crate::thread_reader::ThreadReader;
@@ -47,12 +48,18 @@ pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<
             going.extend(family);
         }
     }
+    // The costs are read before the removal of the accounts.
+    let costs = match report.format() {
+        Format::Json => reader.tree_costs(&going.iter().map(|entry| &entry.row).collect::<Vec<_>>())?,
+        Format::Human | Format::Plain => BTreeMap::new(),
+    };
     let mut objects = 0;
     if !args.dry_run {
         let ids: Vec<ThreadId> = going.iter().map(|entry| entry.row.id.clone()).collect();
         objects = prune(&reader.shared_disk(), &ids)?;
     }
-    print_entries(&going, reader, report)?;
+    let cost = |entry: &ListedThread| Ok(costs.get(&entry.row.id).copied().unwrap_or(entry.row.cost));
+    print_with_costs(&going, cost, report)?;
     let what = format_count(going.len() as u64, "thread");
     let alone = format_count(objects as u64, "object");
     report.note(&if args.dry_run { format!("{what} would be removed") } else { format!("{what} and {alone} removed") });

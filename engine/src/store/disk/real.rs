@@ -13,7 +13,9 @@ use cap_std::fs::{Dir, File, MetadataExt as _, OpenOptions, OpenOptionsExt};
 use rustix::fs::OFlags;
 
 use super::name_watch::InotifyWatch;
-use super::{Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock, NameWatch};
+use super::{
+    Counters, DirEntry, Disk, DiskCounters, FileAccess, HeldLock, NameWatch, ignore_missing, ignore_not_empty,
+};
 
 /// Maximum number of written files that stay open. There can be thousands of threads, but a process may often have only
 /// 1,024 descriptors.
@@ -109,6 +111,14 @@ impl RealDisk {
         };
         let open = file.metadata()?;
         Ok((named.dev(), named.ino()) == (open.dev(), open.ino()))
+    }
+
+    /// Opens a folder once for several changes of its names. Does nothing if the folder is missing.
+    fn in_folder(&self, folder: &Path, change: impl FnOnce(&Dir) -> io::Result<()>) -> io::Result<()> {
+        match self.root.open_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            opened => change(&opened?),
+        }
     }
 
     fn close_handle(&self, path: &Path) {
@@ -255,6 +265,20 @@ impl Disk for RealDisk {
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
         self.root.remove_dir(path)
+    }
+
+    fn remove_files(&self, folder: &Path, names: &[&str]) -> io::Result<()> {
+        self.in_folder(folder, |opened| {
+            names.iter().try_for_each(|name| {
+                ignore_missing(opened.remove_file(name))?;
+                self.close_handle(&folder.join(name));
+                Ok(())
+            })
+        })
+    }
+
+    fn remove_dirs(&self, folder: &Path, names: &[&str]) -> io::Result<()> {
+        self.in_folder(folder, |opened| names.iter().try_for_each(|name| ignore_not_empty(opened.remove_dir(name))))
     }
 
     fn lock(&self, path: &Path, contents: &[u8]) -> io::Result<Box<dyn HeldLock>> {

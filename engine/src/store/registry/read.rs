@@ -1,5 +1,7 @@
 //! Reads of the registry. Each call sees a consistent snapshot.
 
+use std::collections::HashMap;
+
 use redb::{ReadableTable, TableDefinition};
 use rye_compiler::semantics::ledger::Account;
 use serde::de::DeserializeOwned;
@@ -72,6 +74,19 @@ impl Registry {
     /// Returns a thread's ledger account; `None` if it has none.
     pub fn account(&self, thread: &ThreadId) -> Result<Option<Account>, StoreError> {
         self.row(tables::ACCOUNTS, thread.as_str())
+    }
+
+    /// Returns the ledger accounts of all threads, by the id of the thread, from one snapshot.
+    pub fn accounts(&self) -> Result<HashMap<String, Account>, StoreError> {
+        self.read(|transaction| {
+            let table = transaction.open_table(tables::ACCOUNTS).map_err(registry_error(DOING))?;
+            let mut accounts = HashMap::new();
+            for account in table.iter().map_err(registry_error(DOING))? {
+                let (thread, bytes) = account.map_err(registry_error(DOING))?;
+                accounts.insert(thread.value().to_owned(), parse(bytes.value())?);
+            }
+            Ok(accounts)
+        })
     }
 
     fn row<T: DeserializeOwned>(

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 
 use tempfile::TempDir;
 
+use super::super::SimulatedDisk;
 use super::*;
 
 fn disk() -> (TempDir, RealDisk) {
@@ -167,6 +168,31 @@ fn rename_new_has_one_winner() {
     });
     assert_eq!(won, 1);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn names_are_removed_together_and_missing_ones_are_ignored() {
+    let (_folder, real) = disk();
+    for disk in [&real as &dyn Disk, &SimulatedDisk::new()] {
+        let inner = Path::new("a/inner");
+        for folder in ["a", "a/inner", "a/empty"] {
+            disk.create_dir(Path::new(folder)).unwrap();
+        }
+        for file in ["a/one", "a/two", "a/inner/kept"] {
+            disk.create(Path::new(file), b"text").unwrap();
+        }
+        disk.remove_files(Path::new("a"), &["one", "missing", "two"]).unwrap();
+        disk.remove_files(Path::new("missing"), &["one"]).unwrap();
+        disk.remove_dirs(Path::new("a"), &["inner", "missing", "empty"]).unwrap();
+        disk.remove_dirs(Path::new("missing"), &["inner"]).unwrap();
+        let left = vec![DirEntry { name: "inner".to_owned(), is_dir: true }];
+        assert_eq!(disk.list(Path::new("a")).unwrap(), left, "a folder that is not empty stays");
+        assert!(disk.remove_files(Path::new("a"), &["inner"]).is_err(), "a folder is no file");
+        assert!(disk.exists(&inner.join("kept")).unwrap());
+        // A file that is created again under a removed name is a new file.
+        disk.append(Path::new("a/one"), 0, b"new").unwrap();
+        assert_eq!(disk.read(Path::new("a/one")).unwrap(), b"new");
+    }
 }
 
 #[test]
