@@ -223,6 +223,12 @@ fn session_limit_of_the_command_line_ends_the_session_and_is_shown_in_the_plan()
     let place = project("steps: [{ text: One. }, { text: Two. }, { text: Three. }]");
     let done = chat(&place, &["talk", "--session-limit", "turns=2"], b"one\ntwo\nthree\n");
     assert_eq!((done.code, done.stdout.as_str()), (Some(4), "One.\nTwo.\n"), "{}", done.stderr);
+    let end = "  turns_exceeded: 2 of 2 of the session\n  help: this session accepts no more prompts: start a new session; \
+        `--session-limit turns=N` sets its limit\n";
+    assert!(done.stderr.contains(end), "{}", done.stderr);
+    // A fork has the rest of the limit, which is nothing.
+    let forked = chat(&place, &["-c"], b"/fork 2\nfour\n");
+    assert!(forked.stderr.contains("continues ") && forked.stderr.contains(end), "{}", forked.stderr);
     let plan = place.rye(&["plan", "talk", "--chat", "--session-limit", "turns=2"]).stdout;
     let limits = plan.split("Session limits").nth(1).unwrap();
     assert!(limits.contains("turns") && limits.contains("set by the caller") && limits.contains("$5"), "{plan}");

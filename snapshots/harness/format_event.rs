@@ -58,11 +58,7 @@ pub fn format_event(event: &Event, whole: bool) -> Vec<String> {
         EventBody::ChildSpawned(child) => line(child.thread_id.clone()),
         EventBody::ChildEnded(child) => line(format!("{} {}", child.thread_id, child.status.as_str())),
         EventBody::Mail(mail) => line(word(&mail.message)),
-        EventBody::Limit(hit) => line(rye_compiler::semantics::limits::describe_exceeded(
-            &hit.limit_code,
-            &hit.current_value,
-            &hit.current_max,
-        )),
+        EventBody::Limit(hit) => line(hit.describe()),
         EventBody::ApprovalAsked(question) => line(question.what.clone()),
         EventBody::ApprovalGiven(given) => line(word(&given.answer)),
         EventBody::StateSet(set) => line(format!("{} = {}", set.key, set.value)),

@@ -1,11 +1,10 @@
 //! Display of a transcript event: a summary line, and the full text of the event.
 
 use crate::present::step::format_delay;
-use rye_compiler::semantics::limits::describe_exceeded;
 use rye_engine::event::{
     Approval, ApprovalGiven, ChatMode, ChildEnded, CognitionOut, ControlMessage, Ended, Event, EventBody,
-    HookEvaluation, HookOutcome, HookPointRun, HookVerdict, LimitHit, LimitScope, Opened, PromptEnded, PromptStarted,
-    PromptStatus, Reserved, ResultKind, Settled, ToolCallResult,
+    HookEvaluation, HookOutcome, HookPointRun, HookVerdict, Opened, PromptEnded, PromptStarted, PromptStatus, Reserved,
+    ResultKind, Settled, ToolCallResult,
 };
 use rye_engine::machine::prompt_bounds::DENIED_IN_PROMPT;
 use rye_engine::message::{ContentBlock, Message, SharedText, ToolCall};
@@ -76,7 +75,7 @@ pub fn event_view(event: &Event) -> EventView {
         EventBody::ChildSpawned(child) => line(format!("{} with {}", child.thread_id, format_money(child.spend))),
         EventBody::ChildEnded(child) => line(child_ended(child)),
         EventBody::Mail(mail) => control_message_view(&mail.message),
-        EventBody::Limit(hit) => EventView { line: format_limit_hit(hit), text: None, bad: true },
+        EventBody::Limit(hit) => EventView { line: hit.describe(), text: None, bad: true },
         EventBody::ApprovalAsked(question) => line(question.what.clone()),
         EventBody::ApprovalGiven(ApprovalGiven { cannot_run: Some(reason), .. }) => {
             line(format!("no approval requested: the call cannot run: {reason}"))
@@ -347,32 +346,29 @@ fn control_message_view(message: &ControlMessage) -> EventView {
     EventView { line, text, bad: matches!(message, ControlMessage::Unreadable { .. }) }
 }
 
-/// Formats a limit hit: `turns_exceeded: 10 of 10`.
-pub fn format_limit_hit(hit: &LimitHit) -> String {
-    let reached = describe_exceeded(&hit.limit_code, &hit.current_value, &hit.current_max);
-    match hit.scope {
-        Some(LimitScope::Session) => format!("{reached} of the session"),
-        Some(LimitScope::Prompt) | None => reached,
-    }
-}
-
 /// Returns the next step for the user after a prompt of a chat that ended at a limit or in an error; `None` for any
-/// other prompt, and at a limit of the session. `is_capped` is true if the user typed the `spend` limit of the prompt
-/// before its text (`$0.20 TEXT`).
-pub fn prompt_end_help(ended: &PromptEnded, is_capped: bool) -> Option<&'static str> {
-    let is_of_session = ended.message.as_deref().is_some_and(|message| message.ends_with("of the session"));
-    match ended.status {
-        PromptStatus::Limit if is_of_session => None,
-        PromptStatus::Limit if ended.code.as_deref() != Some("spend_exceeded") => {
-            Some("send `continue`, or another text: each prompt starts with its whole limits")
+/// other prompt. `is_capped` is true if the user typed the `spend` limit of the prompt before its text (`$0.20 TEXT`).
+pub fn prompt_end_help(ended: &PromptEnded, is_capped: bool) -> Option<String> {
+    let limit = ended.code.as_deref().and_then(|code| code.strip_suffix("_exceeded")).unwrap_or("NAME");
+    let is_of_session = ended.message.as_deref().is_some_and(|message| message.contains(" of the session"));
+    let help = match ended.status {
+        PromptStatus::Limit if is_of_session => {
+            // A fork and a resumed session keep the used amounts.
+            return Some(format!(
+                "this session accepts no more prompts: start a new session; `--session-limit {limit}=N` sets its limit"
+            ));
+        }
+        PromptStatus::Limit if limit != "spend" => {
+            "send `continue`, or another text: each prompt starts with its whole limits"
         }
         PromptStatus::Limit if is_capped => {
-            Some("type a higher amount before the text; `/preview TEXT` shows the highest price of a request")
+            "type a higher amount before the text; `/preview TEXT` shows the highest price of a request"
         }
-        PromptStatus::Limit => Some("`/budget DOLLARS confirm` sets a higher limit for the next prompts"),
-        PromptStatus::Error => Some("`/retry` sends the prompt again"),
-        PromptStatus::Done | PromptStatus::Interrupted => None,
-    }
+        PromptStatus::Limit => "`/budget DOLLARS confirm` sets a higher limit for the next prompts",
+        PromptStatus::Error => "`/retry` sends the prompt again",
+        PromptStatus::Done | PromptStatus::Interrupted => return None,
+    };
+    Some(help.to_owned())
 }
 
 fn end_view(ended: &Ended) -> EventView {

@@ -404,12 +404,15 @@ pub struct Exceeded {
 impl fmt::Display for Exceeded {
     /// Formats the code, the usage and the limit, without exponents: `spend_exceeded: $0.02 of $0.02`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&describe_exceeded(&self.limit_code, &self.current_value, &self.current_max))
+        f.write_str(&describe_exceeded(&self.limit_code, &self.current_value, &self.current_max, false))
     }
 }
 
-/// Describes a limit that was reached: `turns_exceeded: 2 of 2`.
-pub fn describe_exceeded(limit_code: &str, current_value: &Value, current_max: &Value) -> String {
+/// Describes a limit that was reached: `turns_exceeded: 2 of 2`. `is_of_session` is true for a limit of a whole chat.
+pub fn describe_exceeded(limit_code: &str, current_value: &Value, current_max: &Value, is_of_session: bool) -> String {
+    if let (Some(name @ ("spawns" | "depth")), Some(0)) = (limit_code.strip_suffix("_exceeded"), current_max.as_u64()) {
+        return format!("{limit_code}: the limit `{name}` is 0, so this thread starts no child threads");
+    }
     let shown = |value: &Value| match Nanos::from_json(value) {
         Ok(amount) if limit_code == "spend_exceeded" => format!("${amount}"),
         Ok(_) | Err(_) => value.to_string(),
@@ -423,7 +426,8 @@ pub fn describe_exceeded(limit_code: &str, current_value: &Value, current_max: &
         "duration_seconds_exceeded" if is_left => ", and the next wait is longer than the remaining time",
         _ => "",
     };
-    format!("{limit_code}: {} of {}{rest}", shown(current_value), shown(current_max))
+    let scope = if is_of_session { " of the session" } else { "" };
+    format!("{limit_code}: {} of {}{scope}{rest}", shown(current_value), shown(current_max))
 }
 
 impl Exceeded {
@@ -477,13 +481,29 @@ mod tests {
     #[test]
     fn exceeded_spend_mentions_insufficient_rest() {
         let left = ", and the remaining amount cannot pay for another call";
-        assert_eq!(describe_exceeded("turns_exceeded", &json!(2), &json!(2)), "turns_exceeded: 2 of 2");
-        assert_eq!(describe_exceeded("spend_exceeded", &json!(0.2), &json!(0.2)), "spend_exceeded: $0.2 of $0.2");
+        assert_eq!(describe_exceeded("turns_exceeded", &json!(2), &json!(2), false), "turns_exceeded: 2 of 2");
         assert_eq!(
-            describe_exceeded("spend_exceeded", &json!(0.16), &json!(0.2)),
+            describe_exceeded("spend_exceeded", &json!(0.2), &json!(0.2), false),
+            "spend_exceeded: $0.2 of $0.2"
+        );
+        assert_eq!(
+            describe_exceeded("spend_exceeded", &json!(0.16), &json!(0.2), false),
             format!("spend_exceeded: $0.16 of $0.2{left}")
         );
-        assert_eq!(describe_exceeded("turns_exceeded", &json!(1), &json!(2)), "turns_exceeded: 1 of 2");
+        assert_eq!(describe_exceeded("turns_exceeded", &json!(1), &json!(2), false), "turns_exceeded: 1 of 2");
+        assert_eq!(
+            describe_exceeded("spend_exceeded", &json!(0.16), &json!(0.2), true),
+            format!("spend_exceeded: $0.16 of $0.2 of the session{left}")
+        );
+    }
+
+    #[test]
+    fn exceeded_limit_of_zero_says_that_no_child_starts() {
+        for name in ["depth", "spawns"] {
+            let described = describe_exceeded(&format!("{name}_exceeded"), &json!(0), &json!(0), false);
+            let reason = format!("the limit `{name}` is 0, so this thread starts no child threads");
+            assert_eq!(described, format!("{name}_exceeded: {reason}"));
+        }
     }
 
     #[test]

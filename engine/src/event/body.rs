@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Grant, Node, PlanLimits};
 use rye_compiler::primary::Primary;
+use rye_compiler::semantics::limits::describe_exceeded;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -515,11 +516,20 @@ pub struct LimitHit {
     /// The step that reached the limit: the check of the limits, a model call that is not affordable, or a spawn.
     pub at: Node,
     pub limit_code: String,
+    /// The used amount of the prompt, or of the session if the limit of the session was reached.
     pub current_value: Value,
     pub current_max: Value,
     /// The part of a chat that the limit bounds; `None` in a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<LimitScope>,
+}
+
+impl LimitHit {
+    /// Describes the limit: `turns_exceeded: 10 of 10`, or `turns_exceeded: 500 of 500 of the session`.
+    pub fn describe(&self) -> String {
+        let is_of_session = self.scope == Some(LimitScope::Session);
+        describe_exceeded(&self.limit_code, &self.current_value, &self.current_max, is_of_session)
+    }
 }
 
 /// The part of a chat that a limit bounds.

@@ -2,9 +2,10 @@
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{ApprovalOrigin, Plan, PlanMode};
-use serde_json::json;
+use rye_compiler::semantics::money::Nanos;
+use serde_json::{Value, json};
 
-use super::apply::limit_mut;
+use super::apply::limit_of;
 use super::approval_raise::{ApprovalRaise, approval_raise};
 use super::screen::{accept_new, accept_screened, command_events};
 use super::signal::{CallAnswer, Fact, HookChild, InterruptedReply, Signal, SpawnResult, ToolFinished};
@@ -17,8 +18,8 @@ use super::walk::{StepResult, advance};
 use crate::event::{
     Approval, ApprovalGiven, AttemptFailed, Checkpoint, ChildEnded, ChildSpawned, CognitionOut, Compacted,
     ControlMessage, Delivery, EventBody, FailureClassification, HookOutcome, HookPointRun, HookVerdict, ImpliedRaise,
-    LimitScope, PlanBound, ReceivedMessage, Recovered, Reserved, ResultKind, RetractedInput, SessionNamed, Settled,
-    ShellRan, ToolCallResult, UserInput,
+    LimitHit, LimitScope, PlanBound, ReceivedMessage, Recovered, Reserved, ResultKind, RetractedInput, SessionNamed,
+    Settled, ShellRan, ToolCallResult, UserInput,
 };
 use crate::exchange::{CallError, DEADLINE_CODE, FailedStage, Reply, StopReason, Usage};
 use crate::message::{Message, reply_text};
@@ -28,21 +29,44 @@ pub(super) fn absorb(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<Ev
     let mut events = record_fact(plan, state, signal);
     for event in &mut events {
         if let EventBody::Limit(hit) = event {
-            hit.scope = limit_scope(state, &hit.limit_code);
+            set_limit_scope(plan, state, hit);
         }
     }
     insert_checkpoint(state, &mut events);
     events
 }
 
-/// Returns the part of a chat that a reached limit bounds: the current prompt or the session. `None` in a run, and for
-/// a limit that no message can raise, such as `depth`.
-fn limit_scope(state: &ThreadState, limit_code: &str) -> Option<LimitScope> {
-    state.chat.as_ref()?;
-    let name = limit_code.strip_suffix("_exceeded")?;
-    let (mut prompt, mut session) = (state.limits, state.thread_limits);
-    let (prompt, session) = (limit_mut(&mut prompt, name)?, limit_mut(&mut session, name)?);
-    Some(if prompt < session { LimitScope::Prompt } else { LimitScope::Session })
+/// Sets the part of a chat that a reached limit bounds: the current prompt or the session. The amounts of a limit of the
+/// session become totals of the session. The scope stays `None` in a run, and for a limit that no message can raise,
+/// such as `depth`.
+fn set_limit_scope(plan: &Plan, state: &ThreadState, hit: &mut LimitHit) {
+    let Some(name) = hit.limit_code.strip_suffix("_exceeded").filter(|_| state.chat.is_some()) else { return };
+    let (Some(prompt), Some(session)) = (limit_of(state.limits, name), limit_of(state.thread_limits, name)) else {
+        return;
+    };
+    if prompt < session {
+        hit.scope = Some(LimitScope::Prompt);
+        return;
+    }
+    hit.scope = Some(LimitScope::Session);
+    // A later thread of a session starts with the rest of the session's limits.
+    let in_earlier_threads = match (&state.continues, limit_of(plan.thread_limits(), name)) {
+        (Some(_), Some(whole)) => whole.saturating_sub(session),
+        (Some(_) | None, _) => 0,
+    };
+    let more = state.used_before_prompt(name).saturating_add(in_earlier_threads);
+    for amount in [&mut hit.current_value, &mut hit.current_max] {
+        *amount = add_to_amount(name, amount, more);
+    }
+}
+
+/// Returns an amount of a reached limit, increased by `more` (nano-dollars for `spend`).
+fn add_to_amount(name: &str, amount: &Value, more: u64) -> Value {
+    if name == "spend" {
+        let sum = Nanos::from_json(amount).map_or(more, |amount| amount.to_u64().saturating_add(more));
+        return Nanos::from_u64(sum).to_json();
+    }
+    amount.as_u64().map_or(more, |amount| amount.saturating_add(more)).into()
 }
 
 /// Inserts a checkpoint of the finished turn before the event that starts the next attempt or ends the thread, unless

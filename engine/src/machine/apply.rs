@@ -539,23 +539,16 @@ pub fn raised_limit(state: &ThreadState, name: &str, value: u64) -> Option<u64> 
         if name == "spend" && chat.current.is_some_and(|current| current.is_capped) {
             return None;
         }
-        let before = chat.current.map_or_else(Default::default, |current| current.cost_before);
-        let used = match name {
-            "turns" => before.turns,
-            "tokens" => before.input_tokens.saturating_add(before.output_tokens),
-            "spend" => before.spend,
-            "duration_seconds" => state.before_prompt().1,
-            _ => 0,
-        };
         let most = limit_of(state.thread_limits, name)?;
-        let raised = used.saturating_add(value).min(most);
+        let raised = state.used_before_prompt(name).saturating_add(value).min(most);
         return (raised > limit_of(state.limits, name)?).then_some(raised);
     }
     let raised = value.min(most);
     (raised > limit_of(state.limits, name)?).then_some(raised)
 }
 
-fn limit_of(mut limits: PlanLimits, name: &str) -> Option<u64> {
+/// Returns the value of the limit with this name; `None` for a limit that no message can raise.
+pub(super) fn limit_of(mut limits: PlanLimits, name: &str) -> Option<u64> {
     limit_mut(&mut limits, name).map(|limit| *limit)
 }
 

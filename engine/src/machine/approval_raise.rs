@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::apply::{limit_mut, raised_limit};
 use super::state::ThreadState;
-use crate::event::{ImpliedRaise, LimitHit};
+use crate::event::{ImpliedRaise, LimitHit, LimitScope};
 
 /// The effect of an approval beyond a reached limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,30 +26,21 @@ pub(super) fn approval_raise(state: &ThreadState) -> ApprovalRaise {
     else {
         return ApprovalRaise::NotNeeded;
     };
+    if hit.scope == Some(LimitScope::Session) {
+        return ApprovalRaise::Impossible;
+    }
     let mut limits = state.limits;
     let (Some(total), Some(most)) = (limit_mut(&mut limits, limit), amount(limit, &hit.current_max)) else {
         return ApprovalRaise::NotNeeded;
     };
     // In a chat, the limits are totals of the thread, and a reached limit states the amounts of the prompt.
-    if total.saturating_sub(used_before_prompt(state, limit)) > most {
+    if total.saturating_sub(state.used_before_prompt(limit)) > most {
         return ApprovalRaise::NotNeeded;
     }
     let value = used(limit, hit).max(most).saturating_add(most);
     match raised_limit(state, limit, value) {
         Some(_) => ApprovalRaise::Needed(ImpliedRaise { limit: limit.to_owned(), value }),
         None => ApprovalRaise::Impossible,
-    }
-}
-
-fn used_before_prompt(state: &ThreadState, limit: &str) -> u64 {
-    let Some(current) = state.chat.as_ref().and_then(|chat| chat.current) else { return 0 };
-    let before = current.cost_before;
-    match limit {
-        "turns" => before.turns,
-        "tokens" => before.input_tokens.saturating_add(before.output_tokens),
-        "spend" => before.spend,
-        "duration_seconds" => state.before_prompt().1,
-        _ => 0,
     }
 }
 

@@ -290,15 +290,11 @@ fn nudge(walk: &WalkContext<'_>) -> StepResult {
 fn request_approval(walk: &WalkContext<'_>, origin: ApprovalOrigin) -> StepResult {
     let call = if origin == ApprovalOrigin::Call { calls::call_to_approve(walk) } else { None };
     let what = match origin {
-        ApprovalOrigin::Limit => walk.state.limit.as_ref().map_or_else(
-            || "continue beyond a limit".to_owned(),
-            |hit| {
-                format!(
-                    "continue beyond {}",
-                    limits::describe_exceeded(&hit.limit_code, &hit.current_value, &hit.current_max)
-                )
-            },
-        ),
+        ApprovalOrigin::Limit => walk
+            .state
+            .limit
+            .as_ref()
+            .map_or_else(|| "continue beyond a limit".to_owned(), |hit| format!("continue beyond {}", hit.describe())),
         ApprovalOrigin::Call => {
             call.as_ref().map_or_else(String::new, |call| format!("{} with {}", call.capability, call.input))
         }

@@ -129,7 +129,7 @@ impl ChildRefusal {
             current_max: most.into(),
             scope: None,
         };
-        Self { reason: format!("{code}: {value} of {most}"), hit: Some(Box::new(hit)) }
+        Self { reason: hit.describe(), hit: Some(Box::new(hit)) }
     }
 }
 

@@ -137,6 +137,19 @@ impl ThreadState {
         current.map_or_else(Default::default, |current| (current.cost_before, current.seconds_before))
     }
 
+    /// Returns the amount of a limit that the thread had used before the current prompt of a chat (nano-dollars for
+    /// `spend`); 0 in a run, and for a limit that counts nothing.
+    pub(in crate::machine) fn used_before_prompt(&self, limit: &str) -> u64 {
+        let (before, seconds) = self.before_prompt();
+        match limit {
+            "turns" => before.turns,
+            "tokens" => before.input_tokens.saturating_add(before.output_tokens),
+            "spend" => before.spend,
+            "duration_seconds" => seconds,
+            _ => 0,
+        }
+    }
+
     /// Returns true if the user has interrupted the current prompt of a chat.
     pub fn is_interrupted(&self) -> bool {
         self.chat.as_ref().is_some_and(|chat| chat.is_interrupted)

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome, Plan};
-use rye_compiler::semantics::limits;
 use serde_json::Value;
 
 use super::super::outputs;
@@ -132,7 +131,7 @@ pub(super) fn end_result(walk: &WalkContext<'_>) -> Ended {
         return ended(Status::Error, failed(code, message));
     }
     if let Some(hit) = &state.limit {
-        let mut message = limits::describe_exceeded(&hit.limit_code, &hit.current_value, &hit.current_max);
+        let mut message = hit.describe();
         if let Some(failed) = state.failed.as_ref().filter(|_| hit.limit_code == "duration_seconds_exceeded") {
             message.push_str(&describe_last_failure(failed));
         }

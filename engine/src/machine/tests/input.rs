@@ -372,19 +372,19 @@ fn commands_run_while_a_model_streams_and_their_output_waits_for_the_next_prompt
 }
 
 #[test]
-fn limit_names_its_scope() {
+fn limit_names_its_scope_and_the_amounts_of_the_scope() {
     use crate::event::LimitScope;
     let scan = || calls(&[call("a_read", json!({}))]);
-    for (prompt, session, expected) in [(2, 100, LimitScope::Prompt), (5, 3, LimitScope::Session)] {
+    for (prompt, session, scope, amount) in [(2, 100, LimitScope::Prompt, 2), (5, 4, LimitScope::Session, 4)] {
         let mut plan = plan();
         plan.limits.turns = prompt;
-        let mut play = chat_of(plan, vec![scan(), scan(), scan(), scan()], &["a"]);
+        let mut play = chat_of(plan, vec![scan(), text("one"), scan(), scan(), scan(), scan()], &["a", "b"]);
         play.plan.session_limits.as_mut().unwrap().turns = session;
         play.run();
-        let scope = play.events.iter().find_map(|event| match &event.body {
-            EventBody::Limit(hit) => Some(hit.scope),
+        let hit = play.events.iter().find_map(|event| match &event.body {
+            EventBody::Limit(hit) => Some((hit.scope, hit.current_value.clone(), hit.current_max.clone())),
             _ => None,
         });
-        assert_eq!(scope, Some(Some(expected)));
+        assert_eq!(hit, Some((Some(scope), json!(amount), json!(amount))));
     }
 }

@@ -6,14 +6,13 @@ use rye_engine::thread_id::ThreadId;
 
 use super::HumanRenderer;
 use crate::present::color_style;
-use crate::present::event::format_limit_hit;
 
 impl HumanRenderer {
     /// Handles a limit that a thread has reached. Prints a limit of a child at once. In a run, stores a limit of the
     /// main thread for [`Self::print_limit`].
     pub(super) fn limit_hit(&mut self, thread: &ThreadId, hit: &LimitHit) {
         let is_main = self.main.as_ref() == Some(thread);
-        let line = format!("limit {}", format_limit_hit(hit));
+        let line = format!("limit {}", hit.describe());
         match (is_main, self.is_chat) {
             // In a chat, the line at the end of the prompt names the limit.
             (true, true) => {}
