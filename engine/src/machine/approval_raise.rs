@@ -39,7 +39,11 @@ pub(super) fn approval_raise(state: &ThreadState) -> ApprovalRaise {
     }
     let value = used(limit, hit).max(most).saturating_add(most);
     match raised_limit(state, limit, value) {
-        Some(_) => ApprovalRaise::Needed(ImpliedRaise { limit: limit.to_owned(), value }),
+        // The raised limit can be lower than requested: it stays within the limit of the parent or of the session.
+        Some(raised) => ApprovalRaise::Needed(ImpliedRaise {
+            limit: limit.to_owned(),
+            value: raised.saturating_sub(state.used_before_prompt(limit)),
+        }),
         None => ApprovalRaise::Impossible,
     }
 }

@@ -2,9 +2,7 @@
 //! write, or an outcome that selects the next node.
 
 use rye_compiler::hook::HookPoint;
-use rye_compiler::plan::{ApprovalOrigin, Node, NudgePolicy, Outcome, PalettePrimary, Plan};
-
-use rye_compiler::semantics::limits;
+use rye_compiler::plan::{ApprovalOrigin, Node, NudgePolicy, Outcome, PalettePrimary, Plan, PlanLimits};
 
 use super::approval_raise::{ApprovalRaise, approval_raise};
 use super::effect::{Effect, HookBounds, HookRun};
@@ -184,9 +182,10 @@ pub(super) fn hook_run(
         point,
         HookPoint::AfterComplete | HookPoint::ThreadCompleted | HookPoint::ThreadError | HookPoint::ThreadCancelled
     );
+    let spawned_before = state.used_before_prompt("spawns");
     let bounds = HookBounds {
-        limits: state.limits,
-        spawned: state.spawned(),
+        limits: PlanLimits { spawns: state.limits.spawns.saturating_sub(spawned_before), ..state.limits },
+        spawned: state.spawned().saturating_sub(spawned_before),
         turn_reserve: if over { 0 } else { model::turn_worst_case(plan, state) },
         unsettled: state.unsettled.clone(),
         prompt_spend: state.prompt_spend(),

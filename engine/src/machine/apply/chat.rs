@@ -13,6 +13,7 @@ use crate::thread::Status;
 /// Starts a prompt: applies the limits of the prompt and resets the counters and results of the previous prompt.
 pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted) {
     let (cost_before, seconds_before) = (state.cost, state.clock.elapsed_ms().div_ceil(1000));
+    let spawned_before = state.spawned();
     let of_thread = state.launch.as_ref().map_or(&[][..], |launch| &launch.grants);
     let narrowed = started.grants.as_ref().map(|own| std::iter::once(own).chain(of_thread).cloned().collect());
     let Some(chat) = &mut state.chat else { return };
@@ -22,7 +23,8 @@ pub(super) fn on_prompt_started(state: &mut ThreadState, started: &PromptStarted
     // The user has seen the held messages before this prompt and could submit them again, so they are no longer held.
     chat.held.clear();
     let (number, is_capped) = (started.prompt, started.capped);
-    chat.current = Some(CurrentPrompt { number, cost_before, seconds_before, is_delivered: false, is_capped });
+    chat.current =
+        Some(CurrentPrompt { number, cost_before, seconds_before, spawned_before, is_delivered: false, is_capped });
     state.limits = started.limits;
     state.position = RunPosition::After(Node::Idle, Outcome::Prompt);
     state.limit = None;

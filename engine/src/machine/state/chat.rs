@@ -86,6 +86,8 @@ pub struct CurrentPrompt {
     pub cost_before: Cost,
     /// Seconds that the thread had used when the prompt started.
     pub seconds_before: u64,
+    /// Number of children that the thread had started when the prompt started.
+    pub spawned_before: u64,
     /// True if the user message of the prompt is part of the conversation.
     pub is_delivered: bool,
     /// True if the prompt has a `spend` limit of its own, which no hook or message can raise.
@@ -138,7 +140,7 @@ impl ThreadState {
     }
 
     /// Returns the amount of a limit that the thread had used before the current prompt of a chat (nano-dollars for
-    /// `spend`); 0 in a run, and for a limit that counts nothing.
+    /// `spend`); 0 in a run, and for the limits `depth` and `output`, which are no totals.
     pub(in crate::machine) fn used_before_prompt(&self, limit: &str) -> u64 {
         let (before, seconds) = self.before_prompt();
         match limit {
@@ -146,6 +148,7 @@ impl ThreadState {
             "tokens" => before.input_tokens.saturating_add(before.output_tokens),
             "spend" => before.spend,
             "duration_seconds" => seconds,
+            "spawns" => self.chat.as_ref().and_then(|chat| chat.current).map_or(0, |current| current.spawned_before),
             _ => 0,
         }
     }

@@ -289,8 +289,11 @@ fn limits_and_cost(state: &ThreadState) -> (PlanLimits, limits::Cost) {
 /// `depth` does not apply to a child that runs a tool, because a tool starts no threads.
 pub(super) fn spawn_refusal(state: &ThreadState, more: u64, is_tool: bool) -> Option<(EventBody, String)> {
     let depth = if is_tool { 1 } else { state.limits.depth };
-    let limits = PlanLimits { depth, ..state.limits };
-    let exceeded = limits::spawn_limit_exceeded(&limits.into(), state.spawned().saturating_add(more))?;
+    // In a chat, the model and the user read the amounts of the prompt.
+    let before = state.used_before_prompt("spawns");
+    let limits = PlanLimits { depth, spawns: state.limits.spawns.saturating_sub(before), ..state.limits };
+    let spawned = state.spawned().saturating_add(more).saturating_sub(before);
+    let exceeded = limits::spawn_limit_exceeded(&limits.into(), spawned)?;
     let text = exceeded.to_string();
     Some((limit_event(Node::Tools, exceeded), text))
 }

@@ -5,7 +5,9 @@ use rye_compiler::plan::Prices;
 use serde_json::json;
 
 use super::super::fixture::{SimulatedThread, call, calls, plan, status, text, with_hook};
+use super::chat::chat_of;
 use crate::event::{Event, EventBody, HookOutcome};
+use crate::machine::{Effect, next, raised_limit};
 use crate::thread::Status;
 
 #[test]
@@ -49,6 +51,27 @@ fn raised_limit_lets_the_run_continue() {
     play.hooks.insert(HookPoint::Limit, [raise.clone(), raise].into());
     play.run();
     assert_eq!((play.ended().status, play.ended().cost.turns), (Status::Completed, 2));
+}
+
+#[test]
+fn proposed_raise_is_the_limit_that_is_set() {
+    let mut plan = plan();
+    plan.limits.turns = 2;
+    with_hook(&mut plan, HookPoint::Limit, HookAction::Escalate);
+    let again = || calls(&[call("a_read", json!({}))]);
+    let mut play = chat_of(plan, vec![text("one"), again(), again()], &["first", "second"]);
+    play.plan.session_limits.as_mut().unwrap().turns = 4;
+    play.hooks.insert(HookPoint::Limit, [HookOutcome::Escalate].into());
+    play.start();
+    let raise = loop {
+        match next(&play.plan, &play.state) {
+            Effect::Ask { raise, .. } => break raise.unwrap(),
+            _ => assert!(play.step()),
+        }
+    };
+    // Twice the limit would be 4, but the first prompt has used a turn of the session.
+    assert_eq!((raise.limit.as_str(), raise.value), ("turns", 3));
+    assert_eq!(raised_limit(&play.state, &raise.limit, raise.value), Some(4));
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::chat::{chat, ended_prompts, statuses};
-use crate::event::{ControlMessage, Delivery, EventBody, PromptBounds, PromptStatus, UserInput};
+use crate::event::{ControlMessage, Delivery, EventBody, PromptBounds, PromptStatus, ResultKind, UserInput};
 use crate::exchange::{CallError, CutStream, FailedStage};
 use crate::machine::fixture::{SimulatedThread, call, calls, text};
-use crate::machine::{Effect, Fact, ThreadState, apply, next};
+use crate::machine::{Effect, Fact, ThreadState, apply, next, raised_limit};
 use crate::thread::{Cost, Status};
 
 /// The reservation of the child.
@@ -142,4 +142,20 @@ fn retry_that_only_the_end_of_a_child_can_pay_for_awaits_the_child_before_its_pa
     let names = play.names();
     let at = |name: &str| names.iter().rposition(|one| *one == name).unwrap();
     assert!(at("attempt_failed") < at("child_ended") && at("child_ended") < at("attempt_intended"), "{names:?}");
+}
+
+#[test]
+fn spawns_of_a_later_prompt_exclude_the_children_of_earlier_prompts() {
+    let mut play = session_with_child();
+    let again = || call("rye_execute", json!({"item_type": "directive", "item_id": "test/child", "async": true}));
+    play.replies.push_front(calls(&[again(), again(), again()]));
+    submit(&mut play, "second", 900_000_000);
+    to_the_model_call(&mut play);
+    assert_eq!((play.plan.limits.spawns, play.state.limits.spawns), (2, 3));
+    assert_eq!([2, 4].map(|value| raised_limit(&play.state, "spawns", value)), [None, Some(5)]);
+    while count(&play, "limit") == 0 {
+        assert!(play.step());
+    }
+    let refused = play.results().into_iter().find(|(why, _)| *why == ResultKind::Refused).unwrap().1;
+    assert_eq!(refused, "spawns_exceeded: 2 of 2");
 }
