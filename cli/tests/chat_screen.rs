@@ -53,6 +53,36 @@ fn question_follows_the_text_before_it_and_nothing_moves_while_it_waits() {
 }
 
 #[test]
+fn yes_at_an_escalated_limit_raises_it_and_no_ends_the_prompt() {
+    let read = "{ tool_calls: [{ name: rye_file_system_read, input: { path: script.yaml } }] }";
+    let place = project_with_tools(
+        "<tool>rye.file-system.read</tool>",
+        &format!("{read}, {read}, {{ text: Done. }}, {read}, {{ text: Never. }}"),
+    );
+    place.write(".ai/config/agent/hooks.yaml", "hooks:\n  - { id: ask, event: limit, action: { escalate: {} } }\n");
+    let args = [&ARGS[..], &["--limit", "turns=1"]].concat();
+    let mut terminal = PtyTerminal::start(&place, (100, 40), &args, &[]);
+    terminal.wait_for("Enter sends");
+    terminal.press("first\r");
+    for (reached, raised) in [("1 of 1", 2), ("2 of 2", 4)] {
+        terminal.wait_for(&format!("continue beyond turns_exceeded: {reached}"));
+        terminal.wait_for(&format!("Raise turns to {raised} and continue?"));
+        terminal.press("y");
+    }
+    wait_idle(&terminal, 1);
+    terminal.press("second\r");
+    terminal.wait_until("the second question", |rows| {
+        rows.iter().filter(|row| row.contains("continue beyond turns_exceeded: 1 of 1")).count() == 2
+    });
+    terminal.press("n");
+    wait_idle(&terminal, 2);
+    let rows = terminal.all_rows();
+    let order = ["> first", "Done.", "prompt 1 done: 3 turns", "> second", "prompt 2 limit: 1 turn"];
+    assert!(order.map(|text| position(&rows, text)).is_sorted(), "{rows:#?}");
+    assert!(!rows.iter().any(|row| row.contains("Never.")), "{rows:#?}");
+}
+
+#[test]
 fn session_that_is_opened_again_shows_its_last_prompt_and_reply() {
     let place = project("{ text: The first reply. }, { text: The **second** reply. }");
     let mut terminal = start(&place, (80, 24));
