@@ -327,6 +327,22 @@ fn thread_resumes_hands_off_and_forks() {
 }
 
 #[test]
+fn prune_removes_the_folders_that_it_empties() {
+    let place = worker("", 1, 0);
+    place.write(".ai/directives/a/b/work.md", &place.read(".ai/directives/work.md"));
+    place.write(".ai/knowledge/agent/threads/a/mine.md", "Mine.\n");
+    let (_, result) = place.json(&["run", "a/b/work"]);
+    let id = result["thread_id"].as_str().unwrap();
+    let folders = [".ai/knowledge/agent/threads/a/b/work", ".ai/state/threads/a/b"];
+    let exist = || folders.map(|folder| place.project().join(folder).exists());
+    assert!(id.starts_with("a/b/work-") && exist() == [true, true], "{id}");
+    place.run_ok(&["threads", "prune", "--older-than", "0"]);
+    assert_eq!(exist(), [false, false]);
+    assert!(!place.project().join(".ai/state/threads/a").exists());
+    assert_eq!(place.read(".ai/knowledge/agent/threads/a/mine.md"), "Mine.\n");
+}
+
+#[test]
 fn two_processes_work_in_one_project_at_once() {
     let place = worker("<limits turns=\"100\"/>", 6, 20);
     let processes: Vec<RyeProcess> = (0..4).map(|_| run_work(&place, &[])).collect();

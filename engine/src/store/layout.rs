@@ -16,6 +16,8 @@ pub(crate) const THREADS: &str = ".ai/state/threads";
 pub(crate) const OBJECTS: &str = ".ai/state/objects";
 /// Folder with copies of the source files that plans were compiled from, named by hash.
 pub(crate) const SOURCES: &str = ".ai/state/sources";
+/// Folder of the exports of threads.
+pub(crate) const EXPORTS: &str = ".ai/knowledge/agent/threads";
 /// Folder of lock files, one per process.
 pub(crate) const OWNERS: &str = ".ai/state/owners";
 /// File of the registry.
@@ -55,7 +57,7 @@ pub fn capabilities(thread: &ThreadId) -> PathBuf {
 
 /// Returns the path of the export, which is a knowledge item that `rye fetch` finds.
 pub fn export(directive: &ItemId, thread: &ThreadId) -> PathBuf {
-    Path::new(".ai/knowledge/agent/threads").join(directive.as_str()).join(format!("{thread}.md"))
+    Path::new(EXPORTS).join(directive.as_str()).join(format!("{thread}.md"))
 }
 
 /// Creates the folders of the store. Creates the owners' folder last, after the names of all other folders are synced.

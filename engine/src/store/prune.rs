@@ -46,6 +46,7 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
     registry.remove(threads)?;
     for (folder, names) in names_by_folder(&exports) {
         disk.remove_files(folder, &names).map_err(StoreError::io("remove files of", folder))?;
+        remove_empty_folders(&**disk, folder, Path::new(layout::EXPORTS))?;
     }
     for threads in threads.chunks(FOLDERS_AT_ONCE) {
         for thread in threads {
@@ -65,9 +66,25 @@ pub fn prune(disk: &Arc<dyn Disk>, threads: &[ThreadId]) -> Result<usize, StoreE
         let folders: Vec<PathBuf> = threads.iter().map(layout::thread_folder).collect();
         for (above, names) in names_by_folder(&folders).into_iter().rev() {
             disk.remove_dirs(above, &names).map_err(StoreError::io("remove folders of", above))?;
+            remove_empty_folders(&**disk, above, Path::new(layout::THREADS))?;
         }
     }
     remove_unreferenced_objects(&**disk, named.names)
+}
+
+/// Removes a folder and the folders above it that are empty, up to the folder `base`, which stays. While any process
+/// works on the project, removes nothing, because the process may be about to write into an empty folder.
+fn remove_empty_folders(disk: &dyn Disk, folder: &Path, base: &Path) -> Result<(), StoreError> {
+    for folder in folder.ancestors().take_while(|folder| *folder != base) {
+        if !owner::live_owners(disk)?.is_empty() {
+            break;
+        }
+        match disk.remove_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => break,
+            removed => ignore_missing(removed).map_err(StoreError::io("remove", folder))?,
+        }
+    }
+    Ok(())
 }
 
 /// Groups paths by their folder, so that each folder is opened once.
