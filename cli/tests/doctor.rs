@@ -184,3 +184,19 @@ fn home_that_is_no_folder_is_named() {
     let texts: Vec<&str> = about(&doctor, "spaces").iter().filter_map(|finding| finding["text"].as_str()).collect();
     assert!(texts.iter().any(|text| text.contains("`HOME` names `/no/such/home`, which is not a folder")), "{texts:?}");
 }
+
+#[test]
+fn env_file_that_other_users_can_read_is_reported() {
+    let place = TestProject::new();
+    place.run_ok(&["init"]);
+    place.run_ok(&["keys", "generate"]);
+    let file = place.user().join(".env");
+    std::fs::write(&file, "OPENAI_API_KEY=k\n").unwrap();
+    for (mode, is_reported) in [(0o644, true), (0o600, false)] {
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        let report = place.rye(&["doctor"]).stdout;
+        assert!(report.contains("openai: `OPENAI_API_KEY` is set"), "{report}");
+        assert_eq!(report.contains("your `.env` has the mode 644: other users"), is_reported, "{report}");
+        assert_eq!(report.contains("fix: run `chmod 600` on `.env` of your user space"), is_reported, "{report}");
+    }
+}

@@ -1,7 +1,7 @@
 //! `rye doctor`: diagnoses the environment: machine, user and project, with a fix for each problem. Changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt as _};
 use std::path::Path;
 
 use clap::Args;
@@ -197,6 +197,13 @@ impl Findings {
             Ok(environment) => environment,
             Err(error) => return self.wrong("provider", format!("your `.env` cannot be read: {error}"), None),
         };
+        let dotenv = spaces.user.as_deref().map(|folder| folder.join(".env"));
+        if let Some(mode) = dotenv.and_then(|file| Some(std::fs::metadata(file).ok()?.permissions().mode() & 0o777))
+            && mode & 0o077 != 0
+        {
+            let text = format!("your `.env` has the mode {mode:o}: other users of this machine may read its keys");
+            self.add("provider", FindingState::Note, text, Some("run `chmod 600` on `.env` of your user space"));
+        }
         let items = Items::new(world);
         let mut without_key: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         let ids = item_ids(world, ItemKind::Config);
