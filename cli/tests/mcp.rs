@@ -22,6 +22,7 @@ fn refresh_creates_items_and_prints_changes() {
     let Some(place) = place() else { return };
     let (_, listed) = place.json(&["mcp", "list"]);
     assert_eq!((&listed[0]["server"], &listed[0]["items"]), (&json!("my_math"), &json!([])));
+    assert_eq!(listed[0]["trusted"], json!(false));
     // No program of a project starts before the user trusts it.
     let asked = place.rye(&["mcp", "refresh"]);
     assert_eq!(asked.code, Some(5), "{}", asked.stderr);
@@ -31,6 +32,7 @@ fn refresh_creates_items_and_prints_changes() {
         asked.stderr
     );
     place.run_ok(&["trust"]);
+    assert_eq!(place.json(&["mcp", "list"]).1[0]["trusted"], json!(true));
     let dry = place.rye(&["mcp", "refresh", "--dry-run"]);
     assert_eq!((dry.code, dry.stdout.trim()), (Some(1), "+ mcp/my_math/double_it"));
     assert!(!place.project().join(".ai/tools/mcp").exists());

@@ -76,6 +76,9 @@ pub struct McpServerOutput {
     pub origin: String,
     /// Kind of the server's sandbox: `net` (a URL), `process` (sandboxed) or `none` (no sandbox).
     pub sandbox: &'static str,
+    /// True if the user trusts the current definition and program of the server (`list` only).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trusted: Option<bool>,
     /// Ids of the server's items.
     pub items: Vec<String>,
     /// Ids of the items that `refresh` created, changed and removed.
@@ -259,7 +262,7 @@ fn list(spaces: &Spaces, configured: &BTreeMap<String, McpServer>, report: &Prin
     for server in configured.values() {
         let items =
             existing_items(&spaces.project, server)?.into_keys().map(|file| tool_item_id(server, &file)).collect();
-        output.push(McpServerOutput { changes: None, error: None, ..server_output(server, items) });
+        output.push(McpServerOutput { trusted: Some(is_trusted(server, spaces)?), ..server_output(server, items) });
     }
     if report.format() == Format::Json {
         report.json(&output)?;
@@ -268,8 +271,8 @@ fn list(spaces: &Spaces, configured: &BTreeMap<String, McpServer>, report: &Prin
     if output.is_empty() {
         report.note("no MCP server is configured in `.mcp.json` or `.ai/config/mcp.yaml`");
     }
-    for (server, settings) in output.iter().zip(configured.values()) {
-        let trust = if is_trusted(settings, spaces)? { "" } else { "; not trusted: run `rye trust`" };
+    for server in &output {
+        let trust = if server.trusted == Some(false) { "; not trusted: run `rye trust`" } else { "" };
         let count = match server.items.len() {
             0 => format!("no items; create them with `rye mcp refresh {}`", server.server),
             1 => "1 item".to_owned(),
@@ -431,6 +434,7 @@ fn server_output(server: &McpServer, items: Vec<String>) -> McpServerOutput {
         runs: server.describe(),
         origin: server.origin.clone(),
         sandbox: server.isolation().as_str(),
+        trusted: None,
         items,
         changes: None,
         error: None,
