@@ -193,6 +193,39 @@ fn exported_script_replays_and_reports_the_first_difference() {
 }
 
 #[test]
+fn export_of_a_handed_over_run_states_that_its_replay_fails() {
+    let place = TestProject::own();
+    let tools = "<tool>rye.file-system.read</tool>";
+    let work = rye::talk_directive(9, tools).replace("name=\"talk\"", "name=\"work\"");
+    place.write(".ai/directives/work.md", &work.replace("provider=\"scripted\"", "provider=\"tiny\""));
+    place.write(
+        ".ai/config/agent/providers/tiny.yaml",
+        "id: tiny\nwire: scripted\nscript: script.yaml\ndefault_tier: fast\ntiers: { fast: small }\nmodels:\n  - { id: small, context_window: 6000, \
+         max_output: 1024, tool_use: native, prices: { input: 1, output: 5 }, priced_at: \"2026-11-21\", source: invented }\n",
+    );
+    place.write("one.txt", &"some words in a line\n".repeat(450));
+    place.write("two.txt", &"other words in a line\n".repeat(450));
+    let read = |file: &str| format!("  - tool_calls: [{{ name: rye_file_system_read, input: {{ path: {file} }} }}]\n");
+    place.write("script.yaml", &format!("steps:\n{}{}  - Done.\n", read("one.txt"), read("two.txt")));
+    place.json(&["run", "work"]);
+    let (_, listed) = place.json(&["threads", "list", "--directive", "work"]);
+    let threads = listed["threads"].as_array().unwrap();
+    assert!(threads.len() > 1, "{listed}");
+    for thread in threads {
+        let id = thread["thread_id"].as_str().unwrap();
+        let exported = place.rye(&["threads", "export", id, "--script", "-o", "recorded.json"]);
+        let is_first = place.transcript(id)[2]["type"] != "continues";
+        let relation = if is_first { "was handed over to" } else { "continues" };
+        let note = format!(
+            "`{id}` {relation} another thread: the script holds the requests of one thread, so its replay ends"
+        );
+        assert!(exported.stderr.contains(&note), "{}", exported.stderr);
+        let replayed = place.rye(&["run", "work", "--script", "recorded.json"]);
+        assert!(replayed.stderr.contains("error: script_mismatch: "), "{}", replayed.stderr);
+    }
+}
+
+#[test]
 fn show_prints_cache_use() {
     let place = TestProject::example("hello");
     place.write(

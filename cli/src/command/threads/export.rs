@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
+use rye_compiler::plan::PlanMode;
 use rye_engine::event::{EventBody, ThreadHead};
 use rye_engine::provider::environment::ProviderEnvironment;
 use rye_engine::provider::scripted::{Script, ScriptStep};
 use rye_engine::replay::script_steps;
 use rye_engine::rooted_dir::write_user_file;
 use rye_engine::secrets::{add_secrets, mask_value};
+use rye_engine::thread::Status;
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::Threads;
 
@@ -85,7 +87,13 @@ pub fn collect_script(
             let reason = format!("the thread and its descendants are more than {MAX_THREADS} threads");
             return Err(CommandError::failed(format!("the thread cannot be exported: {reason}")));
         }
-        let ExportedThread { directive, steps, children } = export_thread(threads, &id, exact)?;
+        let ExportedThread { directive, steps, children, chain } = export_thread(threads, &id, exact)?;
+        if let Some(chain) = chain.filter(|_| exact) {
+            note(format!(
+                "`{id}` {chain}: the script holds the requests of one thread, so its replay ends with `script_mismatch`; \
+                 `rye threads chain {id}` lists the other threads"
+            ));
+        }
         waiting.extend(children.into_iter().rev().map(|(spawn, child)| (child, Some(spawn))));
         match spawn {
             None => script.steps = steps,
@@ -101,6 +109,8 @@ struct ExportedThread {
     steps: Vec<ScriptStep>,
     /// Children by spawn number.
     children: BTreeMap<u64, ThreadId>,
+    /// The relation of a run to another thread of its chain; `None` for a chat and if the thread is no part of a chain.
+    chain: Option<&'static str>,
 }
 
 fn export_thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<ExportedThread, CommandError> {
@@ -108,7 +118,17 @@ fn export_thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<Export
     let found = threads.parent(id)?;
     let found =
         found.ok_or_else(|| CommandError::failed(format!("the thread `{id}` never started: it has no transcript")))?;
-    let directive = ThreadHead::of(&events).opened.map(|opened| opened.directive.clone()).unwrap_or_default();
+    let head = ThreadHead::of(&events);
+    let directive = head.opened.map(|opened| opened.directive.clone()).unwrap_or_default();
+    let is_handed_over =
+        events.iter().any(|event| matches!(&event.body, EventBody::Ended(end) if end.status == Status::Continued));
+    let chain = match (head.continues, is_handed_over) {
+        // A replay of a chat sends the prompts of its user.
+        _ if found.plan().mode == PlanMode::Chat => None,
+        (Some(_), _) => Some("continues another thread"),
+        (None, true) => Some("was handed over to another thread"),
+        (None, false) => None,
+    };
     // A child that runs a tool calls no model, so the script has no steps for it.
     let is_tool =
         |spawn: u64| events.iter().any(|event| event.body.child_intent(spawn).is_some_and(|child| child.tool));
@@ -119,7 +139,8 @@ fn export_thread(threads: &Threads, id: &ThreadId, exact: bool) -> Result<Export
         }
         Some((child.spawn, ThreadId::parse(&child.thread_id).ok()?))
     });
-    Ok(ExportedThread { directive, steps: script_steps(found.plan(), &events, exact), children: spawned.collect() })
+    let children = spawned.collect();
+    Ok(ExportedThread { directive, steps: script_steps(found.plan(), &events, exact), children, chain })
 }
 
 fn add_child_steps(
