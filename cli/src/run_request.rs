@@ -35,7 +35,7 @@ pub struct RunRequestArgs {
     /// `RYE_MODEL`)
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Override a limit, also of a finished thread that is resumed (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
+    /// Override a limit (repeatable): `turns`, `tokens`, `spend`, `spawns`, `depth`, `duration_seconds`, `output`
     #[arg(long, value_name = "NAME=VALUE")]
     limit: Vec<String>,
     /// The object of `--inputs`, read once, because stdin can be read only once and a command can make several
