@@ -24,7 +24,7 @@ use crate::report::Printer;
 type Inputs = Map<String, Value>;
 
 /// The inputs for which only one side has a plan, grouped by the direction of the change and the error of the other side.
-type OneSidedInputs = BTreeMap<(Direction, FirstError), Vec<Inputs>>;
+type OneSidedInputs = BTreeMap<(Direction, SideError), Vec<Inputs>>;
 
 /// Both sides of a comparison for inputs other than the default inputs.
 pub struct OtherInputs<'a> {
@@ -46,7 +46,7 @@ enum OtherComparison {
 
 /// The first error of a call without a plan, and its location.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct FirstError {
+struct SideError {
     text: String,
     source: Option<SourceReport>,
 }
@@ -82,12 +82,10 @@ impl<'a> OtherInputs<'a> {
 
     /// Compares the plans of both sides for further inputs: the example inputs of every context that the directive has
     /// on a side, and unknown inputs if a side has conditions for which no inputs were found. `defaults` is the result
-    /// for the default inputs.
+    /// for the default inputs. Inputs with which only one side has a plan are added to `one_sided`.
     ///
     /// - `Changed` contains the first inputs with which the new plan is wider. If there are none, and the plans for the
     ///   default inputs are equal, `Changed` contains the first inputs with which the plans differ.
-    /// Inputs with which only one side has a plan are added to `one_sided`.
-    ///
     /// - `Same`: there are no such inputs, the new plan is already wider for the default inputs, or the directive does
     ///   not exist on a side.
     /// - `Unknown`: the contexts of a side cannot be determined, or a side has no plan for unknown inputs.
@@ -170,15 +168,11 @@ impl<'a> OtherInputs<'a> {
     }
 
     /// Compiles the plan of a call with `inputs`; the error is the first one that refuses the plan.
-    fn compile_call(
-        &self,
-        world: &dyn World,
-        inputs: &Inputs,
-    ) -> Result<Result<Compilation, FirstError>, CommandError> {
+    fn compile_call(&self, world: &dyn World, inputs: &Inputs) -> Result<Result<Compilation, SideError>, CommandError> {
         let request = CompileRequest { inputs: Some(inputs.clone()), ..self.request(world)? };
         let mut sources = Sources::default();
         let compiled = compile_with_sources(world, &request, &mut sources);
-        Ok(compiled.value.ok_or_else(|| FirstError::find(&compiled.diagnostics, &sources)))
+        Ok(compiled.value.ok_or_else(|| SideError::find(&compiled.diagnostics, &sources)))
     }
 
     fn request(&self, world: &dyn World) -> Result<CompileRequest, CommandError> {
@@ -188,7 +182,7 @@ impl<'a> OtherInputs<'a> {
     }
 }
 
-impl FirstError {
+impl SideError {
     fn find(diagnostics: &Diagnostics, sources: &Sources) -> Self {
         let Some(error) = diagnostics.iter().find(|diagnostic| diagnostic.is_error()) else {
             return Self { text: "no plan".to_owned(), source: None };
@@ -207,13 +201,13 @@ impl FirstError {
 }
 
 /// Describes the inputs for which only one side has a plan: with `Widened` the new side, with `Narrowed` the old side.
-fn describe_one_sided(direction: Direction, error: FirstError, inputs: &[Inputs]) -> PlanChange {
+fn describe_one_sided(direction: Direction, error: SideError, inputs: &[Inputs]) -> PlanChange {
     let example = inputs.first().map(|inputs| Value::Object(inputs.clone()).to_string()).unwrap_or_default();
     let others = match inputs.len() {
         0 | 1 => String::new(),
         more => format!(" and {}", format_count(more as u64 - 1, "other combination")),
     };
-    let FirstError { text, source } = error;
+    let SideError { text, source } = error;
     let what = if direction == Direction::Widened {
         format!("the inputs {example}{others} have a plan, which an error prevented before ({text})")
     } else {
