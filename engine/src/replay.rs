@@ -148,7 +148,7 @@ fn fault(failed: &AttemptFailed, expect: Expectation) -> ScriptedFault {
                 code: error.code.clone(),
                 message: Some(error.message.clone()),
             }),
-            cut: error.cut.is_some() && !streams,
+            cut: error.cut.is_some() && error.stage != FailedStage::Truncated,
             usage: error.usage.as_ref().map(usage),
             usage_is_final: error.cut.is_none() && streams,
         },

@@ -416,8 +416,10 @@ impl ScriptedFault {
             (None, false) => "the script makes this attempt fail".to_owned(),
         });
         let streamed = match stage {
-            FailedStage::Truncated | FailedStage::StreamError => true,
-            FailedStage::Timeout | FailedStage::Protocol => fault.cut || !self.after.is_empty(),
+            FailedStage::Truncated => true,
+            FailedStage::StreamError | FailedStage::Timeout | FailedStage::Protocol => {
+                fault.cut || !self.after.is_empty()
+            }
             FailedStage::Setup | FailedStage::Connect | FailedStage::Status => false,
         };
         let cut = (streamed && !fault.usage_is_final)
