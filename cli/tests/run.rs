@@ -400,6 +400,20 @@ fn external_child_is_bounded_by_its_parent() {
 }
 
 #[test]
+fn external_child_of_a_parent_without_spawns_is_refused() {
+    let place = talker("<limits spawns=\"0\"/>", "steps:\n  - { text: Waited., delay_ms: 2500 }\n");
+    let mut command = place.command(&["run", "talk", "--format", "json"]);
+    let parent = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&place, "\"reserved\"");
+    let (_, listed) = place.json(&["threads", "list"]);
+    let refused = place.rye(&["run", "talk", "--parent", listed["threads"][0]["thread_id"].as_str().unwrap()]);
+    assert_eq!(refused.code, Some(4), "{}", refused.stderr);
+    let reason = "spawns_exceeded: the limit `spawns` is 0, so this thread starts no child threads";
+    assert!(refused.stderr.contains(reason), "{}", refused.stderr);
+    assert_eq!(ProcessResult::from(parent.wait_with_output().unwrap()).code, Some(0));
+}
+
+#[test]
 fn running_thread_cannot_be_resumed() {
     let place = talker("", "steps:\n  - { text: Waited., delay_ms: 1500 }\n");
     let mut command = place.command(&["run", "talk", "--format", "json"]);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rye_compiler::compile::Compilation;
 use rye_compiler::semantics::ledger::LedgerReply;
 
+use super::children::ChildRefusal;
 use super::{ParentContext, RowsToWrite, ThreadInit};
 use crate::context::{EngineContext, RunningThread, ThreadHandle};
 use crate::error::DriveError;
@@ -165,7 +166,7 @@ impl EngineContext {
                 ChangeResult::Ledger(LedgerReply::Reserved { amount }) => init.limits.spend = amount.to_u64(),
                 ChangeResult::Ledger(LedgerReply::Refused { refusal }) => return Err(refused(refusal.to_string())),
                 ChangeResult::TooMany { limit, .. } => {
-                    return Err(refused(format!("spawns_exceeded: {limit} of {limit}")));
+                    return Err(refused(ChildRefusal::limit("spawns_exceeded", limit, limit).reason));
                 }
                 ChangeResult::Done
                 | ChangeResult::Child(_)
