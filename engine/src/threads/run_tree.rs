@@ -2,7 +2,7 @@
 //! and tokens, and includes a child's spend only if the thread has recorded the end of the child.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use rye_compiler::semantics::ledger::{Account, AccountStatus};
 
@@ -74,8 +74,8 @@ impl Threads {
     /// Returns the cost of each of these threads with its descendants, as [`Self::tree_cost`] does. `rows` are all
     /// threads of the project. The accounts of the ledger are read at once, because each read of the registry takes
     /// locks.
-    pub fn tree_costs(&self, rows: &[&ThreadRow]) -> Result<BTreeMap<ThreadId, Cost>, StoreError> {
-        let mut children: BTreeMap<&ThreadId, Vec<&ThreadRow>> = BTreeMap::new();
+    pub fn tree_costs(&self, rows: &[&ThreadRow]) -> Result<HashMap<ThreadId, Cost>, StoreError> {
+        let mut children: HashMap<&ThreadId, Vec<&ThreadRow>> = HashMap::new();
         for row in rows {
             if let Some(parent) = &row.parent {
                 children.entry(parent).or_default().push(row);
@@ -85,24 +85,22 @@ impl Threads {
             Some(registry) if !children.is_empty() => Some(registry.accounts()?),
             Some(_) | None => None,
         };
-        let mut costs = BTreeMap::new();
+        let mut costs = HashMap::with_capacity(rows.len());
         for row in rows {
+            let (Some(accounts), Some(own)) = (&accounts, children.get(&row.id)) else {
+                costs.insert(row.id.clone(), row.cost);
+                continue;
+            };
             let (mut below, mut seen) = (Vec::new(), HashSet::from([&row.id]));
-            let mut next: Vec<&ThreadRow> = children.get(&row.id).into_iter().flatten().copied().collect();
+            let mut next = own.clone();
             while let Some(descendant) = next.pop() {
                 if seen.insert(&descendant.id) {
                     next.extend(children.get(&descendant.id).into_iter().flatten());
                     below.push(descendant);
                 }
             }
-            let cost = match &accounts {
-                Some(accounts) if !below.is_empty() => {
-                    let account = |thread: &ThreadId| Ok(accounts.get(thread.as_str()).map(Cow::Borrowed));
-                    cost_with_descendants(row, below.into_iter(), account)?
-                }
-                Some(_) | None => row.cost,
-            };
-            costs.insert(row.id.clone(), cost);
+            let account = |thread: &ThreadId| Ok(accounts.get(thread.as_str()).map(Cow::Borrowed));
+            costs.insert(row.id.clone(), cost_with_descendants(row, below.into_iter(), account)?);
         }
         Ok(costs)
     }

@@ -1,7 +1,7 @@
 //! `rye threads list`: lists the threads of a project.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{HashMap, HashSet};
 
 use anstyle::{AnsiColor, Style};
 use clap::{Args, ValueEnum};
@@ -217,23 +217,23 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
         )),
     }
     let all: Vec<&ThreadRow> = entries.iter().map(|entry| &entry.row).collect();
-    let mut costs = reader.tree_costs(&all)?;
+    let costs = reader.tree_costs(&all)?;
     entries.retain(|entry| !args.active || !entry.row.status.has_ended());
     entries.retain(|entry| args.status.is_empty() || args.status.iter().any(|status| status.accepts(entry)));
     entries.retain(|entry| args.since.is_none_or(|since| entry.row.created_at >= since.0));
     entries.retain(|entry| args.directive.as_ref().is_none_or(|directive| entry.row.directive == *directive));
     let joins_chains = report.format() == Format::Human;
-    let rows: Vec<ListRow> = arrange_trees(entries, args.limit.unwrap_or(usize::MAX), joins_chains)
+    let rows: Vec<ListRow> = arrange_trees(&entries, args.limit.unwrap_or(usize::MAX), joins_chains)
         .into_iter()
         .map(|(entry, branch)| {
-            let cost = costs.remove(&entry.row.id).unwrap_or(entry.row.cost);
-            ListRow { step: current_step(&entry, reader), entry, branch, cost }
+            let cost = costs.get(&entry.row.id).copied().unwrap_or(entry.row.cost);
+            ListRow { step: current_step(entry, reader), entry, branch, cost }
         })
         .collect();
     match report.format() {
         Format::Json => {
             let output = |row: &ListRow| {
-                let of_row = ThreadOutput::new(&row.entry, row.cost);
+                let of_row = ThreadOutput::new(row.entry, row.cost);
                 let Some(current) = &row.step else { return of_row };
                 ThreadOutput { step: Some(current.step.to_string()), turn: current.turn, asks: current.asks, ..of_row }
             };
@@ -255,8 +255,8 @@ pub fn run(args: &ListArgs, reader: &ThreadReader, report: &Printer) -> Result<E
     Ok(Exit::Success)
 }
 
-struct ListRow {
-    entry: ListedThread,
+struct ListRow<'e> {
+    entry: &'e ListedThread,
     /// Lines that connect the thread with its parent, for human output.
     branch: String,
     step: Option<CurrentStep>,
@@ -277,28 +277,30 @@ struct CurrentStep {
 /// the order of their start. A thread whose parent is not in `entries` is the root of a tree. Each thread is returned
 /// with the lines that connect it with its parent in human output. If `joins_chains` is true, a root that continues
 /// another thread follows the first thread of its chain, with an arrow.
-fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize, joins_chains: bool) -> Vec<(ListedThread, String)> {
-    let ids: BTreeSet<ThreadId> = entries.iter().map(|entry| entry.row.id.clone()).collect();
-    let heads = if joins_chains { chain_heads(&entries) } else { BTreeMap::new() };
+fn arrange_trees(entries: &[ListedThread], limit: usize, joins_chains: bool) -> Vec<(&ListedThread, String)> {
+    let ids: HashSet<&ThreadId> = entries.iter().map(|entry| &entry.row.id).collect();
+    let heads = if joins_chains { chain_heads(entries) } else { HashMap::new() };
     let parent = |entry: &ListedThread| {
-        entry.row.parent.clone().filter(|parent| ids.contains(parent)).or_else(|| heads.get(&entry.row.id).cloned())
+        let parent = entry.row.parent.as_ref().and_then(|parent| ids.get(parent));
+        parent.or_else(|| heads.get(&entry.row.id)).copied()
     };
-    let newest = newest_of_chains(&entries, &heads);
+    let newest = newest_of_chains(entries, &heads);
     // Sort newest first: children are popped from the end, so the oldest child is printed first.
-    entries.sort_by(|a, b| (Reverse(a.row.created_at), &b.row.id).cmp(&(Reverse(b.row.created_at), &a.row.id)));
-    let mut children: BTreeMap<Option<ThreadId>, Vec<ListedThread>> = BTreeMap::new();
-    for entry in entries {
-        children.entry(parent(&entry)).or_default().push(entry);
+    let mut sorted: Vec<&ListedThread> = entries.iter().collect();
+    sorted.sort_by(|a, b| (Reverse(a.row.created_at), &b.row.id).cmp(&(Reverse(b.row.created_at), &a.row.id)));
+    let mut children: HashMap<Option<&ThreadId>, Vec<&ListedThread>> = HashMap::new();
+    for entry in sorted {
+        children.entry(parent(entry)).or_default().push(entry);
     }
     let mut roots = children.remove(&None).unwrap_or_default();
     let began = |entry: &ListedThread| newest.get(&entry.row.id).copied().unwrap_or(entry.row.created_at);
     roots.sort_by(|a, b| (Reverse(began(a)), &a.row.id).cmp(&(Reverse(began(b)), &b.row.id)));
     roots.truncate(limit);
     let mut arranged = Vec::new();
-    let mut open: Vec<(ListedThread, String, String)> =
+    let mut open: Vec<(&ListedThread, String, String)> =
         roots.into_iter().rev().map(|root| (root, String::new(), String::new())).collect();
     while let Some((entry, branch, below)) = open.pop() {
-        let own = children.remove(&Some(entry.row.id.clone())).unwrap_or_default();
+        let own = children.remove(&Some(&entry.row.id)).unwrap_or_default();
         for (n, child) in own.into_iter().enumerate() {
             let (corner, line) = if n == 0 { ("└ ", "  ") } else { ("├ ", "│ ") };
             let arrow = if heads.contains_key(&child.row.id) { "→ " } else { "" };
@@ -310,9 +312,9 @@ fn arrange_trees(mut entries: Vec<ListedThread>, limit: usize, joins_chains: boo
 }
 
 /// Returns the first listed thread of the chain of each root that continues another root, by the id of the root.
-fn chain_heads(entries: &[ListedThread]) -> BTreeMap<ThreadId, ThreadId> {
+fn chain_heads(entries: &[ListedThread]) -> HashMap<&ThreadId, &ThreadId> {
     let is_root = |entry: &&ListedThread| entry.row.parent.is_none();
-    let roots: BTreeMap<&ThreadId, &ThreadRow> =
+    let roots: HashMap<&ThreadId, &ThreadRow> =
         entries.iter().filter(is_root).map(|entry| (&entry.row.id, &entry.row)).collect();
     let continued = |row: &ThreadRow| row.continues.as_ref().and_then(|id| roots.get(id)).copied();
     let head = |row: &ThreadRow| {
@@ -322,17 +324,20 @@ fn chain_heads(entries: &[ListedThread]) -> BTreeMap<ThreadId, ThreadId> {
             let Some(earlier) = continued(first) else { break };
             first = earlier;
         }
-        Some((row.id.clone(), first.id.clone()))
+        Some(&first.id)
     };
-    roots.values().filter_map(|row| head(row)).collect()
+    roots.iter().filter_map(|(id, row)| Some((*id, head(row)?))).collect()
 }
 
 /// Returns the start of the newest thread of each chain, by the id of its first thread.
-fn newest_of_chains(entries: &[ListedThread], heads: &BTreeMap<ThreadId, ThreadId>) -> BTreeMap<ThreadId, i64> {
-    let mut newest = BTreeMap::new();
+fn newest_of_chains<'e>(
+    entries: &'e [ListedThread],
+    heads: &HashMap<&'e ThreadId, &'e ThreadId>,
+) -> HashMap<&'e ThreadId, i64> {
+    let mut newest = HashMap::new();
     for entry in entries {
         if let Some(head) = heads.get(&entry.row.id) {
-            let began = newest.entry(head.clone()).or_insert(entry.row.created_at);
+            let began = newest.entry(*head).or_insert(entry.row.created_at);
             *began = entry.row.created_at.max(*began);
         }
     }

@@ -1,6 +1,6 @@
 //! `rye threads prune`: removes threads that ended long ago, together with their whole trees and continuation chains.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use clap::Args;
 use rye_engine::store::prune::prune;
@@ -51,7 +51,7 @@ pub fn run(args: &PruneArgs, reader: &ThreadReader, report: &Printer) -> Result<
     // The costs are read before the removal of the accounts.
     let costs = match report.format() {
         Format::Json => reader.tree_costs(&going.iter().map(|entry| &entry.row).collect::<Vec<_>>())?,
-        Format::Human | Format::Plain => BTreeMap::new(),
+        Format::Human | Format::Plain => HashMap::new(),
     };
     let mut objects = 0;
     if !args.dry_run {
