@@ -96,9 +96,20 @@ fn parse_arguments() -> Result<Args, clap::Error> {
     if let Some(args) = Args::parse_frequent(&words) {
         return Ok(args);
     }
-    let mut command = ignore_empty_variables(help_examples::with_examples(Args::command()));
-    let matches = command.try_get_matches_from_mut(words).map_err(|error| with_tip(error, &command))?;
+    let mut command = ignore_empty_variables(Args::command());
+    let matches = match command.try_get_matches_from_mut(&words) {
+        // Only a help text shows the examples of commands.
+        Err(error) if is_help(error.kind()) => {
+            let command = ignore_empty_variables(help_examples::with_examples(Args::command()));
+            command.try_get_matches_from(words)?
+        }
+        matches => matches.map_err(|error| with_tip(error, &command))?,
+    };
     Args::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+fn is_help(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand)
 }
 
 /// Adds a tip to the error about an unexpected word or option, or about a missing id of a directive.

@@ -31,6 +31,20 @@ fn only_commands_with_more_formats_offer_them() {
 }
 
 #[test]
+fn help_texts_show_the_examples_of_their_command() {
+    let place = TestProject::new();
+    let example = "Examples:\n  rye threads list --active";
+    for line in [&["threads", "list", "--help"][..], &["help", "threads", "list"], &["threads", "list", "-h"]] {
+        let help = place.run_ok(line);
+        assert!(help.contains(example), "{line:?}: {help}");
+    }
+    let without_subcommand = place.rye(&["threads"]);
+    assert!(without_subcommand.stderr.contains("Examples:\n  rye threads list"), "{}", without_subcommand.stderr);
+    let refused = place.rye(&["threads", "list", "--no-such-option"]);
+    assert!(refused.code == Some(2) && !refused.stderr.contains("Examples:"), "{}", refused.stderr);
+}
+
+#[test]
 fn fetch_usage_names_the_type_first() {
     let help = TestProject::new().run_ok(&["fetch", "--help"]);
     assert!(help.contains("rye fetch [OPTIONS] <TYPE> <ID>"), "{help}");
