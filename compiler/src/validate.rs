@@ -450,6 +450,7 @@ impl<'i, 'w> Checker<'i, 'w> {
             if let Some(audit) = &audit {
                 unreachable_limits::check(self.items, composed, audit, found);
                 unreachable_limits::check_session(self.items, composed, found);
+                directive::check_reminders(composed, audit, found);
                 let settings = self.continuation.get_or_init(|| continuation::ContinuationSettings::read(self.items));
                 share.continuations.add(composed, &audit.limits, &audit.model, settings);
                 share.prefixes.add(composed, &audit.model, &self.frequencies);

@@ -32,7 +32,7 @@ codes! {
     "compiler" "hook": "always" "duplicate-id" "endless" "never" "never-in-run" "no-effect" "raises-nothing"
         "removes-nothing" "shadowed" "swallows-everything" "text-list" "ungranted" "unknown-call"
         "unknown-event" "unknown-fact" "unknown-parameter" "unknown-value" "untrusted-parameter" "wrong-action";
-    "compiler" "interface": "choices" "missing-input" "missing-output" "required-default" "retyped" "type" "unknown-input" "unknown-output" "unused-input";
+    "compiler" "interface": "choices" "endless-reminders" "missing-input" "missing-output" "required-default" "retyped" "type" "unknown-input" "unknown-output" "unused-input";
     "compiler" "item": "ambiguous" "escapes-space" "invalid-value" "missing" "name-mismatch" "repeated" "script-parameter" "script-result"
         "server-schema" "shadows" "shell-syntax" "signature" "silent" "stray" "unknown" "unknown-builtin" "unknown-call" "unknown-key" "unreadable" "untrusted-parameter" "unused-parameter";
     "compiler" "limit": "cannot-afford-one-turn" "invalid" "never-binds" "one-turn" "unknown" "unpriced";

@@ -56,6 +56,9 @@ pub enum InterfaceError {
     /// An input that is declared as required although it has a default.
     #[error("the input `{name}` has a default, so `required` has no effect")]
     RequiredDefault { name: String, span: Span },
+    /// Reminders after every text answer, in a directive without outputs: no answer ends the thread.
+    #[error("`nudge` is `always` and the directive declares no outputs, so only a limit ends the thread")]
+    EndlessReminders { span: Span },
     /// A placeholder with a default, for an input that always has a value.
     #[error("the default `{default}` of the placeholder is never used: the input `{name}` {why}")]
     UnusedDefault { name: String, default: String, why: &'static str, span: Span, declared: Span },
@@ -127,6 +130,7 @@ impl Problem for InterfaceError {
             | Self::MissingParameter { .. } => "interface::missing-input",
             Self::UnknownOutput { .. } | Self::NoOutputs { .. } => "interface::unknown-output",
             Self::MissingOutput { .. } => "interface::missing-output",
+            Self::EndlessReminders { .. } => "interface::endless-reminders",
             Self::Choices { .. } => "interface::choices",
             Self::Type { .. } | Self::Part { .. } => "interface::type",
         }
@@ -136,6 +140,7 @@ impl Problem for InterfaceError {
         match self {
             Self::UnusedInput { .. }
             | Self::RequiredDefault { .. }
+            | Self::EndlessReminders { .. }
             | Self::UnusedDefault { .. }
             | Self::UnusedOptional { .. }
             | Self::NeededInput { .. }
@@ -215,6 +220,9 @@ impl Problem for InterfaceError {
             Self::RequiredDefault { .. } => {
                 Some("remove `required`, or remove `default` if the caller has to give the value".into())
             }
+            Self::EndlessReminders { .. } => Some(
+                "declare `<outputs>`, which the model returns when the task is done, or write `<nudge>auto</nudge>`".into(),
+            ),
             Self::UnusedInput { name, .. } => {
                 Some(format!("write `{{input:{name}}}` where the value belongs, or remove the declaration"))
             }
@@ -268,6 +276,9 @@ impl Problem for InterfaceError {
             }
             Self::RequiredDefault { span, .. } => {
                 vec![new_label(*span, "if the value is missing, the default is used")]
+            }
+            Self::EndlessReminders { span } => {
+                vec![new_label(*span, "each text answer gets a reminder and costs a turn")]
             }
             Self::NoOutputs { span, .. } => vec![new_label(*span, "not offered")],
             Self::MissingOutput { span, declared, .. } => {

@@ -2,8 +2,11 @@
 
 use crate::compose::Composed;
 use crate::diagnostics::{ContextError, Diagnostics, InterfaceError, ItemError};
+use crate::hook::{HookAction, HookPoint};
 use crate::item::Items;
-use crate::world::ItemKind;
+use crate::lower::LowerSummary;
+use crate::plan::NudgePolicy;
+use crate::world::{ItemKind, Space};
 
 /// Checks what the last directive of the composed chain declares: hooks, limits, inputs, continuation and context.
 pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
@@ -37,5 +40,20 @@ pub fn check(items: &Items<'_>, composed: &Composed, found: &mut Diagnostics) {
                 suppressed: suppressed.span,
             });
         }
+    }
+}
+
+/// Reports `<nudge>always</nudge>` of the last directive of the chain if no answer ends the thread: the directive has tools
+/// and no outputs, and no hook ends a thread.
+pub fn check_reminders(composed: &Composed, audit: &LowerSummary, found: &mut Diagnostics) {
+    let Some(nudge) = composed.leaf().and_then(|leaf| leaf.nudge.as_ref()) else { return };
+    let is_endless = nudge.node == NudgePolicy::Always && audit.offers_tools && composed.outputs.is_empty();
+    // The hooks of the standard library end a thread at limits and errors only.
+    let is_other = |event: HookPoint| !matches!(event, HookPoint::Limit | HookPoint::Error);
+    let ends = |action: &HookAction| matches!(action, HookAction::Terminate { .. } | HookAction::Execute { .. });
+    let has_end = composed.hooks.iter().filter(|hook| is_other(hook.decl.event) && hook.decl.space != Space::System);
+    let has_end = has_end.filter_map(|hook| hook.decl.action.as_ref()).any(|action| ends(&action.node));
+    if is_endless && !has_end {
+        found.push(InterfaceError::EndlessReminders { span: nudge.span });
     }
 }
