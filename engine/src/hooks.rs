@@ -256,7 +256,7 @@ impl HookTable {
                 if outcome.is_error {
                     return Err(answer::result_text(&outcome.content));
                 }
-                Ok(answer::parse_result(run.point, &outcome.content))
+                answer::parse_result(run.point, &outcome.content)
             }
             None => Ok(FiredHook::Action(action)),
         }

@@ -103,8 +103,12 @@ fn late_header(text: &str) -> Option<String> {
 }
 
 /// Returns an error for each declared parameter of a command or request that no part of it uses, because the program
-/// or server would never receive the value. A command with the placeholder `params_json` uses all parameters.
+/// or server would never receive the value. A command with the placeholder `params_json` uses all parameters, and a
+/// persistent command gets them as the facts of each line.
 fn unused_parameters(spec: &ToolSpec, tree: &ToolTree) -> Vec<ItemError> {
+    if spec.persistent {
+        return Vec::new();
+    }
     let (texts, user) = match &spec.kind {
         ToolKind::Command { argv } => (argv.iter().map(String::as_str).collect(), ParameterUser::Command),
         ToolKind::Http(_) => (request_variables::request_texts(tree), ParameterUser::Request),

@@ -36,29 +36,58 @@ pub(super) fn result_text(content: &Value) -> String {
     inline_text(content).into_owned()
 }
 
-/// Parses the result of an execute hook. If the result is JSON with an action that the hook point allows, returns the
-/// action; otherwise returns the result as text.
-pub(super) fn parse_result(point: HookPoint, content: &Value) -> FiredHook {
+/// Parses the result of an execute hook: JSON with an `action` is an action of the hook point, any other result is
+/// text. At a hook point that collects texts, JSON with any other action is text too.
+///
+/// # Errors
+/// Returns the reason why the action of the result cannot run; the hook then counts as failed.
+pub(super) fn parse_result(point: HookPoint, content: &Value) -> Result<FiredHook, String> {
     let answer = match content {
         Value::String(text) => serde_json::from_str(text.trim()).unwrap_or(Value::Null),
         Value::Object(_) => content.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => Value::Null,
     };
-    let name = answer.get("action").and_then(Value::as_str).and_then(ActionName::from_word);
-    let allowed = name.filter(|name| hook_point::row_of(point).actions.contains(name));
-    if let (Some(name), Value::Object(mut map)) = (allowed, answer) {
-        map.insert("action".into(), name.as_str().into());
-        let mut action = Value::Object(map);
-        add_defaults(&mut action);
-        stringify_text_fields(&mut action);
-        if let Ok(action) = serde_json::from_value::<HookAction>(action) {
-            // Actions that start another item are not accepted as answers.
-            if action.item().is_none() {
-                return FiredHook::Action(action);
-            }
+    let text = || Ok(FiredHook::Text(result_text(content)));
+    let (Some(given), Value::Object(mut map)) =
+        (answer.get("action").filter(|given| !given.is_null()).cloned(), answer)
+    else {
+        return text();
+    };
+    let event = hook_point::row_of(point);
+    let allowed = event.actions.iter().filter(|name| is_answer(**name));
+    let word = inline_text(&given);
+    let Some(name) = allowed.clone().copied().find(|name| ActionName::from_word(&word) == Some(*name)) else {
+        if collects_texts(point) {
+            return text();
         }
-    }
-    FiredHook::Text(result_text(content))
+        let allowed: Vec<String> = allowed.map(|name| format!("`{}`", name.as_str())).collect();
+        let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+        return Err(format!(
+            "its answer has the action `{word}`, which the event `{}` does not accept as an answer; accepted: {allowed}",
+            event.name
+        ));
+    };
+    map.insert("action".into(), name.as_str().into());
+    let mut action = Value::Object(map);
+    add_defaults(&mut action);
+    stringify_text_fields(&mut action);
+    let read = serde_json::from_value::<HookAction>(action);
+    read.map(FiredHook::Action).map_err(|error| format!("the action `{word}` of its answer cannot be read: {error}"))
+}
+
+/// Returns true if the result of an execute hook can be this action. The other actions start an item or are only
+/// declared.
+const fn is_answer(name: ActionName) -> bool {
+    !matches!(name, ActionName::SetExtends | ActionName::Fetch | ActionName::Execute | ActionName::Sign)
+}
+
+/// Returns true if the texts of the hooks of this point are collected. At other points, a text that is not an action
+/// changes nothing.
+const fn collects_texts(point: HookPoint) -> bool {
+    matches!(
+        point,
+        HookPoint::BuildSystemPrompt | HookPoint::ThreadStarted | HookPoint::ThreadContinued | HookPoint::Command
+    )
 }
 
 /// Adds the default values of the fields that an action may omit.
@@ -114,15 +143,7 @@ pub(super) fn apply_fired(turn: &mut PointEvaluation, point: HookPoint, hook: &R
     match fired {
         FiredHook::Layer => collect(turn, &hook.hook.id, None),
         FiredHook::Text(text) => {
-            // At other points, a text that is not an action changes nothing.
-            let collects = matches!(
-                point,
-                HookPoint::BuildSystemPrompt
-                    | HookPoint::ThreadStarted
-                    | HookPoint::ThreadContinued
-                    | HookPoint::Command
-            );
-            if collects {
+            if collects_texts(point) {
                 collect(turn, &hook.hook.id, Some(text));
             }
         }

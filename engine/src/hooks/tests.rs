@@ -157,13 +157,38 @@ fn execute_hook_may_answer_only_with_actions_of_its_point() {
     assert_eq!(answer, HookOutcome::Block { reason: "no".into() });
     // Input values are never parsed as templates.
     assert_eq!(recorded_actions, [execute(json!({"spent": 0.5, "who": "${cost.spend}"}))]);
-    for other in [
-        json!({"action": "terminate"}),
-        json!({"action": "execute", "item_type": "tool", "item_id": "x", "params": {}}),
-        json!("text"),
-    ] {
-        assert_eq!(run_point(&plan, HookPoint::ToolCall, facts.clone(), other).1, HookOutcome::None);
+    for other in [json!("text"), json!({"action": null}), json!({"note": "block"})] {
+        let (verdicts, answer, _) = run_point(&plan, HookPoint::ToolCall, facts.clone(), other);
+        assert_eq!((verdicts.as_slice(), answer), ([HookVerdict::Fired].as_slice(), HookOutcome::None));
     }
+}
+
+#[test]
+fn answer_with_an_action_that_the_event_lacks_fails_the_hook() {
+    let call = json!({"action": "execute", "item_type": "tool", "item_id": "x", "params": {}});
+    for (point, says, reason) in [
+        (HookPoint::Input, json!({"action": "bogus"}), "the action `bogus`, which the event `input` does not accept"),
+        (HookPoint::Input, json!("{\"action\":\"block\"}\n"), "accepted: `transform`, `handled`"),
+        (HookPoint::ToolCall, json!({"action": "terminate"}), "the action `terminate`"),
+        (HookPoint::ToolCall, json!({"action": 7}), "the action `7`"),
+        (HookPoint::ToolCall, call, "the action `execute`"),
+        (HookPoint::ToolExecutionStart, json!({"action": "block"}), "accepted: none"),
+        (HookPoint::Input, json!({"action": "transform"}), "cannot be read: missing field `text`"),
+    ] {
+        let mut plan = plan();
+        with_hook(&mut plan, point, execute(json!({})));
+        let (verdicts, answer, _) = run_point(&plan, point, json!({"text": "a"}), says.clone());
+        assert_eq!((verdicts.as_slice(), answer), ([HookVerdict::Failed].as_slice(), HookOutcome::None), "{says}");
+        plan.hooks[0].on_failure = OnFailure::Fail;
+        let (_, answer, _) = run_point(&plan, point, json!({"text": "a"}), says);
+        let HookOutcome::Failed { error, .. } = answer else { panic!("{answer:?}") };
+        assert!(error.contains(reason), "{error}");
+    }
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::ThreadStarted, execute(json!({})));
+    let (verdicts, answer, _) = run_point(&plan, HookPoint::ThreadStarted, json!({}), json!({"action": "opened"}));
+    assert_eq!(verdicts, [HookVerdict::Fired]);
+    assert!(matches!(answer, HookOutcome::Collected { .. }), "{answer:?}");
 }
 
 #[test]
