@@ -460,6 +460,11 @@ fn commands_of_a_project_need_trust_and_change_no_run() {
     assert!(refused.stderr.contains("trust"), "{}", refused.stderr);
     let listed = place.run_ok(&["trust", "--list"]);
     assert!(listed.contains("where"), "{listed}");
+    // A hook file whose hooks execute nothing changes nothing about the trust in commands.
+    place.write(".ai/config/agent/hooks.yaml", "hooks: []\n");
+    place.run_ok(&["trust"]);
+    let done = chat(&place, &["talk"], b"/where x\n");
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use rye_grammar::{ItemId, Sources};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::commands::COMMAND_FILE;
 use crate::diagnostics::sanitize;
 use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
 use crate::item::{Items, Tool};
@@ -29,6 +30,14 @@ pub use reach::{of_continuation, of_replaced_hook_items, of_user_space, script_o
 
 /// The settings files with hooks. Directives declare hooks too.
 pub(crate) const HOOK_FILES: [&str; 2] = ["agent/hook_conditions", "agent/hooks"];
+/// The settings files that can declare a hook at the point `command`.
+const COMMAND_HOOK_FILES: [&str; 3] = [COMMAND_FILE, HOOK_FILES[0], HOOK_FILES[1]];
+
+/// Returns the settings files that can declare a hook at a point. A plan does not hold which of the files declares a
+/// hook, so trust in the hook covers all of them.
+pub(crate) fn files_of_point(point: HookPoint) -> &'static [&'static str] {
+    if point == HookPoint::Command { &COMMAND_HOOK_FILES } else { &HOOK_FILES }
+}
 /// Id of the tool of the standard library that runs shell code.
 const SHELL_TOOL: &str = "rye/bash/bash";
 pub(crate) const RISK_FILE: &str = "agent/capability_risk";

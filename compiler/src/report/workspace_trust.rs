@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rye_grammar::{ItemId, Span};
 
-use crate::commands::{COMMAND_FILE, read_commands};
+use crate::commands::read_commands;
 use crate::compile::{CompileRequest, compile_with_context};
 use crate::context_files::{SETTINGS as CHAT_FILE, appended_layers};
 use crate::diagnostics::Diagnostics;
@@ -19,8 +19,8 @@ use crate::trust::reach::{
     of_links, of_scripts, script_of, shadowing,
 };
 use crate::trust::{
-    HOOK_FILES, MODELS_FILE, PROVIDER_PREFIX, RESILIENCE_FILE, RISK_FILE, Subject, TrustRequirement,
-    TrustRequirementKind, describe_effect, describe_steering, estimated_spend, is_redirected, model_choice,
+    MODELS_FILE, PROVIDER_PREFIX, RESILIENCE_FILE, RISK_FILE, Subject, TrustRequirement, TrustRequirementKind,
+    describe_effect, describe_steering, estimated_spend, files_of_point, is_redirected, model_choice,
     requirement_of_settings, requirement_of_tool, risk_table_requirement, with_refused_server,
 };
 use crate::world::{ItemKind, RecordingWorld, Space, World};
@@ -65,26 +65,24 @@ struct WorkspaceScan<'l, 'w> {
 impl WorkspaceScan<'_, '_> {
     fn hooks(&self) -> Vec<TrustRequirement> {
         let files = self.items.hook_files();
-        let of_files = self.subjects(ItemKind::Config, &HOOK_FILES);
-        let own = files.project.iter().chain(&files.infra).filter(|hook| hook.space == Space::Project);
-        let mut found: Vec<TrustRequirement> = own.filter_map(|hook| self.hook(hook, &of_files, true)).collect();
-        // The diagnostics of the commands are dropped, because `rye check` reports them.
+        // The diagnostics of the commands are dropped, because `rye check` reports them. The commands are read before the
+        // requirements are listed: only a file that was read is a subject of a requirement.
         let commands = read_commands(self.items, &mut Diagnostics::new());
-        let of_commands = self.subjects(ItemKind::Config, &[COMMAND_FILE]);
+        let own = files.project.iter().chain(&files.infra).filter(|hook| hook.space == Space::Project);
+        let mut found: Vec<TrustRequirement> = own.filter_map(|hook| self.hook(hook, None)).collect();
         let commands = commands.iter().map(|command| &command.hook).filter(|hook| hook.space == Space::Project);
-        found.extend(commands.filter_map(|hook| self.hook(hook, &of_commands, true)));
+        found.extend(commands.filter_map(|hook| self.hook(hook, None)));
         for id in self.of_project(ItemKind::Directive) {
             let Some(directive) = self.items.directive(&id) else { continue };
             let subjects = self.subjects(ItemKind::Directive, &[id.as_str()]);
-            found.extend(directive.hooks.iter().filter_map(|hook| self.hook(hook, &subjects, false)));
+            found.extend(directive.hooks.iter().filter_map(|hook| self.hook(hook, Some(&subjects))));
         }
         found
     }
 
-    /// Returns the trust requirement of a hook; `None` if the hook needs no trust of its own. `subjects` are the files
-    /// that the user has to trust. `is_of_file` is true if a hook file declares the hook, and false if a directive
-    /// does.
-    fn hook(&self, hook: &HookDecl, subjects: &[Subject], is_of_file: bool) -> Option<TrustRequirement> {
+    /// Returns the trust requirement of a hook; `None` if the hook needs no trust of its own. `directive` is the
+    /// directive that declares the hook; `None` if a settings file does.
+    fn hook(&self, hook: &HookDecl, directive: Option<&[Subject]>) -> Option<TrustRequirement> {
         let action = hook.action.as_ref().filter(|_| hook.enabled)?;
         let grants: Vec<String> = hook.grants.iter().map(|grant| grant.node.0.clone()).collect();
         let at = |what: &str| format!("at {}: {what}", hook_point::row_of(hook.event).name);
@@ -95,7 +93,7 @@ impl WorkspaceScan<'_, '_> {
         } else {
             // A hook file changes texts in the threads of all directives. A hook of a directive does not, so a changed
             // text needs no requirement there.
-            let how = describe_steering(&action.node).filter(|_| is_of_file)?;
+            let how = describe_steering(&action.node).filter(|_| directive.is_none())?;
             (
                 TrustRequirementKind::Hook,
                 at(&format!("{how}, even in threads of directives that can use a shell or the network")),
@@ -105,7 +103,8 @@ impl WorkspaceScan<'_, '_> {
             kind,
             name: hook.id.node.clone(),
             what,
-            subjects: subjects.to_vec(),
+            subjects: directive
+                .map_or_else(|| self.subjects(ItemKind::Config, files_of_point(hook.event)), <[Subject]>::to_vec),
             programs: crate::trust::files_of_hook(&action.node),
             place: self.place(hook.span),
         })

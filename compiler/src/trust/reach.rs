@@ -8,13 +8,12 @@ use rye_grammar::ItemId;
 use sha2::{Digest, Sha256};
 
 use super::{
-    HOOK_FILES, SCRIPTED, Subject, TrustRequirement, TrustRequirementKind, describe_steering, needs_trust, one_line,
-    requirement_of_hook, subjects,
+    SCRIPTED, Subject, TrustRequirement, TrustRequirementKind, describe_steering, files_of_point, needs_trust,
+    one_line, requirement_of_hook, subjects,
 };
-use crate::commands::COMMAND_FILE;
 use crate::context_files::SETTINGS as CHAT_FILE;
 use crate::extends::MAX_LINKS;
-use crate::hook::{HookAction, HookCall, HookPoint, HookSource, PlannedHook};
+use crate::hook::{HookAction, HookCall, HookSource, PlannedHook};
 use crate::item::Items;
 use crate::lower::HookTrace;
 use crate::plan::{ChainLink, Grant, LayerKind, Plan, SourcePlace, hex};
@@ -439,13 +438,8 @@ pub fn user_space_of(plan: &Plan, hook: Option<&PlannedHook>) -> Option<TrustReq
 pub(crate) fn of_hook(plan: &Plan, hook: &PlannedHook) -> Vec<Subject> {
     match &hook.source {
         HookSource::Directive { id } => subjects(plan, ItemKind::Directive, &[id]),
-        HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure
-            if hook.event == HookPoint::Command =>
-        {
-            subjects(plan, ItemKind::Config, &[HOOK_FILES.as_slice(), &[COMMAND_FILE]].concat())
-        }
         HookSource::User | HookSource::Builtin | HookSource::Project | HookSource::Infrastructure => {
-            subjects(plan, ItemKind::Config, &HOOK_FILES)
+            subjects(plan, ItemKind::Config, files_of_point(hook.event))
         }
     }
 }

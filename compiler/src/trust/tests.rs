@@ -126,6 +126,36 @@ fn requirements_list_hooks_tools_providers_and_risk_tables_with_files() {
 }
 
 #[test]
+fn plan_and_workspace_require_the_same_files_for_hooks_and_commands_of_settings() {
+    let execute = "{ item_type: tool, item_id: rye/bash/bash, params: { command: id } }";
+    let chat = format!("commands:\n  - {{ id: act, description: d, execute: {execute} }}\n");
+    let at_command = "hooks:\n  - { id: h, event: command, condition: 'name == \"act\"', \
+        action: { primary: execute, item_type: tool, item_id: rye/bash/bash, params: { command: id } } }\n";
+    for (files, expected) in [
+        (vec![("chat", chat.as_str())], 1),
+        (vec![("chat", chat.as_str()), ("hooks", "hooks: []\n")], 2),
+        (vec![("chat", chat.as_str()), ("hook_conditions", "builtin_hooks: []\n")], 2),
+        (vec![("chat", chat.as_str()), ("hooks", at_command)], 2),
+    ] {
+        let mut world = world("");
+        for (name, text) in &files {
+            world = world.project(&format!(".ai/config/agent/{name}.yaml"), *text);
+        }
+        let mut request = CompileRequest::new(ItemId::parse("a").unwrap());
+        request.mode = crate::plan::PlanMode::Chat;
+        let planned = expect_compilation(&world, &request).trust_requirements;
+        let listed = requirements_of_workspace(&world);
+        let hooks: Vec<_> = planned.iter().filter(|one| one.kind == TrustRequirementKind::Hook).collect();
+        assert!(!hooks.is_empty(), "{files:?}");
+        for one in hooks {
+            let same = listed.iter().find(|other| (other.kind, &other.name) == (one.kind, &one.name)).unwrap();
+            assert_eq!((&one.subjects, &one.programs), (&same.subjects, &same.programs), "{files:?}");
+            assert_eq!(one.subjects.len(), expected, "{files:?}");
+        }
+    }
+}
+
+#[test]
 fn user_and_system_items_need_no_trust() {
     use crate::world::Space;
     let hooks = "hooks:\n  - { id: sh, event: thread_started, action: { primary: execute, item_type: tool, \
