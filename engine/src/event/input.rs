@@ -227,6 +227,10 @@ pub struct QueuedMessage {
     /// True if the message has passed its intake.
     #[serde(default)]
     pub accepted: bool,
+    /// The error of the `input` hook with `on_failure: fail` that failed at this message. The prompt of the message ends
+    /// with this error before it sends anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]
     pub bounds: PromptBounds,
 }
@@ -234,6 +238,6 @@ pub struct QueuedMessage {
 impl QueuedMessage {
     pub fn new(id: &str, input: &UserInput, delivery: Delivery) -> Self {
         let UserInput { text, images, source, bounds } = input.clone();
-        Self { id: id.to_owned(), delivery, source, text, images, accepted: false, bounds }
+        Self { id: id.to_owned(), delivery, source, text, images, accepted: false, failure: None, bounds }
     }
 }

@@ -24,6 +24,8 @@ mod compaction;
 mod hooks;
 mod observe;
 
+pub(super) use hooks::HOOK_FAILED_CODE;
+
 /// Folds one event into the state.
 pub fn apply(state: &mut ThreadState, event: &Event) {
     if state.events == 0 {

@@ -13,6 +13,9 @@ use crate::event::{Delivery, HookOutcome, HookPointRun, InputSource, QueuedMessa
 use crate::message::{Message, SharedMessage};
 use crate::thread::Status;
 
+/// The error code of a thread or a prompt that a failed hook with `on_failure: fail` ended.
+pub(in crate::machine) const HOOK_FAILED_CODE: &str = "hook_failed";
+
 pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64) {
     let point = run.point;
     state.hook_points += 1;
@@ -23,7 +26,10 @@ pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64
     );
     if let (HookOutcome::Failed { hook, error }, false) = (&run.answer, at_the_end) {
         let message = format!("the hook `{hook}` failed: {error}");
-        state.stop = Some(EarlyEnd { status: Status::Error, code: "hook_failed".into(), message });
+        let waiting = run.subject.as_deref().filter(|_| point == HookPoint::Input);
+        if !waiting.is_some_and(|id| fail_waiting_message(state, id, &message)) {
+            state.stop = Some(EarlyEnd { status: Status::Error, code: HOOK_FAILED_CODE.into(), message });
+        }
     }
     if let HookOutcome::Terminate { ends_session: true, status, error } = &run.answer {
         let end = early_end(state, *status, error.as_deref().unwrap_or("a hook ended the session"));
@@ -163,6 +169,20 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
 /// other limit would stop the continuation at once, because the continuation inherits the limit.
 fn can_hand_off_at_limit(state: &ThreadState) -> bool {
     state.cost.turns > 0 && state.limit.as_ref().is_some_and(|hit| hit.at == Node::Model)
+}
+
+/// Applies the failure of an `input` hook to the message with this id, if the message waits for a later prompt: the
+/// prompt of the message fails when it starts, and a message for the next turn is held for the user. Returns false if
+/// no such message waits, because the failure then ends the current prompt or the run.
+fn fail_waiting_message(state: &mut ThreadState, id: &str, error: &str) -> bool {
+    let Some(chat) = &mut state.chat else { return false };
+    if let Some(message) = chat.queue.iter_mut().find(|message| message.id == id) {
+        message.failure = Some(error.to_owned());
+        return true;
+    }
+    let Some(at) = chat.next_turn.iter().position(|message| message.id == id) else { return false };
+    chat.held.extend(chat.next_turn.remove(at));
+    true
 }
 
 /// Applies the recorded answer of the `input` hooks to the message that resumed the thread. A hook can change the

@@ -2,6 +2,7 @@
 
 use rye_compiler::plan::{Node, Outcome, Plan, PlanLimits};
 
+use super::super::apply::HOOK_FAILED_CODE;
 use super::super::effect::{AwaitedChild, Effect};
 use super::super::prompt_bounds::{prompt_grants, prompt_limits};
 use super::super::signal::InterruptedReply;
@@ -54,6 +55,10 @@ pub(super) fn idle(walk: &WalkContext<'_>) -> StepResult {
     }
     if chat.queue.is_empty() {
         return if chat.is_closing { StepResult::Finished(Outcome::Closed) } else { StepResult::Do(Effect::Wait) };
+    }
+    if let Some(error) = chat.queue.front().and_then(|message| message.failure.clone()) {
+        let error = Some((HOOK_FAILED_CODE.to_owned(), error));
+        return StepResult::Write(unstarted_prompt(walk.plan, state, chat, PromptStatus::Error, error));
     }
     StepResult::Write(vec![EventBody::PromptStarted(next_prompt(walk.plan, state, chat))])
 }

@@ -388,3 +388,44 @@ fn limit_names_its_scope_and_the_amounts_of_the_scope() {
         assert_eq!(hit, Some((Some(scope), json!(amount), json!(amount))));
     }
 }
+
+#[test]
+fn failed_input_hook_ends_the_prompt_of_its_own_message() {
+    let failed = || HookOutcome::Failed { hook: "guard".into(), error: "it crashed".into() };
+    // Each case: the position of the message at which the hook fails, and the messages that the model gets.
+    for (at, sent) in [(0, ["b", "c"]), (1, ["a", "c"]), (2, ["a", "b"])] {
+        let mut plan = plan();
+        with_hook(&mut plan, HookPoint::Input, HookAction::Handled { reply: None });
+        let mut play = chat_of(plan, vec![text("one"), text("two"), text("three")], &[]);
+        let answers = (0..3).map(|index| if index == at { failed() } else { HookOutcome::None });
+        play.hooks.insert(HookPoint::Input, answers.collect());
+        play.start();
+        for id in ["a", "b", "c"] {
+            receive(&mut play, id, submit(id, Delivery::Prompt));
+        }
+        while play.step() {}
+        let mut expected = vec![(PromptStatus::Done, None); 3];
+        expected[at] = (PromptStatus::Error, Some("hook_failed"));
+        assert_eq!(statuses(&play), expected, "{at}");
+        assert_eq!(ended_prompts(&play)[at].unsent, [["a", "b", "c"][at]]);
+        assert_eq!(play.requests.len(), 2);
+        let last: Vec<String> = (0..2).filter_map(|request| user_texts(&play, request).pop()).collect();
+        assert!(last.iter().zip(sent).all(|(text, id)| text.ends_with(id)), "{last:?}");
+    }
+}
+
+#[test]
+fn failed_input_hook_of_a_message_for_the_next_turn_holds_the_message() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::Input, HookAction::Handled { reply: None });
+    let mut play = chat_of(plan, vec![text("one")], &[]);
+    let failed = HookOutcome::Failed { hook: "guard".into(), error: "it crashed".into() };
+    // The hook sees prompts before messages for the next turn.
+    play.hooks.insert(HookPoint::Input, [HookOutcome::None, failed].into());
+    play.start();
+    receive(&mut play, "n", submit("note", Delivery::NextTurn));
+    receive(&mut play, "a", submit("ask", Delivery::Prompt));
+    while play.step() {}
+    assert_eq!(statuses(&play), [(PromptStatus::Done, None)]);
+    assert!(!format!("{:?}", play.requests[0].turns).contains("note"));
+}
