@@ -182,3 +182,22 @@ fn resume_without_a_key_needs_no_acceptance() {
     let id = ran(&place);
     place.run_ok(&["run", "--resume", &id, "--message", "more"]);
 }
+
+#[test]
+fn resume_refuses_a_damaged_thread_that_it_continues() {
+    let damages: [fn(&str) -> String; 2] =
+        [|text| text.replace("One.", "Two."), |text| text.split_inclusive('\n').take(4).collect()];
+    for damage in damages {
+        let place = place();
+        let first = ran(&place);
+        let (code, second) = place.json(&["run", "--resume", &first, "--message", "more"]);
+        assert_eq!(code, Some(0), "{second}");
+        let second = second["thread_id"].as_str().unwrap();
+        let file = format!(".ai/state/threads/{first}/transcript.jsonl");
+        place.write(&file, &damage(&place.read(&file)));
+        let done = place.rye(&["run", "--resume", second, "--message", "again"]);
+        assert_eq!(done.code, Some(5), "{}", done.stderr);
+        assert!(done.stderr.contains(&file) && done.stderr.contains("line "), "{}", done.stderr);
+        assert!(done.stderr.contains("rye threads verify"), "{}", done.stderr);
+    }
+}

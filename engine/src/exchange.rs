@@ -244,6 +244,9 @@ pub struct CallError {
     pub cut: Option<CutStream>,
 }
 
+/// The last name of a list of unread names that is incomplete.
+pub(crate) const MORE_NAMES: &str = "more names, left out";
+
 /// Bytes of a text or a request that an estimate counts as one token.
 pub(crate) const BYTES_PER_TOKEN: u64 = 4;
 

@@ -5,17 +5,22 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::event::CognitionOut;
+use crate::exchange::MORE_NAMES;
 use crate::message::ContentBlock;
 
-/// Maximum number of names that a result has.
-const MAX_NAMES: usize = 20;
+/// Maximum number of names that a result has, without [`MORE_NAMES`].
+const MAX_NAMES: usize = 100;
 
 /// Kinds of content that is kept only to be sent back: reasoning that a provider encrypted or signed.
 const RETURNED_KINDS: [&str; 3] = ["reasoning", "redacted_thinking", "thoughtSignature"];
 
 /// The names of the parts of a thread's replies that the engine did not understand, each once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct UnreadParts(BTreeSet<String>);
+pub struct UnreadParts {
+    names: BTreeSet<String>,
+    /// True if a name was left out, here or by the decoder.
+    is_cut: bool,
+}
 
 impl UnreadParts {
     /// Adds the unread parts of a reply: the names that the decoder reported, and the kinds of unknown content blocks.
@@ -28,14 +33,20 @@ impl UnreadParts {
             | ContentBlock::Image(_) => None,
         });
         for name in reply.unread.iter().map(String::as_str).chain(blocks) {
-            if self.0.len() < MAX_NAMES {
-                self.0.insert(name.chars().filter(|c| !c.is_control()).take(80).collect());
+            let name: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
+            if name == MORE_NAMES {
+                self.is_cut = true;
+            } else if self.names.len() < MAX_NAMES {
+                self.names.insert(name);
+            } else {
+                self.is_cut |= !self.names.contains(&name);
             }
         }
     }
 
+    /// Returns the names in alphabetical order. If names were left out, the last element states this.
     pub fn names(&self) -> Vec<String> {
-        self.0.iter().cloned().collect()
+        self.names.iter().cloned().chain(self.is_cut.then(|| MORE_NAMES.to_owned())).collect()
     }
 }
 
@@ -77,8 +88,23 @@ mod tests {
         parts.add(&reply(&["delta.audio", "x\u{1b}y"], &hosted));
         parts.add(&reply(&["delta.audio"], &returned));
         assert_eq!(parts.names(), ["delta.audio", "executableCode", "web_search_call", "xy"]);
-        let many: Vec<String> = (0..50).map(|n| format!("n{n}")).collect();
+        let many: Vec<String> = (0..MAX_NAMES).map(|n| format!("n{n}")).collect();
         parts.add(&reply(&many.iter().map(String::as_str).collect::<Vec<_>>(), &[]));
-        assert_eq!(parts.names().len(), MAX_NAMES);
+        assert_eq!(parts.names().len(), MAX_NAMES + 1);
+        assert_eq!(parts.names().last().map(String::as_str), Some(MORE_NAMES));
+    }
+
+    #[test]
+    fn names_of_a_later_reply_follow_those_of_a_reply_with_more_names() {
+        let mut parts = UnreadParts::default();
+        let names = |prefix: &str| (0..20).map(|n| format!("{prefix}{n:02}")).collect::<Vec<_>>();
+        for prefix in ["ev", "zz"] {
+            let (names, mut unread) = (names(prefix), Vec::new());
+            unread.extend(names.iter().map(String::as_str));
+            unread.push(MORE_NAMES);
+            parts.add(&reply(&unread, &[]));
+        }
+        let expected = [names("ev"), names("zz"), vec![MORE_NAMES.to_owned()]].concat();
+        assert_eq!(parts.names(), expected);
     }
 }

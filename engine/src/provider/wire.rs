@@ -12,7 +12,7 @@ use surrogate_decoder::SurrogateDecoder;
 use super::http::Endpoint;
 use super::sse::{SseError, SseEvent, SseParser};
 use super::{CallProgress, Sampling};
-use crate::exchange::{BYTES_PER_TOKEN, CallError, CutStream, Delta, FailedStage, Reply, Usage};
+use crate::exchange::{BYTES_PER_TOKEN, CallError, CutStream, Delta, FailedStage, MORE_NAMES, Reply, Usage};
 
 /// Maximum size of a reply's stream, in bytes.
 const MAX_STREAM_BYTES: usize = 64 * 1024 * 1024;
@@ -252,9 +252,6 @@ pub(super) fn event_kind<'e>(event: &'e SseEvent, value: &'e Value) -> &'e str {
     let kind = value.get("type").and_then(Value::as_str).filter(|kind| !kind.is_empty());
     kind.or(Some(event.name.as_str()).filter(|name| !name.is_empty())).unwrap_or("data")
 }
-
-/// The last name of a list of unread names that is incomplete.
-const MORE_NAMES: &str = "more names, left out";
 
 /// Names of the kinds of events and content, and of the fields, that a decoder does not read.
 #[derive(Debug, Default)]

@@ -252,7 +252,9 @@ impl EngineContext {
             let handoff_plan = is_handoff.then(|| head.plan_id.unwrap_or_default().to_owned());
             let (events, hash) = self.events_until(&id, continues.at_seq)?;
             if hash != continues.at_h {
-                return Err(DriveError::Plan(format!("the transcript of `{id}` changed after it was continued")));
+                let reason = "the line changed after another thread continued it".to_owned();
+                let (path, line) = (layout::transcript(&id), continues.at_seq.saturating_add(1));
+                return Err(StoreError::Damaged { path, line, reason }.into());
             }
             chain.push(ContinuedThread { events, handoff_plan });
         }
@@ -274,12 +276,15 @@ impl EngineContext {
     /// Returns the events of a thread up to and including the event `at_seq`, with the chain hash of that event. Fails
     /// if the thread has fewer events.
     fn events_until(&self, thread: &ThreadId, at_seq: u64) -> Result<(Vec<Event>, String), DriveError> {
-        let mut reading = transcript::read(&*self.disk, thread, 0)?;
+        // These lines were on disk when the other thread recorded them, so none of them is part of a torn tail.
+        let mut reading = transcript::read(&*self.disk, thread, at_seq.saturating_add(1))?;
         let count = usize::try_from(at_seq).unwrap_or(usize::MAX).saturating_add(1);
-        let records = reading
-            .records
-            .get_mut(..count)
-            .ok_or_else(|| DriveError::Plan(format!("`{thread}` has fewer events than its continuation recorded")))?;
+        let found = reading.records.len() as u64;
+        let records = reading.records.get_mut(..count).ok_or_else(|| StoreError::Damaged {
+            path: layout::transcript(thread),
+            line: found.saturating_add(1),
+            reason: "the line is missing, although another thread continues it".to_owned(),
+        })?;
         let events: Vec<Event> =
             records.iter_mut().map(|record| take_event(record, thread, &self.objects)).collect::<Result<_, _>>()?;
         Ok((events, records.last().map(|record| record.hash.to_string()).unwrap_or_default()))
