@@ -67,6 +67,21 @@ fn headless_call_waits_in_the_queue() {
 }
 
 #[test]
+fn wait_for_a_suspended_call_exits_like_its_run() {
+    let place = place();
+    assert_eq!(place.rye(&RUN).code, Some(5));
+    let (_, queue) = place.json(&["threads", "approvals"]);
+    let thread = queue["approvals"][0]["thread_id"].as_str().unwrap();
+    let waited = place.rye(&["threads", "wait", thread]);
+    assert_eq!(waited.code, Some(5), "{}\n{}", waited.stdout, waited.stderr);
+    let line =
+        format!("{thread}\tsuspended\trye.execute.tool.rye.bash.bash with {{\"command\":\"echo one >> out/log\"}}");
+    assert_eq!(waited.stdout.trim(), line);
+    assert!(waited.stderr.contains(&format!("approve with `rye threads approve {thread}`")), "{}", waited.stderr);
+    assert_eq!(place.json(&["threads", "wait", thread]).0, Some(5));
+}
+
+#[test]
 fn approval_applies_to_its_scope() {
     let place = place();
     assert_eq!(place.rye(&RUN).code, Some(5));

@@ -119,3 +119,13 @@ fn invalid_image_is_rejected_before_the_run() {
     assert!(blind.stderr.contains("the model `blind/words` does not accept images"), "{}", blind.stderr);
     assert_eq!(place.json(&["threads", "list"]).1["threads"], serde_json::json!([]));
 }
+
+#[test]
+fn too_many_images_are_a_usage_error_with_a_fix_that_helps() {
+    let place = place();
+    let images = ["--image", "a.png"].repeat(21);
+    let done = place.rye(&[&["run", "look"][..], &images[..]].concat());
+    assert_eq!(done.code, Some(2), "{}", done.stderr);
+    assert!(done.stderr.contains("at most 20 images, but has 21"), "{}", done.stderr);
+    assert!(done.stderr.contains("in a later message") && !done.stderr.contains("--model"), "{}", done.stderr);
+}

@@ -423,3 +423,34 @@ fn hangup_does_not_end_a_detached_run_or_one_under_nohup() {
         assert_eq!((code, &waited["threads"][0]["result"]["result"]), (Some(0), &json!("Late.")), "{nohup}: {waited}");
     }
 }
+
+/// Starts a run with a reply of 5 MB, whose output nothing reads, and waits until the thread has ended.
+fn start_without_reader(place: &TestProject, options: &[&str]) -> Child {
+    place.write("script.yaml", &format!("steps:\n  - {}\n", "word ".repeat(1_000_000)));
+    let mut command = place.command(&[&["run", "work"], options].concat());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the end of the thread", || records(place).contains("\"type\":\"ended\""));
+    std::thread::sleep(Duration::from_secs(1));
+    child
+}
+
+#[test]
+fn ctrl_c_during_the_output_of_an_ended_thread_exits_as_interrupted() {
+    let phase = phases().into_iter().find(|phase| phase.name == "streaming a reply").unwrap();
+    let place = place(&phase);
+    let mut child = start_without_reader(&place, &["--format", "json"]);
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn output_that_is_printed_whole_reports_no_dropped_pieces() {
+    let phase = phases().into_iter().find(|phase| phase.name == "streaming a reply").unwrap();
+    for options in [&["--format", "json"][..], &[], &["-q"]] {
+        let place = place(&phase);
+        let done = ProcessResult::from(start_without_reader(&place, options).wait_with_output().unwrap());
+        assert_eq!(done.code, Some(0), "{options:?}: {}", done.stderr);
+        assert!(done.stdout.matches("word").count() == 1_000_000, "{options:?}: {}", done.stdout.len());
+        assert!(!done.stderr.contains("not printed"), "{options:?}: {}", done.stderr);
+    }
+}

@@ -162,10 +162,13 @@ fn a_tail_shows_events_and_the_reply_as_it_comes() {
     let tail = RyeProcess(tail.stdout(Stdio::piped()).spawn().unwrap());
     let out = end_lines(tail);
     assert_eq!(end(process).0, Some(0));
-    assert_eq!(out.last().unwrap()["type"], "ended");
+    assert_eq!(out.last().unwrap()["event"]["type"], "ended");
+    assert!(out.iter().all(|line| line["thread_id"] == id.as_str()), "{out:?}");
+    let settled = out.iter().find(|line| line["event"]["type"] == "settled").unwrap();
+    assert!(settled["event"]["amount"].as_f64().unwrap() < 1.0, "money is in dollars: {settled}");
     let seqs: Vec<u64> = out.iter().filter_map(|line| line["seq"].as_u64()).collect();
     assert!(seqs.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seqs:?}");
-    let pieces = out.iter().filter(|line| line["kind"] == "text").count();
+    let pieces = out.iter().filter(|line| line["event"]["kind"] == "text").count();
     assert!(pieces > 0, "nothing was seen as it came");
     let live = place.project().join(".ai/state/threads").join(&id).join("live.jsonl");
     assert!(!live.exists(), "what streamed in is cut when the attempt ends");

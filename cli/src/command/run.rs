@@ -40,6 +40,7 @@ use rye_engine::engine::EngineError;
 use rye_engine::engine::ParentThread;
 use rye_engine::error::DriveError;
 use rye_engine::event::ControlMessage;
+use rye_engine::image::ImageNotAccepted;
 use rye_engine::store::{StoreError, layout};
 use rye_engine::thread::Status;
 use rye_engine::threads::Threads;
@@ -62,7 +63,7 @@ use resumed_limits::ResumedLimits;
 use start::{RunOptions, ThreadStart};
 
 pub use detach::DetachOutput;
-pub use ending::{RunOutput, exit_of_run};
+pub use ending::RunOutput;
 pub use json::{DeltaOutput, EventOutput};
 
 /// Environment variable set for the tools of a thread: a run that such a tool starts becomes a child of the thread.
@@ -363,6 +364,21 @@ fn storage_failure(error: StoreError) -> CommandError {
     error.into()
 }
 
+/// Converts the reason why the images of a message cannot be sent. A message with too many images is a usage error.
+fn image_failure(refused: &ImageNotAccepted) -> CommandError {
+    let message = refused.to_string();
+    match refused {
+        ImageNotAccepted::NoImages { .. } | ImageNotAccepted::MediaType { .. } => {
+            CommandError::failed(message).with_help("use `--model` to select a model that supports the image")
+        }
+        ImageNotAccepted::TooMany { .. } | ImageNotAccepted::TooLarge => CommandError::usage(message).with_help(
+            "send the other images in a later message: `rye run --resume THREAD --message TEXT --image FILE`",
+        ),
+        ImageNotAccepted::Unfinished { thread } => CommandError::failed(message)
+            .with_help(format!("resume the thread with the images after its end: `rye run --resume {thread}`")),
+    }
+}
+
 impl From<DriveError> for CommandError {
     fn from(error: DriveError) -> Self {
         if let DriveError::Untrusted { .. } = error {
@@ -405,8 +421,7 @@ impl From<EngineError> for CommandError {
             return Self::failed(error.to_string()).with_help("start a new thread with `rye run`");
         }
         if let EngineError::Images(refused) = error {
-            return Self::failed(refused.to_string())
-                .with_help("use `--model` to select a model that supports the image");
+            return image_failure(&refused);
         }
         let exit = if matches!(error, EngineError::NotReserved { .. }) { Exit::Limit } else { Exit::Failed };
         Self { exit, ..Self::failed(error.to_string()) }

@@ -5,6 +5,7 @@ use rye_engine::machine::state::OpenApprovalRequest;
 use rye_engine::message::SharedText;
 use rye_engine::thread::{PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
+use rye_engine::threads::{Threads, pending_approval};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -115,4 +116,38 @@ pub fn exit_of_run(result: &RunResult, origin: Option<ApprovalOrigin>) -> Exit {
             Some(_) | None => Exit::Failed,
         },
     }
+}
+
+/// Returns the exit code of a run whose own exit code is `exit`. A run that leaves a suspended child behind is not done.
+/// `waiting` has the suspended descendants, each with the limit that it has reached.
+pub fn exit_of_waiting(exit: Exit, waiting: &[(ThreadId, Option<String>)]) -> Exit {
+    match waiting.first() {
+        Some((_, Some(_))) if exit == Exit::Success => Exit::Limit,
+        Some((_, None)) if exit == Exit::Success => Exit::Refused,
+        Some(_) | None => exit,
+    }
+}
+
+/// Returns the descendants of a run that wait for an approval, each with the limit that it has reached. Returns none if
+/// they cannot be read.
+pub fn suspended_descendants(threads: &Threads, result: &RunResult) -> Vec<(ThreadId, Option<String>)> {
+    let Ok(thread) = ThreadId::parse(&result.thread_id) else { return Vec::new() };
+    let waiting = threads.suspended_descendants(&thread).unwrap_or_default();
+    let with_limit = |id: ThreadId| {
+        let request = threads.transcript(&id).ok().and_then(|events| pending_approval(&events));
+        let limit = request.as_ref().and_then(requested_limit).map(str::to_owned);
+        (id, limit)
+    };
+    waiting.into_iter().map(with_limit).collect()
+}
+
+/// Returns the approval request that a suspended thread waits for; `None` if the thread is not suspended or has no open
+/// request. The request may be older than this process.
+pub fn open_request(threads: &Threads, result: &RunResult) -> Option<OpenApprovalRequest> {
+    if result.status != Status::Suspended {
+        return None;
+    }
+    let thread = ThreadId::parse(&result.thread_id).ok()?;
+    let events = threads.transcript(&thread).ok()?;
+    pending_approval(&events)
 }

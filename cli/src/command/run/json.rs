@@ -14,7 +14,7 @@ use super::renderer::Render;
 use crate::present::dollars::event_in_dollars;
 use crate::report::{escape_json_controls, mask_controls};
 
-/// A line of `rye run --format json --events`: an event of the transcript.
+/// A line of `rye run --format json --events` and `rye threads tail --format json`: an event of the transcript.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct EventOutput<'e> {
     pub thread_id: &'e str,
@@ -34,12 +34,18 @@ impl<'e> EventOutput<'e> {
     }
 }
 
-/// A line of `rye run --format json --events` between the events: a piece of a streaming reply, which is not in the
-/// transcript. A slow reader misses some pieces.
+/// A line of `rye run --format json --events` and `rye threads tail -f --format json` between the events: a piece of a
+/// streaming reply, which is not in the transcript. A slow reader misses some pieces.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DeltaOutput<'e> {
     pub thread_id: &'e str,
     pub event: DeltaEvent,
+}
+
+impl<'e> DeltaOutput<'e> {
+    pub fn new(thread_id: &'e str, piece: LivePiece) -> Self {
+        Self { thread_id, event: DeltaEvent { r#type: "token_delta", piece } }
+    }
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
@@ -82,8 +88,7 @@ impl Render for JsonRenderer {
                 self.line(&EventOutput::new(thread.as_str(), event));
             }
             StreamEvent::Delta { thread, delta } if self.events => {
-                let event = DeltaEvent { r#type: "token_delta", piece: LivePiece::from(delta) };
-                self.line(&DeltaOutput { thread_id: thread.as_str(), event });
+                self.line(&DeltaOutput::new(thread.as_str(), LivePiece::from(delta)));
             }
             StreamEvent::Event { .. } | StreamEvent::Delta { .. } => {}
         }
@@ -91,6 +96,10 @@ impl Render for JsonRenderer {
 
     fn note(&mut self, text: &str) {
         writeln!(anstream::stderr().lock(), "{}", mask_controls(text)).ok();
+    }
+
+    fn needs_every_piece(&self) -> bool {
+        self.events
     }
 
     fn end(&mut self, end: RunEnd) -> Option<io::Error> {

@@ -31,6 +31,10 @@ pub trait Render: Send {
     }
     /// Called when the user sends a stop signal (such as Ctrl+C).
     fn stop(&mut self) {}
+    /// Returns true if the renderer prints pieces of replies whose text it does not print again as a whole.
+    fn needs_every_piece(&self) -> bool {
+        false
+    }
     /// Returns true if [`Self::tick`] repaints the terminal.
     fn is_animated(&self) -> bool {
         false
@@ -269,7 +273,7 @@ async fn print(
         show.live(live);
     }
     let dropped = live.dropped();
-    if dropped > 0 {
+    if dropped > 0 && show.needs_every_piece() {
         show.note(&format!("streamed pieces not printed, because the output was too slow: {dropped}"));
     }
     shown.write_error = end.and_then(|end| show.end(*end));

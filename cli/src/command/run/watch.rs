@@ -3,14 +3,14 @@
 
 use rye_engine::engine::{Engine, ThreadHandle};
 use rye_engine::event::ControlMessage;
-use rye_engine::machine::state::OpenApprovalRequest;
 use rye_engine::session_tree::session_rows;
 use rye_engine::thread::{Cost, PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
-use rye_engine::threads::pending_approval;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::ending::{RunEnd, exit_of_run, requested_limit, stopping_limit};
+use super::ending::{
+    RunEnd, exit_of_run, exit_of_waiting, open_request, requested_limit, stopping_limit, suspended_descendants,
+};
 use super::renderer::Renderer;
 use crate::command::chat::leaving::{BackgroundChoice, continue_in_background};
 use crate::command::chat::session::{ChatInput, exit_of_session};
@@ -72,7 +72,7 @@ pub async fn wait_until_end(
             _ = stops.next() => if stops.forward(&screen) { return Exit::Cancelled.into() },
         }
     }
-    let request = open_request(engine, &result);
+    let request = open_request(&engine.threads(), &result);
     let exit = if input.is_some() && result.status == Status::Idle {
         exit_of_last_prompt(engine, &result)
     } else {
@@ -94,18 +94,8 @@ pub async fn wait_until_end(
         let read = cost_of_session(engine, &result);
         read.inspect_err(|error| report.note(&format!("the cost of the session cannot be read: {error}"))).ok()
     });
-    let waiting = if input.is_some() { Vec::new() } else { suspended_descendants(engine, &result) };
-    // A run that leaves a suspended child behind is not done.
-    let exit = match waiting.first() {
-        Some((_, limit)) if exit == Exit::Success => {
-            if limit.is_some() {
-                Exit::Limit
-            } else {
-                Exit::Refused
-            }
-        }
-        Some(_) | None => exit,
-    };
+    let waiting = if input.is_some() { Vec::new() } else { suspended_descendants(&engine.threads(), &result) };
+    let exit = exit_of_waiting(exit, &waiting);
     let reached_limit = request.as_ref().and_then(requested_limit).map(str::to_owned);
     let has_background = background.is_chosen();
     let exit = tokio::select! {
@@ -120,7 +110,7 @@ pub async fn wait_until_end(
             }
         }
         // The thread has ended; only its output is incomplete.
-        _ = stops.next() => exit,
+        _ = stops.next() => if exit == Exit::Success { Exit::Cancelled } else { exit },
     };
     if background.is_chosen() {
         finish_in_background(engine, stops, report).await;
@@ -163,20 +153,6 @@ fn exit_of_last_prompt(engine: &Engine, result: &RunResult) -> Exit {
     events.map_or(Exit::Failed, |events| exit_of_session(&events))
 }
 
-/// Returns the descendants of a run that wait for an approval, each with the limit that it has reached. Returns none if
-/// they cannot be read.
-fn suspended_descendants(engine: &Engine, result: &RunResult) -> Vec<(ThreadId, Option<String>)> {
-    let Ok(thread) = ThreadId::parse(&result.thread_id) else { return Vec::new() };
-    let threads = engine.threads();
-    let waiting = threads.suspended_descendants(&thread).unwrap_or_default();
-    let with_limit = |id: ThreadId| {
-        let request = threads.transcript(&id).ok().and_then(|events| pending_approval(&events));
-        let limit = request.as_ref().and_then(requested_limit).map(str::to_owned);
-        (id, limit)
-    };
-    waiting.into_iter().map(with_limit).collect()
-}
-
 /// Returns the cost of a run: of its threads and all of their descendants. Without a thread, returns the cost of the
 /// result.
 fn cost_of_run(engine: &Engine, result: &RunResult) -> Result<PrintedCost, String> {
@@ -192,17 +168,6 @@ fn cost_of_session(engine: &Engine, result: &RunResult) -> Result<PrintedCost, S
     let thread = ThreadId::parse(&result.thread_id).map_err(|invalid| invalid.reason)?;
     let rows = session_rows(&engine.threads(), &thread).map_err(|error| error.to_string())?;
     Ok(rows.iter().map(|row| &row.cost).sum::<Cost>().into())
-}
-
-/// Returns the approval request that a suspended thread waits for; `None` if the thread is not suspended or has no open
-/// request. The request may be older than this process.
-fn open_request(engine: &Engine, result: &RunResult) -> Option<OpenApprovalRequest> {
-    if result.status != Status::Suspended {
-        return None;
-    }
-    let thread = ThreadId::parse(&result.thread_id).ok()?;
-    let events = engine.threads().transcript(&thread).ok()?;
-    pending_approval(&events)
 }
 
 /// Signals that stop the threads of this process.

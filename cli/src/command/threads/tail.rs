@@ -11,8 +11,9 @@ use rye_engine::event::{Event, EventBody};
 use rye_engine::store::registry::Liveness;
 use rye_engine::thread_id::ThreadId;
 
-use super::transcript::{format_human, format_json_line, format_plain};
+use super::transcript::{format_human, format_plain};
 use crate::CommandError;
+use crate::command::run::{DeltaOutput, EventOutput};
 use crate::exit::Exit;
 use crate::options::Format;
 use crate::report::{Printer, printable};
@@ -88,7 +89,7 @@ impl Tail {
         report: &Printer,
         step: &mut TailStep<'_>,
     ) -> Result<bool, CommandError> {
-        let mut tail = TailPrinter { shown: 0, live: 0, open: false, full: self.full };
+        let mut tail = TailPrinter { thread, shown: 0, live: 0, open: false, full: self.full };
         let record = reader.load(thread.as_str())?;
         let skipped = last.map_or(0, |last| record.events.len().saturating_sub(last));
         tail.events(record.events.get(skipped..).unwrap_or_default(), report)?;
@@ -118,7 +119,8 @@ fn has_ended(events: &[Event]) -> bool {
     events.last().is_some_and(|event| matches!(event.body, EventBody::Ended(_)))
 }
 
-struct TailPrinter {
+struct TailPrinter<'t> {
+    thread: &'t ThreadId,
     /// Number of printed events.
     shown: usize,
     /// Number of printed pieces of the reply that the current attempt streams.
@@ -128,12 +130,12 @@ struct TailPrinter {
     full: bool,
 }
 
-impl TailPrinter {
+impl TailPrinter<'_> {
     fn events(&mut self, events: &[Event], report: &Printer) -> Result<(), CommandError> {
         for event in events {
             self.end_line()?;
             match report.format() {
-                Format::Json => report.line(&format_json_line(event))?,
+                Format::Json => report.json(&EventOutput::new(self.thread.as_str(), event))?,
                 Format::Plain => report.line(&format_plain(event))?,
                 Format::Human => report.line(&format_human(event, self.full))?,
             }
@@ -149,7 +151,7 @@ impl TailPrinter {
         }
         for piece in pieces.iter().skip(self.live) {
             match (report.format(), piece.text()) {
-                (Format::Json, _) => report.json(piece)?,
+                (Format::Json, _) => report.json(&DeltaOutput::new(self.thread.as_str(), piece.piece.clone()))?,
                 (Format::Human, Some(text)) => {
                     write!(anstream::stdout().lock(), "{}", printable(text))?;
                     anstream::stdout().lock().flush()?;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use rye_engine::thread::{PrintedCost, RunResult};
+use rye_engine::machine::state::OpenApprovalRequest;
+use rye_engine::thread::{PrintedCost, RunResult, Status};
 use rye_engine::thread_id::ThreadId;
 use rye_engine::threads::{Threads, WaitOutcome};
 use schemars::JsonSchema;
@@ -13,7 +14,8 @@ use tokio::time::Instant;
 
 use super::control::print_status;
 use crate::CommandError;
-use crate::command::run::{RunOutput, exit_of_run};
+use crate::command::run::RunOutput;
+use crate::command::run::ending::{exit_of_run, exit_of_waiting, open_request, requested_limit, suspended_descendants};
 use crate::exit::Exit;
 use crate::options::Format;
 use crate::present::truncate_line;
@@ -43,7 +45,8 @@ pub struct ThreadIdsArgs {
 /// Output of `rye threads wait` and `rye threads results` with `--format json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct WaitOutput {
-    /// True if every thread has ended.
+    /// True if no thread is running, orphaned or unknown. A suspended thread ends the wait, although an approval can
+    /// continue the thread; the exit code is then that of the run.
     pub all_finished: bool,
     pub threads: Vec<WaitOutcomeOutput>,
 }
@@ -91,7 +94,11 @@ fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Print
     });
     let waited = waited?;
     let all_finished = waited.iter().all(|one| matches!(one, WaitOutcome::Over(_)));
-    let worst = waited.iter().map(exit_of_outcome).max_by_key(|exit| exit_severity(*exit)).unwrap_or(Exit::Success);
+    let worst = waited
+        .iter()
+        .map(|one| exit_of_outcome(&store, one))
+        .max_by_key(|exit| exit_severity(*exit))
+        .unwrap_or(Exit::Success);
     let list = ids.iter().map(ThreadId::as_str).zip(waited);
     match report.format() {
         Format::Json => {
@@ -100,17 +107,32 @@ fn wait_for(ids: &[ThreadId], timeout: Duration, spaces: &Spaces, report: &Print
         }
         Format::Human | Format::Plain => {
             for (requested, one) in list {
-                report.line(&format_line(requested, &one))?;
+                let request = match &one {
+                    WaitOutcome::Over(result) => open_request(&store, result),
+                    WaitOutcome::Orphaned(_) | WaitOutcome::TimedOut(_) | WaitOutcome::Unknown => None,
+                };
+                report.line(&format_line(requested, &one, request.as_ref()))?;
+                if let (WaitOutcome::Over(result), Some(request)) = (&one, &request) {
+                    let raise = requested_limit(request).map(|limit| format!(" --raise {limit}=N")).unwrap_or_default();
+                    report.note(&format!("approve with `rye threads approve {}{raise}`", result.thread_id));
+                }
             }
         }
     }
     Ok(worst)
 }
 
-/// Returns the exit code for a thread after the wait: the exit code of its run if the thread has ended, else `Failed`.
-fn exit_of_outcome(waited: &WaitOutcome) -> Exit {
+/// Returns the exit code for a thread after the wait: the exit code of its run if the thread has ended or is suspended,
+/// else `Failed`.
+fn exit_of_outcome(threads: &Threads, waited: &WaitOutcome) -> Exit {
     match waited {
-        WaitOutcome::Over(result) => exit_of_run(result, Some(rye_compiler::plan::ApprovalOrigin::Limit)),
+        WaitOutcome::Over(result) => {
+            let exit = exit_of_run(result, open_request(threads, result).map(|request| request.origin));
+            // A closed session does not wait for its children.
+            let is_session = result.status == Status::Idle;
+            let waiting = if is_session { Vec::new() } else { suspended_descendants(threads, result) };
+            exit_of_waiting(exit, &waiting)
+        }
         WaitOutcome::Orphaned(_) | WaitOutcome::TimedOut(_) | WaitOutcome::Unknown => Exit::Failed,
     }
 }
@@ -147,9 +169,10 @@ fn outcome_output(threads: &Threads, requested: &str, waited: WaitOutcome) -> Wa
     WaitOutcomeOutput { requested: requested.to_owned(), status, result }
 }
 
-fn format_line(requested: &str, waited: &WaitOutcome) -> String {
+fn format_line(requested: &str, waited: &WaitOutcome, request: Option<&OpenApprovalRequest>) -> String {
     let WaitOutcome::Over(result) = waited else { return format!("{requested}\t{}", state_name(waited)) };
-    format!("{}\t{}\t{}", result.thread_id, result.status.as_str(), format_result(result))
+    let text = request.map_or_else(|| format_result(result), |request| truncate_line(&request.what, 2_000));
+    format!("{}\t{}\t{text}", result.thread_id, result.status.as_str())
 }
 
 /// Formats the result of a thread on one line: the error, if there is one, else the outputs, else the text. Empty if
