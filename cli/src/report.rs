@@ -211,10 +211,10 @@ impl Printer {
         out
     }
 
-    /// Prints the hint about `rye explain` to the stream of the printed diagnostics, at the end of the command. Prints
-    /// nothing if `-q` is set.
+    /// Prints the hint about `rye explain` for the diagnostics since the last hint to their stream, at the end of the
+    /// command or of a check of `--watch`. Prints nothing if `-q` is set.
     pub fn explain_hint(&self) {
-        let hint = self.explained.borrow();
+        let hint = self.explained.take();
         let Some(text) = format_explain_hint(&hint.codes).filter(|_| !self.quiet) else { return };
         // A closed stream is ignored: the diagnostics were printed before.
         if hint.to_stdout {

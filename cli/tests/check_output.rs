@@ -203,7 +203,8 @@ fn watch_detects_unreported_changes() {
     let mut command = place.command(&["check", "--watch", "--format", "github"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut sums = lines.map(|line| line.unwrap()).filter(|line| line.starts_with("checked "));
+    let is_summary = |line: &String| line.starts_with("checked ") || line.starts_with("error: ");
+    let mut sums = lines.map(|line| line.unwrap()).filter(is_summary);
     let mut until = |what: &str| {
         let part: Vec<String> = sums.by_ref().take(20).take_while(|sum| !sum.contains(what)).collect();
         assert!(part.len() < 20, "{what}: {part:?}");
@@ -216,7 +217,7 @@ fn watch_detects_unreported_changes() {
     // Simulates a switch to a branch without the `.ai` folder, and back.
     let (ai, away) = (place.project().join(".ai"), place.project().join("away"));
     std::fs::rename(&ai, &away).unwrap();
-    until("checked 0 directives");
+    until("is not a project: it contains no `.ai/`");
     std::fs::rename(&away, &ai).unwrap();
     until("0 errors, 1 warning");
     // The watcher restarts, then a link appears whose target is outside `.ai`.
@@ -226,6 +227,32 @@ fn watch_detects_unreported_changes() {
     until("0 errors, 2 warnings");
     place.write("docs/deep/more.md", "Read by nobody either.");
     until("0 errors, 3 warnings");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn watch_follows_scripts_and_prints_the_hint_of_each_check() {
+    let place = place();
+    let provider = "id: played\nwire: scripted\nscript: scripts/s.yaml\ndefault_tier: general\n\
+                    tiers: { general: m }\nmodels: [{ id: m, context_window: 8192, max_output: 2048 }]\n";
+    place.write(".ai/config/agent/providers/played.yaml", provider);
+    place.write("scripts/s.yaml", "steps: [Done.]\n");
+    let mut command = place.command(&["check", "--watch", "--format", "plain"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(|line| line.unwrap());
+    let mut until = |what: &str| {
+        let part: Vec<String> = lines.by_ref().take(20).take_while(|line| !line.contains(what)).collect();
+        assert!(part.len() < 20, "{what}: {part:?}");
+        part
+    };
+    until("for more information about an error");
+    place.write("scripts/s.yaml", "bogus: 1\nsteps: [Done.]\n");
+    until("cannot be played");
+    until("for more information about an error");
+    place.write("scripts/s.yaml", "steps: [Done.]\n");
+    let again = until("for more information about an error").concat();
+    assert!(!again.contains("cannot be played"), "{again}");
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -1,6 +1,6 @@
 //! Fingerprints of files, to detect changes without reading the files.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -52,9 +52,12 @@ impl Fingerprints {
     }
 
     /// Takes the fingerprints of the other files that a check depends on, besides items and settings: `.mcp.json`,
-    /// keys, and the `.ai` folder itself.
-    pub fn of_other_files(spaces: &Spaces) -> Self {
+    /// keys, the `.ai` folder itself, and `scripts`, the scripts of providers.
+    pub fn of_other_files(spaces: &Spaces, scripts: &BTreeSet<PathBuf>) -> Self {
         let mut fingerprints = Self::default();
+        for script in scripts {
+            fingerprints.add_file(script.clone());
+        }
         fingerprints.add_file(spaces.project.join(".mcp.json"));
         for (_, root) in space_roots(spaces) {
             fingerprints.add_folder(&root.join(".ai/keys"));

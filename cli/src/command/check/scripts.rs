@@ -2,7 +2,7 @@
 //! root of the project.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rye_compiler::diagnostics::{ConfigError, closest};
 use rye_compiler::item::Items;
@@ -54,6 +54,17 @@ pub fn check_scripts(world: &dyn World, project: &Path, report: &mut CheckReport
             }
         }
     }
+}
+
+/// Returns the files of the scripts that provider files name, whether or not a check reads them.
+pub fn script_files(world: &dyn World, project: &Path) -> BTreeSet<PathBuf> {
+    let items = Items::new(world);
+    let script_of = |provider: &str| {
+        let node = items.config(&ItemId::parse(&format!("{PROVIDERS}{provider}")).ok()?)?;
+        let is_scripted = node.get("wire")?.as_str() == Some("scripted");
+        node.get("script")?.as_str().filter(|_| is_scripted).map(|path| project.join(path))
+    };
+    providers(&items).iter().filter_map(|(provider, _)| script_of(provider)).collect()
 }
 
 /// Reports calls of tools that do not exist and whose name resembles that of a tool. Each name is reported once.

@@ -2,12 +2,15 @@
 //! inotify, and only results that depend on them are computed again. A periodic scan finds changes that inotify does
 //! not report, for example on some mounts.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rye_compiler::validate::CheckSession;
 use rye_engine::disk_world::{CachedWorld, FileChange, Watcher};
 
 use super::fingerprints::{Fingerprints, space_roots};
+use super::scripts::script_files;
 use super::{CheckArgs, print_result, run_check};
 use crate::CommandError;
 use crate::exit::Exit;
@@ -37,20 +40,39 @@ pub fn run(args: &CheckArgs, spaces: &Spaces, requested: OutputFormat, report: &
     let mut world = CachedWorld::new(spaces.open()?);
     let mut memory = CheckSession::new();
     loop {
+        watch.follow_scripts(script_files(&world, &spaces.project), &spaces);
         let found = run_check(args, &spaces, &world, |world, selection| memory.check(world, selection))?;
         print_result(&found, requested, report)?;
         let work = found.report.work;
         report.detail(&format!("files parsed: {}, directives checked: {}", work.parsed, work.composed));
+        report.explain_hint();
         drop(found);
         if world.has_links() {
             watch.disable_inotify();
         }
         if !world.invalidate(&watch.wait(&spaces)) {
             // The user space may have been created, and a removed project folder may have been restored.
-            spaces = Spaces::find(Some(&spaces.project)).unwrap_or(spaces);
+            spaces = wait_for_project(&spaces, report);
             watch.restart(&spaces);
             world = CachedWorld::new(spaces.open()?);
         }
+    }
+}
+
+/// Finds the spaces of the project again. If the project folder does not contain `.ai` any more, reports this as a check
+/// does, and waits until the folder is back.
+fn wait_for_project(spaces: &Spaces, report: &Printer) -> Spaces {
+    let mut is_reported = false;
+    loop {
+        match Spaces::find(Some(&spaces.project)) {
+            Ok(found) => return found,
+            Err(failure) if !is_reported => {
+                report.failure(&failure);
+                is_reported = true;
+            }
+            Err(_) => {}
+        }
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -62,6 +84,8 @@ struct ChangeDetector {
     /// report. The fingerprints are taken before the files are read, so that no change in between is missed.
     seen: Fingerprints,
     beside: Fingerprints,
+    /// The scripts of providers, which lie anywhere.
+    scripts: BTreeSet<PathBuf>,
     /// Time of the next scan.
     next: Instant,
     pause: Duration,
@@ -71,10 +95,19 @@ impl ChangeDetector {
     fn begin(spaces: &Spaces) -> Self {
         let watcher = Watcher::new(space_roots(spaces).collect()).ok();
         let (seen, beside) = (Fingerprints::default(), Fingerprints::default());
-        let mut watch = Self { watcher, seen, beside, next: Instant::now(), pause: MIN_SCAN_INTERVAL };
-        watch.beside = Fingerprints::of_other_files(spaces);
+        let (scripts, next) = (BTreeSet::new(), Instant::now());
+        let mut watch = Self { watcher, seen, beside, scripts, next, pause: MIN_SCAN_INTERVAL };
+        watch.beside = Fingerprints::of_other_files(spaces, &watch.scripts);
         watch.scan(spaces);
         watch
+    }
+
+    /// Sets the scripts to watch. The next check reads them afterwards, so that no change in between is missed.
+    fn follow_scripts(&mut self, scripts: BTreeSet<PathBuf>, spaces: &Spaces) {
+        if self.scripts != scripts {
+            self.scripts = scripts;
+            self.beside = Fingerprints::of_other_files(spaces, &self.scripts);
+        }
     }
 
     /// Stops using inotify, because the project contains links: the target of a link changes without an event, and only
@@ -91,7 +124,7 @@ impl ChangeDetector {
         if self.watcher.is_some() {
             self.watcher = Watcher::new(space_roots(spaces).collect()).ok();
         }
-        self.beside = Fingerprints::of_other_files(spaces);
+        self.beside = Fingerprints::of_other_files(spaces, &self.scripts);
         self.scan(spaces);
     }
 
@@ -130,7 +163,7 @@ impl ChangeDetector {
                 self.next = Instant::now() + self.pause;
                 return changed;
             }
-            if self.beside != Fingerprints::of_other_files(spaces) {
+            if self.beside != Fingerprints::of_other_files(spaces, &self.scripts) {
                 return vec![FileChange::Everything];
             }
             if Instant::now() < self.next {
