@@ -18,7 +18,7 @@ pub struct Global {
     pub project: Option<PathBuf>,
     #[arg(help = FORMAT_HELP, long, global = true, value_enum, default_value_t = OutputFormat::Human, env = "RYE_FORMAT", hide_env_values = true)]
     pub format: OutputFormat,
-    /// When to use colors; `NO_COLOR` and output to a pipe disable them too
+    /// When to use colors; with `auto`, `NO_COLOR` and output to a pipe disable them
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN", env = "RYE_COLOR", hide_env_values = true)]
     pub color: Color,
     /// Print results and errors only

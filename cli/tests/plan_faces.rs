@@ -114,6 +114,17 @@ fn html_is_standalone_and_escapes_text() {
 }
 
 #[test]
+fn html_of_a_part_of_a_plan_is_refused() {
+    let place = TestProject::example("hello");
+    for option in ["--all", "--graph", "--prompt"] {
+        let done = place.rye(&["plan", "hello", option, "--format", "html"]);
+        assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{option}: {}", done.stderr);
+        let message = format!("`{option}` supports only the formats `human`, `plain` and `json`");
+        assert!(done.stderr.contains(&message), "{option}: {}", done.stderr);
+    }
+}
+
+#[test]
 fn a_lock_names_what_drifted() {
     let place = TestProject::example("deploy");
     assert_eq!(place.rye(&["run", "deploy_staging", "--locked", "--input", "service=x"]).code, Some(1), "no lock yet");

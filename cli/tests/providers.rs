@@ -117,6 +117,21 @@ fn providers_test_reports_success_and_failure() {
 }
 
 #[test]
+fn providers_test_names_the_likely_cause_of_each_status() {
+    for (status, cause) in [
+        ("302 Found", "redirects are not followed; set `base_url` in `.ai/config/agent/providers/local.yaml`"),
+        ("402 Payment Required", "has no credit"),
+        ("429 Too Many Requests", "the rate limit or the quota of the key is used up"),
+        ("500 Internal Server Error", "try again later"),
+    ] {
+        let place = place(&server(status, "application/json", r#"{"error":{"message":"msg"}}"#));
+        let done = place.rye(&["providers", "test"]);
+        assert_eq!(done.code, Some(1), "{status}: {}", done.stderr);
+        assert!(done.stdout.contains(cause), "{status}: {}", done.stdout);
+    }
+}
+
+#[test]
 fn providers_test_ends_without_a_complete_reply() {
     // The server accepts the connection and never answers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -149,7 +164,7 @@ fn providers_test_sends_a_key_only_where_trust_allows_it() {
         rye::ProcessResult::from(output)
     };
     let refused = test();
-    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    assert_eq!(refused.code, Some(5), "{}", refused.stderr);
     assert!(refused.stdout.contains("`rye trust`") && !refused.stdout.contains("Grüße"), "{}", refused.stdout);
     place.run_ok(&["trust"]);
     let done = test();

@@ -105,6 +105,7 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     let mut request = args.call.request(id, &world)?;
     args.add_session(&mut request)?;
     if args.all {
+        refuse_document_format("--all", global.format)?;
         // An input name that the directive does not declare is reported once, not once for each plan of the list.
         if args.call.has_inputs() {
             let mut sources = Sources::default();
@@ -141,7 +142,10 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
     }
     match (args.graph, global.format) {
         (Some(_), OutputFormat::Json) => report.json(&render::json::report_graph(compilation))?,
-        (Some(language), _) => graph::print_drawing(&Drawing::of_plan(&compilation.plan.graph), language, report)?,
+        (Some(language), format) => {
+            refuse_document_format("--graph", format)?;
+            graph::print_drawing(&Drawing::of_plan(&compilation.plan.graph), language, report)?;
+        }
         (None, OutputFormat::Html) => report.line(render::html::render(compilation, &summary).trim_end())?,
         (None, OutputFormat::Markdown) => return Err(CommandError::usage("`--format markdown` requires `--diff`")),
         (
@@ -152,6 +156,16 @@ pub fn run(args: &PlanArgs, global: &Global, report: &Printer) -> Result<Exit, C
         }
     }
     Ok(Exit::Success)
+}
+
+/// Returns an error for the formats of a whole document, which the option `option` does not support.
+fn refuse_document_format(option: &str, format: OutputFormat) -> Result<(), CommandError> {
+    match format {
+        OutputFormat::Human | OutputFormat::Plain | OutputFormat::Json => Ok(()),
+        OutputFormat::Html | OutputFormat::Markdown | OutputFormat::Sarif | OutputFormat::Github => {
+            Err(CommandError::usage(format!("`{option}` supports only the formats `human`, `plain` and `json`")))
+        }
+    }
 }
 
 /// Returns for each trust requirement true if the user trusts the requirement.
@@ -181,8 +195,8 @@ fn print_prompt(
             report.brief_diagnostics(diagnostics, &compilation.sources);
             report.line(printable(&render::prompt::render_bare(compilation)).trim_end())?;
         }
-        OutputFormat::Html | OutputFormat::Markdown | OutputFormat::Sarif | OutputFormat::Github => {
-            return Err(CommandError::usage("`--prompt` supports only the formats `human`, `plain` and `json`"));
+        format @ (OutputFormat::Html | OutputFormat::Markdown | OutputFormat::Sarif | OutputFormat::Github) => {
+            refuse_document_format("--prompt", format)?;
         }
     }
     Ok(Exit::Success)

@@ -44,9 +44,9 @@ const OWN_VARIABLES: [(&str, &str); 19] = [
 
 /// Environment variables that libraries read.
 const LIBRARY_VARIABLES: [(&str, &str); 5] = [
-    ("NO_COLOR", "any value: no colors"),
+    ("NO_COLOR", "any value that is not empty: no colors, unless `--color` or `RYE_COLOR` is `always`"),
     ("CLICOLOR", "`0`: no colors"),
-    ("CLICOLOR_FORCE", "a value other than `0`: colors in pipes and files too"),
+    ("CLICOLOR_FORCE", "any value that is not empty, also `0`: colors in pipes and files too"),
     (
         "HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY",
         "proxies for requests to providers, except towards loopback; requests of tools use no proxy",

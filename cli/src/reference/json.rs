@@ -39,7 +39,7 @@ fn printed_by(output: SchemaOutput) -> &'static str {
         SchemaOutput::Why => "`rye why THING`",
         SchemaOutput::Diagnostic => "outputs that contain diagnostics",
         SchemaOutput::Eval => "`rye eval`, one line for each request",
-        SchemaOutput::Event => "`rye run --events`, one line for each event",
+        SchemaOutput::Event => "`rye run --events` and `rye threads tail`, one line for each event",
         SchemaOutput::Fetch => "`rye fetch TYPE ID`",
         SchemaOutput::Fmt => "`rye fmt`",
         SchemaOutput::Graph => "`rye graph`",
@@ -55,13 +55,13 @@ fn printed_by(output: SchemaOutput) -> &'static str {
         SchemaOutput::Run => "`rye run`",
         SchemaOutput::Search => "`rye threads search`",
         SchemaOutput::Thread => "`rye threads show THREAD`",
-        SchemaOutput::Threads => "`rye threads list`, `rye threads prune`",
+        SchemaOutput::Threads => "`rye threads list`, `status`, `cancel`, `kill`, `chain`, `prune`",
         SchemaOutput::Signatures => "`rye sign`, `rye verify`",
         SchemaOutput::Transcript => "`rye threads transcript THREAD`",
         SchemaOutput::Trust => "`rye trust`",
         SchemaOutput::TrustedProjects => "`rye trust --list` outside of a project",
         SchemaOutput::Verify => "`rye threads verify`",
-        SchemaOutput::Wait => "`rye threads wait`, `rye threads status`, `rye threads results`",
+        SchemaOutput::Wait => "`rye threads wait`, `rye threads results`",
     }
 }
 

@@ -55,11 +55,15 @@ impl PlanProviders {
     }
 }
 
+/// The code of an error of a provider that the user does not trust.
+const UNTRUSTED: &str = "untrusted_provider";
+
 impl PlanProviders {
     /// Checks that the user trusts the content of the script that `connection` names.
     fn admit_script(&self, connection: &Value) -> Result<(), CallError> {
         let Some(script) = script_of(connection) else { return Ok(()) };
-        let fail = |text: String| CallError::new(FailedStage::Setup, text);
+        let fail =
+            |text: String| CallError { code: Some(UNTRUSTED.to_owned()), ..CallError::new(FailedStage::Setup, text) };
         let now = self.trust.snapshot().map_err(|error| fail(error.to_string()))?;
         let missing = now.missing(std::slice::from_ref(&script)).map_err(|error| fail(error.to_string()))?;
         if missing.is_empty() {
@@ -85,15 +89,13 @@ impl Providers for PlanProviders {
             // The project changed this provider (for example, its URL), and the user does not trust the change. The key
             // could be sent to an unknown server.
             settings.key = None;
-            return Err(CallError::new(
-                FailedStage::Setup,
-                format!(
-                    "the project sets `{}` of provider `{}`, which could send your API key to another server; \
-                     review the provider file, then trust it with `rye trust`",
-                    from_project.join("`, `"),
-                    model.provider
-                ),
-            ));
+            let message = format!(
+                "the project sets `{}` of provider `{}`, which could send your API key to another server; \
+                 review the provider file, then trust it with `rye trust`",
+                from_project.join("`, `"),
+                model.provider
+            );
+            return Err(CallError { code: Some(UNTRUSTED.to_owned()), ..CallError::new(FailedStage::Setup, message) });
         }
         connect_provider(&settings)
     }

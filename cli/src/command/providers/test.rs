@@ -100,9 +100,14 @@ pub fn run(args: &TestArgs, spaces: &Spaces, report: &Printer) -> Result<Exit, C
             Err(CallError::new(FailedStage::Timeout, message))
         })
     });
+    let is_untrusted = reply.as_ref().is_err_and(|error| error.code.as_deref() == Some("untrusted_provider"));
     let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     let output = test_output(&model, &file, reply, milliseconds);
-    let exit = if output.ok { Exit::Success } else { Exit::Failed };
+    let exit = match (output.ok, is_untrusted) {
+        (true, _) => Exit::Success,
+        (false, true) => Exit::Refused,
+        (false, false) => Exit::Failed,
+    };
     match report.format() {
         Format::Json => report.json(&output)?,
         Format::Human | Format::Plain => report.line(&printable(&format_line(&output)))?,
@@ -167,6 +172,14 @@ fn describe_error(model: &PlannedModel, file: &str, error: &CallError) -> String
             Some(variable) => format!(": the key in `{variable}` is not accepted"),
             None => format!(": a key is required; set `key_env` in `{file}` to the name of its variable"),
         },
+        (_, Some(300..=399)) => {
+            format!(": redirects are not followed; set `base_url` in `{file}` to the final address")
+        }
+        (_, Some(402)) => ": the account of the provider has no credit".to_owned(),
+        (_, Some(429)) => {
+            ": the rate limit or the quota of the key is used up; wait, or look at the account".to_owned()
+        }
+        (_, Some(500..=599)) => ": the provider or a proxy before it has failed; try again later".to_owned(),
         (_, Some(404)) => format!(": the model or the path is wrong; check `id` and `base_url` in `{file}`"),
         (FailedStage::Connect | FailedStage::Timeout, _) => format!(": check `base_url` in `{file}`"),
         (FailedStage::Status | FailedStage::StreamError | FailedStage::Truncated | FailedStage::Protocol, _) => {
