@@ -227,8 +227,8 @@ pub struct QueuedMessage {
     /// True if the message has passed its intake.
     #[serde(default)]
     pub accepted: bool,
-    /// The error of the `input` hook with `on_failure: fail` that failed at this message. The prompt of the message ends
-    /// with this error before it sends anything.
+    /// The error of the `input` hook with `on_failure: fail` that failed at this message. The prompt of the message
+    /// ends with this error before it sends anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     #[serde(default, skip_serializing_if = "PromptBounds::is_empty")]
