@@ -80,8 +80,9 @@ struct ProcessKey {
 #[derive(Default)]
 struct ProcessSlot {
     running: Option<LineProcess>,
-    /// True if the last process failed: it ended, missed a deadline, or wrote something other than an answer.
-    has_failed: bool,
+    /// The failure of the last process, which ended, missed a deadline, or wrote something other than an answer; `None`
+    /// if it did not fail, or was replaced.
+    failure: Option<String>,
     /// The prompt in which processes were last restarted, and the number of restarts in that prompt.
     restarts: (u64, u64),
     last_id: u64,
@@ -117,17 +118,19 @@ impl PersistentProcesses {
 
 impl ProcessSlot {
     /// Returns true if the process may start in the prompt with the number `prompt`. A start after a failure counts as
-    /// a restart. Returns false if the prompt has no restart left.
-    fn may_start(&mut self, prompt: u64) -> bool {
-        if !std::mem::take(&mut self.has_failed) {
-            return true;
-        }
+    /// a restart.
+    ///
+    /// # Errors
+    /// Returns the last failure if the prompt has no restart left.
+    fn start_in(&mut self, prompt: u64) -> Result<(), String> {
+        let Some(failure) = self.failure.take() else { return Ok(()) };
         let used = if self.restarts.0 == prompt { self.restarts.1 } else { 0 };
         self.restarts = (prompt, used.saturating_add(1));
-        if used >= MAX_RESTARTS {
-            self.has_failed = true;
+        if used < MAX_RESTARTS {
+            return Ok(());
         }
-        used < MAX_RESTARTS
+        self.failure = Some(failure.clone());
+        Err(failure)
     }
 }
 
@@ -164,37 +167,47 @@ impl PersistentTool {
         let may_repeat = self.idempotent.covers(&invocation.parameters);
         let timeout = self.timeout.min(invocation.timeout);
         loop {
-            let last = slot.running.take();
-            slot.has_failed |= last.as_ref().is_some_and(|process| !process.is_running());
+            let mut last = slot.running.take();
+            if let Some(process) = last.as_mut().filter(|process| !process.is_running()) {
+                let log = process.take_log();
+                slot.failure = Some(LineFailure::Ended.describe(&invocation.item_id, timeout, &log));
+            }
             let mut process = match last.filter(LineProcess::is_running) {
                 Some(process) => process,
-                None if !slot.may_start(prompt) => {
-                    return ToolOutcome::error(format!(
-                        "the persistent process of `{}` failed again; it starts again in the next prompt",
-                        invocation.item_id
-                    ));
+                None => {
+                    if let Err(failure) = slot.start_in(prompt) {
+                        return ToolOutcome::error(format!(
+                            "the persistent process of `{}` failed again, and starts only once more in a prompt or run; the last failure: {failure}",
+                            invocation.item_id
+                        ));
+                    }
+                    match self.start(&invocation, processes) {
+                        Ok(process) => process,
+                        Err(reason) => return ToolOutcome::error(reason),
+                    }
                 }
-                None => match self.start(&invocation, processes) {
-                    Ok(process) => process,
-                    Err(reason) => return ToolOutcome::error(reason),
-                },
             };
             slot.last_id = slot.last_id.saturating_add(1);
             let line = json!({"id": slot.last_id, "event": invocation.event, "facts": invocation.parameters});
             // If this future is dropped, the process is dropped too. Otherwise the answer to this call could be taken
             // for the answer to the next call.
-            match process.exchange(slot.last_id, &line, timeout, invocation.halt.clone()).await {
-                Ok(answer) => {
+            let answer = process.exchange(slot.last_id, &line, timeout, invocation.halt.clone()).await;
+            let log = process.take_log();
+            let read = answer
+                .and_then(|answer| parse_answer(answer, &log).map_err(|reason| LineFailure::Malformed { reason }));
+            match read {
+                Ok(outcome) => {
                     slot.running = Some(process);
-                    return parse_answer(answer);
+                    return outcome;
                 }
                 Err(LineFailure::Cancelled) => return ToolOutcome::error("stopped: the thread was cancelled"),
                 Err(failure) => {
-                    slot.has_failed = true;
-                    if may_repeat && matches!(failure, LineFailure::Ended { .. }) {
+                    let text = failure.describe(&invocation.item_id, timeout, &log);
+                    slot.failure = Some(text.clone());
+                    if may_repeat && failure == LineFailure::Ended {
                         continue;
                     }
-                    return ToolOutcome::error(failure.describe(&invocation.item_id, timeout));
+                    return ToolOutcome::error(text);
                 }
             }
         }
@@ -246,30 +259,51 @@ impl PersistentTool {
             // The variables that every program gets are last, so that no declared variable replaces them.
             environment: variables.chain(base_environment(&invocation.thread_id)).collect(),
         };
-        let pushes = processes.pushes.clone().filter(|_| self.pushes);
-        LineProcess::start(
-            &program,
-            first_line.as_ref(),
-            pushes.map(|handler| (handler, Arc::clone(&processes.prompt))),
-        )
-        .map_err(|error| format!("`{}` cannot be started: {error}", program.program.display()))
+        let pushes = match &processes.pushes {
+            _ if !self.pushes => Err("it submitted a message, which needs `pushes: true`"),
+            None => Err("it submitted a message, which only a chat accepts; a run accepts none"),
+            Some(handler) => Ok((Arc::clone(handler), Arc::clone(&processes.prompt))),
+        };
+        LineProcess::start(&program, first_line.as_ref(), pushes)
+            .map_err(|error| format!("`{}` cannot be started: {error}", program.program.display()))
     }
 }
 
-/// Converts a reply line to the outcome of the call: the `error` of the line, else its `result`. If the line has an
-/// `action`, or neither `error` nor `result`, the outcome is the line without `id`.
-fn parse_answer(mut answer: Map<String, Value>) -> ToolOutcome {
+/// Converts a reply line to the outcome of the call: its `result`, its `error`, or the line without `id` if it has an
+/// `action`. `log` is what the process printed during the call; an error shows it, any other outcome keeps it in its
+/// details.
+///
+/// # Errors
+/// Returns the reason why the line is no answer: it has none of these keys, several of them, or others beside `result`
+/// and `error`.
+fn parse_answer(mut answer: Map<String, Value>, log: &str) -> Result<ToolOutcome, String> {
     answer.shift_remove("id");
-    if !answer.contains_key("action") {
-        if let Some(error) = answer.get("error") {
-            return ToolOutcome::error(error.as_str().map_or_else(|| error.to_string(), str::to_owned));
-        }
-        if let Some(result) = answer.shift_remove("result") {
-            return ToolOutcome { is_error: reports_failure(&result), ..ToolOutcome::ok(result) };
-        }
+    let has_action = answer.contains_key("action");
+    // Another key beside an action is a field of the action.
+    let key = ["result", "error"].into_iter().find(|key| !has_action && answer.contains_key(*key));
+    let other = answer.keys().find(|other| if has_action { *other == "result" } else { key != Some(other.as_str()) });
+    if let Some(other) = other {
+        let beside = if has_action { "action" } else { key.unwrap_or_default() };
+        return Err(if beside.is_empty() {
+            format!("its answer has `{}`, but none of `result`, `error` and `action`", other.escape_debug())
+        } else {
+            format!("its answer has `{}` beside `{beside}`", other.escape_debug())
+        });
     }
-    let content = Value::Object(answer);
-    ToolOutcome { is_error: reports_failure(&content), ..ToolOutcome::ok(content) }
+    let content = match key {
+        Some("error") => {
+            let error = answer.shift_remove("error").unwrap_or_default();
+            let error = error.as_str().map_or_else(|| error.to_string(), str::to_owned);
+            // The trace of an exception ends with the error.
+            let printed = log.strip_suffix(&error).unwrap_or(log).trim_end();
+            return Ok(ToolOutcome::error(if printed.is_empty() { error } else { format!("{printed}\n{error}") }));
+        }
+        Some(key) => answer.shift_remove(key).unwrap_or_default(),
+        None if has_action => Value::Object(answer),
+        None => return Err("its answer has none of `result`, `error` and `action`".to_owned()),
+    };
+    let details = if log.is_empty() { Value::Null } else { json!({ "log": log }) };
+    Ok(ToolOutcome { is_error: reports_failure(&content), details, ..ToolOutcome::ok(content) })
 }
 
 #[cfg(test)]

@@ -46,6 +46,8 @@ pub(super) struct LineProcess {
     input: pipe::Sender,
     lines: mpsc::Receiver<Result<Map<String, Value>, String>>,
     log: StderrTail,
+    /// The position in the log up to which [`LineProcess::take_log`] has returned it.
+    log_position: u64,
     reader: AbortHandle,
     /// A line that the program receives directly before the line of the first call. `None` if there is no such line, or
     /// after it was sent.
@@ -56,10 +58,8 @@ pub(super) struct LineProcess {
 /// The reason why a line has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum LineFailure {
-    /// The process ended before it answered; `log` is the end of its standard error.
-    Ended {
-        log: String,
-    },
+    /// The process ended before it answered.
+    Ended,
     TimedOut,
     /// The process wrote something other than an answer.
     Malformed {
@@ -69,41 +69,49 @@ pub(super) enum LineFailure {
 }
 
 impl LineFailure {
-    pub fn describe(&self, tool: &ItemId, timeout: Duration) -> String {
-        match self {
-            Self::Ended { log } if log.is_empty() => {
+    /// Describes the failure. `log` is what the process printed during the call.
+    pub fn describe(&self, tool: &ItemId, timeout: Duration, log: &str) -> String {
+        let text = match self {
+            Self::Ended => {
                 format!("the process of `{tool}` ended before it answered; the outcome of the call is unknown")
             }
-            Self::Ended { log } => format!(
-                "the process of `{tool}` ended before it answered; the outcome of the call is unknown; the last output of the process: {log}"
-            ),
             Self::TimedOut => {
                 let seconds = timeout.as_secs_f64();
                 format!("the process of `{tool}` was stopped: it did not answer within {seconds} seconds")
             }
             Self::Malformed { reason } => format!("the process of `{tool}` was stopped: {reason}"),
-            Self::Cancelled => "stopped: the thread was cancelled".to_owned(),
-        }
+            Self::Cancelled => return "stopped: the thread was cancelled".to_owned(),
+        };
+        if log.is_empty() { text } else { format!("{text}; the last output of the process: {log}") }
     }
 }
 
 impl LineProcess {
     /// Starts a program. `first_line` is sent together with the line of the first call. If `pushes` is given, the
-    /// program may submit messages: `pushes` contains the handler of the messages and the number of the current prompt.
+    /// program may submit messages: `pushes` contains the handler of the messages and the number of the current prompt,
+    /// or the reason why the program must not submit messages.
     pub fn start(
         program: &LongLivedProgram,
         first_line: Option<&Value>,
-        pushes: Option<(PushHandler, Arc<AtomicU64>)>,
+        pushes: Result<(PushHandler, Arc<AtomicU64>), &'static str>,
     ) -> io::Result<Self> {
         let RunningProgram { output, input, log, held } = start_long_lived(program)?;
         let (sender, lines) = mpsc::channel(1);
         let reader = tokio::spawn(read_lines(output, sender, pushes)).abort_handle();
         let first_line = first_line.map(encode_line);
-        Ok(Self { input, lines, log, reader, first_line, _held: held })
+        Ok(Self { input, lines, log, log_position: 0, reader, first_line, _held: held })
     }
 
     pub fn is_running(&self) -> bool {
         !self.reader.is_finished()
+    }
+
+    /// Returns the end of what the process has printed since the last call of this method.
+    pub fn take_log(&mut self) -> String {
+        let (text, position) = self.log.text_from(self.log_position);
+        self.log_position = position;
+        let skipped = text.chars().count().saturating_sub(MAX_LOG_CHARS);
+        text.chars().skip(skipped).collect()
     }
 
     /// Sends a line, and waits at most the time `most` for the answer with this id.
@@ -133,9 +141,7 @@ impl LineProcess {
         let Some(answer) = self.lines.recv().await else {
             // Standard error can end later than the output, so wait for the rest of the log.
             tokio::time::sleep(LOG_TIMEOUT).await;
-            let text = self.log.text();
-            let skipped = text.chars().count().saturating_sub(MAX_LOG_CHARS);
-            return Err(LineFailure::Ended { log: text.chars().skip(skipped).collect() });
+            return Err(LineFailure::Ended);
         };
         let answer = answer.map_err(|reason| LineFailure::Malformed { reason })?;
         if answer.get("id").and_then(Value::as_u64) != Some(id) {
@@ -144,7 +150,7 @@ impl LineProcess {
                 reason: format!("its answer must have the id {id}, but has {found}"),
             });
         }
-        written.map_or_else(|_| Err(LineFailure::Ended { log: self.log.text() }), |()| Ok(answer))
+        written.map_or(Err(LineFailure::Ended), |()| Ok(answer))
     }
 }
 
@@ -158,7 +164,7 @@ impl Drop for LineProcess {
 async fn read_lines(
     output: pipe::Receiver,
     answers: mpsc::Sender<Result<Map<String, Value>, String>>,
-    pushes: Option<(PushHandler, Arc<AtomicU64>)>,
+    pushes: Result<(PushHandler, Arc<AtomicU64>), &'static str>,
 ) {
     let mut output = BufReader::new(output);
     let mut bytes = Vec::new();
@@ -182,10 +188,12 @@ async fn read_lines(
             }
             continue;
         };
-        let Some((handler, prompt)) = &pushes else {
-            let reason = "it submitted a message, which needs `pushes: true` and a chat".to_owned();
-            answers.send(Err(reason)).await.ok();
-            return;
+        let (handler, prompt) = match &pushes {
+            Ok(pushes) => pushes,
+            Err(reason) => {
+                answers.send(Err((*reason).to_owned())).await.ok();
+                return;
+            }
         };
         let now = prompt.load(Ordering::Relaxed);
         if now != counted_prompt {

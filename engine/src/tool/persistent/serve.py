@@ -13,6 +13,13 @@ def _serve():
     def submit(text, delivery="prompt"):
         write({"submit": {"text": text, "delivery": delivery}})
 
+    def flush():
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                pass
+
     module.submit = submit
     _run_source(module, given)
     project = given["project_path"]
@@ -28,8 +35,11 @@ def _serve():
             json.dumps(result, allow_nan=False)
             answer = {"id": call["id"], "result": result}
         except Exception as error:
+            flush()
             traceback.print_exc()
             answer = {"id": call["id"], "error": f"{type(error).__name__}: {error}"}
+        # The log of the call is complete before its answer.
+        flush()
         write(answer)
 
 

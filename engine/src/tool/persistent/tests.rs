@@ -145,8 +145,10 @@ async fn script_keeps_its_memory_and_survives_an_exception() {
         let project = PersistentProject::new(name, text);
         let first = project.call(json!({})).await;
         assert_eq!(first.content, json!({"action": "block", "reason": "call 1"}), "{name}");
+        assert_eq!(first.details, json!({"log": "a log line"}), "{name}");
         let raised = project.call(json!({"do": "raise"})).await;
-        assert!(raised.is_error && raised.content.as_str().unwrap().contains("no such thing"), "{raised:?}");
+        let text = raised.content.as_str().unwrap();
+        assert!(raised.is_error && text.starts_with("a log line\n") && text.contains("no such thing"), "{raised:?}");
         let third = project.call(json!({})).await;
         assert_eq!(third.content["reason"], "call 3", "{name}");
     }
@@ -163,7 +165,8 @@ async fn process_that_ends_restarts_once_a_prompt() {
         assert!(ended.is_error && text.contains("ended before it answered") && text.contains("gone"), "{text}");
     }
     let refused = project.call(json!({})).await;
-    assert!(refused.content.as_str().unwrap().contains("failed again"), "{refused:?}");
+    let text = refused.content.as_str().unwrap();
+    assert!(text.contains("failed again") && text.ends_with("the last output of the process: gone"), "{text}");
     project.processes.set_prompt(2);
     let ended = project.call(json!({})).await;
     assert!(ended.content.as_str().unwrap().contains("ended before it answered"), "{ended:?}");
@@ -198,13 +201,42 @@ async fn malformed_lines_and_foreign_ids_stop_the_process() {
         ),
         ("{{\"id\":7}}", "its answer must have the id 1, but has the id 7"),
         ("{{\"action\":\"block\"}}", "its answer must have the id 1, but has no id"),
-        ("{{\"submit\":{{\"text\":\"x\"}}}}", "it submitted a message, which needs `pushes: true` and a chat"),
+        ("{{\"submit\":{{\"text\":\"x\"}}}}", "it submitted a message, which needs `pushes: true`"),
+        ("{{\"id\":1}}", "its answer has none of `result`, `error` and `action`"),
+        ("{{\"id\":1,\"ok\":1}}", "its answer has `ok`, but none of `result`, `error` and `action`"),
+        ("{{\"id\":1,\"result\":1,\"error\":\"x\"}}", "its answer has `error` beside `result`"),
+        ("{{\"id\":1,\"error\":\"x\",\"foo\":1}}", "its answer has `foo` beside `error`"),
+        ("{{\"id\":1,\"action\":\"continue\",\"result\":1}}", "its answer has `result` beside `action`"),
     ] {
         let body = format!("      echo '{line}'\n");
         let project = PersistentProject::new("helper.yaml", &shell_tool("", &body));
         let outcome = project.call(json!({})).await;
         assert!(outcome.is_error && outcome.content.as_str().unwrap().ends_with(reason), "{outcome:?}");
     }
+}
+
+#[tokio::test]
+async fn message_that_a_run_gets_is_refused_with_the_reason() {
+    let body = "      echo '{{\"submit\":{{\"text\":\"x\"}}}}'\n";
+    let project = PersistentProject::new("helper.yaml", &shell_tool("pushes: true\n", body));
+    let outcome = project.call(json!({})).await;
+    let text = outcome.content.as_str().unwrap();
+    assert!(text.ends_with("which only a chat accepts; a run accepts none"), "{text}");
+}
+
+#[tokio::test]
+async fn printed_text_is_kept_for_its_own_call_and_shown_with_a_failure() {
+    let body = "      echo \"line $n\" >&2\n      if [ $n = 2 ]; then key=error; else key=result; fi\n      printf '{{\"id\":%s,\"%s\":\"done\"}}\\n' \"$id\" \"$key\"\n";
+    let project = PersistentProject::new("helper.yaml", &shell_tool("", body));
+    let first = project.call(json!({})).await;
+    assert_eq!((first.content, first.details), (json!("done"), json!({"log": "line 1"})));
+    let second = project.call(json!({})).await;
+    assert_eq!((second.is_error, second.content), (true, json!("line 2\ndone")));
+    assert_eq!(project.call(json!({})).await.details, json!({"log": "line 3"}));
+    let silent =
+        PersistentProject::new("helper.yaml", &shell_tool("timeout_seconds: 1\n", "      echo why >&2; sleep 600\n"));
+    let stopped = silent.call(json!({})).await;
+    assert!(stopped.content.as_str().unwrap().ends_with("the last output of the process: why"), "{stopped:?}");
 }
 
 #[tokio::test]

@@ -9,7 +9,6 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::process::Child;
 
@@ -20,6 +19,9 @@ use super::supervise::{InputMode, supervised_command};
 
 /// Number of last bytes of standard error that are kept.
 const MAX_STDERR_BYTES: usize = 4 * 1024;
+/// Maximum bytes that one call reads from the pipe of a standard error, so that a program that writes without end does
+/// not hold up the caller.
+const MAX_UNREAD_BYTES: usize = 1 << 20;
 /// Maximum time to wait for the end of the program before its temporary folder is removed.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -51,8 +53,19 @@ pub struct ProgramHandle {
 }
 
 /// The last bytes of a program's standard error.
-#[derive(Debug, Clone, Default)]
-pub struct StderrTail(Arc<Mutex<VecDeque<u8>>>);
+#[derive(Debug, Clone)]
+pub struct StderrTail {
+    pipe: Arc<pipe::Receiver>,
+    kept: Arc<Mutex<KeptErrors>>,
+}
+
+/// The kept bytes of a standard error.
+#[derive(Debug, Default)]
+struct KeptErrors {
+    bytes: VecDeque<u8>,
+    /// Number of all bytes that were read, also of those that are no longer kept.
+    total: u64,
+}
 
 /// Starts a program.
 ///
@@ -89,8 +102,8 @@ pub fn start_long_lived(server: &LongLivedProgram) -> io::Result<RunningProgram>
     // The command holds the write ends of the pipes: the output does not end before the command is dropped.
     drop(command);
     let group = ProcessGroup::long_lived(child.id(), owner);
-    let log = StderrTail::default();
-    tokio::spawn(log.clone().fill(pipe::Receiver::from_owned_fd(errors.into())?));
+    let log = StderrTail { pipe: Arc::new(pipe::Receiver::from_owned_fd(errors.into())?), kept: Arc::default() };
+    tokio::spawn(log.clone().fill());
     Ok(RunningProgram {
         output: pipe::Receiver::from_owned_fd(output.into())?,
         input: pipe::Sender::from_owned_fd(ours.into())?,
@@ -100,21 +113,51 @@ pub fn start_long_lived(server: &LongLivedProgram) -> io::Result<RunningProgram>
 }
 
 impl StderrTail {
-    async fn fill(self, mut from: pipe::Receiver) {
-        let mut chunk = [0_u8; 4096];
-        while let Ok(read @ 1..) = from.read(&mut chunk).await {
-            let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            held.extend(chunk.get(..read).unwrap_or_default());
-            let over = held.len().saturating_sub(MAX_STDERR_BYTES);
-            held.drain(..over);
+    async fn fill(self) {
+        while self.pipe.readable().await.is_ok() {
+            let mut chunk = [0_u8; 4096];
+            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+            match self.pipe.try_read(&mut chunk) {
+                Ok(0) => return,
+                Ok(read) => kept.push(chunk.get(..read).unwrap_or_default()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
         }
     }
 
     /// Returns the kept bytes of standard error as text.
     pub fn text(&self) -> String {
-        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes: Vec<u8> = held.iter().copied().collect();
-        String::from_utf8_lossy(&bytes).trim().to_owned()
+        self.text_from(0).0
+    }
+
+    /// Returns the kept text from this position on, and the position of its end. The text includes all that the program
+    /// had written before this call.
+    pub fn text_from(&self, position: u64) -> (String, u64) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // The task that reads the pipe may not have run since the program wrote.
+        let mut chunk = [0_u8; 4096];
+        let mut rest = MAX_UNREAD_BYTES;
+        while let Ok(read @ 1..) = rustix::io::read(&*self.pipe, &mut chunk) {
+            kept.push(chunk.get(..read).unwrap_or_default());
+            rest = rest.saturating_sub(read);
+            if rest == 0 {
+                break;
+            }
+        }
+        let first = kept.total.saturating_sub(u64::try_from(kept.bytes.len()).unwrap_or(u64::MAX));
+        let skipped = usize::try_from(position.saturating_sub(first)).unwrap_or(usize::MAX);
+        let bytes: Vec<u8> = kept.bytes.iter().copied().skip(skipped).collect();
+        (String::from_utf8_lossy(&bytes).trim().to_owned(), kept.total)
+    }
+}
+
+impl KeptErrors {
+    fn push(&mut self, read: &[u8]) {
+        self.total = self.total.saturating_add(u64::try_from(read.len()).unwrap_or(u64::MAX));
+        self.bytes.extend(read);
+        let over = self.bytes.len().saturating_sub(MAX_STDERR_BYTES);
+        self.bytes.drain(..over);
     }
 }
 
