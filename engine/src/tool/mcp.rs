@@ -64,21 +64,32 @@ impl McpServers {
         *held = Some(Arc::clone(&connection));
         Ok(connection)
     }
+
+    /// Returns the reason why a message of this server was dropped after `start`, as the end of an error message; `None`
+    /// if the connection is not open.
+    async fn dropped_message(&self, server: &McpServer, start: std::time::Instant) -> Option<String> {
+        let slot = Arc::clone(self.slots.lock().await.get(&server.key())?);
+        Some(slot.try_lock().ok()?.as_ref()?.dropped.cause_since(start))
+    }
 }
 
 impl Tool for McpTool {
     fn run(&self, invocation: Invocation) -> BoxFuture<'_, ToolOutcome> {
         Box::pin(async move {
             let timeout = self.timeout.min(invocation.timeout);
-            let until = Instant::now() + timeout.min(Duration::from_hours(24));
+            let start = Instant::now();
+            let until = start + timeout.min(Duration::from_hours(24));
             match timeout_at(until, self.call(invocation.parameters)).await {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(error)) => ToolOutcome::error(error.to_string()),
-                Err(_) => ToolOutcome::error(format!(
-                    "the server `{}` did not answer within {} seconds; the outcome of the call is unknown",
-                    self.server.name,
-                    timeout.as_secs_f64()
-                )),
+                Err(_) => {
+                    let cause = self.servers.dropped_message(&self.server, start.into_std()).await.unwrap_or_default();
+                    ToolOutcome::error(format!(
+                        "the server `{}` did not answer within {} seconds{cause}; the outcome of the call is unknown",
+                        self.server.name,
+                        timeout.as_secs_f64()
+                    ))
+                }
             }
         })
     }

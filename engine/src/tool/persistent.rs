@@ -172,19 +172,18 @@ impl PersistentTool {
                 let log = process.take_log();
                 slot.failure = Some(LineFailure::Ended.describe(&invocation.item_id, timeout, &log));
             }
-            let mut process = match last.filter(LineProcess::is_running) {
-                Some(process) => process,
-                None => {
-                    if let Err(failure) = slot.start_in(prompt) {
-                        return ToolOutcome::error(format!(
-                            "the persistent process of `{}` failed again, and starts only once more in a prompt or run; the last failure: {failure}",
-                            invocation.item_id
-                        ));
-                    }
-                    match self.start(&invocation, processes) {
-                        Ok(process) => process,
-                        Err(reason) => return ToolOutcome::error(reason),
-                    }
+            let mut process = if let Some(process) = last.filter(LineProcess::is_running) {
+                process
+            } else {
+                if let Err(failure) = slot.start_in(prompt) {
+                    return ToolOutcome::error(format!(
+                        "the persistent process of `{}` failed again, and starts only once more in a prompt or run; the last failure: {failure}",
+                        invocation.item_id
+                    ));
+                }
+                match self.start(&invocation, processes) {
+                    Ok(process) => process,
+                    Err(reason) => return ToolOutcome::error(reason),
                 }
             };
             slot.last_id = slot.last_id.saturating_add(1);

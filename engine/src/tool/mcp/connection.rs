@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use super::config::{McpTransport, SandboxOpenings};
 use super::listing::McpToolDefinition;
-use super::task_support::{TaskSupportReader, requires_task};
+use super::task_support::{DroppedMessage, TaskSupportReader, requires_task};
 use super::task_support_http::TaskSupportClient;
 use super::variables::expand_variables;
 use super::{MCP_START_TIMEOUT, McpServer};
@@ -50,6 +50,8 @@ pub enum McpError {
     Refused { server: String, reason: String },
     #[error("the connection to the server `{server}` was lost; the outcome of the call is unknown")]
     Lost { server: String },
+    #[error("the server `{server}` gave no usable answer: {reason}; the outcome of the call is unknown")]
+    Unusable { server: String, reason: String },
     #[error("the server `{server}` no longer has a tool `{tool}`; run `rye mcp refresh {server}` to update the list")]
     Gone { server: String, tool: String },
     #[error(
@@ -76,6 +78,8 @@ pub struct McpConnection {
     definitions: Mutex<Vec<McpToolDefinition>>,
     /// True after a request whose answer was lost. The next call then opens a new connection.
     is_lost: AtomicBool,
+    /// The last message of the server's program that was dropped.
+    pub(super) dropped: DroppedMessage,
     /// The server's program, if it has one. Dropping the connection ends the program.
     _held: Option<ProgramHandle>,
 }
@@ -115,14 +119,14 @@ impl McpConnection {
                 "it requests `{key}`, which holds a provider's key; provider keys are never passed to servers"
             )));
         }
-        let mut running = None;
+        let (mut running, dropped, start) = (None, DroppedMessage::default(), Instant::now());
         let service = match &server.transport {
             McpTransport::Stdio { command, environment, sandbox } => {
                 let program = server_program(command, environment, sandbox.as_ref(), folder).map_err(unreachable)?;
                 let RunningProgram { output, input, log, held } = start_long_lived(&program)
                     .map_err(|e| unreachable(format!("`{}`: {e}", program.program.display())))?;
                 running = Some((log, held));
-                timeout(MCP_START_TIMEOUT, client.serve((TaskSupportReader::new(output), input))).await
+                timeout(MCP_START_TIMEOUT, client.serve((TaskSupportReader::new(output, dropped.clone()), input))).await
             }
             McpTransport::Http { url, headers } => {
                 let transport = http_transport(url, headers).map_err(unreachable)?;
@@ -144,17 +148,20 @@ impl McpConnection {
             }
             None => unreachable(format!("{reason}{exit}{}", sandbox_hint(server))),
         };
-        let service = match service {
-            Ok(service) => service.map_err(|error| why(describe_start_error(&error)))?,
-            Err(_) => {
-                return Err(why(format!("it did not respond within {} seconds", MCP_START_TIMEOUT.as_secs())));
-            }
+        let Ok(service) = service else {
+            let cause = dropped.cause_since(start);
+            return Err(why(format!("it did not respond within {} seconds{cause}", MCP_START_TIMEOUT.as_secs())));
         };
+        let service = service.map_err(|error| why(describe_start_error(&error)))?;
         let held = running.map(|(_, held)| held);
         let (name, is_lost) = (server.name.clone(), AtomicBool::new(false));
-        let connection = Self { name, service, changed, definitions: Mutex::default(), is_lost, _held: held };
+        let definitions = Mutex::default();
+        let connection = Self { name, service, changed, definitions, is_lost, dropped, _held: held };
         let listed = timeout(MCP_START_TIMEOUT, connection.list()).await;
-        let listed = listed.map_err(|_| unreachable("it did not list its tools in time".to_owned()))??;
+        let listed = listed.map_err(|_| {
+            let cause = connection.dropped.cause_since(start);
+            unreachable(format!("it did not list its tools within {} seconds{cause}", MCP_START_TIMEOUT.as_secs()))
+        })??;
         *connection.definitions.lock().await = listed;
         Ok(connection)
     }
@@ -266,6 +273,10 @@ impl McpConnection {
             ServiceError::McpError(error) => McpError::Refused { server, reason: truncate_message(&error.message) },
             ServiceError::TransportSend(failed) if is_refused_by_transport(failed) => {
                 McpError::Refused { server, reason: truncate_message(&describe_transport_error(failed)) }
+            }
+            ServiceError::TransportSend(failed) if is_answered(failed) => {
+                self.is_lost.store(true, Ordering::Relaxed);
+                McpError::Unusable { server, reason: truncate_message(&describe_transport_error(failed)) }
             }
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
                 self.is_lost.store(true, Ordering::Relaxed);
@@ -383,6 +394,15 @@ fn describe_transport_error(error: &DynamicTransportError) -> String {
 fn is_refused_by_transport(error: &DynamicTransportError) -> bool {
     let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(error, Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)))
+}
+
+/// Returns true if the server answered, but the answer cannot be used: because of its HTTP status, its type or its text.
+fn is_answered(error: &DynamicTransportError) -> bool {
+    match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => error.is_decode() || error.is_status(),
+        Some(_) => true,
+        None => false,
+    }
 }
 
 /// Joins the texts of an error and of its causes with colons, without repeats.

@@ -4,7 +4,9 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use rmcp::model::Tool;
 use rye_compiler::semantics::value::Type;
@@ -51,17 +53,54 @@ pub(super) fn adapt_tool_list(message: &[u8]) -> Option<Vec<u8>> {
     Some(copied)
 }
 
+/// Maximum characters of a line that is no message in an error.
+const MAX_SHOWN_CHARS: usize = 100;
+
+/// The last message of a server that was dropped: when, and why. The reader of the messages and the calls share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct DroppedMessage(Arc<Mutex<Option<(Instant, String)>>>);
+
+impl DroppedMessage {
+    fn record(&self, reason: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), reason));
+    }
+
+    /// Returns the reason why a message was dropped after `start`, as the end of an error message; empty if none was.
+    pub fn cause_since(&self, start: Instant) -> String {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.as_ref().filter(|(at, _)| *at >= start).map(|(_, reason)| format!("; {reason}")).unwrap_or_default()
+    }
+}
+
 /// A reader of a server's messages, one on each line. It changes lists of tools as [`adapt_tool_list`] does.
 pub(super) struct TaskSupportReader<R> {
     inner: BufReader<R>,
     line: Vec<u8>,
     /// Number of bytes of `line` that the reader has already returned; `None` until `line` is complete.
     returned: Option<usize>,
+    /// True if the start of the current message was passed on already, because the message is too long.
+    is_too_long: bool,
+    dropped: DroppedMessage,
 }
 
 impl<R: AsyncRead> TaskSupportReader<R> {
-    pub fn new(inner: R) -> Self {
-        Self { inner: BufReader::new(inner), line: Vec::new(), returned: None }
+    pub fn new(inner: R, dropped: DroppedMessage) -> Self {
+        Self { inner: BufReader::new(inner), line: Vec::new(), returned: None, is_too_long: false, dropped }
+    }
+
+    /// Records the message that ends with the bytes in `line` if `rmcp` drops it.
+    fn record_dropped(&mut self, is_complete: bool) {
+        if self.is_too_long || self.line.len() >= MAX_MESSAGE_BYTES {
+            self.dropped
+                .record(format!("it sent a message of more than {} MiB, which was dropped", MAX_MESSAGE_BYTES >> 20));
+        } else if is_complete && serde_json::from_slice::<serde::de::IgnoredAny>(&self.line).is_err() {
+            let line = String::from_utf8_lossy(&self.line);
+            let shown: String = line.trim().chars().take(MAX_SHOWN_CHARS).collect();
+            if !shown.is_empty() {
+                self.dropped.record(format!("it sent a line that is not JSON: {}", shown.escape_debug()));
+            }
+        }
+        self.is_too_long = !is_complete;
     }
 }
 
@@ -95,6 +134,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for TaskSupportReader<R> {
             }
             // A message that is too long, or that does not end with a newline, is passed on unchanged.
             if end.is_some() || count == 0 || this.line.len() >= MAX_MESSAGE_BYTES {
+                this.record_dropped(end.is_some());
                 this.returned = Some(0);
             }
         }
@@ -110,7 +150,7 @@ mod tests {
 
     async fn read(text: &str) -> String {
         let mut read = String::new();
-        TaskSupportReader::new(text.as_bytes()).read_to_string(&mut read).await.unwrap();
+        TaskSupportReader::new(text.as_bytes(), DroppedMessage::default()).read_to_string(&mut read).await.unwrap();
         read
     }
 
