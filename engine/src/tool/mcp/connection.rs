@@ -400,8 +400,9 @@ fn is_refused_by_transport(error: &DynamicTransportError) -> bool {
 fn is_answered(error: &DynamicTransportError) -> bool {
     match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => error.is_decode() || error.is_status(),
+        // A server that no longer knows the session has lost the connection.
+        Some(StreamableHttpError::SessionExpired) | None => false,
         Some(_) => true,
-        None => false,
     }
 }
 
