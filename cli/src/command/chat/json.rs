@@ -128,7 +128,8 @@ pub enum ChatVerb {
     },
     /// The cost of the session, of its current prompt, of each prompt, and of each child with the prompt that started it.
     Cost {},
-    /// Lists the commands, prompt templates and skills that a message can call.
+    /// Lists the commands, prompt templates and skills of a chat. A message can call templates, skills and the commands
+    /// of `agent/chat`. Built-in commands work only without `--format json`.
     Commands {},
     /// Continues the session with another model, at the next idle step. A plan that allows more needs `confirm`.
     Model {
