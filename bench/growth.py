@@ -120,19 +120,21 @@ def start(folder, *arguments):
                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def used_cpu(run):
-    """CPU seconds and peak memory in MiB of a finished child process."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            run()
-            usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-            print(f"{usage.ru_utime + usage.ru_stime:.3f} s CPU, peak {usage.ru_maxrss / 1024:.0f} MiB", flush=True)
-            os._exit(0)
-        except BaseException as error:
-            print(error, getattr(error, "stderr", None), file=sys.stderr, flush=True)
-            os._exit(1)
-    if os.waitpid(pid, 0)[1]:
+# A process whose memory is small at its start: a child's peak includes the memory of its parent at the start of the child.
+MEASURE = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+if done.returncode:
+    sys.exit(done.stderr.decode())
+print(f"{usage.ru_utime + usage.ru_stime:.3f} s CPU, peak {usage.ru_maxrss / 1024:.0f} MiB", flush=True)
+"""
+
+
+def used_cpu(folder, *arguments):
+    """Prints the CPU seconds and the peak memory in MiB of a command of rye."""
+    command = [sys.executable, "-c", MEASURE, RYE, *arguments, "--project", str(folder / "project")]
+    if subprocess.run(command, env=environment(folder)).returncode:
         sys.exit("the measured command failed")
 
 
@@ -167,10 +169,10 @@ def row_children(folder, args):
         print(f"children {first} to {last}: {(found[last] - found[first]) / (last - first):.2f} ms CPU a child")
     if "list" in args.rows:
         print("threads list: ", end="", flush=True)
-        used_cpu(lambda: rye(folder, "threads", "list"))
+        used_cpu(folder, "threads", "list")
         began = time.monotonic()
         print("threads prune: ", end="", flush=True)
-        used_cpu(lambda: rye(folder, "threads", "prune", "--older-than", "0"))
+        used_cpu(folder, "threads", "prune", "--older-than", "0")
         print(f"threads prune: {time.monotonic() - began:.1f} s wall, {args.children + 1} threads")
 
 
@@ -206,7 +208,7 @@ def row_reply(folder, _):
     make_project(folder, server)
     rye(folder, "trust")
     print("reply of 20 MB: ", end="", flush=True)
-    used_cpu(lambda: rye(folder, "run", "talk"))
+    used_cpu(folder, "run", "talk")
 
 
 def row_leftovers(folder, _):

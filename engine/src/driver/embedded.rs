@@ -197,7 +197,7 @@ impl EmbeddedDriver {
         let (sink, thread) = (Arc::clone(&self.sink), self.id.clone());
         let stream = AttemptStream::new(Arc::clone(&self.engine.disk), self.id.clone(), turn, attempt);
         let received = AtomicU64::new(0);
-        self.cut_work.take_text();
+        self.cut_work.clear_text();
         let progress = self.cut_work.begin_model_call();
         let live = |delta: Delta| {
             received.fetch_add(delta.bytes(), Ordering::Relaxed);
@@ -221,14 +221,14 @@ impl EmbeddedDriver {
         match &called {
             Ok(reply) => progress.set_final_usage(Some(reply.usage).filter(|_| reply.uncounted.is_none())),
             Err(error) => {
-                self.cut_work.take_text();
+                self.cut_work.clear_text();
                 progress.set_error(error);
             }
         }
         // `end` removes the file `live.jsonl`. If the thread is killed or interrupted during this removal, the recorded
         // facts of the call determine its cost.
         stream.end().await;
-        self.cut_work.take_text();
+        self.cut_work.clear_text();
         self.cut_work.begin_model_call();
         match called {
             Ok(reply) => Fact::ModelReplied(Box::new(reply)),

@@ -18,14 +18,15 @@ impl Threads {
     pub fn run_cost(&self, thread: &ThreadId) -> Result<Cost, StoreError> {
         let mut sum = Cost::default();
         for id in self.threads_of_run(thread)? {
-            // The row of a thread whose transcript is unreadable is the best that is known.
-            let entry = match self.load(&id) {
-                Ok(loaded) => loaded.map(|loaded| loaded.entry),
-                Err(_) => self.show(&id)?,
-            };
-            if let Some(entry) = entry {
-                sum.add(&self.tree_cost(&entry.row)?);
+            let Some(mut entry) = self.show(&id)? else { continue };
+            // The row of an ended thread has the whole cost, so its transcript, which can be large, is not read. The row of a
+            // thread whose transcript is unreadable is the best that is known.
+            if !entry.row.status.has_ended()
+                && let Ok(Some(loaded)) = self.load(&id)
+            {
+                entry = loaded.entry;
             }
+            sum.add(&self.tree_cost(&entry.row)?);
         }
         Ok(sum)
     }

@@ -11,6 +11,9 @@ use crate::provider::CallProgress;
 use crate::tool::ToolOutcome;
 use crate::tool::process::SharedOutput;
 
+/// The size of a piece of the text of a streaming reply. A piece is allocated with the first text of a reply.
+const PIECE_BYTES: usize = 4 * 1024;
+
 /// A call of the reply or a command of the user.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RunningCall {
@@ -31,7 +34,8 @@ struct CallOutput {
 #[derive(Debug, Default)]
 pub(super) struct CutWork {
     calls: Mutex<BTreeMap<RunningCall, CallOutput>>,
-    reply: Mutex<String>,
+    /// The text of the streaming reply, in pieces: one text that grows would be copied again and again.
+    reply: Mutex<Vec<String>>,
     model_call: Mutex<Arc<CallProgress>>,
 }
 
@@ -62,12 +66,25 @@ impl CutWork {
     }
 
     pub(super) fn add_text(&self, text: &str) {
-        self.reply.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+        let mut pieces = self.reply.lock().unwrap_or_else(PoisonError::into_inner);
+        match pieces.last_mut() {
+            Some(piece) if piece.len() + text.len() <= piece.capacity() => piece.push_str(text),
+            Some(_) | None => {
+                let mut piece = String::with_capacity(PIECE_BYTES.max(text.len()));
+                piece.push_str(text);
+                pieces.push(piece);
+            }
+        }
+    }
+
+    /// Drops the text of the reply so far.
+    pub(super) fn clear_text(&self) {
+        self.reply.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Returns the text of the reply so far, and starts again with an empty text.
-    pub(super) fn take_text(&self) -> String {
-        std::mem::take(&mut *self.reply.lock().unwrap_or_else(PoisonError::into_inner))
+    fn take_text(&self) -> String {
+        std::mem::take(&mut *self.reply.lock().unwrap_or_else(PoisonError::into_inner)).concat()
     }
 }
 
