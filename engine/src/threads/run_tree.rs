@@ -150,11 +150,14 @@ fn cost_with_descendants<'r, 'a>(
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
     use crate::store::Disk;
     use crate::store::disk::SimulatedDisk;
+    use crate::store::layout;
     use crate::store::registry::Change;
+    use crate::store::transcript::Transcript;
 
     #[test]
     fn tree_costs_read_the_registry_as_often_for_many_children_as_for_few() {
@@ -177,5 +180,32 @@ mod tests {
             registry.reads() - before
         };
         assert_eq!((reads(3), reads(300)), (1, 1));
+    }
+
+    /// A transcript can be as large as the replies of its thread, and a run prints its cost at its end.
+    #[test]
+    fn cost_of_an_ended_run_reads_no_transcript() {
+        let transcript_reads = |status: Status| {
+            let simulated = Arc::new(SimulatedDisk::new());
+            let disk: Arc<dyn Disk> = Arc::clone(&simulated) as Arc<dyn Disk>;
+            layout::create_folders(&*disk).unwrap();
+            let registry = Registry::open(Arc::clone(&disk)).unwrap();
+            let id = ThreadId::parse("talk-1").unwrap();
+            let cost = Cost { turns: 2, ..Cost::default() };
+            let row = ThreadRow { cost, status, ..ThreadRow::new(id.clone(), "talk", 0) };
+            registry.commit(&[Change::Put(Box::new(row))]).unwrap();
+            disk.create_dir(&layout::thread_folder(&id)).unwrap();
+            let body = [serde_json::json!({"type": "planned", "plan_id": "a".repeat(64)}).as_object().unwrap().clone()];
+            Transcript::create(Arc::clone(&disk), &id).unwrap().append(&body, 0).unwrap();
+            let reads = Arc::new(AtomicUsize::new(0));
+            let counter = Arc::clone(&reads);
+            simulated.before_reads(move |path| {
+                counter.fetch_add(usize::from(path.ends_with("transcript.jsonl")), Ordering::Relaxed);
+            });
+            let threads = Threads::new(disk, Some(Arc::new(registry)));
+            assert_eq!(threads.run_cost(&id).unwrap().turns, 2);
+            reads.load(Ordering::Relaxed)
+        };
+        assert_eq!((transcript_reads(Status::Completed), transcript_reads(Status::Running)), (0, 1));
     }
 }
