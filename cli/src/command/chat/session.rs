@@ -6,6 +6,7 @@ use rye_engine::BoxFuture;
 use rye_engine::control::ControlSender;
 use rye_engine::event::{ControlMessage, Delivery, Event, EventBody, PromptStatus, UserInput};
 use serde_json::Value;
+use tokio::sync::oneshot;
 
 use super::cache_guard::CacheWarning;
 use super::commands::{CHANGING_COMMANDS, TypedText, response_note};
@@ -45,6 +46,13 @@ impl ChatInput {
         }
     }
 
+    /// Waits until the client has read the last response to a request.
+    pub async fn wait_printed(&mut self) {
+        if let Self::Lines(input) = self {
+            input.wait_printed().await;
+        }
+    }
+
     /// Returns true if no prompt or command runs or waits.
     pub fn is_idle(&self) -> bool {
         let control = match self {
@@ -80,6 +88,16 @@ impl ChatInput {
     }
 }
 
+/// Prints a response on a thread of its own, because the client decides when it reads. The receiver gets the end.
+fn print_in_background(response: ChatResponse) -> oneshot::Receiver<()> {
+    let (printed, receiver) = oneshot::channel();
+    std::thread::spawn(move || {
+        response.print();
+        printed.send(()).ok();
+    });
+    receiver
+}
+
 /// The input of a session: reads each line, and handles the line as a message or as a JSON request.
 pub struct SessionInput {
     lines: Arc<PromptLines>,
@@ -91,6 +109,8 @@ pub struct SessionInput {
     is_json: bool,
     /// The future that answers the current request; `None` if no request is being answered.
     answering: Option<BoxFuture<'static, ChatResponse>>,
+    /// The end of the printing of the last response. While a client reads nothing, the session still takes signals.
+    printing: Option<oneshot::Receiver<()>>,
     /// The id of the last message that was sent.
     last_sent: Option<String>,
     /// Number of interruptions by the user since the last typed line.
@@ -119,6 +139,7 @@ impl SessionInput {
             requests,
             is_json,
             answering: None,
+            printing: None,
             last_sent: None,
             interruptions: 0,
             question: None,
@@ -132,6 +153,7 @@ impl SessionInput {
         if let Some(announced) = self.announced.take() {
             self.last_sent = self.control.send_with_id(announced);
         }
+        self.wait_printed().await;
         if let Some(answering) = &mut self.answering {
             let response = answering.await;
             self.answering = None;
@@ -142,7 +164,7 @@ impl SessionInput {
             // If a next session is chosen, the next session reads the remaining lines.
             self.is_closed |= self.requests.next.as_ref().is_some_and(NextSession::is_chosen);
             if self.is_json {
-                response.print();
+                self.printing = Some(print_in_background(response));
             } else if let Some((focus, text)) = response.data.as_ref().and_then(previewed_compaction) {
                 if !self.lines.is_terminal() {
                     // The lines of a file answer no question.
@@ -170,6 +192,15 @@ impl SessionInput {
         }
         self.answering = answer_line(&line, Arc::clone(&self.requests));
         None
+    }
+
+    /// Waits until the client has read the last response.
+    async fn wait_printed(&mut self) {
+        if let Some(printing) = &mut self.printing {
+            // A printing thread that panics counts as finished.
+            printing.await.ok();
+            self.printing = None;
+        }
     }
 
     fn take_line(&mut self, line: &Line) -> Option<String> {

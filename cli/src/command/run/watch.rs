@@ -1,6 +1,8 @@
 //! Waits for a started thread and all of its descendants. Forwards each stop signal that this process receives to all
 //! of these threads.
 
+use std::time::Duration;
+
 use rye_engine::engine::{Engine, ThreadHandle};
 use rye_engine::event::ControlMessage;
 use rye_engine::session_tree::session_rows;
@@ -45,7 +47,7 @@ pub async fn wait_until_end(
     (detached, mut input, background): (bool, Option<ChatInput>, BackgroundChoice),
     report: &Printer,
 ) -> WatchOutcome {
-    let mut stops = SignalForwarder { signals, engine, detached, signal_count: 0 };
+    let mut stops = SignalForwarder { signals, engine, detached, signal_count: 0, has_closed: false };
     let result = loop {
         tokio::select! {
             result = handle.join() => break result,
@@ -98,8 +100,16 @@ pub async fn wait_until_end(
     let exit = exit_of_waiting(exit, &waiting);
     let reached_limit = request.as_ref().and_then(requested_limit).map(str::to_owned);
     let has_background = background.is_chosen();
+    let end = RunEnd { result, session_cost, reached_limit, waiting, has_background };
+    let is_chat = input.is_some();
+    let print_end = async {
+        if let Some(input) = &mut input {
+            input.wait_printed().await;
+        }
+        screen.end(end).await
+    };
     let exit = tokio::select! {
-        shown = screen.end(RunEnd { result, session_cost, reached_limit, waiting, has_background }) => {
+        shown = print_end => {
             match shown.write_error {
                 // A closed pipe is no failure.
                 Some(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -109,6 +119,8 @@ pub async fn wait_until_end(
                 Some(_) | None => exit,
             }
         }
+        // A client that reads nothing does not keep a chat open that a signal has closed.
+        () = tokio::time::sleep(DRAIN_TIMEOUT), if is_chat && stops.has_closed => Exit::Cancelled,
         // The thread has ended; only its output is incomplete.
         _ = stops.next() => if exit == Exit::Success { Exit::Cancelled } else { exit },
     };
@@ -233,7 +245,12 @@ struct SignalForwarder<'a> {
     /// True for a background process: the threads continue if the terminal is closed.
     detached: bool,
     signal_count: u32,
+    /// True after a signal that closes a chat: SIGTERM or SIGHUP.
+    has_closed: bool,
 }
+
+/// Time after a signal that closes a chat in which a client can read the last lines.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl SignalForwarder<'_> {
     /// Waits for the next signal. A hangup is ignored unless it is the first signal: both the kernel and the shell may
@@ -243,7 +260,10 @@ impl SignalForwarder<'_> {
             Some(signals) => loop {
                 match signals.next().await {
                     StopSignal::Hangup if self.detached || self.signal_count > 0 => {}
-                    stop @ (StopSignal::Hangup | StopSignal::Interrupt | StopSignal::Terminate) => return stop,
+                    stop @ (StopSignal::Hangup | StopSignal::Interrupt | StopSignal::Terminate) => {
+                        self.has_closed |= stop != StopSignal::Interrupt;
+                        return stop;
+                    }
                 }
             },
             None => std::future::pending().await,
