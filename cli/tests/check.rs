@@ -232,6 +232,23 @@ fn invalid_server_files_are_reported() {
 }
 
 #[test]
+fn keys_of_a_server_that_nothing_reads_are_warnings() {
+    let text =
+        "{\"mcpServers\": {\"x\": {\"command\": \"a\", \"cwd\": \"sub\", \"timeout\": 2, \"envFile\": \".env\"}}}";
+    let folder = project(&[(".ai/directives/greet.md", GOOD), (".mcp.json", text)]);
+    let output = rye(folder.path(), &["check", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (key, help) in [("cwd", "folder of the project"), ("timeout", "timeout_seconds"), ("envFile", "remove the key")]
+    {
+        let of_key = |one: &&Value| one["message"].as_str().unwrap().contains(&format!("`mcpServers.x.{key}`"));
+        let diagnostic = found["diagnostics"].as_array().unwrap().iter().find(of_key).unwrap();
+        assert_eq!(diagnostic["code"], "rye::config::implausible");
+        assert!(diagnostic["help"].as_str().unwrap().contains(help), "{diagnostic}");
+    }
+}
+
+#[test]
 fn error_is_printed_in_every_format() {
     let broken = GOOD.replace("version=\"1.0.0\"", "version=\"1.0.0\" extends=\"gone\"");
     let folder =

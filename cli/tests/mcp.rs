@@ -106,6 +106,18 @@ fn add_configures_trusts_and_refreshes_a_server() {
 }
 
 #[test]
+fn add_keeps_a_disabled_server_of_the_same_name() {
+    let place = TestProject::own();
+    place.run_ok(&["init"]);
+    let before = r#"{"mcpServers": {"my sums": {"command": "mine", "disabled": true}}}"#;
+    place.write(".mcp.json", before);
+    let refused = place.rye(&["mcp", "add", "my_sums", "--", "python3", "server.py"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.stderr);
+    assert!(refused.stderr.contains("is in `.mcp.json` already, and is disabled"), "{}", refused.stderr);
+    assert_eq!(place.read(".mcp.json"), before);
+}
+
+#[test]
 fn add_asks_once_at_a_terminal_and_a_refusal_leaves_nothing() {
     if place().is_none() {
         return;

@@ -124,3 +124,17 @@ fn message_of_16_mib_is_accepted_and_one_more_byte_is_refused() {
     assert_eq!(refused["error"]["code"], -32600, "{refused}");
     client.leave();
 }
+
+#[test]
+fn call_that_reaches_the_limit_of_turns_gets_its_result() {
+    let place = place();
+    let mut client = McpClient::new(&place, &["--directive", "face", "--limit", "turns=2"], &json!({}));
+    let read = json!({"name": "rye_file_system_read", "arguments": {"path": "note.txt"}});
+    for _ in 0..2 {
+        let answer = client.ask("tools/call", &read);
+        assert!(answer["result"].to_string().contains("the note"), "{answer}");
+    }
+    let refused = client.ask("tools/call", &read);
+    assert!(refused["error"]["message"].as_str().unwrap().contains("turns_exceeded"), "{refused}");
+    client.leave();
+}

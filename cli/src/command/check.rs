@@ -173,11 +173,28 @@ fn check_server_settings(world: &dyn World, report: &mut CheckReport) {
                 format!("`{program}` writes below your home folder, which the sandbox does not allow"),
                 "write `sandbox: none` (`\"sandbox\": \"none\"` in `.mcp.json`), or install the server".to_owned(),
             ),
+            ServerValueFault::UnreadKey => unread_key_texts(&name),
             ServerValueFault::Unencrypted => {
                 ("the server gets the value without encryption".to_owned(), "write `https://` in the `url`".to_owned())
             }
         };
         report.diagnostics.push(ConfigError::Implausible { file, key, why, help, span });
+    }
+}
+
+/// Returns the reason and the help for a key of an MCP server that has no meaning.
+#[cfg(feature = "mcp")]
+fn unread_key_texts(name: &str) -> (String, String) {
+    match name {
+        "cwd" => (
+            "every server runs in the folder of the project".to_owned(),
+            "remove `cwd`, and write paths from the folder of the project into `command` and `args`".to_owned(),
+        ),
+        "timeout" => (
+            "this key is not read, because its unit differs between programs".to_owned(),
+            "write `timeout_seconds`".to_owned(),
+        ),
+        _ => ("this key is not read".to_owned(), "remove the key, or keep it for the programs that read it".to_owned()),
     }
 }
 

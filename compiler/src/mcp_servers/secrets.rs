@@ -1,10 +1,10 @@
 //! Values in the settings of MCP servers that are probably mistakes: secrets as text in place of a variable such as
-//! `${TOKEN}`, variables that nothing fills in, and programs that fail in the sandbox.
+//! `${TOKEN}`, variables that nothing fills in, keys that nothing reads, and programs that fail in the sandbox.
 
 use rye_grammar::data::{Entry, Node};
 use rye_grammar::{Source, Sources, yaml};
 
-use super::{ServersErrorPlace, mcp_json};
+use super::{SERVER_KEYS, ServersErrorPlace, mcp_json};
 use crate::item::Items;
 use crate::item::tool::plain_variable;
 use crate::semantics::needs::is_unencrypted;
@@ -30,6 +30,8 @@ pub enum ServerValueFault {
     Unencrypted,
     /// The value is a program such as `npx`, which writes below the home folder, in the sandbox.
     Launcher(String),
+    /// The key of the value has no meaning: `timeout`, or a key of another program such as `cwd`.
+    UnreadKey,
 }
 
 /// A value in the settings of a server that is probably a mistake: a secret, a value that does not become the secret that
@@ -77,6 +79,17 @@ fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found:
             let (key, name) = (format!("{section}.{}.command", server.key.node), "command".to_owned());
             found.push(FaultyServerValue { fault, key, name, place });
         }
+        for entry in server.value.entries().iter().filter(|entry| is_unread(&entry.key.node)) {
+            let Some(source) = sources.get(entry.key.span.source) else { continue };
+            let place = ServersErrorPlace {
+                path: source.path.to_string(),
+                text: source.text.to_string(),
+                range: entry.key.span.range(),
+            };
+            let name = entry.key.node.clone();
+            let key = format!("{section}.{}.{name}", server.key.node);
+            found.push(FaultyServerValue { fault: ServerValueFault::UnreadKey, key, name, place });
+        }
         for group in ["env", "environment", "headers"] {
             for entry in server.value.get(group).map(Node::entries).unwrap_or_default() {
                 let text = entry.value.as_str().unwrap_or_default();
@@ -103,6 +116,12 @@ fn find_in_section(section: &str, node: Option<&Node>, sources: &Sources, found:
             }
         }
     }
+}
+
+/// Returns true for a key of a server that has no meaning. The key `timeout` is permitted, because other programs read
+/// it, in a unit of their own.
+fn is_unread(key: &str) -> bool {
+    key == "timeout" || !SERVER_KEYS.contains(&key)
 }
 
 /// Returns the fault of a server that a program such as `npx` starts in the sandbox: the program fetches the server and
@@ -185,5 +204,16 @@ mod tests {
                 ("servers.e.command".to_owned(), ServerValueFault::Launcher("npx".to_owned())),
             ]
         );
+    }
+
+    #[test]
+    fn keys_that_have_no_meaning_are_found() {
+        let json = r#"{"mcpServers": {"a": {"command": "a", "cwd": "sub", "timeout": 2, "envFile": ".env", "disabled": true},
+            "b": {"type": "http", "url": "https://b.com", "description": "b", "timeout_seconds": 2}}}"#;
+        let world = MapWorld::new().project(".mcp.json", json);
+        let found = find_faulty_values(&Items::new(&world));
+        assert!(found.iter().all(|one| one.fault == ServerValueFault::UnreadKey), "{found:?}");
+        let keys: Vec<&str> = found.iter().map(|one| one.key.as_str()).collect();
+        assert_eq!(keys, ["mcpServers.a.cwd", "mcpServers.a.timeout", "mcpServers.a.envFile"]);
     }
 }

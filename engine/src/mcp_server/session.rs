@@ -189,6 +189,7 @@ impl Session {
                     progress: self.progress.clone(),
                     render: Arc::clone(render),
                     calls: BTreeMap::new(),
+                    last_result: None,
                 };
                 tokio::spawn(watcher.watch(handle));
                 Ok(SessionThread { calls, ended })
@@ -256,6 +257,8 @@ struct SessionWatcher {
     /// The living descendants of the session's thread, by id. The value is the child that a call of the client started
     /// and from which the descendant descends. The progress of the descendant is reported for that call.
     calls: BTreeMap<String, ThreadId>,
+    /// The id and the result of the call of the client that ended last.
+    last_result: Option<(String, ServedResult)>,
 }
 
 impl SessionWatcher {
@@ -267,8 +270,13 @@ impl SessionWatcher {
         let mut ended = std::pin::pin!(handle.join());
         loop {
             tokio::select! {
+                // The result of the last call precedes the end of the thread.
+                biased;
                 live = events.next() => match live {
-                    Some(StreamEvent::Event { thread, event }) => self.send_progress(&thread, &event),
+                    Some(StreamEvent::Event { thread, event }) => {
+                        self.record_result(&thread, &event);
+                        self.send_progress(&thread, &event);
+                    }
                     Some(StreamEvent::Delta { .. }) => {}
                     None => break,
                 },
@@ -281,6 +289,17 @@ impl SessionWatcher {
         if running {
             let result = ended.await;
             self.end(&result).await;
+        }
+    }
+
+    /// Records the result of a call of the client. The thread delivers a result with its next request, and a thread that
+    /// reaches a limit makes no further request.
+    fn record_result(&mut self, thread: &ThreadId, event: &Event) {
+        if let EventBody::ToolCallResult(ended) = &event.body
+            && self.table.get(thread).is_some_and(|source| Arc::ptr_eq(&source, &self.source))
+        {
+            let result = ServedResult { content: ended.content.clone(), is_error: ended.is_error };
+            self.last_result = Some((ended.call_id.clone(), result));
         }
     }
 
@@ -302,13 +321,14 @@ impl SessionWatcher {
         }
     }
 
-    /// Marks the session as ended, so that it refuses all later calls. The refusals state the error of `result`, or
+    /// Marks the session as ended, so that it refuses all later calls. The client gets the result of a call that ran
+    /// before the end. The refusals state the error of `result`, or
     /// else its end status.
-    async fn end(&self, result: &RunResult) {
+    async fn end(&mut self, result: &RunResult) {
         let reason = result.error.as_ref().map_or_else(|| result.status.as_str().to_owned(), |e| e.message.clone());
         // The reason is set once, because the thread ends once.
         self.ended.set(reason).ok();
         self.table.remove(&self.source);
-        self.source.close().await;
+        self.source.close(self.last_result.take()).await;
     }
 }

@@ -91,10 +91,15 @@ impl CallSource {
         Self { state: tokio::sync::Mutex::new(state), current: Mutex::default() }
     }
 
-    /// Closes the queue of calls and drops the calls that have no result yet, so that their callers get a refusal.
-    pub async fn close(&self) {
+    /// Closes the queue of calls and drops the calls that have no result yet, so that their callers get a refusal. If the
+    /// running call has ended with `last`, its caller gets this result: `last` holds the id of a call and its result.
+    pub async fn close(&self, last: Option<(String, ServedResult)>) {
         let mut state = self.state.lock().await;
-        state.waiting = None;
+        if let (Some((id, waiting)), Some((ended, result))) = (state.waiting.take(), last)
+            && id == ended
+        {
+            drop(waiting.send(result));
+        }
         state.calls.close();
         while state.calls.try_recv().is_ok() {}
     }
@@ -193,7 +198,7 @@ impl SessionTable {
         self.engine.set(Arc::downgrade(&engine.inner)).ok();
     }
 
-    fn get(&self, thread: &ThreadId) -> Option<Arc<CallSource>> {
+    pub fn get(&self, thread: &ThreadId) -> Option<Arc<CallSource>> {
         self.sources.lock().unwrap_or_else(PoisonError::into_inner).get(thread).cloned()
     }
 

@@ -120,6 +120,13 @@ fn with_server(before: Option<&[u8]>, name: &str, entry: Value) -> Result<String
     };
     let servers = file.entry("mcpServers").or_insert_with(|| Value::Object(Map::new()));
     let servers = servers.as_object_mut().ok_or_else(|| broken("`mcpServers` is not an object"))?;
+    // A disabled server is not among the configured servers.
+    if servers.keys().any(|known| id_segment(known).as_deref() == Some(name)) {
+        return Err(CommandError::usage(format!(
+            "the server `{name}` is in `{SERVERS_FILE}` already, and is disabled"
+        ))
+        .with_help(format!("remove its `disabled`, and write its items with `rye mcp refresh {name}`")));
+    }
     servers.insert(name.to_owned(), entry);
     let text = serde_json::to_string_pretty(&file).map_err(std::io::Error::other)?;
     Ok(format!("{text}\n"))
