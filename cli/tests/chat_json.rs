@@ -12,6 +12,7 @@ mod rye;
 
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::process::Stdio;
 
 use chat_client::ChatClient;
 use rye::{TestProject, talk_directive};
@@ -508,4 +509,33 @@ fn closed_stdout_ends_no_prompt_and_parks_the_session() {
     let events = place.transcript(listed["threads"][0]["thread_id"].as_str().unwrap());
     let ended = events.iter().find(|event| event["type"] == "prompt_ended").unwrap();
     assert_eq!((&ended["status"], &ended["cost"]["turns"]), (&json!("done"), &json!(1)), "{ended}");
+}
+
+#[test]
+fn session_whose_client_reads_nothing_ends_at_a_signal() {
+    let place = TestProject::own();
+    place.write(".ai/directives/talk.md", &talk_directive(4, TOOL));
+    place.write("script.yaml", "steps: [Done.]");
+    let mut command = place.command(&["chat", "--format", "json", "--script", "script.yaml", "talk"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // The responses fill the pipe, and the requests then fill the other one.
+    std::thread::spawn(move || {
+        for _ in 0..400 {
+            if writeln!(stdin, r#"{{"type": "commands"}}"#).is_err() {
+                return;
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_mins(2));
+    });
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let until = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    while child.try_wait().unwrap().is_none() {
+        assert!(std::time::Instant::now() < until, "the session does not end");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let (_, listed) = place.json(&["threads", "list"]);
+    assert_eq!(listed["threads"][0]["status"], "idle", "{listed}");
 }

@@ -253,7 +253,7 @@ impl HookTable {
                 let started = u64::try_from(children.len()).unwrap_or(u64::MAX);
                 let HookCallResult { outcome, child } = act.run_action(hook, action, run, started).await?;
                 children.extend(child);
-                if outcome.is_error {
+                if outcome.is_error && !answer::is_terminate(&outcome.content) {
                     return Err(answer::result_text(&outcome.content));
                 }
                 answer::parse_result(run.point, &outcome.content)

@@ -36,6 +36,13 @@ pub(super) fn result_text(content: &Value) -> String {
     inline_text(content).into_owned()
 }
 
+/// Returns true for a result that ends the thread. Its `"status": "error"` is the status of the thread, and no failure of
+/// the call.
+pub(super) fn is_terminate(content: &Value) -> bool {
+    let action = content.get("action").and_then(Value::as_str).and_then(ActionName::from_word);
+    action == Some(ActionName::Terminate) && content.get("success") != Some(&Value::Bool(false))
+}
+
 /// Parses the result of an execute hook: JSON with an `action` is an action of the hook point, any other result is
 /// text. At a hook point that collects texts, JSON with any other action is text too.
 ///

@@ -22,8 +22,13 @@ impl HookRunner for FixedRunner {
         _: u64,
     ) -> BoxFuture<'a, Result<HookCallResult, String>> {
         self.1.lock().unwrap().push(action);
-        let outcome =
-            if self.0 == json!("fail") { ToolOutcome::error("broken") } else { ToolOutcome::ok(self.0.clone()) };
+        // As a script's result with the status `error`.
+        let is_error = self.0["status"] == "error" || self.0["success"] == false;
+        let outcome = if self.0 == json!("fail") {
+            ToolOutcome::error("broken")
+        } else {
+            ToolOutcome { is_error, ..ToolOutcome::ok(self.0.clone()) }
+        };
         Box::pin(std::future::ready(Ok(outcome.into())))
     }
 
@@ -189,6 +194,22 @@ fn answer_with_an_action_that_the_event_lacks_fails_the_hook() {
     let (verdicts, answer, _) = run_point(&plan, HookPoint::ThreadStarted, json!({}), json!({"action": "opened"}));
     assert_eq!(verdicts, [HookVerdict::Fired]);
     assert!(matches!(answer, HookOutcome::Collected { .. }), "{answer:?}");
+}
+
+#[test]
+fn answer_that_ends_the_thread_with_an_error_is_no_failure_of_the_hook() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::BeforeAgentStart, execute(json!({})));
+    let end = json!({"action": "terminate", "status": "error", "error": "stopped by the guard"});
+    let (verdicts, answer, _) = run_point(&plan, HookPoint::BeforeAgentStart, json!({}), end.clone());
+    assert_eq!(verdicts, [HookVerdict::Fired]);
+    let HookOutcome::Terminate { error, .. } = answer else { panic!("{answer:?}") };
+    assert_eq!(error.as_deref(), Some("stopped by the guard"));
+    let failures = [json!({"status": "error", "error": "no disk"}), json!({"action": "terminate", "success": false})];
+    for failed in failures {
+        let (verdicts, _, _) = run_point(&plan, HookPoint::BeforeAgentStart, json!({}), failed);
+        assert_eq!(verdicts, [HookVerdict::Failed]);
+    }
 }
 
 #[test]
