@@ -52,13 +52,13 @@ impl RecordWaiter {
         (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
     }
 
-    /// Returns true while the receiver waits for the record. Returns false after [`Self::confirm`], and if the receiver
-    /// was dropped (for example, because its call was stopped).
+    /// Returns true while the file tool or the client at the receiver waits. Returns false after [`Self::confirm`], and if
+    /// the receiver was dropped (for example, because the call of the tool was stopped).
     pub fn is_waiting(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_some_and(|sender| !sender.is_closed())
     }
 
-    /// Notifies the receiver that the record is on disk.
+    /// Notifies the file tool or the client at the receiver that the record is on disk.
     pub fn confirm(&self) {
         if let Some(sender) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // The receiver no longer exists if its call has ended.

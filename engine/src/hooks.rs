@@ -274,7 +274,7 @@ impl HookRunner for NoItems {
         _run: &'a HookRun,
         _started: u64,
     ) -> BoxFuture<'a, Result<HookCallResult, String>> {
-        Box::pin(std::future::ready(Err("hooks cannot start items here".to_owned())))
+        Box::pin(std::future::ready(Err("a simulated hook starts no item".to_owned())))
     }
 
     fn read_images<'a>(

@@ -316,10 +316,10 @@ impl FileWords {
     }
 
     /// Adds the words of an argument that may name files. The argument is either a path or a text for a program. It is
-    /// a text if it contains white space or special characters of a shell. If `launches` is false, only the part before
-    /// the first placeholder or expansion is searched for these characters.
+    /// a text if it contains white space or special characters of a shell.
     ///
-    /// `launches` is true if the command can execute the argument. `is_shell` is true if the command reads a text as
+    /// `launches` is true if the command can execute the argument. Otherwise, a text is recognized by the part before the
+    /// first placeholder or expansion alone, because a path can have both. `is_shell` is true if the command reads a text as
     /// shell commands. `depth` is the number of shell texts that enclose the argument.
     fn add_argument(&mut self, argument: &str, (launches, is_shell): (bool, bool), depth: usize) {
         if is_taken(argument) {

@@ -32,8 +32,8 @@ impl CallProgress {
         self.facts().refusal = Some(Box::new(error));
     }
 
-    /// Records the error with which the call has ended. For a call that was stopped at the deadline, only the usage is
-    /// recorded: the deadline ends the thread, also if the thread is killed at the same time.
+    /// Records the error with which the call has ended. For a call that was stopped at the deadline, records only the
+    /// usage, and no error: the deadline itself ends the thread, also if the thread is killed at the same time.
     pub fn set_error(&self, error: &CallError) {
         if error.code.as_deref() == Some(DEADLINE_CODE) {
             self.set_final_usage(error.usage);

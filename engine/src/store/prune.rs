@@ -107,7 +107,7 @@ struct ReferencedObjects {
 }
 
 impl ReferencedObjects {
-    /// Creates an empty set of names that knows the stored objects.
+    /// Lists the stored objects, of which no transcript has named any yet.
     fn of_stored(disk: &dyn Disk) -> Result<Self, StoreError> {
         let folder = Path::new(layout::OBJECTS);
         let stored = match disk.list(folder) {

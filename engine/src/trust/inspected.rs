@@ -1,5 +1,5 @@
-//! Trust requirements with the files that trust in them covers, as they are at one moment. Trust is recorded in the
-//! contents that the user was asked about, not in contents that another program writes before the answer.
+//! Trust requirements, each with the hashes of the files that it covers, all taken at one moment. Trust is recorded in
+//! the contents that the user was asked about, not in contents that another program writes before the answer.
 
 use std::collections::BTreeMap;
 

@@ -237,7 +237,7 @@ fn changes_of(before: &ToolSpec, after: &ToolSpec) -> Vec<ToolChange> {
     if before.idempotent != after.idempotent {
         let direction =
             if after.idempotent == Idempotence::All(false) { Direction::Narrowed } else { Direction::Unknown };
-        add(&["idempotent"], direction, "`idempotent` changed: other calls may run again after a crash".into());
+        add(&["idempotent"], direction, "`idempotent` changed: a crash may repeat other calls than before".into());
     }
     for (path, old, new) in [
         (&["needs", "net"][..], &before.needs.net, &after.needs.net),

@@ -355,9 +355,9 @@ impl Partition {
     }
 
     /// Returns a condition, as text, that is true exactly for the values in the chosen cells. The condition checks
-    /// which parts (substrings, elements or keys) a value contains. `inside` lists the single values of chosen cells,
-    /// and `outside` the single values of the other cells. The second value is true if the condition is also true for
-    /// an absent input.
+    /// which parts (substrings, elements or keys) a value contains. Some cells hold exactly one value: `inside` lists
+    /// these values of the chosen cells, and `outside` those of the other cells. Also returns true if the condition is
+    /// true for an absent input.
     fn describe_parts(&self, chosen: &BTreeSet<usize>, inside: &[&Value], outside: &[&Value]) -> (String, bool) {
         let signatures = self.cells.iter().enumerate().filter(|(n, _)| chosen.contains(n));
         let mut terms: Vec<Vec<Option<bool>>> = signatures

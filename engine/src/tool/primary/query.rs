@@ -10,8 +10,9 @@ const MAX_QUERY_TERMS: usize = 32;
 const MAX_QUERY_DEPTH: usize = 16;
 /// Maximum points of one matching word in all fields together.
 const MAX_FIELD_POINTS: u32 = 47;
-/// Points for each matching word, in addition to the points of its fields. All words of a query together get fewer
-/// points from their fields, so that an item with more of the words always ranks higher.
+/// Points of an item for each word of the query that it contains, in addition to the points for the fields that contain
+/// the word. The value exceeds the field points of all words of a query together, so that an item with more of the words
+/// always ranks higher.
 const POINTS_PER_WORD: u32 = 32 * MAX_FIELD_POINTS + 1;
 const _: () = assert!(MAX_QUERY_TERMS == 32, "`POINTS_PER_WORD` depends on the number of words");
 
