@@ -192,7 +192,7 @@ mod tests {
             let registry = Registry::open(Arc::clone(&disk)).unwrap();
             let id = ThreadId::parse("talk-1").unwrap();
             let cost = Cost { turns: 2, ..Cost::default() };
-            let row = ThreadRow { cost, status, ..ThreadRow::new(id.clone(), "talk", 0) };
+            let row = ThreadRow { status, cost, ..ThreadRow::new(id.clone(), "talk", 0) };
             registry.commit(&[Change::Put(Box::new(row))]).unwrap();
             disk.create_dir(&layout::thread_folder(&id)).unwrap();
             let body = [serde_json::json!({"type": "planned", "plan_id": "a".repeat(64)}).as_object().unwrap().clone()];
