@@ -502,10 +502,15 @@ pub(crate) fn declared_output(point: HookPoint, path: &Path) -> Option<(&str, &[
     }
 }
 
-/// Returns true if a path leads to text written by the model or a tool (`language.md` 7).
+/// Returns true if a path leads to text written by the model or a tool (`language.md` 7). The errors of tools repeat
+/// their arguments. `content`, `details` and `message` are fields of recorded events.
 pub fn is_untrusted(path: &Path) -> bool {
-    const ROOTS: [&str; 4] = ["call", "result", "outputs", "messages"];
-    matches!(path.segments.first(), Some(Segment::Name(root)) if ROOTS.contains(&root.as_str()))
+    const ROOTS: [&str; 8] = ["call", "result", "outputs", "messages", "error", "content", "details", "message"];
+    match path.segments.as_slice() {
+        [Segment::Name(root), Segment::Name(field)] if root == "error" && field == "status" => false,
+        [Segment::Name(root), ..] => ROOTS.contains(&root.as_str()),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -557,6 +562,9 @@ mod tests {
         assert!(is_untrusted(&path("call.input.command")));
         assert!(is_untrusted(&path("messages.0")));
         assert!(is_untrusted(&path("outputs.branch")));
+        assert!(is_untrusted(&path("error.message")));
+        assert!(is_untrusted(&path("content.0.text")));
+        assert!(!is_untrusted(&path("error.status")));
         assert!(!is_untrusted(&path("inputs.command")));
     }
 }
