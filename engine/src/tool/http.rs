@@ -61,6 +61,9 @@ impl HttpTool {
         let url = tool_spec::fill_text(&self.http.url, given, &encode)
             .map_err(|e| e.to_string())?
             .ok_or("a parameter of the address is missing")?;
+        if count_dot_segments(&url) > count_dot_segments(&self.http.url) {
+            return Err("a value of the address is the segment `.` or `..`, which selects another path".into());
+        }
         let url = Url::parse(&url).map_err(|e| format!("the address cannot be used: {e}"))?;
         let mut headers = HeaderMap::new();
         for (name, template) in &self.http.headers {
@@ -135,8 +138,14 @@ fn encode(text: &str) -> String {
             out.extend([format!("%{byte:02X}")]);
         }
     }
-    // The segments `.` and `..` would select another folder of the URL.
-    if !out.is_empty() && out.bytes().all(|b| b == b'.') { out.replace('.', "%2E") } else { out }
+    out
+}
+
+/// Returns the number of path segments `.` and `..` of an address. Encoded dots count, because servers and URL parsers
+/// decode them before they resolve the path.
+fn count_dot_segments(url: &str) -> usize {
+    let path = url.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase().replace("%2e", ".");
+    path.split('/').filter(|segment| matches!(*segment, "." | "..")).count()
 }
 
 fn http_outcome(answer: &WebResponse) -> ToolOutcome {
