@@ -6,6 +6,7 @@ mod code;
 mod interpreters;
 mod programs;
 mod shell_words;
+mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +17,7 @@ use code::{FILES_OF_SHELLS, search_variable, starts_programs};
 use interpreters::{ProgramSource, code_argument, has_other_ending, started_programs};
 use programs::{EDITORS, IMPLIED_FILES, INTERPRETERS, LAUNCHERS, READERS, SHELLS};
 use shell_words::{ShellCommand, split_commands};
+use variables::files_of_variables;
 
 /// Marker that is inserted into the value of a placeholder before each part that a shell could read as a separate word.
 const VALUE_START: char = '\u{E000}';
@@ -45,6 +47,11 @@ pub const CODE_OF: &str = "\0code of ";
 pub const UNREADABLE: &str = "\0unreadable ";
 /// The word for a command that can execute every file of the project, such as `perl -e`.
 pub const EVERY_FILE: &str = "\0every file";
+/// The word for a shell text that executes, sources or passes to an interpreter a file whose name it computes.
+pub const COMPUTED: &str = "\0computed";
+/// The start of a word for a file in any folder of the project, which a shell text executes in a folder that it
+/// computes; the end of the path follows.
+pub const IN_ANY_FOLDER: &str = "\0in any folder ";
 /// Maximum nesting of shell texts in shell texts.
 const MAX_NESTING: usize = 8;
 const SHELL_OPTIONS_WITH_VALUE: [&str; 6] = ["-O", "+O", "-o", "+o", "--init-file", "--rcfile"];
@@ -259,6 +266,12 @@ fn is_closed_reader(words: &[String]) -> bool {
         && !words.iter().any(|word| word.contains([VALUE_START, EXPANSION]))
 }
 
+/// Returns true if a shell makes other words of a text without white space: `{source,./lib/x}`, `~+/lib/x`.
+fn becomes_other_words(text: &str) -> bool {
+    let is_list = |inner: &str| inner.contains(',') || inner.contains("..");
+    text.starts_with('~') || text.split_once('{').is_some_and(|(_, inner)| is_list(inner))
+}
+
 fn is_taken(word: &str) -> bool {
     word.starts_with(TAKEN)
 }
@@ -289,10 +302,13 @@ fn launched_words(words: &[String]) -> Vec<bool> {
 #[derive(Default)]
 struct FileWords {
     found: BTreeSet<String>,
+    /// The commands of the shell texts.
+    commands: Vec<ShellCommand>,
 }
 
 impl FileWords {
-    fn finish(self) -> Vec<String> {
+    fn finish(mut self) -> Vec<String> {
+        self.found.extend(files_of_variables(&self.commands));
         self.found.into_iter().collect()
     }
 
@@ -327,7 +343,8 @@ impl FileWords {
         }
         let is_text = |text: &str| text.contains(|c: char| c.is_whitespace() || ";&|<>()$`'\"\\".contains(c));
         let own = argument.split([VALUE_START, EXPANSION]).next().unwrap_or_default();
-        let holds_text = is_text(own) || (launches && is_text(argument));
+        let holds_text =
+            is_text(own) || (launches && (is_text(argument) || (is_shell && becomes_other_words(argument))));
         if let Some((name, value)) = search_variable(argument).filter(|_| !holds_text || !is_shell) {
             self.add_searched(name, value);
             return self.add_parts(value, true);
@@ -444,6 +461,12 @@ impl FileWords {
     /// nested in. If `depth` is above [`MAX_NESTING`], adds only [`PROJECT_WORD`], which stands for all files of the
     /// project.
     fn add_text(&mut self, text: &str, depth: usize) {
+        self.add_part_of_text(text, depth, true);
+    }
+
+    /// Adds the words of a shell text. `is_code` is false for a text that the shell does not execute as a whole, such as
+    /// the default of a variable.
+    fn add_part_of_text(&mut self, text: &str, depth: usize, is_code: bool) {
         if depth > MAX_NESTING {
             self.found.insert(PROJECT_WORD.to_owned());
             return;
@@ -484,9 +507,13 @@ impl FileWords {
                     self.add_implied(word);
                 }
             }
-            for nested in command.nested {
-                self.add_text(&nested, depth + 1);
+            for nested in &command.nested {
+                self.add_text(nested, depth + 1);
             }
+            for value in &command.values {
+                self.add_part_of_text(value, depth + 1, false);
+            }
+            self.commands.extend(is_code.then_some(command));
         }
     }
 

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 use rye_compiler::trust::command_files::{
-    CODE_OF, EVERY_FILE, EXECUTED_BY, MODULE, PROJECT_WORD, SEARCHED, files_of_shell_text,
+    CODE_OF, COMPUTED, EVERY_FILE, EXECUTED_BY, IN_ANY_FOLDER, MODULE, PROJECT_WORD, SEARCHED, files_of_shell_text,
 };
 
 use computed::ProgramStarts;
@@ -45,6 +45,11 @@ const MAX_MODULE_DEPTH: usize = 8;
 /// Maximum number of entries of a folder that a glob can stand for (`*/x.sh`). In a folder with more entries, such a
 /// glob includes every file of the project.
 const MAX_INNER_FOLDERS: usize = 1_000;
+/// Maximum number of entries in which a file is searched by the end of its path. In a project with more entries, such a
+/// file includes every file of the project.
+const MAX_SEARCHED_ENTRIES: usize = 20_000;
+/// The reason of a program that computes a name.
+const COMPUTED_REASON: &str = "starts a program or loads a file whose name is computed";
 /// Files that an interpreter executes if it starts a folder.
 const MAIN_FILES: [&str; 5] = ["__main__.py", "index.js", "index.mjs", "index.cjs", PACKAGE_FILE];
 static PATHS: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"[\w@.+/-]*[./][\w@.+/-]*").ok());
@@ -211,8 +216,8 @@ impl NamedFiles<'_> {
             // A shell sources files of any name. A word that ends with a slash stands for every file of the folder.
             let first = text.lines().next().filter(|line| line.starts_with("#!")).unwrap_or_default();
             shell_words = files_of_shell_text(&text[first.len()..]);
-            if language == Language::Shell && shell_words.iter().any(|word| word == EVERY_FILE) {
-                named.whole_project = Some("passes code to an interpreter, or starts the programs that a search finds");
+            if language == Language::Shell {
+                named.add_computed(&shell_words, self.project);
             }
             let shell = shell_words.iter().filter(|word| *word != PROJECT_WORD && !word.contains('\0'));
             words.extend(shell.map(|name| word(name.clone(), name.ends_with('/'))));
@@ -280,6 +285,21 @@ impl NamedPaths {
         self.started.extend(programs.filter(|program| Language::of(&program.file, "") != language));
     }
 
+    /// Adds the files of a shell script whose names the script computes.
+    fn add_computed(&mut self, words: &[String], project: &Path) {
+        let has = |marker: &str| words.iter().any(|word| word == marker);
+        if has(EVERY_FILE) {
+            self.whole_project = Some("passes code to an interpreter, or starts the programs that a search finds");
+        } else if has(COMPUTED) {
+            self.whole_project = Some(COMPUTED_REASON);
+        }
+        for end in words.iter().filter_map(|word| word.strip_prefix(IN_ANY_FOLDER)) {
+            if add_files_with_end(project, Path::new(end), (0, &mut 0), &mut self.files).is_none() {
+                self.whole_project = Some("executes a file in a folder that it computes, and the project is large");
+            }
+        }
+    }
+
     /// Adds what a word of [`files_of_shell_text`] names beside a file.
     fn add_shell_word(&mut self, word: &str, folders: &[PathBuf]) {
         if let Some((interpreter, name)) = word.strip_prefix(EXECUTED_BY).and_then(|word| word.split_once('\0')) {
@@ -299,7 +319,7 @@ impl NamedPaths {
     /// the folder of the text's file and the project.
     fn add_starts(&mut self, starts: &ProgramStarts, text: &str, places: [&Path; 2]) {
         if starts.is_computed {
-            self.whole_project = Some("starts a program or loads a file whose name is computed");
+            self.whole_project = Some(COMPUTED_REASON);
         }
         if starts.words.is_empty() {
             return;
@@ -431,6 +451,31 @@ fn add_modules(folder: &Path, names: &BTreeSet<&str>, depth: usize, files: &mut 
             add_modules(&path, names, depth + 1, files);
         }
     }
+}
+
+/// Adds the files with the path `end` in a folder and in the folders below. `place` is the depth of the folder and the
+/// number of entries so far. `None` if there are more than [`MAX_SEARCHED_ENTRIES`].
+fn add_files_with_end(
+    folder: &Path,
+    end: &Path,
+    place: (usize, &mut usize),
+    files: &mut BTreeSet<PathBuf>,
+) -> Option<()> {
+    let (depth, count) = place;
+    files.extend(Some(folder.join(end)).filter(|file| file.is_file()));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        *count += 1;
+        if depth > MAX_DEPTH || *count > MAX_SEARCHED_ENTRIES {
+            return None;
+        }
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) && !is_left_out(&path) {
+            add_files_with_end(&path, end, (depth + 1, count), files)?;
+        } else if path.is_dir() {
+            files.extend(Some(path.join(end)).filter(|file| file.is_file()));
+        }
+    }
+    Some(())
 }
 
 /// Adds the programs in a folder and in the folders below.

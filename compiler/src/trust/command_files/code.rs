@@ -138,7 +138,9 @@ fn text_starts_programs(text: &str) -> bool {
         let begins_command = before.is_none_or(|before| !is_name(before));
         let has_argument = behind.starts_with(|c: char| c.is_whitespace() || "('\"[".contains(c));
         let last = name.rsplit(['.', '/']).next().unwrap_or(name);
-        let launches = SHELLS.contains(&name_of(name)) || INTERPRETERS.contains(&name_of(name));
+        let launches = SHELLS.contains(&name_of(name))
+            || INTERPRETERS.contains(&name_of(name))
+            || (matches!(name, "." | "source") && names_path(behind));
         let calls = STARTERS.contains(&last) && behind.starts_with('(');
         // `$(shell …)` of make, `.shell …` of a database
         let is_directive = STARTERS.contains(&last) && has_argument && (before == Some('(') || name.starts_with('.'));
@@ -149,6 +151,13 @@ fn text_starts_programs(text: &str) -> bool {
         rest = behind;
     }
     false
+}
+
+/// Returns true if the next word of a text is a path with a folder. In other languages, a dot in front of other words
+/// is data: `. | length` of `jq`.
+fn names_path(text: &str) -> bool {
+    let word = text.split_whitespace().next().unwrap_or_default();
+    word.split_once('/').is_some_and(|(_, name)| name.starts_with(|c: char| !c.is_ascii_digit()))
 }
 
 /// Returns true if awk code can start a program: by `system`, by a pipe, or by a function whose name is computed.

@@ -38,7 +38,7 @@ const USUAL_ENDINGS: [(&str, &[&str]); 9] = [
     ("nodejs", &["js", "mjs", "cjs", "ts", "mts", "cts"]),
 ];
 /// Programs that execute the command behind them unchanged. A number between them is a duration (`timeout 5`).
-const WRAPPERS: [&str; 11] =
+pub const WRAPPERS: [&str; 11] =
     ["!", "command", "do", "else", "env", "exec", "nice", "nohup", "setsid", "then", "timeout"];
 /// Letters of options that do not change where Python finds its code.
 const HARMLESS_PYTHON_LETTERS: &str = "bBdEIOPqsSuv";

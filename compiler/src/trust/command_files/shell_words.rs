@@ -6,17 +6,54 @@ use std::collections::HashMap;
 
 use super::EXPANSION;
 
+/// A part of a word that is known only when the command runs. Each part is one [`EXPANSION`] in the text of the word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WordExpansion {
+    /// A variable by its name.
+    Variable(String),
+    /// All elements of an array, by the name of the array: `${NAME[@]}`.
+    Elements(String),
+    /// A variable, or a default in its place: `${NAME:-text}`.
+    Default(String, String),
+    /// A part of a variable's value, or another change of the value: `${NAME%.*}`.
+    Changed(String),
+    /// The output of a command, by the text of the command.
+    Output(String),
+    /// A glob, or several words in braces.
+    Glob,
+    /// The reserved word `{`.
+    Group,
+    /// The command `[` or the reserved word `[[`.
+    Condition,
+    /// The folder of a user, or a number.
+    Other,
+}
+
 /// A simple command of a shell text.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShellCommand {
     pub words: Vec<String>,
-    /// The texts of command substitutions and parameter expansions in the words of the command.
+    /// The expansions of each word, in their order.
+    pub expansions: Vec<Vec<WordExpansion>>,
+    /// The texts of command substitutions in the words of the command.
     pub nested: Vec<String>,
+    /// The texts of parameter expansions and calculations in the words of the command.
+    pub values: Vec<String>,
+    /// The array whose elements the words are: `NAME=(a b)`.
+    pub array: Option<String>,
+    /// True if the words only look like a command: in a comment, in a condition, in a pattern of `case`.
+    pub is_inert: bool,
+    /// True if the command is a line of a here-document.
+    pub is_document: bool,
     /// The positions of the words that name the file or the descriptor of a redirection.
     redirections: Vec<usize>,
 }
 
 impl ShellCommand {
+    pub fn is_redirection(&self, at: usize) -> bool {
+        self.redirections.contains(&at)
+    }
+
     pub fn words_without_redirections(&self) -> Vec<String> {
         let words = self.words.iter().enumerate().filter(|(at, _)| !self.redirections.contains(at));
         words.map(|(_, word)| word.clone()).collect()
@@ -25,6 +62,10 @@ impl ShellCommand {
 
 /// Maximum nesting of here-documents in here-documents.
 const MAX_DOCUMENTS: usize = 8;
+/// Maximum length of a calculation (`((n * 2))`), in characters. A longer text is read as commands.
+const MAX_CALCULATION: usize = 1_000;
+/// Reserved words in front of a command.
+pub const KEYWORDS: [&str; 11] = ["!", "coproc", "do", "elif", "else", "if", "then", "time", "until", "while", "{"];
 
 /// Splits a shell text into its simple commands.
 pub fn split_commands(text: &str) -> Vec<ShellCommand> {
@@ -38,11 +79,32 @@ fn split_nested(text: &str, depth: usize) -> Vec<ShellCommand> {
     splitter.commands
 }
 
+/// The place of the current command relative to `[[` and `]]`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum ConditionPlace {
+    #[default]
+    Outside,
+    /// The command starts with `[[`.
+    Start,
+    Within,
+    /// The command started within the condition and ends it.
+    End,
+}
+
 #[derive(Default)]
 struct Splitter {
     text: Vec<char>,
     at: usize,
     word: Option<String>,
+    /// The expansions of the current word.
+    expansions: Vec<WordExpansion>,
+    /// The number of open parentheses.
+    parentheses: usize,
+    /// The array whose elements are read.
+    array: Option<String>,
+    condition: ConditionPlace,
+    /// The number of commands in front of the current pipeline.
+    pipeline_start: usize,
     /// True if the next word is the file of a redirection.
     redirects: bool,
     /// True if the next word is the delimiter of a here-document.
@@ -73,10 +135,17 @@ impl Splitter {
                 }
                 '"' => self.double_quoted(),
                 '$' | '`' => self.expansion(c),
-                '*' | '?' | '[' | '{' => self.push(EXPANSION),
-                '~' if self.word.is_none() => self.push(EXPANSION),
+                '[' | '{' if self.is_reserved(c) => {
+                    let starts_command = self.command.words.iter().all(|word| KEYWORDS.contains(&word.as_str()));
+                    if starts_command && self.text.get(self.at) == Some(&'[') {
+                        self.condition = ConditionPlace::Start;
+                    }
+                    self.push_open(if c == '{' { WordExpansion::Group } else { WordExpansion::Condition });
+                }
+                '*' | '?' | '[' | '{' => self.push_open(WordExpansion::Glob),
+                '~' if self.word.is_none() => self.push_open(WordExpansion::Other),
                 '(' if self.is_extended_glob() => {
-                    self.push(EXPANSION);
+                    self.push_open(WordExpansion::Glob);
                     let inner = self.until(')', Some('('));
                     self.command.nested.push(inner.replace('|', " "));
                 }
@@ -87,13 +156,27 @@ impl Splitter {
                     }
                     self.end_command();
                     let comment: String = self.text.get(start..self.at).unwrap_or_default().iter().collect();
-                    self.commands.extend(split_nested(&comment, MAX_DOCUMENTS));
+                    let inert = |command| ShellCommand { is_inert: true, ..command };
+                    self.commands.extend(split_nested(&comment, MAX_DOCUMENTS).into_iter().map(inert));
                 }
                 '\n' => {
-                    self.end_command();
+                    self.end_list();
                     self.skip_documents();
+                    self.pipeline_start = self.commands.len();
                 }
-                ';' | '&' | '|' | '(' | ')' => self.end_command(),
+                ';' => self.end_list(),
+                '|' => self.end_command(),
+                '&' => {
+                    self.end_command();
+                    self.pipeline_start = self.commands.len();
+                }
+                '(' if self.calculation().is_some() => {
+                    let inner = self.calculation().unwrap_or_default();
+                    self.at += inner.chars().count() + 1;
+                    self.command.values.push(inner);
+                }
+                '(' => self.open_parenthesis(),
+                ')' => self.close_parenthesis(),
                 '<' if self.depth < MAX_DOCUMENTS && self.is_document() => {
                     self.at += 1;
                     self.at += usize::from(self.text.get(self.at) == Some(&'-'));
@@ -134,7 +217,8 @@ impl Splitter {
             let Some(end) = ends.get(ends.partition_point(|end| *end <= self.at)).copied() else { continue };
             let document: String = self.text.get(self.at..end).unwrap_or_default().iter().collect();
             self.at = end;
-            self.commands.extend(split_nested(&document, self.depth + 1));
+            let split = split_nested(&document, self.depth + 1).into_iter();
+            self.commands.extend(split.map(|command| ShellCommand { is_document: true, ..command }));
         }
     }
 
@@ -148,22 +232,96 @@ impl Splitter {
         self.word.get_or_insert_default().push(c);
     }
 
+    fn push_open(&mut self, expansion: WordExpansion) {
+        self.push(EXPANSION);
+        self.expansions.push(expansion);
+    }
+
+    /// Returns true if the character `c` is a reserved word, or the start of `[[`.
+    fn is_reserved(&self, c: char) -> bool {
+        let is_end = |at: usize| self.text.get(at).is_none_or(|c| c.is_whitespace());
+        self.word.is_none()
+            && (is_end(self.at) || (c == '[' && self.text.get(self.at) == Some(&'[') && is_end(self.at + 1)))
+    }
+
+    /// Returns the text of a calculation behind an open parenthesis: `((n * 2))`, without the outer parentheses.
+    fn calculation(&self) -> Option<String> {
+        let follows = self.word.is_none() && self.text.get(self.at) == Some(&'(');
+        let mut depth = 1_usize;
+        let rest = self.text.get(self.at..).filter(|_| follows)?;
+        let end = rest.iter().take(MAX_CALCULATION).position(|c| {
+            match c {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                _ => {}
+            }
+            depth == 0
+        })?;
+        let inner = rest.get(..end).filter(|inner| inner.ends_with(&[')']))?;
+        Some(inner.iter().collect())
+    }
+
+    fn open_parenthesis(&mut self) {
+        let name = self.word.as_ref().and_then(|word| word.strip_suffix('=')).map(|name| name.trim_end_matches('+'));
+        let name = name.filter(|name| is_variable_name(name)).map(str::to_owned);
+        self.end_command();
+        self.pipeline_start = self.commands.len();
+        if name.is_some() {
+            self.array = name;
+        } else {
+            self.parentheses += 1;
+        }
+    }
+
+    /// Ends a command at a closing parenthesis. Without an open one, the parenthesis ends the patterns of a `case`.
+    fn close_parenthesis(&mut self) {
+        self.end_command();
+        if self.array.take().is_none() && self.parentheses == 0 {
+            let is_glob = |expansion: &WordExpansion| *expansion == WordExpansion::Glob;
+            for command in self.commands.iter_mut().skip(self.pipeline_start) {
+                command.is_inert |= command.words.len() == 1 && command.expansions.iter().flatten().all(is_glob);
+            }
+        } else {
+            self.parentheses = self.parentheses.saturating_sub(1);
+        }
+        self.pipeline_start = self.commands.len();
+    }
+
+    fn end_list(&mut self) {
+        self.end_command();
+        self.condition = ConditionPlace::Outside;
+        self.pipeline_start = self.commands.len();
+    }
+
     fn end_word(&mut self) {
-        let Some(word) = self.word.take() else { return };
+        let Some(mut word) = self.word.take() else { return };
+        let mut expansions = std::mem::take(&mut self.expansions);
+        if let Some(assignment) = element_assignment(&word) {
+            let values = assignment.matches(EXPANSION).count();
+            expansions.drain(..expansions.len().saturating_sub(values));
+            word = assignment;
+        }
+        if word == "]]" && self.condition != ConditionPlace::Outside {
+            let starts = self.condition == ConditionPlace::Start;
+            self.condition = if starts { ConditionPlace::Outside } else { ConditionPlace::End };
+        }
         let redirects = std::mem::take(&mut self.redirects);
         if std::mem::take(&mut self.starts_document) {
             self.documents.push(word.clone());
         }
         // An assignment before a command: the command is the next word.
         let is_assignment = self.command.words.is_empty()
-            && word.split_once('=').is_some_and(|(name, _)| {
-                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '+')
-            });
+            && word.split_once('=').is_some_and(|(name, _)| is_variable_name(name.trim_end_matches('+')));
         if is_assignment {
-            self.commands.push(ShellCommand { words: vec!["=".to_owned(), word], ..ShellCommand::default() });
+            self.commands.push(ShellCommand {
+                words: vec!["=".to_owned(), word],
+                expansions: vec![Vec::new(), expansions],
+                ..ShellCommand::default()
+            });
         } else {
             self.command.redirections.extend(redirects.then_some(self.command.words.len()));
             self.command.words.push(word);
+            self.command.expansions.push(expansions);
         }
     }
 
@@ -171,8 +329,13 @@ impl Splitter {
         self.end_word();
         (self.redirects, self.starts_document) = (false, false);
         let command = std::mem::take(&mut self.command);
+        let is_inert = matches!(self.condition, ConditionPlace::Within | ConditionPlace::End);
+        self.condition = match self.condition {
+            ConditionPlace::Outside | ConditionPlace::End => ConditionPlace::Outside,
+            ConditionPlace::Start | ConditionPlace::Within => ConditionPlace::Within,
+        };
         if command != ShellCommand::default() {
-            self.commands.push(command);
+            self.commands.push(ShellCommand { array: self.array.clone(), is_inert, ..command });
         }
     }
 
@@ -192,24 +355,33 @@ impl Splitter {
     }
 
     /// Reads an expansion that begins with `first` (`$` or a backtick): adds [`EXPANSION`] to the word, and keeps the
-    /// text inside of the expansion in `nested`.
+    /// text inside of the expansion in `nested` or `values`.
     fn expansion(&mut self, first: char) {
-        self.push(EXPANSION);
         if first == '`' {
             let inner = self.until('`', None);
+            self.push_open(WordExpansion::Output(inner.clone()));
             self.command.nested.push(inner);
             return;
         }
         match self.text.get(self.at).copied() {
-            Some(open @ ('(' | '{')) => {
+            Some('(') => {
                 self.at += 1;
-                let inner = self.until(if open == '(' { ')' } else { '}' }, Some(open));
-                // `${NAME:-a default}`
-                if open == '{' {
-                    self.forget_own_value(&inner);
+                let inner = self.until(')', Some('('));
+                if inner.starts_with('(') && inner.ends_with(')') {
+                    self.push_open(WordExpansion::Other);
+                    self.command.values.push(inner);
+                } else {
+                    self.push_open(WordExpansion::Output(inner.clone()));
+                    self.command.nested.push(inner);
                 }
-                let inner = if open == '{' { inner.replace([':', '-', '=', '+', '?'], " ") } else { inner };
-                self.command.nested.push(inner);
+            }
+            Some('{') => {
+                self.at += 1;
+                let inner = self.until('}', Some('{'));
+                self.push_open(variable_of(&inner));
+                // `${NAME:-a default}`
+                self.forget_own_value(&inner);
+                self.command.values.push(inner.replace([':', '-', '=', '+', '?'], " "));
             }
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 let start = self.at;
@@ -217,10 +389,14 @@ impl Splitter {
                     self.at += 1;
                 }
                 let name: String = self.text.get(start..self.at).unwrap_or_default().iter().collect();
+                self.push_open(WordExpansion::Variable(name.clone()));
                 self.forget_own_value(&name);
             }
-            Some('0'..='9' | '@' | '*' | '#' | '?' | '!' | '$' | '-') => self.at += 1,
-            Some(_) | None => {}
+            Some('0'..='9' | '@' | '*' | '#' | '?' | '!' | '$' | '-') => {
+                self.at += 1;
+                self.push_open(WordExpansion::Other);
+            }
+            Some(_) | None => self.push_open(WordExpansion::Other),
         }
     }
 
@@ -231,6 +407,7 @@ impl Splitter {
         let is_assigned = |word: &String| word.strip_prefix(name).is_some_and(|value| value.starts_with(['=', '+']));
         if let Some(word) = self.word.as_mut().filter(|word| is_assigned(word)) {
             word.pop();
+            self.expansions.pop();
         }
     }
 
@@ -248,6 +425,39 @@ impl Splitter {
             inner.push(c);
         }
         inner
+    }
+}
+
+/// Returns true if a text is the name of a variable.
+pub fn is_variable_name(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Returns the assignment `NAME=value` for that to an element of an array, `NAME[index]=value`.
+fn element_assignment(word: &str) -> Option<String> {
+    let (name, rest) = word.split_once(EXPANSION).filter(|(name, _)| is_variable_name(name))?;
+    let (_, value) = rest.split_once(']').filter(|(_, rest)| rest.starts_with(['=', '+']))?;
+    Some(format!("{name}{value}"))
+}
+
+/// Returns the expansion with this text between braces: `${NAME:-text}`.
+fn variable_of(inner: &str) -> WordExpansion {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let (name, rest) = inner.split_at(inner.find(|c| !is_part(c)).unwrap_or(inner.len()));
+    let name = name.to_owned();
+    let index = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+    let (index, rest) = index.unwrap_or(("", rest));
+    if name.is_empty() {
+        // `${!NAME}`, `${#NAME}`, `${@:2}`
+        let of = rest.strip_prefix('!').map(|rest| rest.trim_end_matches(['@', '*']).to_owned());
+        return of.map_or(WordExpansion::Other, WordExpansion::Changed);
+    }
+    let default = rest.strip_prefix(':').unwrap_or(rest).strip_prefix(['-', '=', '+']);
+    match default {
+        Some(default) => WordExpansion::Default(name, default.to_owned()),
+        None if rest.is_empty() && matches!(index, "@" | "*") => WordExpansion::Elements(name),
+        None if rest.is_empty() || rest.starts_with('?') || rest.starts_with(":?") => WordExpansion::Variable(name),
+        None => WordExpansion::Changed(name),
     }
 }
 

@@ -147,6 +147,21 @@ fn every_spelling_of_a_path_is_covered() {
 }
 
 #[test]
+fn word_that_a_shell_expands_and_built_in_that_loads_a_file_cover_the_project() {
+    for command in [
+        &["bash", "-c", "{{source,./scripts/x.sh}}"][..],
+        &["bash", "-c", "{{.,./scripts/x.sh}}"],
+        &["bash", "-c", "./{{scripts,lib}}/x.sh"],
+        &["bash", "-c", "~+/scripts/x.sh"],
+        &["tar", "cf", "a.tar", "--checkpoint-action=exec=. ./scr*/x.sh", "a"],
+        &["tar", "cf", "a.tar", "--to-command=source './scr'ipts/x.sh", "a"],
+    ] {
+        let words = listed(command);
+        assert!(words.iter().any(|word| word == PROJECT_WORD), "{command:?}: {words:?}");
+    }
+}
+
+#[test]
 fn code_in_an_argument_is_read_if_the_interpreter_certainly_executes_it() {
     for (command, covers) in [
         // Code that is read like a script.
@@ -197,6 +212,8 @@ fn data_of_a_call_names_no_program() {
         &["sh", "-c", "grep -c \"$1\" notes.txt", "sh", "{word}"],
         &["cargo", "test", "{package}"],
         &["jq", ".[] | .x", "{path}"],
+        &["jq", ". as $x | . / 2", "{path}"],
+        &["git", "commit", "-m", "source code of the parser"],
         &["awk", "{{print $1}}", "notes.txt"],
         &["sed", "-E", "s/(a+) b/$1/", "notes.txt"],
         &["sh", "-c", "jq '.[] | .x' notes.json | awk '{{print $1}}'"],
@@ -275,5 +292,76 @@ fn default_of_a_variable_in_the_command_of_a_server_is_covered() {
     ] {
         let words = files_of_argv(&argv(command));
         assert!(words.iter().any(|word| word == covers || word == "."), "{command:?}: {words:?}");
+    }
+}
+
+#[test]
+fn computed_name_of_a_program_is_read_from_the_values_of_a_shell_text() {
+    for (text, covers) in [
+        ("find . -name x | while read f; do . $f; done", COMPUTED),
+        ("find . -name x | while IFS= read -r f; do\n  bash \"$f\"\ndone", COMPUTED),
+        ("for f in $(find . -name x); do . $f; done", COMPUTED),
+        ("for f in $(ls l*b/*); do bash $f; done", COMPUTED),
+        ("for f in *; do . ./$f; done", COMPUTED),
+        ("for f in {a,b}; do sh ./$f; done", COMPUTED),
+        ("for f in */; do . $f/x; done", "\0in any folder x"),
+        ("for d in $(ls); do bash \"$d/lib/x.sh\"; done", "\0in any folder lib/x.sh"),
+        ("for d in */; do (cd $d && ./build); done", "\0in any folder build"),
+        ("for d in */; do (cd \"$d\"; make -s); done", "\0in any folder Makefile"),
+        ("mapfile -t a < list\n\"${a[0]}\"", COMPUTED),
+        ("readarray -t F < <(ls)\n. ${F[0]}", COMPUTED),
+        ("files=($(ls)); for f in \"${files[@]}\"; do bash \"$f\"; done", COMPUTED),
+        ("P=./l; P+=ib/x; . $P", COMPUTED),
+        ("p=lib/x.bak; bash ${p%.bak}", COMPUTED),
+        ("f=$(cat list); $f", COMPUTED),
+        ("f=$(cat list); g=./$f; if true; then exec \"$g\"; fi", COMPUTED),
+        ("f=$(cat list); run() { bash \"$f\"; }; run", COMPUTED),
+        ("read -r c < list; eval \"$c\"", COMPUTED),
+        ("read -r c < list; bash -c \"$c\"", COMPUTED),
+        ("read -r f < list; bash < \"$f\"", COMPUTED),
+        ("read -r f < list; PYTHON=$(command -v python3); $PYTHON -u \"$f\"", COMPUTED),
+        ("read -r f < list; ${PYTHON:-python3} \"$f\"", COMPUTED),
+        (". \"$(ls */x)\"", COMPUTED),
+        ("r=q; declare -n r; . $r", COMPUTED),
+        ("while read f; do . lib/$f; done", "lib/"),
+        ("for f in \"$DIR\"/lib/*; do . \"$f\"; done", "lib/"),
+        (". \"${PWD}/l\"\"ib/x\"", "lib/x"),
+        ("D=l; D2=ib; . ./$D$D2/x", "./lib/x"),
+        ("for n in a b; do bash \"$PWD/test-$n\"; done", "test-b"),
+        ("C='python3 -u'; $C lib/x", "python3"),
+    ] {
+        let words = files_of_shell_text(text);
+        assert!(words.iter().any(|word| word == covers), "{text}: {words:?}");
+    }
+    for text in [
+        "DIR=\"$(cd \"$(dirname \"$0\")\" && pwd)\"; . \"$DIR/lib.sh\"",
+        "ROOT=$(git rev-parse --show-toplevel)\ncd \"$ROOT\"\nbash \"$ROOT/scripts/x.sh\" \"$(cat VERSION)\"",
+        "SELF=$(readlink -f \"$0\"); DIR=${SELF%/*}; cd \"$DIR/..\"; ./run",
+        "PYTHON=$(command -v python3); $PYTHON x.py",
+        "PYTHON=${PYTHON:-python3}; \"$PYTHON\" x.py",
+        "\"$@\"",
+        "\"$1\"; bash \"$1\"; . \"${2:-x.sh}\"",
+        "for f in a.sh b.sh; do bash \"$f\"; done",
+        "for f in lib/*.sh; do . \"$f\"; done",
+        "for f in $(git ls-files '*.md'); do grep -n todo \"$f\"; done",
+        "find . -name '*.sh' | while read -r f; do shellcheck \"$f\" || exit 1; done",
+        "while read -r line; do if [[ -n $line && $line != \\#* ]]; then echo \"$line\"; fi; done < list",
+        "n=$(wc -l < list); echo $(( $n + 1 )); if (( $n > 3 )); then exit 1; fi",
+        "case \"$1\" in\n  -h|--help) usage ;;\n  *.sh|[yY]*) bash x.sh ;;\n  *) exit 2 ;;\nesac",
+        "files=($(git diff --name-only)); prettier \"${files[@]}\"",
+        "cmd=(cargo test); cmd+=(--all \"$(cat list)\"); \"${cmd[@]}\"",
+        "OPTIONS=-v; OPTIONS+=\" --all\"; OPTIONS=\"$OPTIONS -q\"; cargo test $OPTIONS",
+        "CMD=\"cargo test\"; CMD=\"$CMD --all\"; $CMD",
+        "SUDO=; [ \"$(id -u)\" = 0 ] || SUDO=sudo; $SUDO bash x.sh",
+        "T=$(mktemp -d); (cd \"$T\" && make)",
+        "{ echo a; echo b; } > out; [ -f a ] && [ -f b ] || exit 1",
+        "read -r name; cat <<E\n$name is the name\nE",
+        "# $f is `read`\nread -r f",
+        "map[$key]=1; a[0]=x; [ -n \"${a[0]}\" ]",
+        "export V=$(date +%s) W; echo \"$V\"; eval \"$(ssh-agent -s)\"",
+        "time cargo test; exec > >(tee log); trap 'rm -f \"$T\"' EXIT",
+    ] {
+        let words = files_of_shell_text(text);
+        assert!(!words.iter().any(|word| word == COMPUTED || word.starts_with(IN_ANY_FOLDER)), "{text}: {words:?}");
     }
 }

@@ -115,3 +115,33 @@ fn quote_in_a_comment_or_a_document_hides_no_file_of_a_script() {
         assert!(ends_with_a_change_of(SHELL, text, "notes.txt"), "{text}");
     }
 }
+
+#[test]
+fn file_that_a_shell_script_executes_by_a_computed_name_is_part_of_it() {
+    for (text, changed) in [
+        ("find . -name x | while read f; do . $f; done", "lib/x"),
+        ("for f in $(find . -name x); do . $f; done", "lib/x"),
+        ("for f in */; do . $f/x; done", "lib/x"),
+        ("for f in $(ls l*b/*); do bash $f; done", "lib/x"),
+        ("for d in $(find . -type d); do . \"$d/x\"; done", "lib/sub/deep/x"),
+        ("for d in */; do (cd \"$d\" && make); done", "lib/Makefile"),
+        ("P=./l\nP+=ib/x\n. $P", "lib/x"),
+        (". \"${PWD}/l\"\"ib/x\"", "lib/x"),
+        ("D=l; . ./${D}ib/x", "lib/x"),
+        ("for f in \"$PWD\"/lib/*; do . \"$f\"; done", "lib/x"),
+        ("{source,./lib/x}", "lib/x"),
+    ] {
+        assert!(ends_with_a_change_of(SHELL, text, changed), "{text}: {changed}");
+    }
+    for (text, changed) in [
+        ("DIR=\"$(cd \"$(dirname \"$0\")\" && pwd)\"; . \"$DIR/lib.sh\"", "lib/x.sh"),
+        ("PYTHON=$(command -v python3); $PYTHON x.py", "lib/x.py"),
+        ("bash \"$1\"; \"$@\"", "lib/x.sh"),
+        ("for f in a.sh b.sh; do bash \"$f\"; done", "lib/x.sh"),
+        ("for f in lib/*.sh; do . \"$f\"; done", "src/x.sh"),
+        ("for f in */; do . $f/x; done", "lib/y"),
+        ("find . -name '*.sh' | while read -r f; do shellcheck \"$f\"; done", "lib/x.sh"),
+    ] {
+        assert!(!ends_with_a_change_of(SHELL, text, changed), "{text}: {changed}");
+    }
+}
