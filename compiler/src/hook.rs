@@ -72,7 +72,7 @@ pub const MESSAGE_KINDS: [&str; 7] =
     ["user", "assistant", "tool_result", "custom", "bash", "compaction_summary", "branch_summary"];
 
 /// The end statuses that `terminate` may set; `success` is an alias of `completed`.
-pub(crate) const END_STATUSES: [&str; 5] = ["completed", "success", "error", "cancelled", "suspended"];
+pub const END_STATUSES: [&str; 5] = ["completed", "success", "error", "cancelled", "suspended"];
 
 /// The scopes of `terminate` in a chat: only the current prompt ends, or the whole session. A run has no scopes.
 pub const TERMINATE_SCOPES: [&str; 2] = ["prompt", SESSION_SCOPE];
@@ -232,11 +232,9 @@ impl HookAction {
     pub fn cannot_fail(&self) -> bool {
         match self {
             Self::Block { .. }
-            | Self::Retry { .. }
             | Self::Continue
             | Self::Terminate { .. }
             | Self::Escalate
-            | Self::Handoff
             | Self::Compact
             | Self::Message { .. }
             | Self::FollowUp { .. }
@@ -252,6 +250,9 @@ impl HookAction {
             | Self::Inject { .. }
             | Self::Replace { .. }
             | Self::Modify { .. }
+            // Both fail where they have no effect.
+            | Self::Retry { .. }
+            | Self::Handoff
             | Self::Raise { .. } => false,
         }
     }

@@ -229,6 +229,9 @@ impl HookTable {
         let mut fired = self.perform(hook, action, run, act, children).await?;
         if let FiredHook::Action(action) = &mut fired {
             answer::check_action(action)?;
+            if let Some(reason) = answer::no_effect_reason(run, action) {
+                return Err(reason.to_owned());
+            }
             if let HookAction::Transform { images: Some(images), .. } = action {
                 let sources = images::parse_sources(images, facts.known().get("images"))?;
                 let read = act.read_images(hook, sources, run).await?;

@@ -271,6 +271,7 @@ impl PlayedPrompt {
             considered,
             children,
             answer: Box::new(answer),
+            objects: Vec::new(),
             kept: Vec::new(),
             expansions: Vec::new(),
         }

@@ -156,8 +156,7 @@ const LIMITS: HookFact = object(
 const CALL: HookFact = object("call", &[text("id"), text("name"), text("item_id"), any("input")]);
 const RESULT_SIZE: HookFact = object("result", &[integer("bytes"), boolean("is_error"), number("duration_ms")]);
 const RESULT: HookFact = object("result", &[text("content"), boolean("is_error"), any("details")]);
-const ERROR: HookFact =
-    object("error", &[text("type"), text("message"), any("code"), any("status"), text("tool"), text("resource")]);
+const ERROR: HookFact = object("error", &[text("type"), text("message"), any("code"), any("status"), text("tool")]);
 const CLASSIFICATION: HookFact = object("classification", &[text("name"), text("category"), boolean("retryable")]);
 
 const STARTED: &[HookFact] = &[

@@ -297,7 +297,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
 
 /// Returns the values to try for a fact that may be any text: each text with which the condition compares the fact, and
 /// one text that stands for all others. `None` if the condition reads the fact in other ways, such as by a pattern.
-fn compared_texts(hook: &HookDecl, path: &Path) -> Option<Domain> {
+pub fn compared_texts(hook: &HookDecl, path: &Path) -> Option<Domain> {
     let samples = hook.compiled.as_ref()?.samples().into_iter().find(|samples| samples.path == *path)?;
     let is_compared_as_a_whole = !samples.open && !samples.ordered && samples.parts.is_empty();
     let texts = samples.values.into_iter().filter(Value::is_string).chain([Value::from("\u{1}")]);

@@ -8,13 +8,15 @@
 //! - a comparison with a text where the author probably meant a list.
 
 use rye_grammar::Span;
-use rye_grammar::condition::{CompareOp, Expr, ExprKind};
+use rye_grammar::condition::{CompareOp, Expr, ExprKind, Path};
 use serde_json::Value;
 
-use super::fact_bounds::may_apply;
+use super::fact_bounds::{compared_texts, may_apply};
 use crate::diagnostics::{Diagnostics, HookError};
 use crate::hook::{HookAction, HookPoint, HookSource};
 use crate::item::HookDecl;
+use crate::semantics::condition::{Domain, Fuel, Verdict};
+use crate::semantics::facts::Facts;
 use crate::semantics::limits::LimitName;
 use crate::semantics::{hook_point, hook_table};
 
@@ -124,10 +126,21 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
         HookAction::Retry { .. } if hook.event == HookPoint::Limit => {
             Some(("a retry meets the same limit, which then ends the thread".to_owned(), None))
         }
-        HookAction::Handoff if hook.event == HookPoint::Limit && !may_apply(hook, LimitName::Spend) => {
-            let why = "the limit is used up in the continuation too; only the limit `spend` can leave money for a shorter prompt";
-            Some((why.to_owned(), None))
+        HookAction::Continue if hook.event == HookPoint::Limit && !is_record(hook) => {
+            Some(("`continue` raises no limit, so the limit ends the thread".to_owned(), None))
         }
+        HookAction::Handoff if hook.event == HookPoint::Limit => {
+            let used_up = [LimitName::Turns, LimitName::Tokens, LimitName::DurationSeconds];
+            let used_up = used_up.into_iter().find(|name| may_apply(hook, *name))?;
+            let why = format!(
+                "the hook fires at the limit `{used_up}`, which is used up in the continuation too; only the limit `spend` can leave money for a shorter prompt"
+            );
+            Some((why, None))
+        }
+        HookAction::Retry { .. } if hook.event == HookPoint::Error && fires_only_for_tools(hook) => Some((
+            "no call of a tool is repeated, because it may have had an effect; the model gets the error".to_owned(),
+            None,
+        )),
         HookAction::Inject { .. }
         | HookAction::Message { .. }
         | HookAction::FollowUp { .. }
@@ -150,6 +163,31 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
         | HookAction::Handoff
         | HookAction::Compact => None,
     }
+}
+
+/// Returns true if the layer of the hook only lets it record that it fired.
+fn is_record(hook: &HookDecl) -> bool {
+    hook_table::is_answer_ignored(hook.event, hook_table::layer_of(&hook.source, hook.layer))
+}
+
+/// Returns true if the condition of an `error` hook is false for every failed model call. Only the failure of a tool has
+/// the type and the class `tool_error`, and the fact `error.tool`.
+fn fires_only_for_tools(hook: &HookDecl) -> bool {
+    let Some(condition) = &hook.compiled else { return false };
+    let mut facts = Facts::new();
+    condition.roots().for_each(|root| facts.declare_unknown(root));
+    let of_models = |path: &Path| match path.to_string().as_str() {
+        "error.tool" => Some(Domain::Values(vec![None])),
+        "error.type" | "classification.name" => match compared_texts(hook, path)? {
+            Domain::Values(mut texts) => {
+                texts.retain(|text| text.as_ref() != Some(&Value::from("tool_error")));
+                Some(Domain::Values(texts))
+            }
+            other @ Domain::Number { .. } => Some(other),
+        },
+        _ => None,
+    };
+    condition.evaluate_over(&facts, &of_models, &mut Fuel::default()) == Verdict::False
 }
 
 /// Collects each text on the right side of `in` that joins several words, such as `"read,write"`. The author means a

@@ -33,6 +33,7 @@ use hook_runner::EmbeddedHookRunner;
 
 mod cut_work;
 mod expand;
+mod hook_answer;
 mod hook_runner;
 mod ledger;
 mod tools;
@@ -359,6 +360,7 @@ impl Driver for EmbeddedDriver {
                     let acts = EmbeddedHookRunner::new(self, &run, halt);
                     let HookPointResult { mut considered, children, mut answer } =
                         Box::pin(self.hooks.run(&run, &acts)).await;
+                    let objects = self.bound_answer(run.point, &mut answer).await?;
                     let mut expansions = Vec::new();
                     if run.point == HookPoint::Input && self.plan.mode == PlanMode::Chat {
                         (answer, expansions) =
@@ -371,7 +373,7 @@ impl Driver for EmbeddedDriver {
                     }
                     let (kept, point, subject) = (acts.take_writes(), run.point, run.subject);
                     let answer = Box::new(answer);
-                    Fact::HooksRan { point, subject, considered, children, answer, kept, expansions }
+                    Fact::HooksRan { point, subject, considered, children, answer, objects, kept, expansions }
                 }
                 Effect::Spawn(children) => {
                     let remaining_ms = deadline.map(|deadline| deadline.remaining_ms);

@@ -274,6 +274,9 @@ pub struct HookPointRun {
     pub subject: Option<String>,
     pub considered: Vec<HookEvaluation>,
     pub answer: HookOutcome,
+    /// Hashes of the objects that hold the whole texts of the answer which were too long for the conversation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub objects: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

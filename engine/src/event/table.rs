@@ -202,7 +202,7 @@ pub static EVENT_TABLE: [EventRow; 34] = [
         EventKind::HookPoint,
         ("hook_point", "hook_point"),
         BARRIER,
-        &["point", "subject", "considered", "answer"],
+        &["point", "subject", "considered", "answer", "objects"],
         STATE,
     ),
     build_row(
@@ -390,7 +390,7 @@ mod tests {
             {"type":"attempt_failed","turn":1,"attempt":0,"error":error,
              "classification":{"name":"n","category":"c","retryable":true},"retry_delay_ms":1,"fallback":"p/m"},
             {"type":"settled","turn":1,"attempt":0,"amount":1,"usage":usage,"unknown_outcome":false,"overspent":1},
-            {"type":"hook_point","point":"tool_call","subject":"c","considered":[],"answer":{"answer":"none"}},
+            {"type":"hook_point","point":"tool_call","subject":"c","considered":[],"answer":{"answer":"none"},"objects":["s"]},
             {"type":"tool_started","turn":1,"index":0,"group_end":1,"call_id":"c","name":"n","capability":"c","idempotent":true},
             {"type":"file_changed","call_id":"c","path":"p","before":null,"after":"s","mode":420},
             {"type":"tool_call_result","turn":1,"index":0,"group_end":1,"call_id":"c","name":"n","why":{"kind":"ran"},"content":"",

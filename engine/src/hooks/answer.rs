@@ -1,15 +1,18 @@
 //! Conversion of fired hooks into the answer of their hook point: actions are applied, and the results of execute hooks
 //! are parsed as actions.
 
-use rye_compiler::hook::{HookAction, HookPoint, Position, SESSION_SCOPE, TERMINATE_SCOPES};
+use rye_compiler::hook::{
+    END_STATUSES, HookAction, HookPoint, MESSAGE_KINDS, Position, SESSION_SCOPE, TERMINATE_SCOPES,
+};
 use rye_compiler::semantics::hook_point::{self, ActionName};
 use rye_compiler::semantics::limits::{LimitName, LimitValue, parse_limit_value};
 use rye_compiler::semantics::value::inline_text;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{FiredHook, PointEvaluation, ReadyHook};
 use crate::event::{ContextOperation, HookOutcome};
 use crate::image::ImageRef;
+use crate::machine::HookRun;
 use crate::message::Message;
 use crate::thread::Status;
 
@@ -74,6 +77,16 @@ pub(super) fn parse_result(point: HookPoint, content: &Value) -> Result<FiredHoo
             event.name
         ));
     };
+    // `success` belongs to the envelope that some tools put around their answers. A `block` with a superfluous field
+    // still blocks: a failed hook would let the call run.
+    let is_known = |key: &&String| *key == "action" || *key == "success" || name.fields().contains(&key.as_str());
+    if let Some(unknown) = map.keys().find(|key| name != ActionName::Block && !is_known(key)) {
+        let fields = match name.fields() {
+            [] => "none".to_owned(),
+            fields => format!("`{}`", fields.join("`, `")),
+        };
+        return Err(format!("the action `{word}` of its answer has no field `{unknown}`; its fields: {fields}"));
+    }
     map.insert("action".into(), name.as_str().into());
     let mut action = Value::Object(map);
     add_defaults(&mut action);
@@ -113,29 +126,81 @@ fn add_defaults(action: &mut Value) {
             map.entry("display").or_insert(Value::Bool(true));
         }
         "inject" => default("position", "after".into()),
-        "drop" => default("kinds", json!([])),
         "block" => default("reason", "blocked by a hook".into()),
         _ => {}
     }
 }
 
-/// Checks the parts of an action that are known only once its placeholders are filled: the messages of `replace`, the
-/// scope of `terminate`, and the limit and the value of `raise`.
+/// Checks the parts of an action that are known only once its placeholders are filled, or that only the answer of a
+/// program can get wrong.
 ///
 /// # Errors
 /// Returns the reason why the action cannot run; the hook then counts as failed.
 pub(super) fn check_action(action: &HookAction) -> Result<(), String> {
-    if let HookAction::Replace { messages } = action {
-        return <Vec<Message> as serde::Deserialize>::deserialize(messages)
+    match action {
+        HookAction::Replace { messages } => <Vec<Message> as serde::Deserialize>::deserialize(messages)
             .map(drop)
-            .map_err(|error| format!("the messages of the action cannot be read: {error}"));
+            .map_err(|error| format!("the messages of the action cannot be read: {error}")),
+        HookAction::Terminate { status, scope, .. } => {
+            check_word("status", status.as_deref(), &END_STATUSES)?;
+            check_word("scope", scope.as_deref(), &TERMINATE_SCOPES)
+        }
+        HookAction::Raise { limit, value } => raised_limit_value(limit, value).map(drop),
+        HookAction::Drop { kinds, n } => {
+            if kinds.is_empty() || *n == Some(0) {
+                return Err("the action `drop` drops nothing: `kinds` is empty, or `n` is 0".into());
+            }
+            kinds.iter().try_for_each(|kind| check_word("kind", Some(kind), &MESSAGE_KINDS))
+        }
+        HookAction::KeepLast { n: 0 } => Err("`n` of `keep_last` is 0; a model call needs at least one message".into()),
+        HookAction::Modify { content: None, is_error: None, details: None } => {
+            Err("the action `modify` names no part of the result to change".into())
+        }
+        HookAction::SystemPrompt { text: None, append: None } => {
+            Err("the action `system_prompt` has neither `text` nor `append`".into())
+        }
+        HookAction::SetExtends { .. }
+        | HookAction::Fetch { .. }
+        | HookAction::Execute { .. }
+        | HookAction::Sign { .. }
+        | HookAction::Transform { .. }
+        | HookAction::Handled { .. }
+        | HookAction::Message { .. }
+        | HookAction::SystemPrompt { .. }
+        | HookAction::KeepLast { .. }
+        | HookAction::Inject { .. }
+        | HookAction::Block { .. }
+        | HookAction::Modify { .. }
+        | HookAction::Retry { .. }
+        | HookAction::Continue
+        | HookAction::Escalate
+        | HookAction::Handoff
+        | HookAction::Compact
+        | HookAction::FollowUp { .. } => Ok(()),
     }
-    if let HookAction::Terminate { scope: Some(scope), .. } = action
-        && !TERMINATE_SCOPES.contains(&scope.as_str())
-    {
-        return Err(format!("unknown scope `{scope}`; a scope is `{}`", TERMINATE_SCOPES.join("` or `")));
+}
+
+fn check_word(what: &str, word: Option<&str>, words: &[&str]) -> Result<(), String> {
+    match word.filter(|word| !words.contains(word)) {
+        None => Ok(()),
+        Some(unknown) => Err(format!("unknown {what} `{unknown}`; accepted: `{}`", words.join("`, `"))),
     }
-    if let HookAction::Raise { limit, value } = action { raised_limit_value(limit, value).map(drop) } else { Ok(()) }
+}
+
+/// Returns the reason why an action has no effect at this run of a hook point; `None` if the action has an effect.
+pub(super) fn no_effect_reason(run: &HookRun, action: &HookAction) -> Option<&'static str> {
+    match (run.point, action) {
+        (HookPoint::Limit, HookAction::Retry { .. }) => Some("a retry meets the same limit, which ends the thread"),
+        (HookPoint::Limit, HookAction::Handoff)
+            if run.facts.get("limit_code").and_then(Value::as_str) != Some("spend_exceeded") =>
+        {
+            Some("the limit is used up in a continuation too; a handoff can help only at the limit `spend`")
+        }
+        (HookPoint::Error, HookAction::Retry { .. }) if run.subject.is_some() => {
+            Some("no call of a tool is repeated, because it may have had an effect; the model gets the error")
+        }
+        _ => None,
+    }
 }
 
 /// Returns the new value of a limit from a number, or from a number that is written as text.

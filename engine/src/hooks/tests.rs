@@ -179,6 +179,17 @@ fn answer_with_an_action_that_the_event_lacks_fails_the_hook() {
         (HookPoint::ToolCall, call, "the action `execute`"),
         (HookPoint::ToolExecutionStart, json!({"action": "block"}), "accepted: none"),
         (HookPoint::Input, json!({"action": "transform"}), "cannot be read: missing field `text`"),
+        (HookPoint::Input, json!({"action": "transform", "text": "x", "txt": "y"}), "has no field `txt`"),
+        (HookPoint::AfterStep, json!({"action": "continue", "note": "x"}), "has no field `note`; its fields: none"),
+        (HookPoint::AfterStep, json!({"action": "terminate", "status": "done"}), "unknown status `done`"),
+        (HookPoint::Context, json!({"action": "drop", "kinds": ["tools"]}), "unknown kind `tools`"),
+        (HookPoint::Context, json!({"action": "drop", "kinds": []}), "drops nothing"),
+        (HookPoint::Context, json!({"action": "drop"}), "missing field `kinds`"),
+        (HookPoint::Context, json!({"action": "keep_last", "n": 0}), "`n` of `keep_last` is 0"),
+        (HookPoint::ToolResult, json!({"action": "modify"}), "names no part of the result"),
+        (HookPoint::BeforeAgentStart, json!({"action": "system_prompt"}), "neither `text` nor `append`"),
+        (HookPoint::Limit, json!({"action": "retry"}), "meets the same limit"),
+        (HookPoint::Limit, json!({"action": "handoff"}), "only at the limit `spend`"),
     ] {
         let mut plan = plan();
         with_hook(&mut plan, point, execute(json!({})));
@@ -194,6 +205,15 @@ fn answer_with_an_action_that_the_event_lacks_fails_the_hook() {
     let (verdicts, answer, _) = run_point(&plan, HookPoint::ThreadStarted, json!({}), json!({"action": "opened"}));
     assert_eq!(verdicts, [HookVerdict::Fired]);
     assert!(matches!(answer, HookOutcome::Collected { .. }), "{answer:?}");
+}
+
+#[test]
+fn block_with_a_superfluous_field_blocks() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::ToolCall, execute(json!({})));
+    let says = json!({"action": "block", "reason": "no", "rule": 7});
+    let (_, answer, _) = run_point(&plan, HookPoint::ToolCall, json!({}), says);
+    assert_eq!(answer, HookOutcome::Block { reason: "no".into() });
 }
 
 #[test]

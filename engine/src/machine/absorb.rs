@@ -129,14 +129,14 @@ fn record_fact(plan: &Plan, state: &ThreadState, signal: Signal) -> Vec<EventBod
             }
             events
         }
-        Fact::HooksRan { point, subject, considered, children, answer, kept, expansions } => {
+        Fact::HooksRan { point, subject, considered, children, answer, objects, kept, expansions } => {
             let mut events: Vec<EventBody> = kept.into_iter().map(EventBody::StateSet).collect();
             events.extend(hook_children(state, children));
             if point == HookPoint::Command {
                 events.extend(command_events(plan, state, subject.as_deref(), &considered, &answer));
                 return events;
             }
-            let mut run = HookPointRun { point, subject, considered, answer: *answer };
+            let mut run = HookPointRun { point, subject, considered, answer: *answer, objects };
             bound_retries(plan, state, &mut run);
             let accepts = point == HookPoint::Input;
             let input = accepts.then(|| accept_screened(state, run.subject.as_deref(), &run.answer, expansions));

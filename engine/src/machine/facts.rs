@@ -5,7 +5,7 @@ use rye_compiler::plan::Plan;
 use rye_grammar::ItemId;
 use serde_json::{Map, Value, json};
 
-use super::state::ThreadState;
+use super::state::{Observation, ThreadState};
 use super::{prompt, request};
 use crate::message::{ContentBlock, Message, text_of};
 use crate::thread::dollars;
@@ -86,6 +86,18 @@ pub(super) fn point_facts(
         | HookPoint::ThreadError
         | HookPoint::ThreadCancelled
         | HookPoint::ThreadResumed => {}
+    }
+    facts
+}
+
+/// Returns the facts of the hooks that observe an event: the fields of the event, or the call with its item.
+pub(super) fn observed_facts(plan: &Plan, state: &ThreadState, seen: &Observation) -> Map<String, Value> {
+    let mut facts = common_facts(plan, state);
+    facts.extend(seen.facts.clone());
+    if let Some(Value::Object(call)) = facts.get_mut("call") {
+        let (name, input) = (call.get("name").and_then(Value::as_str), call.get("input"));
+        let item = name.zip(input).and_then(|(name, input)| item_of(plan, name, input));
+        call.insert("item_id".into(), item.map_or(Value::Null, |id| id.as_str().into()));
     }
     facts
 }

@@ -406,7 +406,16 @@ impl SimulatedThread {
                 let (point, subject) = (run.point, run.subject);
                 let (considered, children, kept, expansions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
                 let answer = Box::new(answer);
-                self.signal(Fact::HooksRan { point, subject, considered, children, answer, kept, expansions })
+                self.signal(Fact::HooksRan {
+                    point,
+                    subject,
+                    considered,
+                    children,
+                    answer,
+                    objects: Vec::new(),
+                    kept,
+                    expansions,
+                })
             }
             Effect::Spawn(children) => {
                 let spend = self.child_spend;

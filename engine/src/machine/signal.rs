@@ -61,6 +61,8 @@ pub enum Fact {
         /// Child threads in which the hooks ran directives. All of these threads have ended.
         children: Vec<HookChild>,
         answer: Box<HookOutcome>,
+        /// Hashes of the objects with the texts of the answer that were shortened.
+        objects: Vec<String>,
         /// Values that hooks wrote into the thread's store.
         kept: Vec<StateSet>,
         /// The parts of a user message that come from skills and prompt templates.

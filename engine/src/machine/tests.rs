@@ -320,6 +320,7 @@ fn repeated_hook_children_are_charged_once() {
         considered: Vec::new(),
         children: vec![child],
         answer: Box::default(),
+        objects: Vec::new(),
         kept: Vec::new(),
         expansions: Vec::new(),
     };

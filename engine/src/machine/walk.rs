@@ -84,8 +84,7 @@ pub(super) fn advance(plan: &Plan, state: &ThreadState, now: i64) -> WalkResult 
         return exit_early(walk);
     }
     if let Some(seen) = state.observations.front() {
-        let mut facts = facts::common_facts(plan, state);
-        facts.extend(seen.facts.clone());
+        let facts = facts::observed_facts(plan, state, seen);
         let decision = StepResult::Do(step::hook_run(plan, state, seen.point, Some(seen.seq.to_string()), facts));
         return WalkResult { decision };
     }

@@ -49,6 +49,8 @@ mod disk;
 mod faults;
 mod foreign_transcripts;
 mod hanging_hooks;
+mod hook_bounds;
+mod hook_facts;
 mod hooks;
 mod inbox;
 mod interrupted_starts;

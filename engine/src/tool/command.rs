@@ -103,7 +103,7 @@ pub(super) fn program_outcome(finished: &ProgramResult, program: &Program) -> To
     text.push_str(&describe_exit(finished, timeout));
     if finished.exit != ProgramExit::Code(0)
         && let Some(hint) =
-            program.sandbox.as_ref().and_then(|sandbox| blocked::explain(&finished.output.text, sandbox))
+            program.sandbox.as_ref().and_then(|sandbox| blocked::explain(&finished.output.text, finished.exit, sandbox))
     {
         text.push('\n');
         text.push_str(&hint);

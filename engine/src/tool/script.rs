@@ -128,7 +128,7 @@ impl ScriptTool {
             let hint = program
                 .sandbox
                 .as_ref()
-                .and_then(|sandbox| explain(&finished.errors.text, sandbox))
+                .and_then(|sandbox| explain(&finished.errors.text, finished.exit, sandbox))
                 .unwrap_or_default();
             let parts = [finished.output.text.trim_end(), log, &describe_exit(finished, program.timeout), &hint];
             let text: Vec<&str> = parts.into_iter().filter(|p| !p.is_empty()).collect();

@@ -19,6 +19,7 @@ pub(in crate::machine) const HOOK_FAILED_CODE: &str = "hook_failed";
 pub(super) fn on_hook_point(state: &mut ThreadState, run: &HookPointRun, ts: i64) {
     let point = run.point;
     state.hook_points += 1;
+    state.objects.extend(run.objects.iter().cloned());
     // A hook that fails at the end does not change the end status.
     let at_the_end = matches!(
         point,
@@ -130,6 +131,9 @@ fn step(state: &mut ThreadState, run: &HookPointRun, ts: i64) -> Outcome {
         }
         HookOutcome::Retry { delay_ms } => {
             state.hook_retries += u32::from(run.point == HookPoint::Error);
+            if run.point == HookPoint::AfterStep {
+                withdraw_text_reply(state);
+            }
             state.wait_until = Some(ts.saturating_add(i64::try_from(*delay_ms).unwrap_or(i64::MAX)));
         }
         HookOutcome::Raise { limit, value } => {
@@ -205,6 +209,15 @@ fn screened(state: &mut ThreadState, run: &HookPointRun) {
             state.stop = Some(EarlyEnd { status: Status::Completed, code: "handled".into(), message });
         }
         _ => {}
+    }
+}
+
+/// Removes the reply of a turn without calls from the conversation, so that the next request repeats the last one. The
+/// calls of another reply have had their effects, so that reply stays.
+fn withdraw_text_reply(state: &mut ThreadState) {
+    let messages = &mut state.conversation.messages;
+    if state.calls.list.is_empty() && messages.last().is_some_and(|last| matches!(**last, Message::Assistant { .. })) {
+        messages.pop();
     }
 }
 

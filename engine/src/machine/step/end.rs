@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rye_compiler::hook::HookPoint;
 use rye_compiler::plan::{Node, Outcome, Plan};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::super::outputs;
 use super::super::walk::{StepResult, WalkContext};
@@ -39,9 +39,9 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
             let mut facts = facts::point_facts(plan, state, point, None);
             facts.insert("status".into(), ended.status.as_str().into());
             if point != HookPoint::AfterComplete {
-                facts.insert("result".into(), ended.result.as_deref().map_or(Value::Null, Value::from));
-                facts.insert("outputs".into(), ended.outputs.clone().map_or(Value::Null, Value::Object));
-                facts.insert("error".into(), serde_json::to_value(&ended.error).unwrap_or(Value::Null));
+                for (name, value) in ended_fields(&ended) {
+                    facts.entry(name).or_insert(value);
+                }
             }
             let mut effect = hook_run(plan, state, point, None, facts);
             if let Effect::RunHooks(run) = &mut effect {
@@ -51,6 +51,12 @@ pub(in crate::machine) fn finish(walk: &WalkContext<'_>) -> StepResult {
         }
     }
     StepResult::Write(vec![EventBody::Ended(Arc::new(ended))])
+}
+
+/// Returns the fields of the event of the end, as facts of the hooks that observe the event.
+fn ended_fields(ended: &Ended) -> Map<String, Value> {
+    let Ok(Value::Object(fields)) = serde_json::to_value(ended) else { return Map::new() };
+    fields
 }
 
 /// Returns the living children that are cancelled when the thread ends with this status; `None` if the children

@@ -210,6 +210,7 @@ fn wait_of_a_hooks_child_for_a_person_is_not_the_threads_duration() {
         considered: Vec::new(),
         children: vec![child],
         answer: Box::new(HookOutcome::None),
+        objects: Vec::new(),
         kept: Vec::new(),
         expansions: Vec::new(),
     });

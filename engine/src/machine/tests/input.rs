@@ -154,7 +154,7 @@ fn withdrawal_during_the_intake_sends_nothing() {
     receive(&mut play, "r", ControlMessage::Retract { input: Some("a".into()) });
     let (considered, children, kept, expansions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (point, subject, answer) = (HookPoint::Input, Some("a".to_owned()), Box::default());
-    play.signal(Fact::HooksRan { point, subject, considered, children, answer, kept, expansions });
+    play.signal(Fact::HooksRan { point, subject, considered, children, answer, objects: Vec::new(), kept, expansions });
     while play.step() {}
     assert_eq!((accepted(&play).len(), play.requests.len()), (0, 0));
 }

@@ -1,10 +1,11 @@
 //! Incomplete final replies: stop reasons, continuation of cut texts, empty replies, missing outputs.
 
+use rye_compiler::hook::{HookAction, HookPoint};
 use rye_compiler::plan::FieldType;
 use serde_json::json;
 
-use super::super::fixture::{SimulatedThread, call, calls, plan, reply, text, with_outputs};
-use crate::event::ControlMessage;
+use super::super::fixture::{SimulatedThread, call, calls, plan, reply, text, with_hook, with_outputs};
+use crate::event::{ControlMessage, HookOutcome};
 use crate::exchange::{CallError, Reply, StopReason};
 use crate::machine::signal::{CallAnswer, ToolFinished};
 use crate::machine::{Effect, Fact, next};
@@ -32,6 +33,24 @@ fn cut_text_is_continued_and_joined() {
     assert_eq!(play.requests.len(), 3);
     let asked = serde_json::to_string(&play.requests[1].turns.last()).unwrap();
     assert!(asked.contains("Continue exactly where it stopped"), "{asked}");
+}
+
+#[test]
+fn retry_after_a_text_turn_repeats_its_request_without_the_reply() {
+    let retry_once = |replies| {
+        let mut plan = plan();
+        with_hook(&mut plan, HookPoint::AfterStep, HookAction::Retry { delay_ms: None });
+        let mut play = SimulatedThread::new(plan, replies);
+        play.hooks.insert(HookPoint::AfterStep, [HookOutcome::Retry { delay_ms: 0 }].into());
+        play.run();
+        play
+    };
+    let play = retry_once(vec![text("too short"), text("a longer answer")]);
+    assert_eq!(play.requests[1].turns, play.requests[0].turns);
+    assert_eq!((play.ended().result.as_deref(), play.ended().cost.turns), (Some("a longer answer"), 2));
+    // The calls of a reply have had their effects, so the reply and the results stay.
+    let play = retry_once(vec![calls(&[call("a_read", json!({}))]), text("done")]);
+    assert_eq!(play.requests[1].turns.len(), play.requests[0].turns.len() + 2);
 }
 
 #[test]

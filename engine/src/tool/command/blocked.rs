@@ -1,6 +1,7 @@
-//! Explanations of failures that the sandbox caused. The kernel reports only an error number to the program, so the
-//! reason would be lost.
+//! Explanations of failures that the sandbox or a missing execute bit caused. The kernel reports only an error number to
+//! the program, so the reason would be lost.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -8,14 +9,16 @@ use regex::Regex;
 
 use crate::path_policy::{PathAccess, path_access};
 use crate::tool::confine::printable;
-use crate::tool::process::Sandbox;
+use crate::tool::process::{ProgramExit, Sandbox};
 
 /// A pattern that finds the path in a program's message about a refused access: `touch: cannot touch 'a/b': Permission
-/// denied`, `[Errno 13] Permission denied: 'a/b'`, `EACCES: permission denied, open '/p/a/b'`.
+/// denied`, `[Errno 13] Permission denied: 'a/b'`, `EACCES: permission denied, open '/p/a/b'`. Also finds the program
+/// that the helper could not start.
 static REFUSED_PATH: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let before = r#"(?:['"‘`]([^'"’`\n]+)['"’`]|([^\s:'"]+)): (?:Permission denied|Operation not permitted|Read-only)"#;
     let after = r#"(?i:permission denied|operation not permitted)[:,][^'"\n]{0,40}['"]([^'"\n]+)['"]"#;
-    Regex::new(&format!("{before}|{after}")).ok()
+    let start = r"`(?<program>[^`\n]+)` cannot be started: Permission denied";
+    Regex::new(&format!("{start}|{before}|{after}")).ok()
 });
 /// Texts in the output of programs that failed because they have no access to the network.
 const NETWORK: [&str; 7] = [
@@ -28,15 +31,24 @@ const NETWORK: [&str; 7] = [
     "socket: Permission denied",
 ];
 
-/// Explains an access that the sandbox refused, if a program's output reports one: names the path or the network, and
-/// the grant that would allow the access, if there is one. `None` if the output reports no refused access.
-pub(in crate::tool) fn explain(output: &str, sandbox: &Sandbox) -> Option<String> {
+/// The exit code of a shell whose last command is a file that cannot be executed.
+const NOT_EXECUTABLE: ProgramExit = ProgramExit::Code(126);
+
+/// Explains a refused access, if a program's output reports one: names the missing execute bit, or the path or the
+/// network that the sandbox refused, and the grant that would allow the access, if there is one. `None` if the output
+/// reports no refused access.
+pub(in crate::tool) fn explain(output: &str, exit: ProgramExit, sandbox: &Sandbox) -> Option<String> {
     if !sandbox.net && NETWORK.iter().any(|message| output.contains(message)) {
         return Some("[blocked by the sandbox: the network needs `net=\"HOST\"` in the grant of this tool]".to_owned());
     }
     let found = REFUSED_PATH.as_ref()?.captures_iter(output).last()?;
     let path = Path::new(found.iter().skip(1).flatten().next()?.as_str());
     let absolute = sandbox.project.join(path);
+    let is_start = found.name("program").is_some() || exit == NOT_EXECUTABLE;
+    if is_start && lacks_execute_bit(&absolute) {
+        let shown = printable(path.strip_prefix(&sandbox.project).unwrap_or(path).as_os_str());
+        return Some(format!("[`{shown}` has no execute bit; set it with `chmod +x {shown}`]"));
+    }
     let Some(relative) = normalized(&absolute).strip_prefix(&sandbox.project).ok().map(Path::to_path_buf) else {
         let shown = printable(path.as_os_str());
         return Some(format!("[blocked by the sandbox: `{shown}` is outside of the project]"));
@@ -51,12 +63,20 @@ pub(in crate::tool) fn explain(output: &str, sandbox: &Sandbox) -> Option<String
             "[blocked by the sandbox: `{shown}` is in a folder that the tool declares as `write_only`]"
         ));
     }
+    if is_start {
+        return None;
+    }
     let folder = relative.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.map_or_else(|| "FOLDER/".to_owned(), |folder| format!("{}/", printable(folder.as_os_str())));
     let is_granted = sandbox.write.iter().any(|granted| relative.starts_with(granted.trim_end_matches('/')));
     (!is_granted).then(|| {
         format!("[blocked by the sandbox: writing `{shown}` needs `write=\"{folder}\"` in the grant of this tool]")
     })
+}
+
+/// Returns true if the path is a file that nobody can execute.
+fn lacks_execute_bit(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 == 0)
 }
 
 /// Resolves `.` and `..` in a path without reading the file system.
@@ -78,6 +98,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn program_without_the_execute_bit_is_named() {
+        let project = tempfile::tempdir().unwrap();
+        let file = project.path().join("guard.sh");
+        std::fs::write(&file, "#!/bin/sh\n").unwrap();
+        let sandbox = Sandbox::new(project.path(), Vec::new(), &[]);
+        for (output, code) in [
+            (format!("`{}` cannot be started: Permission denied (os error 13)\n", file.display()), 127),
+            ("bash: line 1: ./guard.sh: Permission denied".to_owned(), 126),
+        ] {
+            let hint = explain(&output, ProgramExit::Code(code), &sandbox).unwrap();
+            assert!(hint.contains("guard.sh` has no execute bit; set it with `chmod +x "), "{output}: {hint}");
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+            assert_eq!(explain(&output, ProgramExit::Code(code), &sandbox), None, "{output}");
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+        }
+    }
+
+    #[test]
     fn refusal_names_the_grant_that_is_missing() {
         let sandbox = Sandbox {
             project: "/p".into(),
@@ -95,11 +133,11 @@ mod tests {
             ("rm: cannot remove '.git/config': Permission denied", "is a protected path"),
             ("curl: (6) Could not resolve host: example.org", "needs `net=\"HOST\"`"),
         ] {
-            let hint = explain(output, &sandbox).unwrap();
+            let hint = explain(output, ProgramExit::Code(1), &sandbox).unwrap();
             assert!(hint.starts_with("[blocked by the sandbox: ") && hint.contains(says), "{output}: {hint}");
         }
         for output in ["error: expected `;`", "out/x: Permission denied", ""] {
-            assert_eq!(explain(output, &sandbox), None, "{output}");
+            assert_eq!(explain(output, ProgramExit::Code(1), &sandbox), None, "{output}");
         }
     }
 }
