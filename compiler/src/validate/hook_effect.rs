@@ -133,7 +133,7 @@ fn no_effect_reason(hook: &HookDecl, action: &HookAction) -> Option<(String, Opt
             let used_up = [LimitName::Turns, LimitName::Tokens, LimitName::DurationSeconds];
             let used_up = used_up.into_iter().find(|name| may_apply(hook, *name))?;
             let why = format!(
-                "the hook fires at the limit `{used_up}`, which is used up in the continuation too; only the limit `spend` can leave money for a shorter prompt"
+                "the limit `{used_up}` is used up in the continuation too; only the limit `spend` can leave money for a shorter prompt"
             );
             Some((why, None))
         }

@@ -90,10 +90,15 @@ pub(super) fn point_facts(
     facts
 }
 
-/// Returns the facts of the hooks that observe an event: the fields of the event, or the call with its item.
+/// Returns the facts of the hooks that observe an event: the fields of the event, or the call with its item. A field
+/// without a value replaces no fact that every hook point has.
 pub(super) fn observed_facts(plan: &Plan, state: &ThreadState, seen: &Observation) -> Map<String, Value> {
     let mut facts = common_facts(plan, state);
-    facts.extend(seen.facts.clone());
+    for (name, value) in seen.facts.clone() {
+        if !value.is_null() || !facts.contains_key(&name) {
+            facts.insert(name, value);
+        }
+    }
     if let Some(Value::Object(call)) = facts.get_mut("call") {
         let (name, input) = (call.get("name").and_then(Value::as_str), call.get("input"));
         let item = name.zip(input).and_then(|(name, input)| item_of(plan, name, input));

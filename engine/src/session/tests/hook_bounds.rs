@@ -30,7 +30,7 @@ async fn run(hook: &str) -> Vec<String> {
             _ => reply_text("done"),
         })
     });
-    let long = format!("{}in the middle{}", "head ".repeat(400), " tail".repeat(400));
+    let long = format!("{}in the middle{}", "head ".repeat(80), " tail".repeat(700));
     let permitted = "<permissions><execute><tool>rye.file-system.read</tool></execute>\
         <fetch><knowledge>*</knowledge></fetch></permissions>";
     lab.directive(

@@ -54,7 +54,7 @@ fn lab(script: impl Fn(&Request) -> Result<Vec<ContentBlock>, CallError> + Send 
     }
     lab.write(".ai/config/agent/hooks.yaml", &hooks);
     lab.write(".ai/config/agent/chat.yaml", &commands);
-    lab.write("a.txt", "text\n");
+    lab.write("a.txt", "text\nmore text\n");
     lab
 }
 
@@ -73,21 +73,18 @@ fn stored(engine: &Engine) -> BTreeSet<String> {
 const PERMITTED: &str =
     "<permissions><execute><tool>rye.file-system.read</tool><directive>test.*</directive></execute></permissions>";
 
-/// A thread with a child that continues in a new thread, an incomplete return and a failed tool call.
+/// A thread and its child, which both continue in a new thread.
 async fn long_run() -> BTreeSet<String> {
     let lab = lab(|request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/main", 0) => calls(&[("rye_execute", json!({"item_type": "directive", "item_id": "test/child"}))]),
-            ("test/main", 1) => read("missing.txt"),
-            ("test/main", 2) => calls(&[("rye_directive_return", json!({"first": "1"}))]),
             ("test/child", 0) => read("a.txt"),
-            ("test/child", _) => calls(&[("rye_directive_return", json!({"first": "1"}))]),
             _ => reply_text("done"),
         })
     });
-    lab.directive("main", PERMITTED, OUTPUTS);
-    let full = "<outputs><output name=\"first\" type=\"string\" required=\"true\">d</output></outputs>";
-    lab.directive("child", &format!("<limits turns=\"9\"/>{PERMITTED}"), full);
+    for name in ["main", "child"] {
+        lab.directive(name, &format!("<limits turns=\"2\"/>{PERMITTED}"), "");
+    }
     lab.write(
         ".ai/config/agent/coordination.yaml",
         "continuation: { trigger_threshold: 0.0000001, resume_ceiling_tokens: 10 }\n",
@@ -102,13 +99,16 @@ const OUTPUTS: &str = "<inputs><input name=\"who\" type=\"string\" default=\"x\"
     <output name=\"first\" type=\"string\" required=\"true\">d</output>\
     <output name=\"second\" type=\"string\" required=\"true\">d</output></outputs>";
 
-/// Threads that end with an incomplete return, at a limit, with a failed model call, and by a cancellation.
+/// Threads that end with a return, with an incomplete return, at a limit, with a failed model call, and by a cancellation.
 async fn short_runs() -> BTreeSet<String> {
     let lab = lab(|request| {
         Ok(match (request.cue.directive.as_str(), request.cue.turn.unwrap()) {
             ("test/partial", 0) => read("missing.txt"),
             ("test/partial", 1) => calls(&[("rye_directive_return", json!({"first": "1"}))]),
-            ("test/limited" | "test/cancelled", _) => read("a.txt"),
+            ("test/returned", 0) => calls(&[("rye_directive_return", json!({"first": "1", "second": "2"}))]),
+            // The details of a part of a file name the next part.
+            ("test/limited", _) => calls(&[("rye_file_system_read", json!({"path": "a.txt", "limit": 1}))]),
+            ("test/cancelled", _) => read("a.txt"),
             ("test/failed", _) => {
                 let mut error = CallError::new(FailedStage::Status, "broken".to_owned());
                 (error.status, error.error_type, error.code) = (Some(400), Some("bad".into()), Some("bad_code".into()));
@@ -121,9 +121,10 @@ async fn short_runs() -> BTreeSet<String> {
     lab.directive("limited", &format!("<limits turns=\"1\"/>{PERMITTED}"), "");
     lab.directive("failed", PERMITTED, "");
     lab.directive("cancelled", &format!("<limits turns=\"500\" spend=\"9\"/>{PERMITTED}"), "");
+    lab.directive("returned", PERMITTED, OUTPUTS);
     lab.directive("plain", PERMITTED, "");
     let engine = lab.engine();
-    for name in ["partial", "limited", "failed", "plain"] {
+    for name in ["partial", "limited", "failed", "returned", "plain"] {
         let _ = lab.run(&engine, name).await;
     }
     let handle = lab.start(&engine, "cancelled").await;

@@ -74,7 +74,7 @@ pub(in crate::tool) fn explain(output: &str, exit: ProgramExit, sandbox: &Sandbo
     })
 }
 
-/// Returns true if the path is a file that nobody can execute.
+/// Returns true if the path is a file without any execute bit.
 fn lacks_execute_bit(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 == 0)
 }
