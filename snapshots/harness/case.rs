@@ -138,13 +138,13 @@ impl Case {
     /// Renders the contents of `expected.snap`: one section per step.
     ///
     /// # Errors
-    /// Fails if a file cannot be read.
+    /// Fails if a file cannot be read, or if the plan has no section that the case selects.
     pub fn output(&self) -> Result<String, String> {
         let world = self.world()?;
         let (diagnostics, sources) = check(&world);
         let mut out = format!("── check\n\n{}", render_diagnostics(&diagnostics, &sources));
         if let Some(directive) = &self.settings.plan {
-            let _ = write!(out, "\n── plan {directive}\n\n{}", self.plan(&world, directive));
+            let _ = write!(out, "\n── plan {directive}\n\n{}", self.plan(&world, directive)?);
         }
         if let Some(directive) = &self.settings.run {
             let _ = write!(out, "\n── run {directive}\n\n{}", self.run(directive)?);
@@ -165,19 +165,16 @@ impl Case {
 
     /// Renders the plan as `rye plan` prints it, or the errors that prevent it. Other diagnostics are part of the check
     /// section.
-    fn plan(&self, world: &dyn World, directive: &ItemId) -> String {
+    fn plan(&self, world: &dyn World, directive: &ItemId) -> Result<String, String> {
         let request = CompileRequest::new(directive.clone()).with_inputs(self.settings.inputs.clone());
         let compiled = compile(world, &request);
-        match compiled.value {
+        Ok(match compiled.value {
             // The plan id is not shown: it hashes every byte read, so it would change with each edit of the standard
             // library.
             Some(compilation) => {
-                let summary = match PlanSummary::new(world, None, &compilation) {
-                    Ok(summary) => summary,
-                    Err(error) => return format!("{error}\n"),
-                };
+                let summary = PlanSummary::new(world, None, &compilation).map_err(|error| error.to_string())?;
                 let short = compilation.plan_id.get(..12).unwrap_or_default();
-                let mut out = self.shown(&text::render(&compilation, &summary).replace(short, "<id>"));
+                let mut out = self.shown(&text::render(&compilation, &summary).replace(short, "<id>"))?;
                 if self.settings.prompt {
                     let (system, first, _) = view::view_prompt(&compilation.plan, &compilation.origins);
                     let _ = write!(out, "\n── system\n\n{}\n\n── first message\n\n{}\n", system.text, first.text);
@@ -188,19 +185,24 @@ impl Case {
                 let _ = writeln!(out, "  {}: {}", found.full_code(), found.message());
                 out
             }),
-        }
+        })
     }
 }
 
 impl Case {
     /// Returns the selected sections of a plan: paragraphs whose first line begins with a configured heading.
-    fn shown(&self, plan: &str) -> String {
-        if self.settings.sections.is_empty() {
-            return plan.to_owned();
+    fn shown(&self, plan: &str) -> Result<String, String> {
+        let sections = &self.settings.sections;
+        if sections.is_empty() {
+            return Ok(plan.to_owned());
         }
-        let wanted = |part: &&str| self.settings.sections.iter().any(|heading| part.starts_with(heading.as_str()));
-        let parts: Vec<&str> = plan.split("\n\n").map(|part| part.trim_matches('\n')).filter(wanted).collect();
-        format!("{}\n", parts.join("\n\n"))
+        let mut parts: Vec<&str> = plan.split("\n\n").map(|part| part.trim_matches('\n')).collect();
+        let has = |heading: &&String| parts.iter().any(|part| part.starts_with(heading.as_str()));
+        if let Some(heading) = sections.iter().find(|heading| !has(heading)) {
+            return Err(format!("{}: the plan has no section `{heading}`", self.name));
+        }
+        parts.retain(|part| sections.iter().any(|heading| part.starts_with(heading.as_str())));
+        Ok(format!("{}\n", parts.join("\n\n")))
     }
 }
 

@@ -137,7 +137,7 @@ fn hooks(run: &HookPointRun) -> Vec<String> {
         .collect();
     let collected = matches!(&run.answer, HookOutcome::Collected { texts, .. } if texts.is_empty());
     if run.answer != HookOutcome::None && !collected {
-        lines.push(format!("{}  came to {}", word(&run.point), word(&run.answer)));
+        lines.push(format!("{}  returned {}", word(&run.point), word(&run.answer)));
     }
     lines
 }
