@@ -13,7 +13,7 @@ quick:
     cargo clippy --workspace --all-targets -- -D warnings
     cargo nextest run --workspace -E 'not (test(crash) | test(killed) | test(load) | binary(killed) | binary(kill) | binary(plan_is_run) | binary(baseline))'
 
-# What CI checks before the tests.
+# Lints and documentation, which CI checks before the tests.
 lint:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
@@ -45,7 +45,7 @@ crash:
     RYE_EVERY_CRASH=1 cargo nextest run -p rye-engine -E 'test(crash::)'
     RYE_EVERY_CRASH=1 cargo nextest run -p rye-cli --test killed
 
-# What 200 runs and 50 kills leave behind.
+# Files and processes that remain after 200 runs and 50 kills.
 leftovers runs="200" kills="50":
     RYE_RUNS={{runs}} RYE_KILLS={{kills}} cargo test -p rye-cli --test left_behind
 

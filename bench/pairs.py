@@ -114,7 +114,7 @@ def long_reply(size):
 
 
 class Version:
-    """One of the two programs with its project."""
+    """A program of the comparison, with its project."""
 
     def __init__(self, binary, folder, server):
         self.server, self.folder = server, folder

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One turn and one tool turn of `rye run`, beside an agent of the library rig, which stores nothing.
+"""Compares one turn and one tool turn of `rye run` with an agent of the library rig, which stores nothing.
 
 bench/rig.py RYE RUNS TURNS: only runs `rye`, with TURNS tool turns, for a profiler.
 bench/rig.py RYE [RUNS]: builds `bench/rig-agent`, and runs both programs alternately against the same model server on loopback,

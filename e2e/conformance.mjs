@@ -20,10 +20,10 @@ const TIME_LIMIT_MS = 60_000;
 const SERVER = ["server-initialize", "ping", "tools-list", "tools-call-error", "server-sse-multiple-streams", "dns-rebinding-protection"];
 const CLIENT = ["initialize", "tools_call", "sse-retry"];
 
-/** What the tool of the server scenarios says. */
+/** The error of the tool of the server scenarios. */
 const FAILS = "this tool always fails";
 
-/** What the client scenarios want called, once the server is connected to. */
+/** The tool and the arguments that a client scenario expects in a call. */
 const CALLS = { tools_call: ["add_numbers", "{ a: 5, b: 3 }"], "sse-retry": ["test_reconnection", "{}"] };
 
 function directive(name, grants) {
@@ -130,7 +130,7 @@ function authorize(port, authorization) {
   return new Promise((resolve) => proxy.listen(0, "127.0.0.1", () => resolve(proxy)));
 }
 
-/** One message to a server; answers its session and what it answered. */
+/** Sends one message to a server. Returns its session and its answer. */
 async function post(url, session, message) {
   const headers = { "content-type": "application/json", accept: "application/json, text/event-stream", ...session };
   const response = await fetch(url, { method: "POST", headers, body: JSON.stringify({ jsonrpc: "2.0", ...message }), signal: AbortSignal.timeout(TIME_LIMIT_MS) });

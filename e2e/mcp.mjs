@@ -137,7 +137,7 @@ const SCENARIOS = {
     );
     const events = await called(root, "files", ["read_text_file", "write_file"]);
     assert.match(events, /the note/);
-    // What the server itself refuses, and what it would do if its wall let it.
+    // A call that the server refuses, and one that its sandbox prevents.
     assert.match(events, /Access denied/);
     assert.equal(events.match(/EACCES: permission denied/g)?.length, 2, events);
     assert.ok(!existsSync(join(root, "new.txt")));
@@ -155,7 +155,7 @@ const SCENARIOS = {
     for (const server of Object.keys(servers)) await fine(root, ["mcp", "refresh", server]);
     const checked = await run(root, RYE, ["check", "--format", "plain"]);
     assert.equal(checked.code, 0, checked.stdout);
-    // One tool of the server `everything` runs only as a task, which rye does not start.
+    // The server `everything` has one tool that runs only as a task, which rye does not start.
     const items = checked.stdout.match(/^.*item::.*$/gm)?.filter((line) => !line.startsWith("for more")) ?? [];
     assert.equal(items.length, 1, checked.stdout);
     assert.match(items[0], /item::server-schema\]: the tool `mcp\/every\/simulate-research-query` cannot be called/);

@@ -15,6 +15,7 @@ mod laws {
     pub mod replaced_names;
     pub mod shown;
     pub mod standard;
+    pub mod texts;
     pub mod types;
     pub mod words;
 }

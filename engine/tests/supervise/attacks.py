@@ -43,7 +43,7 @@ def io_vector(size=8):
 
 
 def sigio(pid):
-    """A pipe that sends SIGIO to somebody else when it can be read."""
+    """A pipe that sends SIGIO to another process when it can be read."""
     read, write = os.pipe()
     fcntl.fcntl(read, fcntl.F_SETOWN, pid)
     fcntl.fcntl(read, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
