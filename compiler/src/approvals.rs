@@ -151,21 +151,28 @@ pub fn required_approvals(items: &Items<'_>, plan: &Plan) -> Vec<ApprovalRequire
         .map(|(grant, (tier, _))| ApprovalRequired {
             pattern: grant.pattern.clone(),
             tier: tier.as_str().to_owned(),
-            is_preapproved: is_grant_preapproved(items, plan, &grant.pattern),
+            is_preapproved: is_grant_preapproved(items, tools_of_plan(plan), &grant.pattern),
         })
         .collect()
 }
 
+fn tools_of_plan(plan: &Plan) -> impl Iterator<Item = &ItemId> {
+    let in_palette = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
+    in_palette.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id))
+}
+
 /// Returns true if a grant allows only calls for which [`is_preapproved`] holds: starts of directives, reads of
-/// knowledge, or calls of preapproved tools. Considers only the tools of the plan.
-fn is_grant_preapproved(items: &Items<'_>, plan: &Plan, pattern: &str) -> bool {
+/// knowledge, or calls of preapproved tools. Considers only the tools `tools`.
+pub(crate) fn is_grant_preapproved<'t>(
+    items: &Items<'_>,
+    tools: impl Iterator<Item = &'t ItemId>,
+    pattern: &str,
+) -> bool {
     if ["rye.execute.directive.", "rye.execute.knowledge."].iter().any(|start| pattern.starts_with(start)) {
         return true;
     }
     let only = CapabilitySet::new([pattern.to_owned()]);
-    let in_palette = plan.palette.iter().filter_map(|tool| tool.item_id.as_ref());
-    let reached = in_palette.chain(plan.dropped_tools.iter().map(|tool| &tool.item_id));
-    let mut reached = reached
+    let mut reached = tools
         .map(|id| format_capability(Primary::Execute, ItemType::Tool, Some(id)))
         .filter(|capability| only.first_match(capability).is_some())
         .peekable();

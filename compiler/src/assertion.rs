@@ -26,6 +26,7 @@ use crate::semantics::facts::Facts;
 use crate::semantics::glob::{Coverage, covers};
 use crate::world::{ItemKind, Space, World};
 use flow::{FlowPath, TextFlow};
+use route_summary::ApprovalNeed;
 use session::{CheckedSessions, LISTED_IS_USABLE, check_sessions};
 pub use threads::MAX_STARTS;
 use threads::{PossibleThread, ReachMemo, ReachableThreads, ThreadSearch};
@@ -317,7 +318,10 @@ fn evaluate_function(
         }
         AssertionFunction::Passes(gate) => {
             let passes = thread.passes(gate);
-            (passes, format!("the thread {} `{gate}`", if passes { "passes" } else { "does not pass" }))
+            let verb = if passes { "passes" } else { "does not pass" };
+            let runs_alone = gate == "ask" && thread.approval == ApprovalNeed::AtTerminal;
+            let why = if runs_alone { ": without a terminal, its calls run without an approval" } else { "" };
+            (passes, format!("the thread {verb} `{gate}`{why}"))
         }
         AssertionFunction::Flows(from, to) => match flow.find(thread, from, to, memo) {
             Some(FlowPath { from, through, to }) => {

@@ -93,7 +93,7 @@ impl TextFlow {
             Some((distance + chain.len() - at, at, *state))
         });
         let (_, at, top) = lengths.min()?;
-        let to = thread.reads_from(to, memo)?;
+        let to = thread.uses(to, memo)?;
         let mut rising = vec![top];
         while let Some(next) = rising.last().and_then(|state| self.next_below(source, *state)) {
             rising.push(next);

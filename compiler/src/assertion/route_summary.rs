@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use rye_grammar::{ItemId, Sources, Span};
 
+use crate::approvals::{HeadlessPolicy, is_grant_preapproved};
 use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::Diagnostics;
 use crate::hook::{HookAction, HookPoint, PlanVerdict};
@@ -13,7 +14,8 @@ use crate::item::HookDecl;
 use crate::item_graph::mentions;
 use crate::lower::cache::LowerContext;
 use crate::lower::{capabilities, origin};
-use crate::plan::Origins;
+use crate::plan::{Grant, Origins};
+use crate::primary::{ItemType, Primary, format_capability};
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::limits::{LimitName, resolve};
 use crate::semantics::money::Nanos;
@@ -32,14 +34,40 @@ pub struct RouteSummary {
     pub grants: Option<Vec<String>>,
     pub granted: Option<Span>,
     pub hooks: BTreeSet<String>,
-    pub needs_approval: bool,
+    pub approval: ApprovalNeed,
     /// The limit `spend`; `None` if the hook `raised_by` may raise it.
     pub spend: Option<Nanos>,
     pub raised_by: Option<String>,
     pub net: Rc<[NetGrant]>,
     pub hook_calls: Vec<String>,
+    /// The capabilities to fetch the knowledge of the `<context>`.
+    pub context: Rc<[String]>,
     pub survivors: Rc<BTreeSet<ItemId>>,
     pub named: Vec<NamedStart>,
+}
+
+/// The approval that some grant of a thread requires before its calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ApprovalNeed {
+    Never,
+    /// Calls without a terminal run without an approval, by the headless policy or because the user trusts the tools.
+    AtTerminal,
+    /// Calls without a terminal are queued or refused.
+    Always,
+}
+
+impl ApprovalNeed {
+    /// Returns the need of grants whose risk is not acknowledged.
+    fn of_grants(grants: &[&Grant], headless: HeadlessPolicy, shared: &LowerContext<'_, '_>) -> Self {
+        if grants.is_empty() {
+            return Self::Never;
+        }
+        let list = shared.items.list(ItemKind::Tool);
+        let is_preapproved =
+            |grant: &&Grant| is_grant_preapproved(shared.items, list.iter().map(|entry| &entry.id), &grant.pattern);
+        let runs_alone = headless == HeadlessPolicy::Allow || grants.iter().all(is_preapproved);
+        if runs_alone { Self::AtTerminal } else { Self::Always }
+    }
 }
 
 /// The start of a directive that a file names: the id of the directive, the cause, the place of the id in the file, and
@@ -47,13 +75,21 @@ pub struct RouteSummary {
 pub type NamedStart = (ItemId, String, Span, Vec<String>);
 
 /// Returns a summary of a directive for every route; empty if the directive has errors, which `rye check` reports.
-pub fn route_summaries(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, id: &ItemId) -> Vec<RouteSummary> {
+pub fn route_summaries(
+    shared: &LowerContext<'_, '_>,
+    settings: (&BTreeSet<String>, HeadlessPolicy),
+    id: &ItemId,
+) -> Vec<RouteSummary> {
     let launch = Launch { inputs: Inputs::Unknown, model: &|_| None };
     let (all, _) = compose_all(shared.items, id, &launch, &mut Diagnostics::new());
-    all.iter().map(|composed| summarize_route(shared, gates, composed)).collect()
+    all.iter().map(|composed| summarize_route(shared, settings, composed)).collect()
 }
 
-fn summarize_route(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, composed: &Composed) -> RouteSummary {
+fn summarize_route(
+    shared: &LowerContext<'_, '_>,
+    (gates, headless): (&BTreeSet<String>, HeadlessPolicy),
+    composed: &Composed,
+) -> RouteSummary {
     let permissions = composed.permissions.as_ref();
     let grants = permissions.map(|p| p.value.grants.iter().map(|g| g.pattern.0.clone()).collect::<Vec<_>>());
     let with_hosts = permissions.iter().flat_map(|p| &p.value.grants).filter(|g| !g.net.is_empty());
@@ -76,13 +112,14 @@ fn summarize_route(shared: &LowerContext<'_, '_>, gates: &BTreeSet<String>, comp
     RouteSummary {
         granted: permissions.and_then(|p| p.origin.span),
         hooks: gates.map(|h| h.decl.id.node.clone()).collect(),
-        needs_approval: !capabilities::unacknowledged_grants(&planned, shared).is_empty(),
+        approval: ApprovalNeed::of_grants(&capabilities::unacknowledged_grants(&planned, shared), headless, shared),
         // `rye check` reports unreadable limits; here, a directive with unreadable limits counts as one that spends
         // nothing.
         spend: limits.map_or(Some(Nanos::ZERO), |limits| Some(limits.spend)).filter(|_| raised_by.is_none()),
         raised_by,
         net,
         hook_calls: composed.hooks.iter().filter(|h| h.is_live()).filter_map(|h| hook_call(&h.decl)).collect(),
+        context: context_capabilities(composed),
         survivors: Rc::new(surviving_items(composed)),
         grants,
         named,
@@ -138,6 +175,12 @@ pub(super) fn hook_call(hook: &HookDecl) -> Option<String> {
         return None;
     };
     Some(format!("rye.{primary}.{}.{}", kind.as_str(), id.replace('/', ".")))
+}
+
+/// Returns the capabilities to fetch the knowledge that the chain adds to the prompt.
+fn context_capabilities(composed: &Composed) -> Rc<[String]> {
+    let items = composed.system.iter().chain(&composed.before).chain(&composed.after);
+    items.map(|item| format_capability(Primary::Fetch, ItemType::Knowledge, Some(&item.id))).collect()
 }
 
 /// Returns the knowledge that every continuation of a thread contains: the knowledge of the system prompt, and of the

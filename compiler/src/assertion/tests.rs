@@ -480,3 +480,55 @@ fn hook_in_a_layer_that_never_answers_is_no_gate() {
     assert_eq!(with("builtin_hooks", 4.0), 1);
     assert_eq!(with("infra_hooks", 1.0), 1);
 }
+
+#[test]
+fn context_of_a_directive_flows_into_its_calls() {
+    let never = |to: &str| {
+        format!(
+            "lethal_trifecta: off\nassertions:\n  - {{ id: quiet, never: 'flows(\"rye.fetch.knowledge.secrets.*\", \"{to}\")' }}\n"
+        )
+    };
+    let project = |position: &str, to: &str| {
+        let context = format!("<context><{position}>secrets/key</{position}></context>");
+        let inside = format!("<metadata>{context}<permissions>{WEB}</permissions></metadata>");
+        let world = with_directives(minimal_world(), &[("leaf", "", &inside, "Do it.")]);
+        report(
+            &world
+                .project(".ai/knowledge/secrets/key.md", "The key.")
+                .project(".ai/config/agent/assertions.yaml", never(to)),
+        )
+    };
+    for position in ["system", "before", "after"] {
+        let found = project(position, "rye.execute.tool.rye.web.*");
+        assert_eq!(names(&found), [("quiet", 1)], "{position}");
+        assert!(
+            found.violations[0].because[0].starts_with("text of `rye.fetch.knowledge.secrets.key` reaches"),
+            "{found:?}"
+        );
+    }
+    assert_eq!(names(&project("suppress", "rye.execute.tool.rye.web.*")), []);
+    // No text flows into knowledge that the prompt contains.
+    assert_eq!(names(&project("system", "rye.fetch.knowledge.secrets.*")), []);
+}
+
+#[test]
+fn approval_is_a_gate_only_if_calls_need_it_without_a_terminal() {
+    let yaml = "lethal_trifecta: off\nassertions:\n  - { id: asked, always: 'passes(\"ask\")' }\n";
+    let because = |headless: &str, grant: &str| {
+        let inside = format!("<metadata><permissions><execute>{grant}</execute></permissions></metadata>");
+        let world = with_directives(stdlib_world(), &[("leaf", "", &inside, "Do it.")])
+            .project(".ai/tools/count.yaml", "description: Counts.\nkind: command\ncommand: [wc, -l]\n")
+            .project(".ai/config/agent/agent.yaml", format!("approvals: {{ headless: {headless} }}\n"))
+            .project(".ai/config/agent/assertions.yaml", yaml);
+        report(&world).violations.into_iter().next().map(|violation| violation.because[0].clone())
+    };
+    let (bash, trusted) = ("<tool>rye.bash.*</tool>", "<tool>count</tool>");
+    let alone =
+        Some("the thread does not pass `ask`: without a terminal, its calls run without an approval".to_owned());
+    assert_eq!(because("allow", bash), alone);
+    assert_eq!(because("queue", bash), None);
+    assert_eq!(because("deny", bash), None);
+    assert_eq!(because("deny", trusted), alone);
+    let safe = because("deny", "<tool>rye.file-system.read</tool>");
+    assert_eq!(safe, Some("the thread does not pass `ask`".to_owned()));
+}

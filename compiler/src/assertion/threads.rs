@@ -8,8 +8,9 @@ use std::rc::Rc;
 use rye_grammar::{ItemId, Span};
 
 use super::flow::{FlowState, TextFlow};
-use super::route_summary::{NetGrant, RouteSummary, route_summaries};
+use super::route_summary::{ApprovalNeed, NetGrant, RouteSummary, route_summaries};
 use super::session::SessionCommands;
+use crate::approvals::HeadlessPolicy;
 use crate::assertion_file::Assertions;
 use crate::lower::cache::LowerContext;
 use crate::semantics::glob::Glob;
@@ -49,6 +50,7 @@ pub struct ThreadSearch<'s, 'i, 'w> {
     shared: &'s LowerContext<'i, 'w>,
     /// The hooks that assertions name as gates.
     gates: BTreeSet<String>,
+    headless_policy: HeadlessPolicy,
     commands: SessionCommands,
     /// The directives of the project and user spaces, each with its `execute` capability.
     directives: Vec<(ItemId, String)>,
@@ -77,8 +79,9 @@ struct StateKey {
     directive: ItemId,
     sets: PermissionSets,
     hooks: BTreeSet<String>,
-    needs_approval: bool,
+    approval: ApprovalNeed,
     hook_calls: Vec<String>,
+    context: Rc<[String]>,
     survivors: Rc<BTreeSet<ItemId>>,
     is_session: bool,
 }
@@ -160,7 +163,7 @@ pub struct PossibleThread {
     sets: PermissionSets,
     /// Hooks that can fire in the thread or in a spawn parent.
     hooks: BTreeSet<String>,
-    needs_approval: bool,
+    pub(super) approval: ApprovalNeed,
     /// Maximum amount that the thread may spend. `None` if hooks may raise the limit of the thread and of each spawn
     /// parent.
     pub spend: Option<Nanos>,
@@ -172,6 +175,8 @@ pub struct PossibleThread {
     /// The capabilities of the calls that the hooks of the thread make. In a session, also those of the calls that
     /// commands make. The thread reads the results of these calls.
     pub(super) hook_calls: Vec<String>,
+    /// The capabilities to fetch the knowledge of the `<context>`. The prompt contains the text of this knowledge.
+    context: Rc<[String]>,
     /// True for the first thread of a chat with commands.
     pub(super) is_session: bool,
     /// Knowledge that every continuation of the thread contains.
@@ -202,6 +207,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
         Self {
             shared,
             gates: assertions.gates(),
+            headless_policy: HeadlessPolicy::from_settings(shared.items.world()),
             commands: SessionCommands::read(shared.items),
             directives,
             routes: BTreeMap::new(),
@@ -375,8 +381,9 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
             directive: thread.directive.clone(),
             sets: thread.sets.clone(),
             hooks: thread.hooks.clone(),
-            needs_approval: thread.needs_approval,
+            approval: thread.approval,
             hook_calls: thread.hook_calls.clone(),
+            context: thread.context.clone(),
             survivors: thread.survivors.clone(),
             is_session: thread.is_session,
         };
@@ -430,7 +437,7 @@ impl<'s, 'i, 'w> ThreadSearch<'s, 'i, 'w> {
     }
 
     fn routes_of(&mut self, id: &ItemId) -> Rc<[RouteSummary]> {
-        let summarize = || route_summaries(self.shared, &self.gates, id).into();
+        let summarize = || route_summaries(self.shared, (&self.gates, self.headless_policy), id).into();
         self.routes.entry(id.clone()).or_insert_with(summarize).clone()
     }
 }
@@ -453,11 +460,12 @@ fn root_thread(id: &ItemId, alone: &RouteSummary) -> PossibleThread {
         states: Vec::new(),
         sets: vec![own.into()],
         hooks: alone.hooks.clone(),
-        needs_approval: alone.needs_approval,
+        approval: alone.approval,
         spend: alone.spend,
         raised_by: alone.raised_by.clone(),
         net: alone.net.clone(),
         hook_calls: alone.hook_calls.clone(),
+        context: alone.context.clone(),
         is_session: false,
         survivors: alone.survivors.clone(),
     }
@@ -501,11 +509,12 @@ fn child_thread(parent: &PossibleThread, alone: &RouteSummary, start: &Start) ->
         states,
         sets,
         hooks: parent.hooks.union(&alone.hooks).cloned().collect(),
-        needs_approval: parent.needs_approval || alone.needs_approval,
+        approval: parent.approval.max(alone.approval),
         spend,
         raised_by,
         net,
         hook_calls: alone.hook_calls.clone(),
+        context: alone.context.clone(),
         is_session: false,
         survivors: alone.survivors.clone(),
     }
@@ -533,12 +542,20 @@ impl PossibleThread {
         memo.entry((self.sets.clone(), pattern.to_owned())).or_insert_with(find).clone()
     }
 
-    /// Returns a capability that matches the pattern and whose result the thread reads: a capability that the thread
-    /// itself may use, else one that its own hooks use; `None` if there is none.
-    pub fn reads_from(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
+    /// Returns a capability that matches the pattern and that the thread may use, else one that its own hooks use;
+    /// `None` if there is none.
+    pub fn uses(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
         let glob = Glob::new(pattern);
         let of_hook = || self.hook_calls.iter().find(|call| glob.matches(call)).cloned();
         self.reaches(pattern, memo).or_else(of_hook)
+    }
+
+    /// Returns a capability that matches the pattern and whose result the thread reads: one that the thread uses, else
+    /// one for knowledge of its `<context>`; `None` if there is none.
+    pub fn reads_from(&self, pattern: &str, memo: &mut ReachMemo) -> Option<String> {
+        let glob = Glob::new(pattern);
+        let of_context = || self.context.iter().find(|capability| glob.matches(capability)).cloned();
+        self.uses(pattern, memo).or_else(of_context)
     }
 
     /// Returns a capability that matches the pattern and that every set allows; `None` if there is no such capability.
@@ -573,8 +590,8 @@ impl PossibleThread {
     }
 
     /// Returns true if this thread or a spawn parent has the gate. The gate `ask` is an approval that a grant requires,
-    /// because its risk is not acknowledged. Any other gate is the id of a live hook.
+    /// with and without a terminal. Any other gate is the id of a live hook.
     pub fn passes(&self, gate: &str) -> bool {
-        if gate == "ask" { self.needs_approval } else { self.hooks.contains(gate) }
+        if gate == "ask" { self.approval == ApprovalNeed::Always } else { self.hooks.contains(gate) }
     }
 }
