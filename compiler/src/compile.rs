@@ -22,9 +22,9 @@ pub use crate::request::{AssumedRoute, CompileRequest, SpawnParent};
 use crate::resolve::{Inputs, Launch};
 use crate::sandbox::{self, ToolSandbox};
 use crate::trust::{self, TrustRequirement};
-use crate::validate::check_composed;
 use crate::validate::groups::GROUP_PREFIX;
 use crate::validate::settings::{ReportedPlaces, check_run_settings};
+use crate::validate::{check_composed, undeclared_inputs};
 use crate::world::{ItemKind, RecordingWorld, World};
 
 /// A plan with its explanation: origins, sources, notes and trust requirements.
@@ -190,6 +190,7 @@ fn compile_items(
         let mut lowered = compile_with_context(&shared, request, &mut diagnostics);
         if let Some(lowered) = &mut lowered {
             lowered.plan.settings.clone_from(shared.frozen_settings());
+            undeclared_inputs::check_plan(&items, world, &lowered.plan, &mut diagnostics);
         }
         let mut reported = ReportedPlaces::default();
         let loaded = shared.catalog().loaded();

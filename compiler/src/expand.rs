@@ -60,7 +60,10 @@ pub fn expand(items: &Items<'_>, typed: &str) -> Expansion {
     if let Some(skill) = name.strip_prefix(SKILL_PREFIX) {
         return expand_skill(items, &command, skill, arguments);
     }
-    let id = ItemId::parse(&name.replace(':', "/")).ok().filter(|id| items.exists(ItemKind::Prompt, id));
+    // A built-in command hides a template with its name, also where the caller has no built-in commands.
+    let is_hidden = BUILT_IN_COMMANDS.contains(&name);
+    let id = ItemId::parse(&name.replace(':', "/")).ok();
+    let id = id.filter(|id| !is_hidden && items.exists(ItemKind::Prompt, id));
     match id {
         Some(id) => expand_template(items, &command, id, arguments),
         // No front end has a command with an upper-case letter, so the word is a name or a path.

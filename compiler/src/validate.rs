@@ -46,6 +46,7 @@ mod shadowed_hooks;
 mod shadowing;
 mod skill_tools;
 mod spawn;
+pub(crate) mod undeclared_inputs;
 mod unreachable_limits;
 mod unrecognized_files;
 mod void_bound;
@@ -61,7 +62,7 @@ use crate::compose::{Composed, HookScope, compose_all_with};
 use crate::context_files::{appended_layers, context_layers};
 use crate::diagnostics::{ContextError, Diagnostic, Diagnostics, Severity, TemplateError};
 use crate::hook::{HookSource, PlanVerdict};
-use crate::item::{DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
+use crate::item::{BUILT_IN_COMMANDS, DeferredDrop, Dependency, Invalidation, Items, ModelRequest};
 use crate::lower::cache::{LowerCache, LowerContext};
 use crate::lower::{check_provider_keys, try_lower};
 use crate::mcp_servers;
@@ -360,8 +361,12 @@ impl<'i, 'w> Checker<'i, 'w> {
     }
 
     /// Reports each prompt template of the project that a command of the settings shadows, because the command has the
-    /// same name.
+    /// same name. Also reads the templates with the names of built-in commands: the reader reports them, also those of
+    /// the user, whose other templates a check of a project does not read.
     fn check_hidden_templates(&mut self, commands: &[ChatCommand]) {
+        for id in BUILT_IN_COMMANDS.iter().filter_map(|name| ItemId::parse(name).ok()) {
+            self.items.prompt_template(&id);
+        }
         for name in commands.iter().map(|command| &command.hook.id.node) {
             let id = ItemId::parse(&name.replace(':', "/")).ok();
             let template = id.and_then(|id| self.items.prompt_template(&id));

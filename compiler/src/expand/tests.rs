@@ -123,6 +123,16 @@ fn an_unknown_command_is_not_sent_and_has_a_suggestion() {
 }
 
 #[test]
+fn template_with_the_name_of_a_built_in_command_is_not_sent() {
+    let world = MapWorld::new().project(".ai/prompts/fork.md", "Hidden.").project(".ai/prompts/forks.md", "Sent.");
+    let items = Items::new(&world);
+    let hidden = expand(&items, "/fork");
+    assert_eq!(hidden.text, None);
+    assert!(matches!(hidden.problems.as_slice(), [ExpansionProblem::Unknown { .. }]), "{hidden:?}");
+    assert_eq!(expand(&items, "/forks").text.as_deref(), Some("Sent."));
+}
+
+#[test]
 fn a_skill_that_is_not_loaded_is_refused() {
     let found = expanded("/skill:mute");
     assert_eq!(found.text, None);

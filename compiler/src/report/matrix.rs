@@ -551,8 +551,11 @@ mod tests {
         let route =
             "  - { id: r, event: resolve_extends, condition: 'inputs.a == \"x\"', action: { set_extends: root } }\n";
         let none = "<metadata><permissions/></metadata>";
-        let world = with_directives(minimal_world(), &[("leaf", "", none, "Do it."), ("root", "", none, "Base.")])
-            .project(".ai/config/agent/hooks.yaml", format!("hooks:\n{route}"));
+        // An input that no directive declares would be an error.
+        let other = ("other", "", "<inputs><input name=\"a\"/></inputs>", "Do {input:a?}.");
+        let all = [("leaf", "", none, "Do it."), ("root", "", none, "Base."), other];
+        let world =
+            with_directives(minimal_world(), &all).project(".ai/config/agent/hooks.yaml", format!("hooks:\n{route}"));
         let compiled = compile(&world, &CompileRequest::new(ItemId::parse("leaf").unwrap()));
         assert!(compiled.value.is_some(), "{:?}", compiled.diagnostics);
     }

@@ -16,6 +16,7 @@ use crate::item::directive::fields;
 use crate::item::{Dependency, FieldDecl, HookDecl, Items, shorten};
 use crate::plan::FieldType;
 use crate::resolve::{Inputs, Launch};
+use crate::semantics::hook_point::{self, PathMeaning};
 use crate::semantics::template;
 use crate::semantics::value::are_equal;
 use crate::tool_spec::RESOLVED_CONFIG;
@@ -201,11 +202,7 @@ pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut D
         }
     }
     let incomplete = several.iter().any(|uses| uses.incomplete);
-    let undeclared = |name: &str, span| {
-        let declared: Vec<String> = inputs.0.keys().cloned().collect();
-        let suggestion = closest(name, declared.iter().map(String::as_str));
-        InterfaceError::UndeclaredInput { name: name.to_owned(), span, suggestion, declared }
-    };
+    let undeclared = |name: &str, span| undeclared_input(name, span, inputs.0.keys());
     let unknown = in_knowledge.iter().filter(|(_, name)| !incomplete && !inputs.0.contains_key(*name));
     found.extend(unknown.map(|(span, name)| undeclared(name, *span)));
     for hook in hooks() {
@@ -232,20 +229,28 @@ pub fn check_hook_files(items: &Items<'_>, several: &[&InputUses], found: &mut D
     }
 }
 
+pub fn undeclared_input<'d>(name: &str, span: Span, declared: impl Iterator<Item = &'d String>) -> InterfaceError {
+    let declared: Vec<String> = declared.cloned().collect();
+    let suggestion = closest(name, declared.iter().map(String::as_str));
+    InterfaceError::UndeclaredInput { name: name.to_owned(), span, suggestion, declared }
+}
+
 /// Returns the name of each input that a hook's condition and action read, with the span of the path or placeholder
-/// that reads the input.
-fn read_inputs(hook: &HookDecl) -> Vec<(&str, Span)> {
+/// that reads the input. At an event without inputs, such a path is an unknown fact.
+pub fn read_inputs(hook: &HookDecl) -> Vec<(&str, Span)> {
+    let point = hook_point::row_of(hook.event);
     let in_condition = hook.condition.iter().flat_map(|c| super::hook::condition_paths(&c.node));
     let read =
         in_condition.chain(hook.placeholders.facts.iter().map(|placeholder| (&placeholder.path, placeholder.span)));
-    let of_paths = read.filter_map(|(path, span)| Some((input_of(path)?, span)));
+    let of_paths = read.filter(|(path, _)| point.resolve_path(path) == PathMeaning::Input);
     of_paths
+        .filter_map(|(path, span)| Some((input_of(path)?, span)))
         .chain(hook.placeholders.inputs.iter().map(|placeholder| (placeholder.name.as_str(), placeholder.span)))
         .collect()
 }
 
 /// Returns the name of the input that a path reads; `None` for other paths.
-fn input_of(path: &Path) -> Option<&str> {
+pub fn input_of(path: &Path) -> Option<&str> {
     match path.segments.as_slice() {
         [Segment::Name(root), Segment::Name(name), ..] if root == "inputs" => Some(name),
         _ => None,

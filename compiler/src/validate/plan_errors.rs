@@ -41,6 +41,7 @@ impl PlanErrors {
                 try_lower(&shared, composed, &mut found);
             }
         }
+        super::undeclared_inputs::check_project(&items, world, &mut found);
         for mode in [PlanMode::Run, PlanMode::Chat] {
             let loaded = shared.catalog().loaded();
             let loaded = loaded.iter().map(String::as_str);
