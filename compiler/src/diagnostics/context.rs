@@ -25,8 +25,10 @@ pub enum ContextError {
     /// An item that is declared twice in one chain; the first declaration sets its position.
     #[error("`{id}` is declared twice: in `<{kept}>` and in `<{dropped}>`")]
     Duplicate { id: String, kept: &'static str, dropped: &'static str, first: Span, second: Span },
-    #[error("`{id}` is never injected, so there is nothing to suppress")]
-    SuppressesNothing { id: String, span: Span, suggestion: Option<String> },
+    /// A suppression that removes nothing. `guard` is the hook of a hook file with this id, if there is one: its place
+    /// and its event.
+    #[error("{}", suppresses_nothing(id, *guard))]
+    SuppressesNothing { id: String, span: Span, suggestion: Option<String>, guard: Option<(Span, &'static str)> },
     #[error("`{id}` is declared and suppressed by the same file")]
     SuppressedAndDeclared { id: String, declared: Span, suppressed: Span },
     #[error("the knowledge `{id}` is never injected, and no directive may fetch it")]
@@ -118,6 +120,9 @@ impl Problem for ContextError {
             Self::Duplicate { kept, .. } => {
                 Some(format!("the knowledge is sent once, in `<{kept}>`: remove the other line"))
             }
+            Self::SuppressesNothing { guard: Some(_), .. } => {
+                Some("remove the line; `enabled: false` in a hook file removes the hook for all directives".into())
+            }
             Self::SuppressesNothing { suggestion, .. } => did_you_mean(suggestion.as_ref(), || {
                 Some("remove the line, or name a hook, or knowledge that the chain or a hook injects".into())
             }),
@@ -161,7 +166,10 @@ impl Problem for ContextError {
             Self::Duplicate { kept, first, second, .. } => {
                 vec![new_label(*second, "declared again here"), new_label(*first, format!("used here, in `<{kept}>`"))]
             }
-            Self::SuppressesNothing { span, .. } => vec![new_label(*span, "no effect")],
+            Self::SuppressesNothing { span, guard, .. } => {
+                let declared = guard.map(|(declared, _)| new_label(declared, "declared here"));
+                std::iter::once(new_label(*span, "no effect")).chain(declared).collect()
+            }
             Self::Unreached { span, .. } => vec![new_label(*span, "never sent")],
             Self::NotRestored { hook, span, .. } => {
                 vec![new_label(*span, format!("`{hook}` injects the knowledge only into a new thread"))]
@@ -187,5 +195,12 @@ impl Problem for ContextError {
                 vec![new_label(*suppressed, "suppressed here"), new_label(*declared, "declared here")]
             }
         }
+    }
+}
+
+fn suppresses_nothing(id: &str, guard: Option<(Span, &'static str)>) -> String {
+    match guard {
+        Some((_, event)) => format!("no directive can suppress `{id}`, a hook of a hook file at `{event}`"),
+        None => format!("`{id}` is never injected, so there is nothing to suppress"),
     }
 }

@@ -7,6 +7,7 @@ use rye_grammar::Span;
 use crate::compose::Composed;
 use crate::diagnostics::{ContextError, Diagnostics, closest};
 use crate::item::Items;
+use crate::semantics::hook_point::{self, Mode};
 use crate::world::{ItemKind, Space};
 
 use super::incremental::Merge;
@@ -43,10 +44,14 @@ impl SuppressionUses {
                 continue;
             }
             let files = items.hook_files();
-            let hooks = [&files.user, &files.builtin, &files.project].into_iter().flatten();
-            let hook_ids = hooks.map(|h| h.id.node.as_str());
+            let hooks = || [&files.user, &files.builtin, &files.project, &files.infra].into_iter().flatten();
+            let guards =
+                hooks().filter(|hook| hook.id.node == id).map(|hook| (hook.id.span, hook_point::row_of(hook.event)));
+            let guard =
+                { guards }.find(|(_, point)| point.mode != Mode::Collect).map(|(span, point)| (span, point.name));
+            let hook_ids = hooks().map(|h| h.id.node.as_str());
             let suggestion = closest(&id, hook_ids).or_else(|| items.nearest(ItemKind::Knowledge, &id));
-            found.push(ContextError::SuppressesNothing { id, span, suggestion });
+            found.push(ContextError::SuppressesNothing { id, span, suggestion, guard });
         }
     }
 }
@@ -66,7 +71,7 @@ fn misspelled_skill(items: &Items<'_>, name: &str, span: Span) -> Option<Context
     let names = || skills.iter().map(|entry| entry.id.as_str());
     let near = closest(name, names()).filter(|_| names().all(|known| known != name))?;
     let (id, suggestion) = (format!("skill/{name}"), Some(format!("skill/{near}")));
-    Some(ContextError::SuppressesNothing { id, span, suggestion })
+    Some(ContextError::SuppressesNothing { id, span, suggestion, guard: None })
 }
 
 /// Returns true for the id of a layer that is not an item: the guidance for tools, a context file, or the list of
