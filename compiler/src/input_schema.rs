@@ -306,9 +306,7 @@ fn build_hook_schema(definitions: &mut Definitions) -> Value {
 
 /// Returns the schema of the actions that a hook can have at a hook point.
 fn build_action_schema(point: &HookPointRow, definitions: &mut Definitions) -> Value {
-    // `sign` is allowed wherever `execute` is.
-    let sign = point.actions.contains(&ActionName::Execute).then_some(ActionName::Sign);
-    let mut actions: Vec<ActionName> = point.actions.iter().copied().chain(sign).collect();
+    let mut actions: Vec<ActionName> = point.accepted_actions().collect();
     actions.sort_unstable();
     actions.dedup();
     let spellings = actions

@@ -326,6 +326,13 @@ impl HookPointRow {
         self.point >= HookPoint::CognitionIn
     }
 
+    /// Returns the actions that a hook of this point may have: those of the table, and `sign` wherever `execute` is,
+    /// because both act on exactly one named item.
+    pub fn accepted_actions(&self) -> impl Iterator<Item = ActionName> + '_ {
+        let sign = self.actions.contains(&A::Execute).then_some(A::Sign);
+        self.actions.iter().copied().chain(sign)
+    }
+
     /// Returns true if `root`, the first segment of a path, is the name of a fact of this hook point.
     pub fn has_fact(&self, root: &str) -> bool {
         self.all_facts().any(|f| f.name == root)
@@ -463,7 +470,8 @@ impl ActionName {
     pub fn fields(self) -> &'static [&'static str] {
         match self {
             A::SetExtends => &["item_id"],
-            A::Fetch | A::Execute | A::Sign => &["item_type", "item_id", "params"],
+            A::Fetch | A::Execute => &["item_type", "item_id", "params"],
+            A::Sign => &["item_type", "item_id"],
             A::Transform => &["text", "images"],
             A::Handled => &["reply"],
             A::Message => &["content", "type", "display"],

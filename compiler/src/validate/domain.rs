@@ -14,7 +14,7 @@ use crate::semantics::hook_point::{HookPointRow, PathMeaning, declared_output};
 use crate::semantics::value::Type;
 
 /// Facts that have only certain values. Each entry holds the hook point, the name of the fact, and its values.
-const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 6] = [
+const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 11] = [
     (
         "limit",
         "limit_code",
@@ -30,7 +30,21 @@ const CLOSED_VOCABULARIES: [(&str, &str, &[&str]); 6] = [
     ("input", "source", &["interactive", "rpc", "extension"]),
     ("input", "delivery", &["prompt", "steer", "follow_up", "next_turn"]),
     ("command", "delivery", &["prompt", "steer", "follow_up", "next_turn"]),
-    ("after_complete", "status", &["completed", "error", "cancelled", "killed", "continued", "suspended"]),
+    // A thread that is killed, suspended or idle runs no hooks.
+    ("after_complete", "status", &["completed", "error", "cancelled", "continued"]),
+    ("thread_completed", "status", &["completed"]),
+    ("thread_error", "status", &["error"]),
+    ("thread_cancelled", "status", &["cancelled"]),
+    (
+        "cognition_in",
+        "source",
+        &["prompt", "continuation", "steer", "follow_up", "next_turn", "nudge", "continue_reply", "hook"],
+    ),
+    (
+        "tool_call_result",
+        "why.kind",
+        &["ran", "denied", "unapproved", "blocked", "refused", "skipped", "interrupted", "returned", "incomplete"],
+    ),
     (
         "error",
         "classification.category",
@@ -61,7 +75,10 @@ pub fn fact_domain(point: &HookPointRow, path: &Path, directive: Option<&Compose
             }
             _ => None,
         },
-        PathMeaning::Open => output_domain(directive?, declared_output(point.point, path)?),
+        PathMeaning::Open => {
+            let output = || output_domain(directive?, declared_output(point.point, path)?);
+            closed_domain(point, path).or_else(output)
+        }
         PathMeaning::Fact(Some(Type::Boolean)) => Some(Domain::Values(vec![Some(true.into()), Some(false.into())])),
         PathMeaning::Fact(Some(Type::Integer)) => {
             // `turn` and `attempt` are counted from 1. At `agent_end`, `turn` can be 0, because a prompt can end before
@@ -77,12 +94,14 @@ pub fn fact_domain(point: &HookPointRow, path: &Path, directive: Option<&Compose
         PathMeaning::Fact(Some(Type::Number)) => {
             Some(Domain::Number { whole: false, least: Some(0), most: None, optional: false })
         }
-        PathMeaning::Fact(Some(Type::String)) => {
-            let words = closed_vocabulary(point, &path.to_string())?;
-            Some(Domain::Values(words.iter().map(|word| Some((*word).into())).collect()))
-        }
+        PathMeaning::Fact(Some(Type::String)) => closed_domain(point, path),
         PathMeaning::Fact(Some(Type::Array | Type::Object | Type::Null) | None) | PathMeaning::Nothing => None,
     }
+}
+
+fn closed_domain(point: &HookPointRow, path: &Path) -> Option<Domain> {
+    let words = closed_vocabulary(point, &path.to_string())?;
+    Some(Domain::Values(words.iter().map(|word| Some((*word).into())).collect()))
 }
 
 /// Returns true if a hook's condition reads an output that the directive does not declare, so that the output is always

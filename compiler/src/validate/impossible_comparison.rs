@@ -75,12 +75,11 @@ impl<'a> ValueTypes<'a> {
             ExprKind::Path(path) | ExprKind::Exists(path) => {
                 Some(ImpossiblePart { reason: self.without_fields(path)?, span: condition.span })
             }
-            ExprKind::Literal(_)
-            | ExprKind::List(_)
-            | ExprKind::Length(_)
-            | ExprKind::Not(_)
-            | ExprKind::Negate(_)
-            | ExprKind::Arithmetic { .. } => None,
+            ExprKind::Length(_) | ExprKind::Negate(_) | ExprKind::Arithmetic { .. } => {
+                let reason = "a number is never true: compare it with another value".to_owned();
+                Some(ImpossiblePart { reason, span: condition.span })
+            }
+            ExprKind::Literal(_) | ExprKind::List(_) | ExprKind::Not(_) => None,
         }
     }
 

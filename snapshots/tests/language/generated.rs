@@ -33,7 +33,7 @@ const HOOK_POINT_DESCRIPTIONS: [(&str, &str); 22] = [
     ("context_limit_reached", "usage passes the threshold"),
     ("directive_return", "structured outputs were accepted"),
     ("agent_end", "a reply without tool calls ends the turns, and no message waits"),
-    ("after_complete", "the thread has ended, with any status except `killed`"),
+    ("after_complete", "the thread has ended, with the status `completed`, `error`, `cancelled` or `continued`"),
     ("thread_completed", "the thread has ended with the status `completed`"),
     ("thread_error", "the thread has ended with the status `error`"),
     ("thread_cancelled", "the thread has ended with the status `cancelled`"),
@@ -55,7 +55,7 @@ pub fn hook_points() -> String {
             Mode::Control => "control",
             Mode::Observe => "observe",
         };
-        let actions: Vec<String> = point.actions.iter().map(|a| format!("`{}`", a.as_str())).collect();
+        let actions: Vec<String> = point.accepted_actions().map(|a| format!("`{}`", a.as_str())).collect();
         let _ = writeln!(out, "| `{}` | {when} | {mode} | {} | {} |", point.name, facts(point), actions.join(" "));
     }
     out

@@ -25,7 +25,7 @@ pub fn read(
 ) -> Option<HookAction> {
     let shape = split_action(node, point, found)?;
     let action = ActionName::from_word(&shape.word.node);
-    let Some(name) = action.filter(|a| allowed(point, *a)) else {
+    let Some(name) = action.filter(|action| point.accepted_actions().any(|one| one == *action)) else {
         found.push(wrong_action_error(&shape.word, point, action.is_some()));
         return None;
     };
@@ -34,14 +34,8 @@ pub fn read(
     fields.action(shape.word.span)
 }
 
-/// Returns true if a point allows an action. `sign` is allowed wherever `execute` is: both act on exactly one named
-/// item.
-fn allowed(point: &HookPointRow, action: ActionName) -> bool {
-    point.actions.contains(&action) || (action == ActionName::Sign && point.actions.contains(&ActionName::Execute))
-}
-
 fn wrong_action_error(word: &Spanned<String>, point: &HookPointRow, exists: bool) -> HookError {
-    let words: Vec<&str> = point.actions.iter().map(|a| a.as_str()).collect();
+    let words: Vec<&str> = point.accepted_actions().map(ActionName::as_str).collect();
     HookError::WrongAction {
         action: word.node.clone(),
         event: point.name.to_owned(),
@@ -76,7 +70,7 @@ fn split_action(node: &Node, point: &HookPointRow, found: &mut Diagnostics) -> O
         return Some(SplitAction { word, fields });
     }
     let [only] = entries.as_slice() else {
-        let allowed = point.actions.iter().map(|a| a.as_str().to_owned()).collect::<Vec<_>>();
+        let allowed = point.accepted_actions().map(|action| action.as_str().to_owned()).collect::<Vec<_>>();
         let unknown = entries.iter().find(|e| ActionName::from_word(&e.key.node).is_none());
         match unknown {
             Some(entry) => found.push(ItemError::UnknownKey {
@@ -450,7 +444,8 @@ impl ActionReader<'_> {
                 }
             }
         };
-        let params = match self.get("params") {
+        let takes_params = self.name.fields().contains(&"params");
+        let params = match self.get("params").filter(|_| takes_params) {
             None => Value::Object(serde_json::Map::new()),
             Some(node) => {
                 if !matches!(node.kind, Kind::Map(_) | Kind::Null) {

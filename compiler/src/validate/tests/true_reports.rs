@@ -147,3 +147,34 @@ fn partial_server_that_replaces_another_names_the_replacement() {
     assert!(message("files").contains(hint), "{}", message("files"));
     assert!(message("other").ends_with("nor a `url`"), "{}", message("other"));
 }
+
+#[test]
+fn condition_that_no_fact_of_the_event_meets_is_reported() {
+    let found = |event: &str, condition: &str| {
+        let action = "{ primary: execute, item_type: tool, item_id: t }";
+        codes(&hooks(
+            project().project(".ai/tools/t.yaml", "description: d\nkind: command\ncommand: [ls]\n"),
+            &format!("hooks: [{{ id: h, event: {event}, condition: '{condition}', action: {action} }}]"),
+        ))
+    };
+    for (event, never, possible) in [
+        ("after_complete", "status == \"killed\"", "status == \"continued\""),
+        ("after_complete", "status == \"suspended\"", "status != \"error\""),
+        ("thread_error", "status == \"cancelled\"", "error.code == \"x\""),
+        ("thread_completed", "status in [\"error\", \"killed\"]", "exists(stop_reason)"),
+        ("cognition_in", "source == \"user\"", "source == \"steer\""),
+        ("tool_call_result", "why.kind == \"failed\"", "why.kind == \"blocked\""),
+        ("tool_execution_end", "length(call.item_id)", "result.is_error"),
+        ("tool_execution_end", "result.is_error && -result.bytes", "result.bytes > 1"),
+    ] {
+        assert_eq!(found(event, never), ["hook::never"], "{event}: {never}");
+        assert_eq!(found(event, possible), Vec::<&str>::new(), "{event}: {possible}");
+    }
+}
+
+#[test]
+fn template_of_the_user_with_the_name_of_a_built_in_command_is_reported() {
+    let world = |name: &str| project().with(Space::User, &format!(".ai/prompts/{name}.md"), "Do it.");
+    assert_eq!(codes(&world("fork")), ["template::hidden"]);
+    assert_eq!(codes(&world("forks")), Vec::<&str>::new());
+}
