@@ -15,6 +15,7 @@ use crate::image::ImageRef;
 use crate::machine::HookRun;
 use crate::message::Message;
 use crate::thread::Status;
+use crate::tool::guard::unwrap_envelope;
 
 /// Action fields that must be text. A placeholder can fill a field with a value of another type (for example, a
 /// number).
@@ -46,14 +47,18 @@ pub(super) fn is_terminate(content: &Value) -> bool {
     action == Some(ActionName::Terminate) && content.get("success") != Some(&Value::Bool(false))
 }
 
-/// Parses the result of an execute hook: JSON with an `action` is an action of the hook point, any other result is
-/// text. At a hook point that collects texts, JSON with any other action is text too.
+/// Parses the result of an execute hook without its envelope: JSON with an `action` is an action of the hook point, any
+/// other result is text. At a hook point that collects texts, JSON with any other action is text too.
 ///
 /// # Errors
 /// Returns the reason why the action of the result cannot run; the hook then counts as failed.
 pub(super) fn parse_result(point: HookPoint, content: &Value) -> Result<FiredHook, String> {
+    let content = unwrap_envelope(content);
     let answer = match content {
-        Value::String(text) => serde_json::from_str(text.trim()).unwrap_or(Value::Null),
+        Value::String(text) => {
+            let value = serde_json::from_str(text.trim()).unwrap_or(Value::Null);
+            unwrap_envelope(&value).clone()
+        }
         Value::Object(_) => content.clone(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => Value::Null,
     };

@@ -169,6 +169,22 @@ fn execute_hook_may_answer_only_with_actions_of_its_point() {
 }
 
 #[test]
+fn envelope_around_the_answer_of_an_execute_hook_is_removed() {
+    let mut plan = plan();
+    with_hook(&mut plan, HookPoint::ToolCall, execute(json!({})));
+    let action = json!({"action": "block", "reason": "no"});
+    let envelope = json!({"status": "success", "item_id": "a/b", "data": action});
+    for answer in [action.clone(), envelope.clone(), envelope.to_string().into()] {
+        let (_, outcome, _) = run_point(&plan, HookPoint::ToolCall, json!({}), answer.clone());
+        assert!(matches!(outcome, HookOutcome::Block { .. }), "{answer}: {outcome:?}");
+    }
+    // An object with other keys is no envelope.
+    let other = json!({"status": "success", "item_id": "a/b", "data": action, "note": 1});
+    let (_, outcome, _) = run_point(&plan, HookPoint::ToolCall, json!({}), other);
+    assert!(!matches!(outcome, HookOutcome::Block { .. }), "{outcome:?}");
+}
+
+#[test]
 fn answer_with_an_action_that_the_event_lacks_fails_the_hook() {
     let call = json!({"action": "execute", "item_type": "tool", "item_id": "x", "params": {}});
     for (point, says, reason) in [

@@ -80,7 +80,7 @@ fn result_text(content: &Value) -> String {
 /// Returns the field `data` of an envelope. An envelope is an object with a string `item_id`, a `status` (`success` or
 /// `error`), and no other keys than the known keys of envelopes. Any other value, and an envelope without `data`, is
 /// returned unchanged.
-fn unwrap_envelope(content: &Value) -> &Value {
+pub(crate) fn unwrap_envelope(content: &Value) -> &Value {
     let Value::Object(map) = content else { return content };
     let names_item = map.get("item_id").is_some_and(Value::is_string);
     let status = map.get("status").is_some_and(|s| matches!(s.as_str(), Some("success" | "error")));
