@@ -24,7 +24,7 @@ use crate::world::{ItemKind, hex};
 pub use drift::{ConfiguredServers, ServerDrift};
 pub use report::{check_servers, report_drift};
 pub use secrets::{FaultyServerValue, ServerValueFault, find_faulty_values};
-use values::{read_string_map, read_strings};
+use values::{is_disabled, read_string_map, read_strings};
 
 /// Default timeout of a call.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -263,7 +263,12 @@ impl From<&str> for ServerFault {
 /// # Errors
 /// A message for the user, and the place of the fault.
 pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, ServersError> {
-    let mut all = BTreeMap::new();
+    read_with_disabled(items).map(|(servers, _)| servers)
+}
+
+/// Returns the servers like [`read_servers`], and the names of the disabled servers.
+fn read_with_disabled(items: &Items<'_>) -> Result<(BTreeMap<String, McpServer>, BTreeSet<String>), ServersError> {
+    let (mut all, mut disabled) = (BTreeMap::new(), BTreeSet::new());
     if let Some(text) = mcp_json::read_text(items).map_err(|message| ServersError { message, place: None })? {
         let mut sources = Sources::default();
         let source = sources.add(Source::new(".mcp.json", text.as_str()));
@@ -278,7 +283,7 @@ pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, Se
         let other = parsed.tree.entries().iter().find(|entry| mcp_json::is_like_mcp_servers(&entry.key.node));
         if let Some(node) = parsed.tree.get("mcpServers") {
             read_section(node, ".mcp.json", &sources, &|_| true, &BTreeMap::new(), &mut all)?;
-            all.retain(|name, _| !is_disabled(node, name));
+            disabled.extend(all.extract_if(.., |name, _| is_disabled(node, name)).map(|(name, _)| name));
         } else if let Some(entry) = other {
             let key = entry.key.node.escape_debug();
             let message = format!("`.mcp.json` has the unknown key `{key}`; write `mcpServers`");
@@ -297,12 +302,13 @@ pub fn read_servers(items: &Items<'_>) -> Result<BTreeMap<String, McpServer>, Se
             // A server with any setting from the project counts as a server of the project.
             let of_project = |node: &Node| is_of_project(&sources, node);
             read_section(servers, ".ai/config/mcp.yaml", &sources, &of_project, &all, &mut own)?;
+            disabled.retain(|name| !own.contains_key(name));
             all.extend(own);
-            all.retain(|name, _| !is_disabled(servers, name));
+            disabled.extend(all.extract_if(.., |name, _| is_disabled(servers, name)).map(|(name, _)| name));
         }
     }
     find_provider_keys(items, &mut all);
-    Ok(all)
+    Ok((all, disabled))
 }
 
 /// Sets `keys` of each server: the variables that the server requests and that hold the key of a provider.
@@ -365,15 +371,6 @@ fn read_section(
         }
     }
     Ok(())
-}
-
-/// Returns true if a section of the settings disables the server of this name. The settings of a disabled server are
-/// still checked, but the server is never listed or started.
-fn is_disabled(section: &Node, name: &str) -> bool {
-    section.entries().iter().any(|entry| {
-        id_segment(&entry.key.node).as_deref() == Some(name)
-            && entry.value.get("disabled").and_then(Node::as_bool) == Some(true)
-    })
 }
 
 /// The keys that the settings of a server may have.

@@ -2,9 +2,9 @@
 //! call use the same comparison, so a plan offers no tool whose server is missing or has changed. A plan does not check
 //! for provider keys, because that reads all provider files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{McpServer, read_servers};
+use super::{McpServer, read_with_disabled};
 use crate::item::Items;
 use crate::tool_spec::{ToolKind, ToolSpec};
 
@@ -15,6 +15,8 @@ pub enum ServerDrift {
     Unreadable { why: String },
     #[error("no MCP server `{server}` is configured, in `.mcp.json` or `.ai/config/mcp.yaml`")]
     Missing { server: String },
+    #[error("the MCP server `{server}` is disabled (`disabled: true`)")]
+    Disabled { server: String },
     #[error("the settings of the MCP server `{server}` changed since its tools were listed")]
     Changed { server: String },
     /// The settings pass a variable that holds a provider's key to the server.
@@ -52,6 +54,9 @@ impl ServerDrift {
             Self::Missing { server } => format!(
                 "configure the server again, for example with `rye mcp add {server}`, or delete `.ai/tools/mcp/{server}/` and the grants of its tools"
             ),
+            Self::Disabled { server } => {
+                format!("remove `disabled` from the settings of `{server}`, or remove the grants of its tools")
+            }
             Self::Changed { server } | Self::Timeout { server, .. } => {
                 format!("run `rye mcp refresh {server}`, or undo the change of the settings")
             }
@@ -69,13 +74,14 @@ impl ServerDrift {
     }
 }
 
-/// The MCP servers of a project, read once for all tools; the message of the error if the settings cannot be read.
-pub struct ConfiguredServers(Result<BTreeMap<String, McpServer>, String>);
+/// The MCP servers of a project and the names of the disabled servers, read once for all tools; the message of the error
+/// if the settings cannot be read.
+pub struct ConfiguredServers(Result<(BTreeMap<String, McpServer>, BTreeSet<String>), String>);
 
 impl ConfiguredServers {
     /// Reads the configured MCP servers.
     pub fn read(items: &Items<'_>) -> Self {
-        Self(read_servers(items).map_err(|error| error.message))
+        Self(read_with_disabled(items).map_err(|error| error.message))
     }
 
     /// Returns the difference between a tool and the settings of its MCP server. `None` if they agree, or if the tool
@@ -83,8 +89,37 @@ impl ConfiguredServers {
     pub fn drift_of(&self, spec: &ToolSpec) -> Option<ServerDrift> {
         let ToolKind::Mcp { server, .. } = &spec.kind else { return None };
         match &self.0 {
-            Ok(servers) => ServerDrift::of_tool(spec, servers.get(server)),
+            Ok((_, disabled)) if disabled.contains(server) => Some(ServerDrift::Disabled { server: server.clone() }),
+            Ok((servers, _)) => ServerDrift::of_tool(spec, servers.get(server)),
             Err(why) => Some(ServerDrift::Unreadable { why: why.clone() }),
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use crate::compile::tests::world::minimal_world;
+    use crate::validate::{Selection, check};
+
+    #[test]
+    fn tools_of_a_disabled_server_are_reported_with_the_cause() {
+        let tool =
+            "description: d\nkind: mcp\nserver: a\ntool: t\nsha256: x\nserver_sha256: x\nruns: x\nsandbox: net\n";
+        let messages = |json: &str, yaml: &str| -> Vec<String> {
+            let world = minimal_world()
+                .project(".mcp.json", json)
+                .project(".ai/config/mcp.yaml", yaml)
+                .project(".ai/tools/mcp/a/t.yaml", tool);
+            let found = check(&world, &Selection::All).diagnostics;
+            found.iter().filter(|one| one.code() == "config::stale-server").map(|one| one.message()).collect()
+        };
+        let off = r#"{"mcpServers": {"a": {"command": "x", "disabled": true}}}"#;
+        let disabled = "every call of `mcp/a/t` is refused: the MCP server `a` is disabled (`disabled: true`)";
+        assert_eq!(messages(off, "servers: {}\n"), [disabled]);
+        assert_eq!(messages("{}", "servers: { a: { command: x, disabled: true } }\n"), [disabled]);
+        // A server of `mcp.yaml` replaces the server of `.mcp.json`.
+        let changed = messages(off, "servers: { a: { command: x } }\n");
+        assert!(changed.len() == 1 && !changed.contains(&disabled.to_owned()), "{changed:?}");
     }
 }

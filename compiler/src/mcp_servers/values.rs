@@ -4,7 +4,16 @@ use std::collections::BTreeMap;
 
 use rye_grammar::data::{Kind, Node};
 
-use super::ServerFault;
+use super::{ServerFault, id_segment};
+
+/// Returns true if a section of the settings disables the server of this name. The settings of a disabled server are
+/// still checked, but the server is never listed or started.
+pub(super) fn is_disabled(section: &Node, name: &str) -> bool {
+    section.entries().iter().any(|entry| {
+        id_segment(&entry.key.node).as_deref() == Some(name)
+            && entry.value.get("disabled").and_then(Node::as_bool) == Some(true)
+    })
+}
 
 /// Reads a string as a list of one text, or a list of strings and numbers. A number becomes its text.
 pub(super) fn read_strings(node: &Node, key: &str) -> Result<Vec<String>, ServerFault> {
