@@ -513,6 +513,12 @@ fn required_inputs_are_asked_with_a_form_or_listed_in_the_error() {
     let data = error["data"].as_str().unwrap();
     assert!(data.contains("`topic`, `count`, `files`; start the agent with `rye acp --input NAME=VALUE`"), "{data}");
     client.end();
+    let wrong =
+        ["acp", "talk", "--script", "script.yaml", "--input", "topic=t", "--input", "count=x", "--input", "files=[]"];
+    let mut client = AcpClient::start_with(&place, &wrong, json!({}));
+    let error = client.fail("session/new", params.clone());
+    assert_eq!(error["data"], "`talk` cannot start: the input `count` is string `x`, not an integer");
+    client.end();
     let args = ["acp", "talk", "--script", "script.yaml", "--input", "topic=tea"];
     let mut client = AcpClient::start_with(&place, &args, json!({"elicitation": {"form": {}}}));
     client.form = Some(json!({"count": 3, "files": "not JSON"}));

@@ -189,7 +189,7 @@ pub fn run(args: &ChatArgs, global: &Global, report: &Printer) -> Result<Exit, C
                 }
                 ThreadStart::Fresh { compilation, parent: None }
             }
-            Err(exit) => return Ok(exit),
+            Err(errors) => return Ok(errors.exit),
         }
     };
     let end_of_item = if args.null { ItemEnd::Null } else { ItemEnd::Line };

@@ -204,7 +204,15 @@ pub fn compile_directive(
     let world = spaces.open()?;
     let mut request = call.request(parse_directive_id(id)?, &world)?;
     request.parent = parent.map(ParentThread::bounds);
-    compile_request(request, is_scripted, &world, spaces, report)
+    let compiled = compile_request(request, is_scripted, &world, spaces, report)?;
+    Ok(compiled.map_err(|errors| errors.exit))
+}
+
+/// The errors of a directive, which are printed already.
+pub struct PrintedErrors {
+    pub exit: Exit,
+    /// Each error as one line, for a client that does not read stderr.
+    pub messages: Vec<String>,
 }
 
 /// Compiles a directive for a chat, like [`compile_directive`].
@@ -214,7 +222,7 @@ pub fn compile_chat(
     is_scripted: bool,
     spaces: &Spaces,
     report: &Printer,
-) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
+) -> Result<Result<Box<Compilation>, PrintedErrors>, CommandError> {
     let world = spaces.open()?;
     let mut request = call.request(parse_directive_id(id)?, &world)?.chat();
     session.add_to(&mut request)?;
@@ -227,7 +235,7 @@ fn compile_request(
     world: &DiskWorld,
     spaces: &Spaces,
     report: &Printer,
-) -> Result<Result<Box<Compilation>, Exit>, CommandError> {
+) -> Result<Result<Box<Compilation>, PrintedErrors>, CommandError> {
     request.inputs.get_or_insert_default();
     let mut sources = Sources::default();
     let checked = compile_with_sources(world, &request, &mut sources);
@@ -241,7 +249,12 @@ fn compile_request(
             trust::require_trust(&compilation.trust_requirements, is_scripted, world, spaces, report)?;
             Ok(Ok(Box::new(compilation)))
         }
-        None => print_errors(checked.diagnostics, &sources, report).map(Err),
+        None => {
+            let errors = checked.diagnostics.iter().filter(|one| one.is_error());
+            let messages = errors.map(|error| error.message()).collect();
+            let exit = print_errors(checked.diagnostics, &sources, report)?;
+            Ok(Err(PrintedErrors { exit, messages }))
+        }
     }
 }
 

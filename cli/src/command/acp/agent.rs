@@ -207,6 +207,15 @@ fn request_error(failure: &CommandError) -> Error {
     with_help(Error::internal_error(), failure)
 }
 
+/// Describes the errors of a directive, of its settings and of the options of the command line.
+fn describe_errors(id: &str, messages: &[String]) -> String {
+    const MOST: usize = 5;
+    let shown: Vec<&str> = messages.iter().take(MOST).map(String::as_str).collect();
+    let more = messages.len().saturating_sub(MOST);
+    let more = if more == 0 { String::new() } else { format!("; and {more} more") };
+    format!("`{id}` cannot start: {}{more}", shown.join("; "))
+}
+
 fn engine_error(error: &impl ToString) -> Error {
     Error::internal_error().data(error.to_string())
 }
@@ -315,7 +324,7 @@ impl RyeAgent {
                 }
                 Ok(*compilation)
             }
-            Err(_) => Err(Error::internal_error().data(format!("`{id}` has errors: run `rye check {id}`"))),
+            Err(errors) => Err(Error::internal_error().data(describe_errors(id, &errors.messages))),
         }
     }
 
