@@ -248,7 +248,9 @@ fn preview_is_the_request_that_is_sent_and_costs_nothing() {
     let context = client.ask(json!({"type": "context"}));
     assert!(context["data"].as_array().unwrap().iter().any(|part| part["kind"] == "first_message"), "{context}");
     let commands = client.ask(json!({"type": "commands"}));
-    assert!(commands["data"].as_array().unwrap().iter().any(|one| one["name"] == "review"), "{commands}");
+    let names: Vec<&Value> = commands["data"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
+    assert!(names.contains(&&json!("review")), "{commands}");
+    assert!(!names.contains(&&json!("fork")), "a message calls no built-in command: {commands}");
     assert!(!client.seen.iter().any(|line| line["event"]["type"] == "mail"));
     client.ask(json!({"type": "prompt", "message": "/review main.rs"}));
     let sent = client.event("user_input");

@@ -254,36 +254,41 @@ pub struct ListedCommand {
     pub arguments: String,
 }
 
-/// Lists the commands of a session: built-in commands, commands of the settings, prompt templates and skills.
+/// Lists the commands of a session: built-in commands, and those of [`list_message_commands`].
 pub fn list_commands(world: &dyn World) -> Vec<ListedCommand> {
+    let own = built_in_commands().map(|one| list_row(one.name.to_owned(), "command", one.summary, one.arguments));
+    own.chain(list_message_commands(world)).collect()
+}
+
+/// Lists the commands of the settings, prompt templates and skills, which the message of a JSON request can call.
+pub fn list_message_commands(world: &dyn World) -> Vec<ListedCommand> {
     let items = Items::new(world);
-    let row = |name: String, kind, description: &str, arguments: &str| ListedCommand {
-        name,
-        kind,
-        description: description.to_owned(),
-        arguments: arguments.to_owned(),
-    };
-    let own = built_in_commands().map(|one| row(one.name.to_owned(), "command", one.summary, one.arguments));
-    let mut list: Vec<ListedCommand> = own.collect();
     // Faults in the settings are ignored here, because `rye check` reports them.
-    list.extend(read_commands(&items, &mut Diagnostics::new()).into_iter().map(|command| {
+    let of_settings = read_commands(&items, &mut Diagnostics::new()).into_iter().map(|command| {
         let hook = command.hook;
         let about = hook.description.as_deref().unwrap_or_default();
-        row(hook.id.node.clone(), "command", about, command.argument_hint.as_deref().unwrap_or_default())
-    }));
+        list_row(hook.id.node.clone(), "command", about, command.argument_hint.as_deref().unwrap_or_default())
+    });
+    let mut list: Vec<ListedCommand> = of_settings.collect();
     let (templates, skills) = (items.list(ItemKind::Prompt), items.list(ItemKind::Skill));
     let templates = templates.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
-    list.extend(templates.filter_map(|entry| items.prompt_template(&entry.id)).map(|template| {
+    let templates = templates.filter_map(|entry| items.prompt_template(&entry.id));
+    let is_built_in = |name: &str| built_in_commands().any(|known| known.name == name);
+    list.extend(templates.filter(|template| !is_built_in(&template.command())).map(|template| {
         let (about, hint) = (template.description.as_deref(), template.argument_hint.as_deref());
-        row(template.command(), "prompt", about.unwrap_or_default(), hint.unwrap_or_default())
+        list_row(template.command(), "prompt", about.unwrap_or_default(), hint.unwrap_or_default())
     }));
     let skills = skills.chunk_by(|one, other| one.id == other.id).filter_map(<[_]>::first);
     list.extend(
         skills
             .filter_map(|entry| items.skill(&entry.id))
-            .map(|skill| row(format!("skill:{}", skill.file.id), "skill", &skill.description, "")),
+            .map(|skill| list_row(format!("skill:{}", skill.file.id), "skill", &skill.description, "")),
     );
     list
+}
+
+fn list_row(name: String, kind: &'static str, description: &str, arguments: &str) -> ListedCommand {
+    ListedCommand { name, kind, description: description.to_owned(), arguments: arguments.to_owned() }
 }
 
 /// Returns the note for the response to a typed command; `None` if there is nothing to show.

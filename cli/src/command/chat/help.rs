@@ -9,7 +9,7 @@ use rye_compiler::key_bindings::KeyBindings;
 use rye_compiler::world::World;
 use rye_engine::live_state::LiveState;
 
-use super::commands::{ListedCommand, list_commands};
+use super::commands::{ListedCommand, list_commands, list_message_commands};
 use super::keys::key_help;
 use crate::present::table::two_columns;
 
@@ -205,7 +205,7 @@ fn overview(world: &dyn World) -> String {
     for (group, commands) in COMMAND_GROUPS {
         push_group(&mut rows, group, commands.iter().map(|one| call(one.name, one.arguments)));
     }
-    let own = list_commands(world).into_iter().filter(|one| built_in_commands().all(|known| known.name != one.name));
+    let own = list_message_commands(world).into_iter();
     push_group(&mut rows, "project", own.map(|one| call(&one.name, &one.arguments)));
     push_group(&mut rows, "text", TEXT_FORMS.iter().map(|(form, _)| (*form).to_owned()));
     format!(

@@ -128,8 +128,8 @@ pub enum ChatVerb {
     },
     /// The cost of the session, of its current prompt, of each prompt, and of each child with the prompt that started it.
     Cost {},
-    /// Lists the commands, prompt templates and skills of a chat. A message can call templates, skills and the commands
-    /// of `agent/chat`. Built-in commands work only without `--format json`.
+    /// Lists what a message can call: the commands of `agent/chat`, prompt templates and skills. Built-in commands work
+    /// only without `--format json`, so they are left out.
     Commands {},
     /// Continues the session with another model, at the next idle step. A plan that allows more needs `confirm`.
     Model {

@@ -26,7 +26,7 @@ use rye_engine::threads::pending_approval;
 use serde_json::{Value, json};
 
 use super::bounds::{budget_warning, check_bounds, check_fit, image_warning, read_dollars, read_raised_limit};
-use super::commands::{command_name, list_commands};
+use super::commands::{command_name, list_message_commands};
 use super::help::{help, unloaded_commands};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::leaving::{BackgroundChoice, CHILDREN_HINT, LeftChildren, children_question};
@@ -513,7 +513,7 @@ impl RequestHandler {
 
     fn commands(&self) -> Result<Option<Value>, String> {
         let world = self.spaces.open().map_err(|error| error.to_string())?;
-        serde_json::to_value(list_commands(&world)).map(Some).map_err(|error| error.to_string())
+        serde_json::to_value(list_message_commands(&world)).map(Some).map_err(|error| error.to_string())
     }
 }
 
