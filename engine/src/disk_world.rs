@@ -13,7 +13,7 @@ mod system_files;
 mod watcher;
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ use rye_grammar::tool_header::ScriptReader;
 
 use crate::keys::{SignatureError, SignatureStatus, TrustStore};
 use crate::scripts::SyntaxTreeReader;
-use crate::user_space;
+use crate::user_space::{self, ProtectedFiles};
 pub use cached::CachedWorld;
 use folders::{FolderCache, FolderEntry};
 use links::refuse_protected_target;
@@ -55,7 +55,7 @@ pub struct DiskWorld {
     listings: RefCell<BTreeMap<(Space, ItemKind), Rc<Listing>>>,
     /// Device and inode numbers of keys and trust records. An item with one of these numbers is refused, because it is
     /// a key or a trust record under another name (a hard link).
-    secrets: OnceCell<BTreeSet<(u64, u64)>>,
+    protected: OnceCell<Arc<ProtectedFiles>>,
     /// The paths of the roots of `spaces`.
     roots: Vec<PathBuf>,
     folders: FolderCache,
@@ -97,7 +97,7 @@ impl DiskWorld {
             trust,
             require,
             listings,
-            secrets: OnceCell::new(),
+            protected: OnceCell::new(),
             roots,
             folders,
             project_is_user_space: false,
@@ -113,10 +113,8 @@ impl DiskWorld {
 
     /// Refuses a file that is a key or a trust record under another name.
     fn refuse_secret(&self, space: Space, path: &str, metadata: &Metadata) -> Result<(), WorldError> {
-        let secrets = self.secrets.get_or_init(|| {
-            user_space::file_identities(&user_space::secret_folders(self.roots.iter().map(PathBuf::as_path)))
-        });
-        if secrets.contains(&(metadata.dev(), metadata.ino())) {
+        let protected = self.protected.get_or_init(|| user_space::protected_files(&self.roots));
+        if protected.secrets.contains(&(metadata.dev(), metadata.ino())) {
             let reason = "the file links to `.ai/keys` or `.ai/trust`, where items are not allowed".to_owned();
             return Err(WorldError::Unreadable { path: space.display(path), reason });
         }

@@ -23,7 +23,7 @@ use crate::disk_world::{DiskWorld, SystemFiles};
 use crate::event::{CommandSettings, ControlMessage, Event};
 use crate::image::{ImageRef, ValidatedImage};
 use crate::image_objects;
-use crate::keys::KeyFolder;
+use crate::keys::{KeyFolder, TrustedKeys};
 use crate::provider::environment::ProviderEnvironment;
 use crate::running_outputs::RunningOutputs;
 use crate::session::ResumePoint;
@@ -97,9 +97,10 @@ impl EngineOptions {
         // A project that is also the user space counts as one space, not two.
         let layer = user.filter(|user| *user != project).map(Path::to_path_buf);
         let is_user_space = user == Some(project);
-        let (root, home, trusted, system) = (project.to_path_buf(), layer, keys.clone(), system.into());
+        let trusted = keys.clone().map(TrustedKeys::new);
+        let (root, home, system) = (project.to_path_buf(), layer, system.into());
         let world: OpenWorld = Arc::new(move || {
-            let trust = trusted.as_ref().map(KeyFolder::trust_store).transpose().map_err(|error| error.to_string())?;
+            let trust = trusted.as_ref().map(TrustedKeys::current).transpose().map_err(|error| error.to_string())?;
             let world = DiskWorld::open(Some(&root), home.as_deref(), system.clone(), trust.unwrap_or_default());
             let world = world.map_err(|error| error.to_string())?.with_project_as_user_space(is_user_space);
             world.signature_policy().map_err(|error| error.to_string())?;

@@ -18,7 +18,7 @@ use rye_grammar::{SourceId, signature};
 use sha2::{Digest, Sha256};
 
 pub use sign_file::sign_in_place;
-pub use store::{KeyError, KeyFolder, TrustedKey};
+pub use store::{KeyError, KeyFolder, TrustedKey, TrustedKeys};
 
 /// The user's signing key. The secret half is never printed, not even in debug output.
 pub struct SigningIdentity {

@@ -2,6 +2,7 @@
 //! trust records, which tools, sandboxed programs and lookups must not reach.
 
 mod protected;
+mod watched;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,6 +13,7 @@ use rye_compiler::plan::hex;
 use sha2::{Digest, Sha256};
 
 pub use protected::{ProtectedFiles, protected_files};
+pub(crate) use watched::{Watched, WatchedValue};
 
 /// The folders of an `.ai/` that hold the user's keys and trust records.
 const SECRET_FOLDERS: [&str; 2] = ["keys", "trust"];

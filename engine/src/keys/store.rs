@@ -1,16 +1,19 @@
 //! The user's key files: `private.pem`, `public.pem`, and trusted public keys in `trusted/`. Only this module reads and
 //! writes them.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use ed25519_dalek::pkcs8::spki::der::pem::LineEnding;
 use ed25519_dalek::pkcs8::{DecodePrivateKey, DecodePublicKey, EncodePrivateKey};
 use ed25519_dalek::{SigningKey, VerifyingKey};
 
 use super::{SigningIdentity, TrustStore, encode_pem};
+use crate::user_space::{Watched, WatchedValue};
 
 const MAX_KEY_FILE_BYTES: u64 = 16 * 1024;
 const PRIVATE_KEY_FILE: &str = "private.pem";
@@ -104,6 +107,33 @@ impl KeyFolder {
     }
 }
 
+/// The trusted keys of a user, which are read again only after a key file has changed.
+pub struct TrustedKeys {
+    keys: KeyFolder,
+    known: Mutex<Option<WatchedValue<TrustStore>>>,
+}
+
+impl TrustedKeys {
+    pub fn new(keys: KeyFolder) -> Self {
+        Self { keys, known: Mutex::default() }
+    }
+
+    /// Returns the trusted keys in their present state.
+    ///
+    /// # Errors
+    /// A key file cannot be read, or holds no key.
+    pub fn current(&self) -> Result<TrustStore, KeyError> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref().filter(|known| known.is_current()) {
+            return Ok(known.value().clone());
+        }
+        let read = WatchedValue::read(|| self.keys.watched_paths(), || self.keys.trust_store())?;
+        let store = read.value().clone();
+        *known = Some(read);
+        Ok(store)
+    }
+}
+
 /// A trusted key with its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrustedKey {
@@ -139,6 +169,13 @@ impl KeyFolder {
             revoked = true;
         }
         Ok(revoked)
+    }
+
+    /// Returns the files and folders on which [`Self::trust_store`] depends.
+    fn watched_paths(&self) -> BTreeMap<PathBuf, Watched> {
+        let mut paths = vec![self.folder.clone(), self.folder.join(PRIVATE_KEY_FILE), self.folder.join(TRUSTED_FOLDER)];
+        paths.extend(self.trusted_files().unwrap_or_default());
+        paths.into_iter().map(|path| (path, Watched::Entries)).collect()
     }
 
     /// Returns the files in `trusted/`, sorted.

@@ -127,3 +127,30 @@ fn trusted_keys_are_read_from_the_user_space() {
     let ids: Vec<String> = keys.trust_store().unwrap().key_ids().map(str::to_owned).collect();
     assert_eq!(ids, [other.key_id()]);
 }
+
+#[test]
+fn trusted_keys_follow_every_change_of_the_key_files() {
+    let base = tempfile::tempdir().unwrap();
+    let keys = KeyFolder::of_user_space(base.path());
+    let trusted = TrustedKeys::new(keys.clone());
+    let ids = |store: &TrustStore| store.key_ids().map(str::to_owned).collect::<Vec<_>>();
+    let is_current = || assert_eq!(ids(&trusted.current().unwrap()), ids(&keys.trust_store().unwrap()));
+    is_current();
+    keys.load_or_generate().unwrap();
+    is_current();
+    let other = SigningIdentity::ephemeral().unwrap();
+    // A change within the resolution of time stamps is read again; a later one is compared by its time stamp.
+    for pause in [0, 40, 40] {
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        let id = keys.trust(other.public_pem()).unwrap();
+        is_current();
+        assert!(trusted.current().unwrap().trusts(&id));
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        is_current();
+        assert!(keys.revoke(&id).unwrap());
+        assert!(!trusted.current().unwrap().trusts(&id));
+    }
+    let private = keys.folder().join("private.pem");
+    fs::set_permissions(&private, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(trusted.current(), Err(KeyError::Exposed { .. })));
+}

@@ -94,7 +94,7 @@ impl ProjectFiles {
         if let Ok(stat) = rustix::fs::statat(&dir, ".ai/state", AtFlags::SYMLINK_NOFOLLOW) {
             known.push((Inode::of(&stat), "state"));
         }
-        let protected = user_space::protected_files(&real);
+        let protected = user_space::protected_files(std::slice::from_ref(&real));
         known.extend(protected.user_folders.iter().map(|identity| (Inode::from(*identity), ".ai")));
         let state_links = OnceLock::new();
         let write_bounds = Vec::new();
