@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rye_compiler::world::{CONTEXT_FILE_NAMES, ContextFile, ItemKind, MCP_JSON, MapWorld, Space, World};
 
+use rye_engine::process::find_program;
+
 use crate::CommandError;
 
 /// Maximum size of a file, in bytes.
@@ -144,6 +146,7 @@ fn parse_file_line(line: &[u8]) -> Option<(&str, &str)> {
 fn read_objects(project: &Path, wanted: &[(String, String)]) -> Result<Vec<(String, Vec<u8>)>, CommandError> {
     let lost = || CommandError::failed("git exited before sending all data");
     let mut child = git_command(project, &["cat-file", "--batch"])
+        .map_err(CommandError::failed)?
         .stdin(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -234,8 +237,12 @@ fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
 }
 
 /// Returns a git command that ignores all configuration that could run programs.
-fn git_command(project: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new("git");
+///
+/// # Errors
+/// No git is installed outside of the project.
+fn git_command(project: &Path, args: &[&str]) -> Result<Command, String> {
+    let git = find_program("git", project).ok_or("git is not in `PATH`, or only in folders of the project")?;
+    let mut command = Command::new(git);
     let fixed = [
         "--no-pager",
         "--no-replace-objects",
@@ -273,7 +280,7 @@ fn git_command(project: &Path, args: &[&str]) -> Command {
     command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_ALLOW_PROTOCOL", "none").env("GIT_TERMINAL_PROMPT", "0");
     command.env("GIT_PAGER", "cat").env("LC_ALL", "C");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
+    Ok(command)
 }
 
 fn git_start_failure(error: &std::io::Error) -> CommandError {
@@ -281,7 +288,7 @@ fn git_start_failure(error: &std::io::Error) -> CommandError {
 }
 
 fn git_output(project: &Path, args: &[&str]) -> Result<Vec<u8>, String> {
-    bounded_output(git_command(project, args), GIT_TIMEOUT)
+    bounded_output(git_command(project, args)?, GIT_TIMEOUT)
 }
 
 /// Runs a command and returns its output. Kills the command after `timeout`.
@@ -342,15 +349,16 @@ mod tests {
         };
         run("git", &["init", "-q"]);
         let head = ["rev-parse", "--verify", "--quiet", "HEAD"];
-        assert!(bounded_output(git_command(folder.path(), &["rev-parse", "--git-dir"]), GIT_TIMEOUT).is_ok());
-        assert_eq!(bounded_output(git_command(folder.path(), &head), GIT_TIMEOUT), Err(String::new()));
+        assert!(bounded_output(git_command(folder.path(), &["rev-parse", "--git-dir"]).unwrap(), GIT_TIMEOUT).is_ok());
+        assert_eq!(bounded_output(git_command(folder.path(), &head).unwrap(), GIT_TIMEOUT), Err(String::new()));
         std::fs::remove_file(folder.path().join(".git/config")).unwrap();
         run("mkfifo", &[".git/config"]);
         let mut killed = Command::new("sh");
         killed.args(["-c", "kill -9 $$"]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let killed = bounded_output(killed, GIT_TIMEOUT);
         assert_eq!(killed, Err("git was ended by the signal 9".to_owned()));
-        let waited = bounded_output(git_command(folder.path(), &head), Duration::from_millis(300)).unwrap_err();
+        let waited =
+            bounded_output(git_command(folder.path(), &head).unwrap(), Duration::from_millis(300)).unwrap_err();
         assert!(waited.contains("may be a pipe"), "{waited}");
     }
 }

@@ -1,10 +1,11 @@
 //! The version of the installed `node`, which runs JavaScript and TypeScript tools. TypeScript tools need version 22.13
 //! or newer.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rye_compiler::world::{ItemKind, Space, World};
-use rye_engine::process::search_path;
+use rye_engine::process::find_program;
 
 /// The first version of node, as major and minor number, that strips the types of TypeScript.
 const FIRST_FOR_TYPESCRIPT: (u64, u64) = (22, 13);
@@ -20,8 +21,8 @@ pub fn typescript_problem(printed: &str) -> Option<String> {
 
 /// Starts the installed node and returns the reason why TypeScript tools cannot run; `None` if they can, or if the
 /// version cannot be read.
-pub fn installed_typescript_problem() -> Option<String> {
-    let Some(program) = search_path().map(|folder| folder.join("node")).find(|path| path.exists()) else {
+pub fn installed_typescript_problem(project: &Path) -> Option<String> {
+    let Some(program) = find_program("node", project) else {
         return Some(format!("{NEED}; `node` is not in `PATH`"));
     };
     let started = Command::new(program).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output();
@@ -30,10 +31,10 @@ pub fn installed_typescript_problem() -> Option<String> {
 
 /// Returns the reason why the TypeScript tools of the project and the user cannot run here. `None` if they can, or if
 /// there are none.
-pub fn problem_of_tools(world: &dyn World) -> Option<String> {
+pub fn problem_of_tools(world: &dyn World, project: &Path) -> Option<String> {
     let tools = world.list(ItemKind::Tool).unwrap_or_default();
     let first = tools.into_iter().find(|entry| entry.space != Space::System && entry.path.ends_with(".ts"))?;
-    installed_typescript_problem().map(|problem| format!("{problem}: `{}` cannot run here", first.id))
+    installed_typescript_problem(project).map(|problem| format!("{problem}: `{}` cannot run here", first.id))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 mod rye;
 
 use std::io::Write as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -108,6 +108,48 @@ fn renamed_shell_needs_trust() {
     place.run_ok(&["trust"]);
     place.run_ok(&["run", "look"]);
     assert_eq!(place.read("marked"), "here\n");
+}
+
+/// `rye` starts `git` and `node` itself, before the user trusts the project.
+#[test]
+fn program_of_the_project_replaces_no_program_that_rye_starts() {
+    let place = TestProject::new();
+    place.write(".ai/directives/talk.md", &talk_directive(5, ""));
+    place.write(".ai/tools/count.ts", "export const __tool_description__ = \"Counts.\";\n");
+    let marker = place.project().join("../marker");
+    for name in ["git", "node"] {
+        for folder in ["", "bin/"] {
+            place.write(&format!("{folder}{name}"), &format!("#!/bin/sh\ntouch {}\nexit 1\n", marker.display()));
+            let program = place.project().join(format!("{folder}{name}"));
+            std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+    let git = |args: &[&str]| {
+        let done = std::process::Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@b"])
+            .args(args)
+            .current_dir(place.project())
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{args:?}: {done:?}");
+    };
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    git(&["commit", "-qm", "one"]);
+    let own = place.project().join("bin");
+    let system = std::env::var("PATH").unwrap();
+    for path in
+        [format!(".:{system}"), format!(":{system}"), format!("bin:{system}"), format!("{}:{system}", own.display())]
+    {
+        let diff = place.command(&["plan", "talk", "--diff", "HEAD"]).env("PATH", &path).output().unwrap();
+        assert_eq!(diff.status.code(), Some(0), "{path}: {}", String::from_utf8_lossy(&diff.stderr));
+        place.command(&["check"]).env("PATH", &path).output().unwrap();
+        assert!(!marker.exists(), "{path}");
+    }
+    let only_own = place.command(&["plan", "talk", "--diff", "HEAD"]).env("PATH", &own).output().unwrap();
+    assert_eq!(only_own.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&only_own.stderr).contains("git is not in `PATH`"), "{only_own:?}");
+    assert!(!marker.exists());
 }
 
 #[test]

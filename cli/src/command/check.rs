@@ -91,7 +91,7 @@ pub fn run(args: &CheckArgs, global: &Global, report: &Printer) -> Result<Exit, 
     let found = run_check(args, &spaces, &world, check)?;
     let exit = print_result(&found, global.format, report);
     if global.format == OutputFormat::Human
-        && let Some(problem) = problem_of_tools(&world)
+        && let Some(problem) = problem_of_tools(&world, &spaces.project)
     {
         report.note(&problem);
     }

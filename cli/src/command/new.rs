@@ -101,7 +101,7 @@ pub fn run(args: &NewArgs, global: &Global, report: &Printer) -> Result<Exit, Co
         report.note(&format!("the new item shadows `{id}` of the {} space", below.space.as_str()));
     }
     if args.language == Some(ToolLanguageArg::Typescript)
-        && let Some(problem) = installed_typescript_problem()
+        && let Some(problem) = installed_typescript_problem(&spaces.project)
     {
         report.note(&format!("{problem}: the tool cannot run here"));
     }

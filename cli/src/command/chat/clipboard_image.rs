@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rye_engine::image::{MAX_IMAGE_BYTES, ValidatedImage};
+use rye_engine::process::find_program;
 use rye_engine::rooted_dir::RootedDir;
 use sha2::{Digest, Sha256};
 
@@ -81,7 +82,7 @@ pub fn dropped_image(pasted: &str) -> Option<String> {
 pub fn paste_image(project: &Path) -> Result<String, String> {
     let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
     let program = ClipboardProgram::of_system(&is_set)?;
-    let bytes = program.read()?;
+    let bytes = program.read(project)?;
     ValidatedImage::read(bytes.clone())
         .map_err(|error| format!("the image of the clipboard cannot be sent: {error}"))?;
     let path = format!("{FOLDER}/pasted-{}.png", hash_prefix(&bytes));
@@ -129,19 +130,21 @@ impl ClipboardProgram {
         }
     }
 
-    fn read(self) -> Result<Vec<u8>, String> {
+    fn read(self, project: &Path) -> Result<Vec<u8>, String> {
         let (program, arguments) = self.command();
-        let started = Command::new(program)
+        let no_program = |reason: &str| {
+            format!(
+                "the clipboard is read with `{program}`, which cannot be started ({reason}): install it, or type `@FILE`"
+            )
+        };
+        let path = find_program(program, project).ok_or_else(|| no_program("it is not in `PATH`"))?;
+        let started = Command::new(path)
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .output();
-        let output = started.map_err(|error| {
-            format!(
-                "the clipboard is read with `{program}`, which cannot be started ({error}): install it, or type `@FILE`"
-            )
-        })?;
+        let output = started.map_err(|error| no_program(&error.to_string()))?;
         if !output.status.success() || output.stdout.is_empty() {
             return Err("the clipboard has no image".to_owned());
         }

@@ -29,7 +29,7 @@ fn edit_with(program: &OsStr, text: &str) -> Result<String, String> {
     // As in git, `$EDITOR` is a shell command and may contain arguments.
     let mut line = program.to_owned();
     line.push(" \"$1\"");
-    let ended = Command::new("sh").arg("-c").arg(line).arg("rye").arg(file.path()).status();
+    let ended = Command::new("/bin/sh").arg("-c").arg(line).arg("rye").arg(file.path()).status();
     let name = program.to_string_lossy();
     match ended {
         Ok(status) if status.success() => read_text(file.path()),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rye_compiler::sandbox::requires_bubblewrap;
 use rye_compiler::validate::settings::run_settings_errors;
 use rye_compiler::world::World;
+use rye_engine::process::find_program;
 use rye_engine::tool::process::use_bubblewrap;
 
 use crate::CommandError;
@@ -26,7 +27,7 @@ pub fn bubblewrap_state(world: &dyn World, spaces: &Spaces) -> BubblewrapState {
     if !requires_bubblewrap(world) {
         return BubblewrapState::NotProbed;
     }
-    find_program(spaces).map_or(BubblewrapState::Missing, BubblewrapState::At)
+    find_program(PROGRAM, &spaces.project).map_or(BubblewrapState::Missing, BubblewrapState::At)
 }
 
 /// Applies the settings of a run. Fails if a settings file has an error, because a limit with an invalid value would
@@ -62,12 +63,4 @@ fn require_valid_settings(world: &dyn World) -> Result<(), CommandError> {
     let message = format!("{}{} [{}]", place.unwrap_or_default(), first.message(), first.code());
     let help = "until the settings are correct, nothing runs; `rye check` lists every error";
     Err(CommandError::failed(message).with_help(help))
-}
-
-/// Returns the first bubblewrap in `PATH` that is not part of the project; `None` if there is none.
-fn find_program(spaces: &Spaces) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let folders = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
-    let programs = folders.filter_map(|folder| folder.join(PROGRAM).canonicalize().ok());
-    programs.into_iter().find(|program| program.is_file() && !program.starts_with(&spaces.project))
 }
