@@ -1,10 +1,14 @@
 //! Validation of parameters against a tool's JSON Schema, compiled on first use, with messages that a model can act on.
 
+mod work;
+
 use std::sync::OnceLock;
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
+
+use work::{Unbounded, bound_checks};
 
 /// Maximum number of errors in a message.
 const MAX_REPORTED_ERRORS: usize = 5;
@@ -63,6 +67,11 @@ impl ToolSchema {
     /// Checks the parameters of a call against the schema. The error lists the first violations.
     pub fn check(&self, parameters: &Value) -> Result<(), SchemaError> {
         let validator = self.compile()?;
+        if let Err(Unbounded) = bound_checks(&self.source, parameters) {
+            let reason =
+                "its references multiply or repeat, so that the check of these parameters would not end in time";
+            return Err(SchemaError::Broken(reason.to_owned()));
+        }
         let mut named = Vec::new();
         let mut more = false;
         for error in validator.iter_errors(parameters) {
