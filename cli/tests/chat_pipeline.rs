@@ -306,6 +306,27 @@ fn messages_of_a_prompt_have_their_order_and_its_system_prompt_ends_with_it() {
     }
 }
 
+#[test]
+fn mode_of_the_last_request_holds_for_the_next_prompt() {
+    let (finish, finished) = channel();
+    let server = Recorder::start_paced(ApiFormat::Openai, move || finished.recv().unwrap());
+    let place = project("", "");
+    use_model(&place, &server, ApiFormat::Openai);
+    let mut client = ChatClient::start_with_model(&place, &["talk"]);
+    client.ask(json!({"type": "prompt", "message": "first"}));
+    client.event("token_delta");
+    client.ask(json!({"type": "mode", "mode": "auto", "confirm": true}));
+    client.ask(json!({"type": "mode", "mode": "ask"}));
+    client.ask(json!({"type": "mode", "mode": "read-only"}));
+    let refused = client.ask(json!({"type": "mode", "mode": "ask"}));
+    finish.send(()).unwrap();
+    client.event("prompt_ended");
+    let unchanged = client.ask(json!({"type": "mode", "mode": "read-only"}));
+    client.end();
+    assert!(refused["error"].as_str().unwrap().contains("allows more than the current one"), "{refused}");
+    assert_eq!(unchanged["data"]["changes"], json!(["the mode is `read-only`"]), "{unchanged}");
+}
+
 // shows: interactive 7.7: `context` replace on turn 2 is absent from turn 3's facts
 #[test]
 fn context_replaced_in_one_turn_is_whole_in_the_facts_and_the_request_of_the_next() {

@@ -34,7 +34,7 @@ use super::session_task::{SessionCommand, SessionTask};
 use super::stored::{conversation_events, delete_session, list_sessions};
 use crate::CommandError;
 use crate::command::chat::DEFAULT_DIRECTIVE;
-use crate::command::chat::replan::SentPlan;
+use crate::command::chat::replan::{SentMode, SentPlan};
 use crate::command::chat::requests::RequestHandler;
 use crate::command::providers::usable::require_usable_model;
 use crate::command::run::watch::{StopSignal, StopSignals};
@@ -357,6 +357,7 @@ impl RyeAgent {
             background: None,
             answered: Mutex::default(),
             sent_plan: SentPlan::default(),
+            sent_mode: SentMode::default(),
         });
         let disconnection = self.disconnection.clone();
         let open = OpenSession::new(id, sender, requests, (connection, disconnection), &client);

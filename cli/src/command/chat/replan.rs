@@ -108,6 +108,9 @@ pub struct PlanOfChange {
 /// that a change also contains the changes that were sent before it.
 pub type SentPlan = Arc<tokio::sync::Mutex<Option<PlanOfChange>>>;
 
+/// The mode that this process sent last, with the id of its message; `None` before the first one.
+pub type SentMode = Arc<tokio::sync::Mutex<Option<(String, ChatMode)>>>;
+
 /// Sends the session a control message that changes its plan to `plan`. Records the plan in `sent`, and returns the id
 /// of the message.
 pub(super) fn send_stored_plan(

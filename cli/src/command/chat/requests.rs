@@ -31,7 +31,7 @@ use super::help::{help, unloaded_commands};
 use super::json::{ChatRequest, ChatResponse, ChatVerb};
 use super::leaving::{BackgroundChoice, CHILDREN_HINT, LeftChildren, children_question};
 use super::next_session::{NextSession, NextStart};
-use super::replan::{PlanRequest, SentPlan, chosen_model, compare_modes, compare_with_session, recompile};
+use super::replan::{PlanRequest, SentMode, SentPlan, chosen_model, compare_modes, compare_with_session, recompile};
 use crate::command::run::images::read_images;
 use crate::present::dollars::raise_in_dollars;
 use crate::thread_reader::ThreadReader;
@@ -56,6 +56,7 @@ pub struct RequestHandler {
     /// The approval requests that the client has answered: the thread and the number of each request.
     pub answered: Mutex<BTreeSet<(ThreadId, u64)>>,
     pub sent_plan: SentPlan,
+    pub sent_mode: SentMode,
 }
 
 impl RequestHandler {
@@ -465,8 +466,12 @@ impl RequestHandler {
     /// Sets the mode of the next prompts, and returns the data of the response. Without `confirm`, refuses a mode that
     /// allows more than the current one; the error lists the changes.
     async fn set_mode(&self, mode: ChatMode, confirm: bool) -> Result<Option<Value>, String> {
+        let mut sent = self.sent_mode.lock().await;
         let live = self.control.started_state().await;
-        let current = live.state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default();
+        let active = live.state.chat.as_ref().map(|chat| chat.mode).unwrap_or_default();
+        // A mode that was sent during a prompt applies to the next prompts, so the request is compared with that mode.
+        let waiting = sent.as_ref().filter(|(message, _)| !self.control.has_settled(message));
+        let current = waiting.map_or(active, |(_, mode)| *mode);
         if mode == current {
             return Ok(Some(json!({"mode": mode, "changes": [format!("the mode is `{}`", mode.as_str())]})));
         }
@@ -481,6 +486,7 @@ impl RequestHandler {
             lines.extend(changes.lines);
         }
         let id = self.control.send_with_id(ControlMessage::Mode { mode }).ok_or(ENDED)?;
+        *sent = Some((id.clone(), mode));
         let effect = is_confirmed.then_some(effect);
         Ok(Some(json!({
             "message": id,

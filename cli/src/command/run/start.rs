@@ -32,7 +32,7 @@ use crate::command::chat::client_approver::ClientApprover;
 use crate::command::chat::leaving::BackgroundChoice;
 use crate::command::chat::raw_mode::restore_terminal;
 use crate::command::chat::recap::Recap;
-use crate::command::chat::replan::SentPlan;
+use crate::command::chat::replan::{SentMode, SentPlan};
 use crate::command::chat::requests::RequestHandler;
 use crate::command::chat::session::{ChatInput, SessionInput};
 use crate::command::chat::status::SessionStatus;
@@ -307,6 +307,7 @@ fn request_handler(control: &ControlSender, engine: &Engine, spaces: &Spaces, ho
         background,
         answered: Mutex::default(),
         sent_plan: SentPlan::default(),
+        sent_mode: SentMode::default(),
     }
 }
 
