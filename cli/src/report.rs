@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
-use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity, is_terminal_control};
+use rye_compiler::diagnostics::{Diagnostic, Diagnostics, Severity, is_unprintable};
 use rye_grammar::Sources;
 use serde::Serialize;
 
@@ -329,17 +329,25 @@ fn batch_lines<E>(
     if is_empty { Ok(()) } else { print(&batch) }
 }
 
-/// Replaces control characters, so that text of files and servers cannot move the cursor, change colors or reverse the
-/// text.
+/// Replaces control characters and invisible characters, so that text of files and servers cannot move the cursor,
+/// change colors, reverse text or hide a part of a name. A joiner behind an ASCII character joins nothing, so it is
+/// replaced too.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if is_terminal_control(c) { '\u{FFFD}' } else { c }).collect()
+    let mut before = None;
+    let show = |c: char| {
+        let is_stray_joiner =
+            matches!(c, '\u{200c}' | '\u{200d}') && before.is_none_or(|before: char| before.is_ascii());
+        before = Some(c);
+        if is_unprintable(c) || is_stray_joiner { '\u{FFFD}' } else { c }
+    };
+    text.chars().map(show).collect()
 }
 
 /// Replaces the control characters of a styled text by U+FFFD, except in the escape sequences of colors and styles. All
 /// messages of a command pass through this function. If a text of a file was not passed through [`printable`], it can
 /// therefore change only the colors and styles of the terminal.
 pub fn mask_controls(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_terminal_control) {
+    if !text.contains(is_unprintable) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
@@ -347,7 +355,7 @@ pub fn mask_controls(text: &str) -> Cow<'_, str> {
     while let Some(c) = rest.chars().next() {
         let style = style_length(rest);
         let (part, after) = rest.split_at(if style == 0 { c.len_utf8() } else { style });
-        shown.push_str(if style == 0 && is_terminal_control(c) { "\u{FFFD}" } else { part });
+        shown.push_str(if style == 0 && is_unprintable(c) { "\u{FFFD}" } else { part });
         rest = after;
     }
     Cow::Owned(shown)
@@ -364,12 +372,19 @@ fn style_length(text: &str) -> usize {
 /// without an escape. The JSON value stays the same.
 pub fn escape_json_controls(json: &str) -> Cow<'_, str> {
     // JSON allows ASCII control characters only outside of strings, such as line ends, so they are not escaped.
-    let is_escaped = |c: char| !c.is_ascii() && is_terminal_control(c);
+    let is_escaped = |c: char| !c.is_ascii() && is_unprintable(c);
     if !json.contains(is_escaped) {
         return Cow::Borrowed(json);
     }
-    let escape = |c: char| if is_escaped(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
-    Cow::Owned(json.chars().map(escape).collect())
+    let mut escaped = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_escaped(c) {
+            escaped.extend(c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
 }
 
 #[cfg(test)]
@@ -385,8 +400,21 @@ mod tests {
             ("\x1b]52;c;QUJD\x07", "\u{fffd}]52;c;QUJD\u{fffd}"),
             ("\u{9b}2J\u{202e}gnp\x1b", "\u{fffd}2J\u{fffd}gnp\u{fffd}"),
             ("\x1b[1", "\u{fffd}[1"),
+            ("s\u{200b}.sh \u{e0041}", "s\u{fffd}.sh \u{fffd}"),
         ] {
             assert_eq!(mask_controls(text), shown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn invisible_characters_are_shown_and_joined_emoji_keep_their_form() {
+        for (text, shown) in [
+            ("rm\u{200d}.sh", "rm\u{fffd}.sh"),
+            ("a\u{2063}b\u{ad}c\u{feff}", "a\u{fffd}b\u{fffd}c\u{fffd}"),
+            ("\u{200c}x", "\u{fffd}x"),
+            ("👩\u{200d}💻 می\u{200c}خواهم", "👩\u{200d}💻 می\u{200c}خواهم"),
+        ] {
+            assert_eq!(printable(text), shown, "{text:?}");
         }
     }
 
@@ -411,7 +439,7 @@ mod tests {
 
     #[test]
     fn controls_in_json_are_escaped_and_keep_their_value() {
-        let text = "\u{9b}2J\u{202e}ä\u{7f}";
+        let text = "\u{9b}2J\u{202e}ä\u{7f}\u{e0041}";
         let json = serde_json::to_string(text).unwrap_or_default();
         let escaped = escape_json_controls(&json);
         assert!(escaped.contains(r"\u009b2J\u202eä"), "{escaped}");

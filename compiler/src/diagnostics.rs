@@ -46,7 +46,7 @@ pub use parameter_user::ParameterUser;
 pub use plan::PlanError;
 pub(crate) use report::sanitize;
 pub use report::{Report, ReportHeader};
-pub use report::{breaks_line, is_terminal_control};
+pub use report::{breaks_line, is_unprintable};
 pub use skill::SkillError;
 pub use spawn::SpawnError;
 pub use suggest::closest;

@@ -11,7 +11,7 @@ use rye_grammar::Sources;
 use super::{Diagnostic, Severity};
 pub(crate) use view::sanitize;
 use view::{SourceView, shorten};
-pub use view::{breaks_line, is_terminal_control};
+pub use view::{breaks_line, is_unprintable};
 
 /// Maximum number of lines that a label covers; longer spans are shown by their first lines.
 const MAX_LABEL_LINES: usize = 8;

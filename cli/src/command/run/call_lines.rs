@@ -1,5 +1,6 @@
 //! The lines of an approval request that describe a call: its arguments, or the change of a file.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use rye_compiler::item::Items;
@@ -17,6 +18,10 @@ use crate::report::printable;
 const MAX_DIFF_ROWS: usize = 40;
 /// Maximum bytes of a file whose change is compared.
 const MAX_COMPARED_BYTES: u64 = 256 * 1024;
+/// Maximum number of blank lines in a row that are shown. More are counted instead.
+const MAX_BLANK_LINES: usize = 3;
+/// Maximum number of spaces in a row that are shown. More are counted instead.
+const MAX_SPACES: usize = 60;
 /// The arguments that a complete difference replaces.
 const COMPARED_ARGUMENTS: [&str; 3] = ["content", "old_string", "new_string"];
 
@@ -88,11 +93,44 @@ fn argument_lines(input: &Value) -> Vec<String> {
     for (name, value) in arguments {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let text = printable(&text.replace('\r', "\u{FFFD}"));
-        let mut parts = text.split('\n');
+        let mut parts = text.split('\n').map(count_spaces);
         lines.push(format!("  {}: {}", truncate_line(name, MAX_ECHO_CHARS), parts.next().unwrap_or_default()));
-        lines.extend(parts.map(|part| format!("    | {part}")));
+        let mut blank: Vec<String> = Vec::new();
+        for part in parts.map(Some).chain([None]) {
+            match part {
+                Some(part) if part.trim().is_empty() => blank.push(format!("    | {part}")),
+                other => {
+                    if blank.len() > MAX_BLANK_LINES {
+                        lines.push(format!("    ({} blank lines)", blank.len()));
+                        blank.clear();
+                    }
+                    lines.append(&mut blank);
+                    lines.extend(other.map(|part| format!("    | {part}")));
+                }
+            }
+        }
     }
     lines
+}
+
+/// Replaces a long run of spaces by its length, so that spaces do not move the end of a command out of sight.
+fn count_spaces(line: &str) -> Cow<'_, str> {
+    let is_blank = |c: char| c.is_whitespace() || c == '\u{2800}';
+    let (mut shown, mut rest) = (String::new(), line);
+    while let Some(start) = rest.find(is_blank) {
+        let (text, behind) = rest.split_at(start);
+        let end = behind.find(|c| !is_blank(c)).unwrap_or(behind.len());
+        let (spaces, behind) = behind.split_at(end);
+        let count = spaces.chars().count();
+        shown.push_str(text);
+        if count > MAX_SPACES {
+            shown.push_str(&format!(" ({count} spaces) "));
+        } else {
+            shown.push_str(spaces);
+        }
+        rest = behind;
+    }
+    if shown.len() + rest.len() == line.len() { Cow::Borrowed(line) } else { Cow::Owned(shown + rest) }
 }
 
 #[cfg(test)]
@@ -118,5 +156,22 @@ mod tests {
         assert_eq!(edit("a a", all).as_deref(), Some("b b"));
         let lines = json!({"old_string": "a\nb", "new_string": "c\nd"});
         assert_eq!(edit("a\r\nb\r\n", lines).as_deref(), Some("c\r\nd\r\n"));
+    }
+
+    #[test]
+    fn blank_lines_and_spaces_do_not_hide_the_end_of_a_command() {
+        let command = format!("ls{}rm a{}\n\nls{}; rm b\n", "\n".repeat(300), "\n \n\t".repeat(9), " ".repeat(3000));
+        let lines = argument_lines(&json!({ "command": command }));
+        let expected = [
+            "  command: ls",
+            "    (299 blank lines)",
+            "    | rm a",
+            "    (19 blank lines)",
+            "    | ls (3000 spaces) ; rm b",
+            "    | ",
+        ];
+        assert_eq!(lines, expected);
+        let ordinary = argument_lines(&json!({"command": "if a\n\n    b\nfi"}));
+        assert_eq!(ordinary, ["  command: if a", "    | ", "    |     b", "    | fi"]);
     }
 }

@@ -116,27 +116,34 @@ impl SourceView {
     }
 }
 
-/// Returns true for newlines, tabs, and the characters for which [`is_terminal_control`] returns true.
+/// Returns true for newlines, tabs, and the characters for which [`is_unprintable`] returns true.
 pub fn breaks_line(c: char) -> bool {
-    is_terminal_control(c) || matches!(c, '\n' | '\t')
+    is_unprintable(c) || matches!(c, '\n' | '\t')
 }
 
-/// Returns true if a character could move the cursor, change colors, or reverse the reading direction.
-pub fn is_terminal_control(c: char) -> bool {
+/// Returns true if a character could move the cursor, change colors, reverse the reading direction, or hide text because
+/// it has no width of its own. Joiners are not included: emoji and several scripts need them.
+pub fn is_unprintable(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(
+            c,
+            '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}'
+        )
+        || matches!(c, '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}')
+        || matches!(c, '\u{e0000}'..='\u{e007f}')
 }
 
 /// Replaces every character that controls a terminal with `mark`, and every newline with a space.
 pub fn sanitize<'t>(text: &'t str, mark: &str) -> Cow<'t, str> {
-    if !text.contains(|c| is_terminal_control(c) || c == '\n') {
+    if !text.contains(|c| is_unprintable(c) || c == '\n') {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c == '\n' {
             out.push(' ');
-        } else if is_terminal_control(c) {
+        } else if is_unprintable(c) {
             out.push_str(mark);
         } else {
             out.push(c);
@@ -154,18 +161,19 @@ fn sanitize_in_place(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let lone = |at: usize| !text.get(at + 1..).is_some_and(|rest| rest.starts_with('\n'));
-    if !text.char_indices().any(|(at, c)| is_terminal_control(c) && (c != '\r' || lone(at))) {
+    if !text.char_indices().any(|(at, c)| is_unprintable(c) && (c != '\r' || lone(at))) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
-        if !is_terminal_control(c) || (c == '\r' && !lone(at)) {
+        if !is_unprintable(c) || (c == '\r' && !lone(at)) {
             out.push(c);
         } else {
             out.push_str(match c.len_utf8() {
                 1 => "?",
                 2 => "\u{bf}",
-                _ => "\u{fffd}",
+                3 => "\u{fffd}",
+                _ => "\u{fffd}?",
             });
         }
     }

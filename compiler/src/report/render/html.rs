@@ -11,7 +11,7 @@ use super::json::{
 use super::svg;
 use super::table::group_thousands;
 use crate::compile::Compilation;
-use crate::diagnostics::is_terminal_control;
+use crate::diagnostics::is_unprintable;
 use crate::drawing::Drawing;
 use crate::plan::source::SourceReport;
 use crate::report::summary::PlanSummary;
@@ -417,7 +417,7 @@ pub fn escape_html(value: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             '\n' | '\t' => out.push(c),
-            c if is_terminal_control(c) => out.push('\u{fffd}'),
+            c if is_unprintable(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
