@@ -210,6 +210,21 @@ fn trusted_projects_are_listed_outside_of_a_project() {
 }
 
 #[test]
+fn script_of_a_provider_that_no_directive_names_can_be_trusted() {
+    let place = TestProject::new();
+    place.write(
+        ".ai/directives/talk.md",
+        "# Talk\n\n```xml\n<directive name=\"talk\" version=\"1.0.0\"/>\n```\n\nTalk.\n",
+    );
+    assert!(!place.run_ok(&["trust", "--list"]).contains("script.yaml"), "a missing script is not listed");
+    place.write("script.yaml", "steps:\n  - text: Hello.\n");
+    let run = ["run", "talk", "--model", "scripted/fast"];
+    assert_eq!(place.rye(&run).code, Some(5));
+    assert!(place.run_ok(&["trust"]).contains("script.yaml"));
+    assert!(place.run_ok(&run).contains("Hello."));
+}
+
+#[test]
 fn choice_of_provider_and_model_by_a_project_needs_trust() {
     let place = TestProject::new();
     place.write(

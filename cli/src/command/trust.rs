@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use clap::Args;
-use rye_compiler::report::workspace_trust::requirements_of_workspace;
+use rye_compiler::report::workspace_trust::{requirements_of_workspace, scripts_of_providers};
 use rye_compiler::trust::{TrustRequirement, TrustRequirementKind};
 use rye_compiler::world::World;
 use rye_engine::trust::{ApprovedCommands, Trust, TrustError, TrustRecord, TrustSnapshot};
@@ -164,6 +164,9 @@ fn list_projects(report: &Printer) -> Result<Exit, CommandError> {
 /// settings.
 pub fn trust_requirements(world: &dyn World, spaces: &Spaces) -> Vec<TrustRequirement> {
     let mut all = requirements_of_workspace(world);
+    let scripts: Vec<TrustRequirement> =
+        scripts_of_providers(world).into_iter().filter(|script| !all.contains(script)).collect();
+    all.extend(scripts);
     let is_there = |path: &str| spaces.project.join(path).symlink_metadata().is_ok();
     all.retain(|one| one.kind != TrustRequirementKind::Script || is_there(&one.name));
     all.extend(server_requirements(world));

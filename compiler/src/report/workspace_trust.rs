@@ -57,6 +57,21 @@ pub fn requirements_of_workspace(world: &dyn World) -> Vec<TrustRequirement> {
     found
 }
 
+/// Returns the trust requirements of the scripts that the provider files of all spaces name, because `--model` can select
+/// any of them. The scripts need not exist. Their paths are relative to the project, also in a file of another space.
+pub fn scripts_of_providers(world: &dyn World) -> Vec<TrustRequirement> {
+    let items = Items::new(world);
+    let list = items.list(ItemKind::Config);
+    let providers = list.iter().filter_map(|entry| read_provider(&items, &entry.id));
+    providers.filter(|file| file.wire == model::SCRIPTED_WIRE).filter_map(|file| script_of(&file.connection)).collect()
+}
+
+/// Reads a provider file; `None` if the id is not that of a provider, or if the file cannot be read.
+fn read_provider(items: &Items<'_>, id: &ItemId) -> Option<Provider> {
+    let name = id.as_str().strip_prefix(PROVIDER_PREFIX)?;
+    model::read_provider(name, &*items.config(id)?, &items.sources(), &mut Diagnostics::new())
+}
+
 struct WorkspaceScan<'l, 'w> {
     items: &'l Items<'w>,
     recording: &'l RecordingWorld<&'w dyn World>,
@@ -184,9 +199,7 @@ impl WorkspaceScan<'_, '_> {
     /// Returns the provider files of the project that can be read.
     fn provider_files(&self) -> impl Iterator<Item = (ItemId, Provider)> {
         self.of_project(ItemKind::Config).into_iter().filter_map(|id| {
-            let name = id.as_str().strip_prefix(PROVIDER_PREFIX)?.to_owned();
-            let node = self.items.config(&id)?;
-            let read = model::read_provider(&name, &node, &self.items.sources(), &mut Diagnostics::new())?;
+            let read = read_provider(self.items, &id)?;
             Some((id, read))
         })
     }
