@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::tool_spec::{ArgvPlaceholder, replace_placeholders};
 use code::{FILES_OF_SHELLS, search_variable, starts_programs};
-use interpreters::{ProgramSource, code_argument, has_other_ending, started_programs};
+use interpreters::{ProgramSource, awk_program, code_argument, has_other_ending, started_programs};
 use programs::{EDITORS, IMPLIED_FILES, INTERPRETERS, LAUNCHERS, READERS, SHELLS};
 use shell_words::{ShellCommand, split_commands};
 use variables::files_of_variables;
@@ -61,7 +61,7 @@ const APPENDERS: [&str; 10] =
 /// Programs that execute a command for the files that they find, or for the lines that they read.
 const SEARCHES: [&str; 4] = ["fd", "find", "parallel", "xargs"];
 /// Options that are followed by code in the language of the program.
-const CODE_OPTIONS: [&str; 9] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", "--print", "--run"];
+const CODE_OPTIONS: [&str; 10] = ["-c", "-e", "-E", "-p", "-r", "-pe", "--eval", "--print", "--run", "-Command"];
 /// Characters that mark a word as a path or as code. Of the words after a launcher, the first word with such a
 /// character is the last that the launcher may execute (see `launched_words`).
 const PATH_OR_TEXT: &str = "/. \t\n(){};'\"$|&";
@@ -74,6 +74,20 @@ pub struct CallValues<'a> {
     pub parameters: &'a Map<String, Value>,
     /// The environment variables that the tool declares and that are set, with their values.
     pub environment: &'a BTreeMap<String, String>,
+}
+
+/// Returns the arguments of a command that an interpreter or a shell executes as code, also behind programs that execute
+/// another command (`env`, `timeout 5`, `find -exec`): the positions of the interpreter and of the code.
+pub fn code_arguments(argv: &[String]) -> Vec<(usize, usize)> {
+    let started = started_programs(argv).into_iter();
+    let code = started.filter_map(|(program, _, source)| match source {
+        ProgramSource::Code { at } => Some((program, program + 1 + at)),
+        ProgramSource::File(_)
+        | ProgramSource::Module(_)
+        | ProgramSource::StandardInput
+        | ProgramSource::Information => None,
+    });
+    code.chain(awk_program(argv)).filter(|(_, code)| *code < argv.len()).collect()
 }
 
 /// Returns the words in the command of a tool that may name files of the project, as paths relative to the project.
@@ -399,13 +413,13 @@ impl FileWords {
                     self.add_word(&path, true);
                     self.found.insert(format!("{MODULE}{path}"));
                 }
-                ProgramSource::Code if is_interpreter && !words.iter().skip(at).any(|word| is_taken(word)) => {
+                ProgramSource::Code { .. } if is_interpreter && !words.iter().skip(at).any(|word| is_taken(word)) => {
                     self.add_every_file();
                 }
                 ProgramSource::StandardInput if is_interpreter && reads_input => self.add_every_file(),
                 ProgramSource::Module(_) => self.add_every_file(),
                 ProgramSource::File(_)
-                | ProgramSource::Code
+                | ProgramSource::Code { .. }
                 | ProgramSource::StandardInput
                 | ProgramSource::Information => {}
             }

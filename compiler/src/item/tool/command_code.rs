@@ -6,41 +6,22 @@ use rye_grammar::tool_header::ToolTree;
 
 use crate::diagnostics::ItemError;
 use crate::tool_spec::{ArgvPlaceholder, placeholders};
-
-/// Interpreters, each with the options that precede code on the command line.
-const INTERPRETERS: [(&str, &[&str]); 14] = [
-    ("sh", &["-c", "-ec", "-lc"]),
-    ("bash", &["-c", "-ec", "-lc"]),
-    ("zsh", &["-c", "-ec", "-lc"]),
-    ("dash", &["-c", "-ec"]),
-    ("ksh", &["-c", "-ec"]),
-    ("fish", &["-c"]),
-    ("python", &["-c"]),
-    ("python3", &["-c"]),
-    ("node", &["-e", "--eval", "-p"]),
-    ("deno", &["eval"]),
-    ("perl", &["-e", "-E"]),
-    ("ruby", &["-e"]),
-    ("php", &["-r"]),
-    ("pwsh", &["-c", "-Command"]),
-];
+use crate::trust::command_files::code_arguments;
 
 /// Returns the error for the first parameter inside code. Code that consists of one parameter only (`sh -c {script}`)
 /// is allowed: the tool is meant to run code of the model.
 pub fn check(tree: &ToolTree) -> Option<ItemError> {
     tree.metadata.get("kind").filter(|kind| kind.as_str() == Some("command"))?;
     let arguments: Vec<&Node> = tree.metadata.get("command")?.items().iter().collect();
-    let program = arguments.first()?.as_str()?;
-    let name = program.rsplit('/').next().unwrap_or(program);
-    let (_, options) = INTERPRETERS.iter().find(|(known, _)| *known == name)?;
-    let at = arguments.iter().position(|argument| argument.as_str().is_some_and(|text| options.contains(&text)))?;
-    let code = arguments.get(at + 1)?;
-    let text = code.as_str()?;
-    let parameter = placeholders(text).ok()?.into_iter().find_map(|placeholder| match placeholder {
-        ArgvPlaceholder::Parameter(name) => Some(name.to_owned()),
-        ArgvPlaceholder::Variable(_) => None,
-    })?;
-    let is_whole = text.trim() == format!("{{{parameter}}}");
-    let (program, span) = (program.to_owned(), code.span);
-    (!is_whole).then_some(ItemError::CodeParameter { parameter, program, span })
+    let words: Vec<String> = arguments.iter().map(|node| node.as_str().unwrap_or_default().to_owned()).collect();
+    code_arguments(&words).into_iter().find_map(|(program, at)| {
+        let text = words.get(at)?;
+        let parameter = placeholders(text).ok()?.into_iter().find_map(|placeholder| match placeholder {
+            ArgvPlaceholder::Parameter(name) => Some(name.to_owned()),
+            ArgvPlaceholder::Variable(_) => None,
+        })?;
+        let is_whole = text.trim() == format!("{{{parameter}}}");
+        let (program, span) = (words.get(program)?.clone(), arguments.get(at)?.span);
+        (!is_whole).then_some(ItemError::CodeParameter { parameter, program, span })
+    })
 }

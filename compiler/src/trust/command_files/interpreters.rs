@@ -37,6 +37,7 @@ const USUAL_ENDINGS: [(&str, &[&str]); 9] = [
     ("node", &["js", "mjs", "cjs", "ts", "mts", "cts"]),
     ("nodejs", &["js", "mjs", "cjs", "ts", "mts", "cts"]),
 ];
+const AWKS: [&str; 4] = ["awk", "gawk", "mawk", "nawk"];
 /// Programs that execute the command behind them unchanged. A number between them is a duration (`timeout 5`).
 pub const WRAPPERS: [&str; 11] =
     ["!", "command", "do", "else", "env", "exec", "nice", "nohup", "setsid", "then", "timeout"];
@@ -56,8 +57,10 @@ pub enum ProgramSource<'w> {
     File(&'w str),
     /// A Python module by its name (`-m`).
     Module(&'w str),
-    /// Code in an argument.
-    Code,
+    /// Code in an argument: its position in the arguments of the interpreter.
+    Code {
+        at: usize,
+    },
     StandardInput,
     /// The interpreter only prints a text, such as its version.
     Information,
@@ -72,8 +75,15 @@ pub fn source_of<'w>(interpreter: &str, arguments: &[&'w str]) -> ProgramSource<
         table.iter().find(|(name, _)| *name == interpreter).map_or("", |(_, letters)| letters)
     };
     let (value_letters, code_letters) = (letters_of(&VALUE_LETTERS), letters_of(&CODE_LETTERS));
+    // The first word behind an option that is no option itself.
+    let code_behind = |option: usize| {
+        let is_code = |word: &&str| !word.starts_with(['-', '+']);
+        let behind = arguments.iter().skip(option + 1).position(is_code);
+        ProgramSource::Code { at: option + 1 + behind.unwrap_or_default() }
+    };
     let mut rest = arguments.iter();
     while let Some(word) = rest.next().copied() {
+        let place = arguments.len() - rest.len() - 1;
         if matches!(word, "-" | "/dev/stdin") {
             return ProgramSource::StandardInput;
         }
@@ -81,13 +91,16 @@ pub fn source_of<'w>(interpreter: &str, arguments: &[&'w str]) -> ProgramSource<
             rest.next();
             continue;
         }
+        if interpreter == "deno" && word == "eval" {
+            return code_behind(place);
+        }
         let is_last = rest.as_slice().is_empty();
         if word == "--version" || (!is_shell && (INFORMATION_OPTIONS.contains(&word) || (word == "-v" && is_last))) {
             return ProgramSource::Information;
         }
         let is_code = CODE_OPTIONS.iter().any(|option| word.split('=').next() == Some(*option));
         if is_code && !is_shell && !(is_python && matches!(word, "-E" | "-e" | "-p" | "-r")) {
-            return ProgramSource::Code;
+            return if word.contains('=') { ProgramSource::Code { at: place } } else { code_behind(place) };
         }
         if word.starts_with("--") || word.starts_with('+') {
             continue;
@@ -95,7 +108,7 @@ pub fn source_of<'w>(interpreter: &str, arguments: &[&'w str]) -> ProgramSource<
         let Some(letters) = word.strip_prefix('-') else { return ProgramSource::File(word) };
         if is_shell {
             if letters.contains('c') {
-                return ProgramSource::Code;
+                return code_behind(place);
             }
             if letters.contains('s') {
                 return ProgramSource::StandardInput;
@@ -110,10 +123,10 @@ pub fn source_of<'w>(interpreter: &str, arguments: &[&'w str]) -> ProgramSource<
             .char_indices()
             .find(|(_, letter)| value_letters.contains(*letter) || code_letters.contains(*letter));
         if let Some((at, letter)) = decisive {
-            if code_letters.contains(letter) {
-                return ProgramSource::Code;
-            }
             let joined = letters.get(at + letter.len_utf8()..).filter(|value| !value.is_empty());
+            if code_letters.contains(letter) {
+                return if joined.is_some() { ProgramSource::Code { at: place } } else { code_behind(place) };
+            }
             if is_python {
                 let value = joined.or_else(|| rest.next().copied()).unwrap_or_default();
                 if letter == 'm' {
@@ -179,6 +192,24 @@ pub fn started_programs(words: &[String]) -> Vec<(usize, &str, ProgramSource<'_>
         is_known.then(|| (at, name, source_of(name, words.get(at + 1..).unwrap_or_default())))
     });
     started.collect()
+}
+
+/// Returns the positions of `awk` and of its code in the words of a command; `None` if the command has no `awk`, or if
+/// `awk` reads its code from a file.
+pub fn awk_program(words: &[String]) -> Option<(usize, usize)> {
+    let is_awk = |word: &String| AWKS.contains(&name_of(word));
+    let program = words.iter().position(is_awk)?;
+    let mut at = program + 1;
+    while let Some(option) = words.get(at).and_then(|word| word.strip_prefix('-')) {
+        match option {
+            // `-F :`, `-v name=value`
+            "F" | "v" => at += 2,
+            "-" => return Some((program, at + 1)),
+            _ if option.starts_with('f') || option.starts_with("-file") => return None,
+            _ => at += 1,
+        }
+    }
+    Some((program, at))
 }
 
 /// Returns true if the ending of a file does not tell that `interpreter` executes it.
