@@ -192,6 +192,8 @@ mod tests {
         assert!(settings(&json!({"capability_risk": {"risk_levels": {"unknown": {}}}})).risk().is_err());
         assert!(settings(&json!({"error_classification": {"patterns": "none"}})).classification().is_err());
         assert!(settings(&json!({"resilience": {"retry": {"max_retries": -1}}})).classification().is_err());
+        let without_condition = json!({"patterns": [{"id": "any", "category": "transient", "match": null}]});
+        assert!(settings(&json!({"error_classification": without_condition})).classification().is_err());
         assert!(settings(&json!({})).risk().unwrap().is_none());
     }
 

@@ -354,6 +354,8 @@ impl SettingsWalk<'_> {
                     self.value(node, item, &join(key, &id.map_or_else(|| i.to_string(), str::to_owned)));
                 }
             }
+            // A condition without a value is true for every failure.
+            SettingShape::Failure if node.to_value().is_null() => self.report_wrong_value(key, node, shape),
             SettingShape::Failure => self.check_failure_condition(node, key),
             SettingShape::Pattern => {
                 let Some(text) = node.as_str() else { return self.report_wrong_value(key, node, shape) };

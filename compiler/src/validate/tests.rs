@@ -309,6 +309,8 @@ fn unknown_settings_are_reported() {
         with("error_classification", &format!("patterns: [{}]\n", rule.replace("status", "statsu"))),
         ["config::invalid"]
     );
+    let without_condition = "patterns: [{id: a, category: transient, match: }]\n";
+    assert_eq!(with("error_classification", without_condition), ["config::invalid"]);
     assert_eq!(with("capability_risk", "classifications: [{risk: sfae, patterns: [rye.*]}]\n"), ["config::invalid"]);
     assert_eq!(with("hook", "hooks: []\n"), ["config::unknown-file"]);
     assert_eq!(codes(&project().project(".ai/config/agent/hooks.yml", "hooks: []\n")), ["item::stray"]);

@@ -133,7 +133,10 @@ fn read_rule(
     let map = expect_object(value, at)?;
     check_keys(map, at, &["id", "name", "category", "retryable", "retry", "match"])?;
     let at_match = format!("{at}.match");
-    let written = map.get("match").ok_or_else(|| table_error(&at_match, "a rule needs a condition"))?;
+    let written = map
+        .get("match")
+        .filter(|written| !written.is_null())
+        .ok_or_else(|| table_error(&at_match, "a rule needs a condition"))?;
     let parsed = from_data(&to_node(written, Span::new(SourceId(0), 0, 0)));
     if let Some(error) = parsed.errors.first() {
         return Err(table_error(&at_match, &error.to_string()));

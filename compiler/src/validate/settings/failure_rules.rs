@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::diagnostics::{ConfigError, Diagnostics, ItemError};
 use crate::item::Items;
-use crate::semantics::classify::fact_type;
+use crate::semantics::classify::{FAILED_STAGES, fact_type};
 use crate::semantics::condition::{Condition, Domain, Fuel, PatternBudget, Verdict};
 use crate::semantics::facts::Facts;
 use crate::semantics::value::Type;
@@ -86,10 +86,16 @@ fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<Str
     if let Some(reason) = mistyped_comparison(&expr) {
         return Some(reason);
     }
-    let reads_status = compiled.paths().iter().any(|path| path.to_string() == "status");
+    let reads = |fact: &str| compiled.paths().iter().any(|path| path.to_string() == fact);
     let (least, most) = STATUS_CODES;
-    let values = if reads_status { format!("; `status` is an integer from {least} to {most}") } else { String::new() };
-    Some(format!("no failure meets its condition{values}"))
+    let mut reason = "no failure meets its condition".to_owned();
+    if reads("status") {
+        reason.push_str(&format!("; `status` is an integer from {least} to {most}"));
+    }
+    if reads("stage") {
+        reason.push_str(&format!("; `stage` is one of `{}`", FAILED_STAGES.join("`, `")));
+    }
+    Some(reason)
 }
 
 /// Returns the id of the first of the `earlier` rules whose condition is true whenever `written` is true; `None` if no
@@ -115,6 +121,11 @@ fn is_never_true(compiled: &Condition) -> bool {
         let (least, most) = match path.to_string().as_str() {
             "status" => (STATUS_CODES.0, Some(STATUS_CODES.1)),
             "attempt" => (1, None),
+            // A stage may be unknown.
+            "stage" => {
+                let stages = FAILED_STAGES.iter().map(|stage| Some(Value::from(*stage)));
+                return Some(Domain::Values(stages.chain([Some(Value::Null)]).collect()));
+            }
             _ => return None,
         };
         // A failure without a response has no status.
