@@ -219,7 +219,10 @@ pub(crate) fn help_for_tool(pattern: &str) -> Option<String> {
 /// no built-in tool is known for the name.
 pub(crate) fn known_tool(name: &str) -> Option<&'static str> {
     let (_, rest) = help_for(P::Tool, name)?.split_once('`')?;
-    rest.split_once('`').map(|(id, _)| id).filter(|id| id.starts_with("rye."))
+    let (named, _) = rest.split_once('`')?;
+    // The help for a tool that needs a host shows the whole grant: `<tool net="host">rye.web.fetch</tool>`.
+    let id = named.strip_suffix("</tool>").and_then(|grant| grant.rsplit_once('>')).map_or(named, |(_, id)| id);
+    Some(id).filter(|id| id.starts_with("rye."))
 }
 
 /// Returns a word in lower case and without separators, so that `PreToolUse` and `pre_tool_use` are equal.
@@ -245,6 +248,14 @@ mod tests {
                 assert_eq!(word, normalize(word), "{place}");
             }
         }
+    }
+
+    #[test]
+    fn built_in_tools_are_found_by_their_names_in_other_agents() {
+        for (name, id) in [("Bash", "rye.bash.bash"), ("WebFetch", "rye.web.fetch"), ("Read", "rye.file-system.read")] {
+            assert_eq!(known_tool(name), Some(id), "{name}");
+        }
+        assert_eq!(known_tool("WebSearch"), None);
     }
 
     #[test]

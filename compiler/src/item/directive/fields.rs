@@ -280,14 +280,15 @@ fn report_odd_choices(text: &Spanned<String>, kind: FieldType, of: &str, values:
         return;
     }
     let [Value::String(only)] = values else { return };
-    let separator = ['|', ';', '/'].into_iter().find(|sign| {
-        let parts: Vec<&str> = only.split(*sign).map(str::trim).collect();
-        parts.len() > 1 && parts.iter().all(|part| !part.is_empty() && !part.contains(char::is_whitespace))
+    let separated = ['|', ';', '/'].into_iter().find_map(|sign| {
+        let parts: Vec<&str> = only.split(sign).map(str::trim).collect();
+        let are_words = parts.iter().all(|part| !part.is_empty() && !part.contains(char::is_whitespace));
+        // One slash without spaces can be a part of a value, as in `text/plain`.
+        let separates = sign != '/' || parts.len() > 2 || only.contains(" / ");
+        (parts.len() > 1 && are_words && separates).then_some(parts)
     });
-    if let Some(sign) =
-        separator.filter(|sign| kind == FieldType::String && (*sign != '/' || only.matches('/').count() > 1))
-    {
-        let help = format!("separate choices by commas: `{}`", only.replace(sign, ","));
+    if let Some(parts) = separated.filter(|_| kind == FieldType::String) {
+        let help = format!("separate choices by commas: `{}`", parts.join(","));
         found.push(InterfaceError::Choices { of: of.to_owned(), why: format!("has one choice, `{only}`"), help, span });
         return;
     }
