@@ -201,8 +201,9 @@ mod tests {
         }
         let nested = |next: &Value| json!({"allOf": [next], "if": next, "then": next});
         assert!(matches!(check(chain(30, nested), &value), Err(SchemaError::Broken(_))));
+        // Each level checks the field once, so the work grows with the number of levels only.
         let fields = |next: &Value| json!({"properties": {"a": next}, "additionalProperties": next, "allOf": [next]});
-        assert!(matches!(check(chain(40, fields), &value), Err(SchemaError::Broken(_))));
+        assert!(check(chain(40, fields), &value).is_ok());
         let by_anchor = json!({"$defs": {"a": {"$anchor": "a", "allOf": [{"$ref": "#b"}, {"$ref": "#b"}]},
             "b": {"$anchor": "b", "anyOf": [{"$ref": "#a"}, {"type": "string"}]}}, "$ref": "#a"});
         assert!(matches!(check(by_anchor, &value), Err(SchemaError::Broken(_))));
