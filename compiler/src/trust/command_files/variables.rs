@@ -352,10 +352,10 @@ impl<'c> LaunchReader<'c> {
             ProgramSource::File(file) => {
                 self.add_file(arguments.iter().find(|word| std::ptr::eq(word.text, file)));
             }
-            ProgramSource::Code if SHELLS.contains(&name) => self.add_code(arguments),
+            ProgramSource::Code { .. } if SHELLS.contains(&name) => self.add_code(arguments),
             ProgramSource::Module(_) if self.enters_any_folder => drop(self.found.insert(COMPUTED.to_owned())),
             ProgramSource::Module(_)
-            | ProgramSource::Code
+            | ProgramSource::Code { .. }
             | ProgramSource::StandardInput
             | ProgramSource::Information => {}
         }
