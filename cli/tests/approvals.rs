@@ -342,3 +342,22 @@ fn refused_approval_stores_no_project_grant() {
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
     assert!(!place.run_ok(&["trust", "--list"]).contains("capability rye.execute"));
 }
+
+#[test]
+fn raised_limit_of_a_thread_is_shown() {
+    let place = place();
+    let hook = "hooks:\n  - { id: more, event: limit, action: escalate }\n";
+    place.write(".ai/config/agent/hooks.yaml", hook);
+    let directive = std::fs::read_to_string(place.project().join(".ai/directives/shell.md")).unwrap();
+    let acknowledged = "<acknowledge risk=\"elevated\">a test</acknowledge></permissions>";
+    place.write(".ai/directives/shell.md", &directive.replace("</permissions>", acknowledged));
+    place.run_ok(&["trust"]);
+    let ran = place.rye(&[&RUN[..], &["--limit", "turns=1"]].concat());
+    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+    let id = place.json(&["threads", "approvals"]).1["approvals"][0]["thread_id"].as_str().unwrap().to_owned();
+    let limits = || place.json(&["threads", "show", &id]).1["limits"]["turns"].clone();
+    assert_eq!(limits(), 1);
+    place.run_ok(&["threads", "approve", &id, "--raise", "turns=9"]);
+    assert_eq!(limits(), 9);
+    assert!(place.run_ok(&["threads", "show", &id]).contains("turns 9"));
+}

@@ -294,20 +294,27 @@ impl Threads {
 
 /// Returns the open approval request of a thread with these events; `None` if every request is answered.
 pub fn pending_approval(events: &[Event]) -> Option<OpenApprovalRequest> {
+    state_after(events).question
+}
+
+/// Returns the limits of a run with all raises; `None` for a chat, whose limits bound each prompt.
+pub fn limits_of_run(events: &[Event]) -> Option<PlanLimits> {
+    let state = state_after(events);
+    state.chat.is_none().then_some(state.limits)
+}
+
+fn state_after(events: &[Event]) -> ThreadState {
     let mut state = ThreadState::new();
     for event in events {
         apply(&mut state, event);
     }
-    state.question
+    state
 }
 
 /// Returns the current value of a limit, and the highest value that the parent allows (`None` without a parent).
 /// Returns `None` if no message can raise the limit. The values of `spend` are in nano-dollars.
 pub fn limit_headroom(events: &[Event], limit: &str) -> Option<(u64, Option<u64>)> {
-    let mut state = ThreadState::new();
-    for event in events {
-        apply(&mut state, event);
-    }
+    let state = state_after(events);
     let ceiling = state.launch.as_ref().and_then(|launch| launch.ceiling);
     let of = |mut limits: PlanLimits| limit_mut(&mut limits, limit).map(|value| *value);
     Some((of(state.limits)?, ceiling.and_then(of)))
@@ -316,10 +323,7 @@ pub fn limit_headroom(events: &[Event], limit: &str) -> Option<(u64, Option<u64>
 /// Returns the texts of the messages that are held when the chat is recovered. Held messages are sent only if the user
 /// submits them again. Empty for a thread that is not a chat.
 pub fn held_messages(events: &[Event]) -> Vec<String> {
-    let mut state = ThreadState::new();
-    for event in events {
-        apply(&mut state, event);
-    }
+    let mut state = state_after(events);
     let last = events.last().map_or((0, 0), |event| (event.seq + 1, event.ts));
     let body = EventBody::Recovered(Recovered { owner: String::new(), cut_bytes: 0 });
     apply(&mut state, &Event { seq: last.0, ts: last.1, body });

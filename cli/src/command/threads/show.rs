@@ -10,7 +10,7 @@ use rye_engine::event::{Ended, Event, EventBody, Opened, Settled};
 use rye_engine::store::{layout, owner};
 use rye_engine::thread::{PrintedCost, dollars};
 use rye_engine::thread_id::ThreadId;
-use rye_engine::threads::LoadedThread;
+use rye_engine::threads::{LoadedThread, limits_of_run};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -146,7 +146,7 @@ fn thread_output(
     Ok(ShowOutput {
         thread: ThreadOutput::new(&record.entry, reader.tree_cost(&record.entry.row)?),
         inputs: opened.map(|opened| opened.inputs.clone()).unwrap_or_default(),
-        limits: opened.map(|opened| limits_output(&opened.limits)).unwrap_or_default(),
+        limits: opened.map(|opened| limits_output(&limits_now(opened, &record.events))).unwrap_or_default(),
         capabilities: grants.map(|set| set.iter().map(|grant| grant.pattern.clone()).collect()).collect(),
         cache: CacheOutput::of(&record.events),
         outputs: ended.and_then(|ended| ended.outputs.clone()),
@@ -256,7 +256,7 @@ fn labeled_values(
     facts.extend(CacheOutput::of(&record.events).format_line().map(|line| ("cache", one(line))));
     if let Some(opened) = find_opened(&record.events) {
         facts.push(("inputs", json(&opened.inputs)));
-        facts.push(("limits", one(limit_line(&opened.limits))));
+        facts.push(("limits", one(limit_line(&limits_now(opened, &record.events)))));
         for (n, set) in opened.grants.iter().enumerate() {
             let key = if n == 0 { "capabilities" } else { "bounded by" };
             let patterns: Vec<String> = set.iter().map(|grant| grant.pattern.clone()).collect();
@@ -287,6 +287,11 @@ fn find_opened(events: &[Event]) -> Option<&Opened> {
 /// several end events.
 fn find_ended(events: &[Event]) -> Option<&Ended> {
     events.iter().rev().find_map(|event| if let EventBody::Ended(ended) = &event.body { Some(&**ended) } else { None })
+}
+
+/// Returns the limits of a run with all raises, or the limits of each prompt with which a chat was opened.
+fn limits_now(opened: &Opened, events: &[Event]) -> PlanLimits {
+    limits_of_run(events).unwrap_or(opened.limits)
 }
 
 fn limits_output(limits: &PlanLimits) -> Map<String, Value> {
