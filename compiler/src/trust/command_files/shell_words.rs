@@ -98,13 +98,11 @@ struct Splitter {
     word: Option<String>,
     /// The expansions of the current word.
     expansions: Vec<WordExpansion>,
-    /// The number of open parentheses.
-    parentheses: usize,
     /// The array whose elements are read.
     array: Option<String>,
     condition: ConditionPlace,
-    /// The number of commands in front of the current pipeline.
-    pipeline_start: usize,
+    /// The number of commands in front of the patterns of a `case`; `None` where no pattern can follow.
+    pattern_start: Option<usize>,
     /// True if the next word is the file of a redirection.
     redirects: bool,
     /// True if the next word is the delimiter of a here-document.
@@ -162,14 +160,20 @@ impl Splitter {
                 '\n' => {
                     self.end_list();
                     self.skip_documents();
-                    self.pipeline_start = self.commands.len();
                 }
                 ';' => self.end_list(),
-                '|' => self.end_command(),
-                '&' => {
+                '|' => {
+                    let start = self.pattern_start;
                     self.end_command();
-                    self.pipeline_start = self.commands.len();
+                    let is_end = self.commands.last().is_some_and(|command| command.words == ["esac"]);
+                    self.pattern_start = start.filter(|_| !is_end);
                 }
+                '&' => {
+                    let is_empty = self.is_empty();
+                    self.end_command();
+                    self.find_end_of_case(is_empty);
+                }
+                '(' if self.pattern_start.is_some() && self.is_empty() => {}
                 '(' if self.calculation().is_some() => {
                     let inner = self.calculation().unwrap_or_default();
                     self.at += inner.chars().count() + 1;
@@ -265,32 +269,38 @@ impl Splitter {
         let name = self.word.as_ref().and_then(|word| word.strip_suffix('=')).map(|name| name.trim_end_matches('+'));
         let name = name.filter(|name| is_variable_name(name)).map(str::to_owned);
         self.end_command();
-        self.pipeline_start = self.commands.len();
-        if name.is_some() {
-            self.array = name;
-        } else {
-            self.parentheses += 1;
-        }
+        self.array = name;
     }
 
-    /// Ends a command at a closing parenthesis. Without an open one, the parenthesis ends the patterns of a `case`.
+    /// Ends a command, an array or the patterns of a `case` at a closing parenthesis.
     fn close_parenthesis(&mut self) {
+        let start = self.pattern_start;
         self.end_command();
-        if self.array.take().is_none() && self.parentheses == 0 {
-            let is_glob = |expansion: &WordExpansion| *expansion == WordExpansion::Glob;
-            for command in self.commands.iter_mut().skip(self.pipeline_start) {
-                command.is_inert |= command.words.len() == 1 && command.expansions.iter().flatten().all(is_glob);
-            }
-        } else {
-            self.parentheses = self.parentheses.saturating_sub(1);
+        self.array = None;
+        for command in self.commands.iter_mut().skip(start.unwrap_or(usize::MAX)) {
+            command.is_inert |= command.words.len() == 1;
         }
-        self.pipeline_start = self.commands.len();
+        self.pattern_start = None;
     }
 
     fn end_list(&mut self) {
+        let is_empty = self.is_empty();
         self.end_command();
         self.condition = ConditionPlace::Outside;
-        self.pipeline_start = self.commands.len();
+        self.find_end_of_case(is_empty);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.word.is_none() && self.command.words.is_empty()
+    }
+
+    /// Notes that the patterns of a `case` can follow, behind `;;`, `;&` or `;;&`. `is_empty` is false if the last
+    /// character ended a command: the first semicolon of `\;;` is a part of it.
+    fn find_end_of_case(&mut self, is_empty: bool) {
+        let is_end = is_empty && matches!(self.text.get(self.at.saturating_sub(2)..self.at), Some([';', ';' | '&']));
+        if is_end {
+            self.pattern_start = Some(self.commands.len());
+        }
     }
 
     fn end_word(&mut self) {
@@ -335,6 +345,9 @@ impl Splitter {
             ConditionPlace::Start | ConditionPlace::Within => ConditionPlace::Within,
         };
         if command != ShellCommand::default() {
+            let is_case = command.words.last().is_some_and(|word| word == "in")
+                && command.words.iter().find(|word| !KEYWORDS.contains(&word.as_str())).is_some_and(|it| it == "case");
+            self.pattern_start = is_case.then_some(self.commands.len() + 1);
             self.commands.push(ShellCommand { array: self.array.clone(), is_inert, ..command });
         }
     }
