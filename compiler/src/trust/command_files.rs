@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::tool_spec::{ArgvPlaceholder, replace_placeholders};
+pub use code::SEARCH_VARIABLES;
 use code::{FILES_OF_SHELLS, search_variable, starts_programs};
 use interpreters::{ProgramSource, awk_program, code_argument, has_other_ending, started_programs};
-use programs::{EDITORS, IMPLIED_FILES, INTERPRETERS, LAUNCHERS, READERS, SHELLS};
+use programs::{EDITORS, IMPLIED_FILES, INTERPRETERS, LAUNCHERS, READERS, RUNNERS, SHELLS};
 use shell_words::{ShellCommand, split_commands};
 use variables::files_of_variables;
 
@@ -114,6 +115,14 @@ pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'
 /// Returns the words of a command that may name project files. The words of the command contain no placeholders.
 pub fn files_of_argv<'t>(argv: impl IntoIterator<Item = &'t String>) -> Vec<String> {
     files_of_command(&argv.into_iter().map(|part| without_markers(part)).collect::<Vec<_>>())
+}
+
+/// Returns true if a command executes files that it finds by its working folder: a relative program or script, or the
+/// files of a build tool.
+pub fn starts_from_its_folder(words: &[String]) -> bool {
+    let is_relative = |word: &String| word.contains('/') && !word.starts_with('/');
+    let is_build_tool = |word: &String| IMPLIED_FILES.iter().any(|(name, _)| name == word);
+    words.first().is_some_and(is_relative) || words.iter().any(|word| runs_programs(word) || is_build_tool(word))
 }
 
 /// Returns the words of a shell text that may name files of the project.
@@ -412,6 +421,7 @@ impl FileWords {
                     let path = module.replace(VALUE_START, "").replace('.', "/");
                     self.add_word(&path, true);
                     self.found.insert(format!("{MODULE}{path}"));
+                    self.add_run_modules(module, words.get(at + 1..).unwrap_or_default());
                 }
                 ProgramSource::Code { .. } if is_interpreter && !words.iter().skip(at).any(|word| is_taken(word)) => {
                     self.add_every_file();
@@ -423,6 +433,19 @@ impl FileWords {
                 | ProgramSource::StandardInput
                 | ProgramSource::Information => {}
             }
+        }
+    }
+
+    /// Adds the modules and the code that the arguments of a Python module such as `unittest` name. They are read like
+    /// code, because each name in code can be that of a module.
+    fn add_run_modules(&mut self, module: &str, arguments: &[String]) {
+        if !RUNNERS.contains(&module) {
+            return;
+        }
+        let behind = arguments.iter().skip_while(|argument| !argument.ends_with(module)).skip(1);
+        let named: Vec<String> = behind.map(|argument| argument.replace([VALUE_START, EXPANSION], " ")).collect();
+        if !named.is_empty() {
+            self.found.insert(format!("{CODE_OF}python\0{}", named.join("\n")));
         }
     }
 

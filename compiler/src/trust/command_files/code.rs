@@ -27,7 +27,7 @@ const STARTERS: [&str; 12] = [
     "system",
 ];
 /// Environment variables that name folders or files from which a program starts or loads code.
-const SEARCH_VARIABLES: [&str; 29] = [
+pub const SEARCH_VARIABLES: [&str; 33] = [
     "AWKPATH",
     "BASH_ENV",
     "CDPATH",
@@ -35,6 +35,8 @@ const SEARCH_VARIABLES: [&str; 29] = [
     "EDITOR",
     "ENV",
     "GEM_PATH",
+    "GIT_CONFIG_GLOBAL",
+    "GIT_CONFIG_SYSTEM",
     "GIT_EDITOR",
     "GIT_EXEC_PATH",
     "GIT_PAGER",
@@ -46,6 +48,7 @@ const SEARCH_VARIABLES: [&str; 29] = [
     "LD_PRELOAD",
     "LUA_CPATH",
     "LUA_PATH",
+    "MAKEFILES",
     "NODE_OPTIONS",
     "NODE_PATH",
     "PAGER",
@@ -56,6 +59,7 @@ const SEARCH_VARIABLES: [&str; 29] = [
     "PYTHONPATH",
     "PYTHONSTARTUP",
     "RUBYLIB",
+    "RUBYOPT",
     "VISUAL",
 ];
 

@@ -146,6 +146,9 @@ pub const READERS: [&str; 22] = [
     "tail",
     "wc",
 ];
+/// Python modules that execute the modules or the code in their arguments.
+pub const RUNNERS: [&str; 9] =
+    ["cProfile", "coverage", "inspect", "pdb", "profile", "pydoc", "timeit", "trace", "unittest"];
 /// Files that a program reads from its start folder even if no argument names them.
 pub const IMPLIED_FILES: [(&str, &[&str]); 9] = [
     ("make", &["GNUmakefile", "makefile", "Makefile"]),

@@ -2,12 +2,15 @@
 //! are read as those of a command. If a start or an import cannot be read from the text, the program can load every
 //! file of the project. The texts are searched, not parsed, so that a spelling that is not known counts as computed.
 
+mod environment;
+
 use std::sync::LazyLock;
 
 use regex::Regex;
 use rye_compiler::trust::command_files::{PROJECT_WORD, files_of_shell_text, files_of_tool};
 
 use super::Language;
+use environment::makes_functions;
 
 /// The programs that a text starts.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,7 @@ static PYTHON_COMPUTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
         r"\bfrom\s+subprocess\s+import\b",
         &format!(r"\bfrom\s+os\s+import\s*{imported}(?:\b(?:system|popen|exec\w+|spawn\w+|posix_spawn\w*)\b|\*)"),
         r"\bos\s*\.\s*(?:exec[lv]\w*|spawn[lv]\w*|posix_spawn\w*)\b",
+        r"\b(?:FunctionType|CodeType|importfile|safeimport|loadTestsFromNames?|IMAP4_stream)\b|\bpydoc\s*\.\s*locate\b",
     ]
     .join("|"))
 });
@@ -56,7 +60,7 @@ static PYTHON_IMPORTS: LazyLock<Option<Regex>> = LazyLock::new(|| regex(r"\b(?:i
 static JAVASCRIPT_COMPUTED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     regex(
         &[
-            r"(?:^|[^.\w$])eval\s*\(|\bnew\s+Function\b|\bdlopen\b|\bpathToFileURL\b",
+            r"(?:^|[^.\w$])eval\s*\(|\bdlopen\b|\bpathToFileURL\b",
             r#"["'](?:node:)?vm["']|\bBun\s*\.\s*(?:spawn|\$)|\bDeno\s*\.\s*(?:Command|run)\b"#,
         ]
         .join("|"),
@@ -99,14 +103,24 @@ impl ProgramStarts {
                 None | Some((Argument::Computed, _)) => found.is_computed = true,
                 Some((Argument::Literal(command), call)) => {
                     found.add_command(&[Argument::Literal(command.clone())]);
+                    let mut words = vec![Argument::Literal(command.clone())];
                     if takes_text || has_shell(call) {
                         found.add_shell_text(&command);
+                        words = command.split_whitespace().map(|word| Argument::Literal(word.to_owned())).collect();
                     }
+                    found.check_folder(text, call, &words);
                 }
                 Some((Argument::List(_), call)) if has_shell(call) => found.is_computed = true,
-                Some((Argument::List(words), _)) => found.add_command(&words),
+                Some((Argument::List(words), call)) => {
+                    found.add_command(&words);
+                    found.check_folder(text, call, &words);
+                }
             }
         }
+        if matches(&PYTHON_STARTS, text) {
+            found.add_environment(text);
+        }
+        found.add_python_readers(text);
         for import in PYTHON_IMPORTS.iter().flat_map(|imports| imports.find_iter(text)) {
             let line = text[..import.start()].rsplit('\n').next().unwrap_or_default().trim_start();
             let is_named = line.starts_with("from importlib import");
@@ -117,7 +131,8 @@ impl ProgramStarts {
     }
 
     fn of_javascript(text: &str) -> Self {
-        let mut found = Self { is_computed: matches(&JAVASCRIPT_COMPUTED, text), ..Self::default() };
+        let is_computed = matches(&JAVASCRIPT_COMPUTED, text) || makes_functions(text);
+        let mut found = Self { is_computed, ..Self::default() };
         if text.contains("child_process") {
             found.add_child_processes(text);
         }
@@ -167,6 +182,7 @@ impl ProgramStarts {
             self.add_child_process(function.as_str(), arguments.unwrap_or_default());
         }
         self.is_computed |= count == 0;
+        self.add_environment(text);
     }
 
     fn add_child_process(&mut self, function: &str, arguments: Vec<Argument>) {

@@ -57,7 +57,12 @@ fn package_of_the_project_behind_a_link_is_part_of_a_script() {
 
 #[test]
 fn code_in_an_argument_is_read_like_a_script() {
-    let rows: [(&[&str], &str); 8] = [
+    let rows: [(&[&str], &str); 13] = [
+        (&["python3", "-m", "unittest", "-v", "lib.sub.x"], "lib/sub/x.py"),
+        (&["python3", "-mtimeit", "-n1", "from lib.sub import x"], "lib/sub/x.py"),
+        (&["python3", "-m", "pydoc", "lib.x"], "lib/x.py"),
+        (&["python3", "-m", "trace", "--module", "lib.sub.x"], "lib/sub/x.py"),
+        (&["bash", "-c", "cd lib; python3 -m inspect sub.x"], "lib/sub/x.py"),
         (&["python3", "-c", "import helper"], "helper.py"),
         (&["python3", "-c", "import json"], "re.py"),
         (&["python3", "-Bc", "import subprocess; subprocess.run(['bash', 'lib/x', name])"], "lib/x"),
@@ -75,7 +80,7 @@ fn code_in_an_argument_is_read_like_a_script() {
     ];
     let place = || {
         let spaces = TestSpaces::new();
-        for folder in ["lib", "packages/part", "node_modules"] {
+        for folder in ["lib/sub", "packages/part", "node_modules"] {
             fs::create_dir_all(spaces.project().join(folder)).unwrap();
         }
         fs::write(spaces.project().join("lib/start.sh"), "cd lib\npython3 -c 'import helper'\n").unwrap();
@@ -143,5 +148,80 @@ fn file_that_a_shell_script_executes_by_a_computed_name_is_part_of_it() {
         ("find . -name '*.sh' | while read -r f; do shellcheck \"$f\"; done", "lib/x.sh"),
     ] {
         assert!(!ends_with_a_change_of(SHELL, text, changed), "{text}: {changed}");
+    }
+}
+
+const PYTHON: &str = ".ai/tools/ops/main.py";
+
+#[test]
+fn file_that_python_executes_in_a_computed_folder_or_environment_is_part_of_it() {
+    for (text, changed) in [
+        ("d = p + '/li' + 'b'\nsubprocess.run(['make', '-s'], cwd=d, check=True)", "lib/Makefile"),
+        ("subprocess.run(['./run'], cwd=folder)", "lib/run"),
+        ("os.chdir(folder)\nsubprocess.run(['bash', 'x'])", "lib/x"),
+        ("subprocess.run('make all', shell=True, cwd=folder)", "lib/Makefile"),
+        ("subprocess.run(['helper'], env={'PATH': project_path + '/b' + 'in'})", "bin/helper"),
+        ("os.environ['PATH'] = os.path.join(project_path, 'b' + 'in')\nsubprocess.run(['git', 'log'])", "bin/git"),
+        ("subprocess.run(['git', 'q'], env=dict(os.environ, GIT_CONFIG_GLOBAL='cf' + 'g'))", "cfg"),
+        ("os.environ.setdefault('LD_PRELOAD', name)\nsubprocess.run(['git', 'q'])", "lib/x.so"),
+        ("os.environ['PYTHONPATH'] = str(Path(__file__).parent / 'lib')\nsubprocess.run(['git', 'q'])", "lib/x.txt"),
+        ("types.FunctionType(compile(open('x.txt').read(), 'x', 'exec'), {})()", "x.txt"),
+        ("exec_ = FunctionType(code, {})", "x.txt"),
+        ("timeit.timeit(open('x.txt').read(), number=1)", "x.txt"),
+        ("cProfile.run(code)", "x.txt"),
+        ("pydoc.importfile('x.txt')", "x.txt"),
+        ("import unittest\nunittest.defaultTestLoader.discover('tests')", "tests/test_a.py"),
+        ("import unittest\nunittest.TestLoader().discover(folder)", "tests/test_a.py"),
+        ("ctypes.CDLL(None).system(b'. ./x.txt')", "x.txt"),
+        ("ctypes.CDLL('lib/x.so')", "lib/x.so"),
+        ("logging.config.fileConfig('log.ini')", "log.ini"),
+    ] {
+        let text = format!("import os, subprocess\n{text}\n");
+        assert!(ends_with_a_change_of(PYTHON, &text, changed), "{text}: {changed}");
+    }
+    for text in [
+        "subprocess.run(['make'], cwd=project_path)",
+        "ROOT = Path(__file__).resolve().parents[2]\nsubprocess.run(['bash', 'lib/run'], cwd=ROOT)",
+        "subprocess.run(['git', 'log', name], cwd=folder)",
+        "os.chdir(os.path.dirname(os.path.abspath(__file__)))\nsubprocess.run(['bash', 'lib/run'])",
+        "subprocess.run(['bash', 'lib/run'], env={**os.environ, 'PATH': '/usr/bin:/bin', 'PAGER': 'cat'})",
+        "if name == 'PATH':\n    print(os.environ['PATH'])\nsubprocess.run(['git', 'log'])",
+        "env = {'PATH': os.environ['PATH'], 'LANG': lang}\nsubprocess.run(['git', 'log'], env=env)",
+        "PATTERN = re.compile(text)\ndef compile(text): pass",
+        "timeit.timeit('f()', number=3); cProfile.run('main()')",
+        "ctypes.CDLL(ctypes.util.find_library('c'))",
+        "service.discover(name)",
+    ] {
+        let text = format!("import os, re, subprocess\n{text}\n");
+        assert!(!ends_with_a_change_of(PYTHON, &text, "src/any.txt"), "{text}");
+    }
+}
+
+#[test]
+fn text_that_javascript_executes_covers_the_project() {
+    for text in [
+        "(0, eval)(text)",
+        "const run = eval;\nrun(text)",
+        "globalThis.eval(text)",
+        "Function(text)()",
+        "new Function('a', text)",
+        "[].constructor.constructor(text)()",
+        "const F = Object.getPrototypeOf(async function () {}).constructor",
+        "const F = (async () => {}).constructor",
+        "const m = new Module('x'); m._compile(text, 'x')",
+        "import repl from 'node:repl'",
+        "import {execFileSync} from 'child_process'\nprocess.env.PATH = folder\nexecFileSync('git', ['log'])",
+        "import {execFileSync} from 'child_process'\nexecFileSync('git', ['log'], { env: { PATH: folder } })",
+    ] {
+        assert!(ends_with_a_change_of(JAVASCRIPT, text, "src/any.txt"), "{text}");
+    }
+    for text in [
+        "const root = typeof self == 'object' && self || Function('return this')()",
+        "if (isFunction(value)) value.constructor.name",
+        "model.eval(); class A { constructor() {} }",
+        "import {execFileSync} from 'child_process'\nexecFileSync('git', ['log'], { env: { PATH: '/usr/bin' } })",
+        "import {execFileSync} from 'child_process'\nexecFileSync('git', ['log'], { env: { PATH: process.env.PATH } })",
+    ] {
+        assert!(!ends_with_a_change_of(JAVASCRIPT, text, "src/any.txt"), "{text}");
     }
 }
