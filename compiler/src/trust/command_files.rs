@@ -132,6 +132,13 @@ pub fn files_of_shell_text(text: &str) -> Vec<String> {
     words.finish()
 }
 
+/// Returns the words for the files that a shell text executes by names in variables, outputs and globs.
+pub fn files_of_computed_names(text: &str) -> Vec<String> {
+    let mut words = FileWords::default();
+    words.add_text(&without_markers(text), 0);
+    files_of_variables(&words.commands).into_iter().collect()
+}
+
 /// Returns the words of a variable's value that may name files of the project.
 pub fn files_of_value(value: &str) -> Vec<String> {
     let mut words = FileWords::default();

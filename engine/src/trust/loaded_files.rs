@@ -2,6 +2,7 @@
 //! sources or executes. They are found by the words of the program's text, without a parser: a word counts wherever it
 //! is, in comments and strings too, so that more files are trusted rather than fewer.
 
+mod build;
 mod computed;
 mod packages;
 mod program;
@@ -241,6 +242,9 @@ impl NamedFiles<'_> {
         }
         named.add_starts(&ProgramStarts::of(text, language), text, [own, self.project]);
         named.add_package(language, own, text, self.project);
+        if language == Language::Build {
+            named.add_build(file, text, [own, self.project]);
+        }
         // Without `cd`, the scripts of a package start in the folder of the package.
         let starts_here = language == Language::Package && !text.contains("cd ");
         for word in &shell_words {

@@ -225,3 +225,48 @@ fn text_that_javascript_executes_covers_the_project() {
         assert!(!ends_with_a_change_of(JAVASCRIPT, text, "src/any.txt"), "{text}");
     }
 }
+
+#[test]
+fn file_that_a_build_file_executes_by_a_computed_name_is_part_of_it() {
+    let ends = |name: &str, text: &str, changed: &str| {
+        let spaces = TestSpaces::new();
+        let project = spaces.project();
+        for folder in ["conf.d", "scripts", "src", "build"] {
+            fs::create_dir(project.join(folder)).unwrap();
+        }
+        fs::write(project.join(name), text).unwrap();
+        fs::write(project.join(changed), "1").unwrap();
+        let one = command_requirement("t", "11", &[name]);
+        spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
+        assert!(spaces.is_trusted(&one), "{text}");
+        fs::write(project.join(changed), "2").unwrap();
+        !spaces.is_trusted(&one)
+    };
+    for (text, changed) in [
+        ("include conf.d/*.mk\n", "conf.d/a.mk"),
+        ("-include $(wildcard conf.d/*)\n", "conf.d/a"),
+        ("FILES := $(wildcard conf.d/*)\ninclude $(FILES)\n", "conf.d/a"),
+        ("include $(wildcard *.inc)\n", "a.inc"),
+        ("out-%: scripts/%.sh ; @sh $<\n", "scripts/x.sh"),
+        ("out-%: scripts/%\n\t@bash -e $< > $@\n", "scripts/x"),
+        ("out: scripts/x\n\t./$<\n", "scripts/x"),
+        ("all: ;@for s in scripts/*; do sh $$s; done\n", "scripts/a"),
+        ("S = $(wildcard scripts/*)\nall:\n\tset -e; \\\n\tfor s in $(S); do sh $$s; done\n", "scripts/a"),
+        ("all:\n\tfor s in $(shell ls); do sh $$s; done\n", "scripts/a"),
+        ("D := scripts\nall:\n\t@for s in a b; do sh $(D)/$$s; done\n", "scripts/a"),
+    ] {
+        assert!(ends("Makefile", text, changed), "{text}: {changed}");
+    }
+    assert!(ends("justfile", "all:\n  for s in $(ls); do sh $s; done\n", "scripts/a"));
+    for (text, changed) in [
+        ("SRC := $(wildcard src/*.c)\nOBJ := $(SRC:src/%.c=build/%.o)\nall: $(OBJ)\n\t$(CC) -o app $^\n", "src/a.c"),
+        ("build/%.js: src/%.ts\n\ttsc $<\n-include $(wildcard build/*.d)\n", "src/a.ts"),
+        ("-include $(DEPS)\nall:\n\t$(MAKE) -C $(DIR) $(call flags,a b) && $(Q)cp src/*.c build\n", "src/a.c"),
+        ("V := $(shell git describe)\nall:\n\t@echo $(V) $$(date) > build/v; rm -f build/*.o\n", "build/a"),
+        ("PY ?= python3\nall:\n\t@if [ -n \"$(X)\" ]; then $(PY) scripts/x.py $(ARGS); fi\n", "scripts/y.py"),
+        ("all: $(addprefix build/,a b)\nbuild/%:\n\tmkdir -p $(@D) $(dir $@)\n\t{ cat src/* ; } > $@\n", "src/a"),
+    ] {
+        assert!(!ends("Makefile", text, changed), "{text}: {changed}");
+    }
+    assert!(!ends("justfile", "test name:\n  cargo test {{name}}\n  bash scripts/x.sh {{name}}\n", "scripts/y.sh"));
+}
