@@ -37,8 +37,13 @@ pub(crate) fn prompt_grants(
     Some(narrow_grants(of_mode.as_deref().unwrap_or_else(own), with).grants)
 }
 
+/// The patterns of the built-in risk table that cover every tool and every capability. A table of the project may class
+/// the project's own tools, which only these patterns cover, as safe.
+const CATCH_ALL_PATTERNS: [&str; 2] = ["rye.execute.*", "rye.*"];
+
 /// Narrows grants to capabilities of the tier `safe`, and removes their folders and hosts. Grants to sign are left out.
-/// Empty if the risk table cannot be read.
+/// Empty if the risk table cannot be read. A tool of the standard library is safe only if the built-in risk table also
+/// classes it as safe: the table of a project could call a shell safe.
 pub fn read_only_grants(plan: &Plan, grants: &[Grant]) -> Vec<Grant> {
     let built_in = RiskTable::default();
     let table = match plan.settings.risk() {
@@ -46,9 +51,18 @@ pub fn read_only_grants(plan: &Plan, grants: &[Grant]) -> Vec<Grant> {
         // If the risk table cannot be read, no capability is known to be safe.
         Err(_) => return Vec::new(),
     };
+    let patterns_of = |table: &RiskTable, tier| table.patterns_of(tier).map(str::to_owned).collect::<Vec<_>>();
+    let risky =
+        [Tier::Write, Tier::Elevated, Tier::Unrestricted].into_iter().flat_map(|tier| patterns_of(&built_in, tier));
+    let risky: Vec<String> = risky.filter(|pattern| !CATCH_ALL_PATTERNS.contains(&pattern.as_str())).collect();
+    let safe = patterns_of(&built_in, Tier::Safe);
+    let narrowed = narrow_grants(grants, &patterns_of(table, Tier::Safe)).grants.into_iter().flat_map(|grant| {
+        let one = std::slice::from_ref(&grant);
+        let is_apart = narrow_grants(one, &risky).unused.len() == risky.len();
+        if is_apart { vec![grant] } else { narrow_grants(one, &safe).grants }
+    });
     let signs = |pattern: &str| possible_primaries(pattern).contains(&Primary::Sign);
-    let safe: Vec<String> = table.patterns_of(Tier::Safe).map(str::to_owned).collect();
-    let narrowed = narrow_grants(grants, &safe).grants.into_iter().filter(|grant| !signs(&grant.pattern));
+    let narrowed = narrowed.filter(|grant| !signs(&grant.pattern));
     narrowed.map(|grant| Grant { net: Vec::new(), write: Vec::new(), ..grant }).collect()
 }
 

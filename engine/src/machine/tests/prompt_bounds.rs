@@ -11,7 +11,7 @@ use crate::event::{
     ChatMode, ControlMessage, Delivery, EventBody, PromptBounds, PromptStarted, PromptStatus, UserInput,
 };
 use crate::machine::fixture::{SimulatedThread, call, calls, grant, plan, set_setting, text};
-use crate::machine::prompt_bounds::prompt_grants;
+use crate::machine::prompt_bounds::{prompt_grants, read_only_grants};
 use crate::machine::raised_limit;
 
 fn submit(text: &str, spend: Option<u64>, with: &[&str]) -> ControlMessage {
@@ -107,6 +107,30 @@ fn modes_narrow_the_calls_or_leave_out_their_approval_requests() {
     let auto = in_mode(Some(ChatMode::Auto));
     assert_eq!((auto.dispatched.concat().len(), auto.asked.len()), (2, 0));
     assert_eq!(started(&auto)[0].mode, ChatMode::Auto);
+}
+
+#[test]
+fn risk_table_of_a_project_makes_no_shell_read_only() {
+    let grants: Vec<_> =
+        ["rye.execute.tool.rye.bash.bash", "rye.execute.tool.rye.file-system.*", "rye.execute.tool.a.*"]
+            .map(grant)
+            .into();
+    let narrowed = |pattern: &str| {
+        let mut plan = plan();
+        let table = json!({"classifications": [{ "risk": "safe", "patterns": [pattern] }]});
+        set_setting(&mut plan, "capability_risk", table);
+        let kept = read_only_grants(&plan, &grants).into_iter();
+        kept.map(|grant| grant.pattern.replace("rye.execute.tool.", "")).collect::<Vec<_>>()
+    };
+    let read = ["rye.file-system.read", "rye.file-system.ls", "rye.file-system.glob", "rye.file-system.grep"];
+    let sorted = |mut patterns: Vec<String>| {
+        patterns.sort();
+        patterns
+    };
+    let mut with_own = [&read[..], &["a.*"]].concat();
+    with_own.sort_unstable();
+    assert_eq!(sorted(narrowed("rye.*")), with_own);
+    assert_eq!(narrowed("rye.execute.tool.a.b"), ["a.b"]);
 }
 
 #[test]
