@@ -148,6 +148,8 @@ fn hook_with_unknown_fact_or_item_is_reported() {
     assert_eq!(with_hooks(&format!("hooks: [{{id: h, event: thread_started, {good}}}]")), Vec::<&str>::new());
     let missing = fetch("lib/ident");
     assert_eq!(with_hooks(&format!("hooks: [{{id: h, event: thread_started, {missing}}}]")), ["context::unknown-item"]);
+    let empty = "hooks:\n  - id: h\n    event: tool_call\n    condition:\n    action: { block: { reason: no } }\n";
+    assert_eq!(with_hooks(empty), ["item::invalid-value"]);
     let fact = format!("hooks: [{{id: h, event: thread_started, condition: 'cost.turns > 1', {good}}}]");
     assert_eq!(with_hooks(&fact), ["hook::unknown-fact"]);
     let placeholder = "hooks: [{id: h, event: tool_call, action: {block: 'no ${call.nam}'}}]";

@@ -132,8 +132,17 @@ fn read_hook(
     let read = node.get("condition").map(|n| (n, condition::from_data(n)));
     let mut expr = None;
     let mut broken = false;
-    if let Some((_, parsed)) = read {
+    if let Some((written, parsed)) = read {
         broken = !parsed.errors.is_empty();
+        if written.to_value().is_null() {
+            data::report_invalid(
+                found,
+                "condition",
+                written,
+                "a condition; leave out the key of a hook that always fires",
+            );
+            broken = true;
+        }
         found.syntax(parsed.errors);
         expr = parsed.tree;
     }
