@@ -3,6 +3,7 @@
 //! renamed meanwhile. Programs are confined by a sandbox instead.
 
 mod access_error;
+mod bare_repository;
 mod hard_link;
 mod relative;
 mod replace;
@@ -257,6 +258,9 @@ impl ProjectFiles {
             return Err(FileAccessError::NotGranted { path: path.clone(), folders: bound.join(",") });
         }
         match path_policy::path_access(&path.0) {
+            PathAccess::Ordinary if self.is_in_bare_repository(path) => {
+                Err(FileAccessError::BareRepository { path: path.clone() })
+            }
             PathAccess::Ordinary => Ok(()),
             PathAccess::ReadOnly => Err(FileAccessError::ReadOnly { path: path.clone() }),
             PathAccess::Hidden => Err(FileAccessError::Hidden { path: path.to_string() }),

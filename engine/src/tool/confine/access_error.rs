@@ -17,6 +17,11 @@ pub enum FileAccessError {
     Hidden { path: String },
     #[error("`{path}` is read-only for tools")]
     ReadOnly { path: ProjectPath },
+    #[error(
+        "`{path}` is read-only for tools: with `HEAD`, `objects` and `refs`, its folder is a git repository, whose \
+         settings can start programs"
+    )]
+    BareRepository { path: ProjectPath },
     #[error("writing `{path}` needs the capability `{capability}`, which this thread does not have")]
     NeedsSign { path: ProjectPath, capability: String },
     #[error("permission denied: `{path}` is outside of write=\"{folders}\", the folders that the grants allow")]

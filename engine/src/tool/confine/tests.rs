@@ -200,6 +200,31 @@ fn protected_paths_are_read_only_under_every_name() {
 }
 
 #[test]
+fn write_that_completes_a_bare_repository_is_refused() {
+    for last in ["b/HEAD", "b/objects/x", "b/refs/heads/x", "b/head"] {
+        let w = world();
+        let parts = ["b/HEAD", "b/objects/x", "b/refs/heads/x"];
+        for part in parts.iter().filter(|part| !part.eq_ignore_ascii_case(last)) {
+            w.write(part, &[]).unwrap();
+        }
+        assert!(w.write(last, &[]).unwrap_err().contains("is a git repository"), "{last}");
+        assert!(!w.root.join(last).exists(), "{last}");
+        assert_eq!(w.write("b/config", &[]).unwrap(), WriteEffect::Created);
+    }
+    let w = world();
+    for folder in ["b/objects", "b/refs", "worktree"] {
+        fs::create_dir_all(w.root.join(folder)).unwrap();
+    }
+    fs::write(w.root.join("b/HEAD"), "ref: refs/heads/main").unwrap();
+    for path in ["b/config", "b/hooks/pre-commit", "b/HEAD"] {
+        assert!(w.write(path, &[]).unwrap_err().contains("is a git repository"), "{path}");
+    }
+    w.write("worktree/HEAD", &[]).unwrap();
+    assert!(w.write("worktree/commondir", &[]).is_err());
+    assert_eq!(w.write("objects/refs/HEAD", &[]).unwrap(), WriteEffect::Created);
+}
+
+#[test]
 fn items_are_written_only_with_every_links_grant() {
     let w = world();
     let own = "rye.sign.directive.d";
