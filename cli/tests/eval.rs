@@ -44,6 +44,23 @@ fn every_line_is_answered_in_its_order() {
 }
 
 #[test]
+fn text_that_would_fill_the_memory_is_an_error() {
+    let value = "x".repeat(10_000);
+    let requests = [
+        serde_json::json!({"template": "${a}".repeat(500_000), "facts": {"a": value}}),
+        serde_json::json!({"inputs_text": "{input:a}".repeat(500_000), "inputs": {"a": value}}),
+        serde_json::json!({"template": "${a}${a}", "facts": {"a": value}}),
+    ];
+    let lines: Vec<String> = requests.iter().map(Value::to_string).collect();
+    let output = rye(&["eval"], lines.join("\n").as_bytes());
+    let answers: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for refused in &answers[..2] {
+        assert_eq!(refused["error"]["message"], "the filled text would have more than 16 MiB");
+    }
+    assert_eq!(answers[2]["ok"].as_str().map(str::len), Some(20_000));
+}
+
+#[test]
 fn invalid_line_keeps_its_id() {
     let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
     let lines = [

@@ -1,7 +1,7 @@
 //! Requests of `rye eval` about conditions, templates and failures.
 
 use rye_grammar::condition::from_data;
-use rye_grammar::template::parse_inputs;
+use rye_grammar::template::{InputsPart, parse_inputs};
 use rye_grammar::{SourceId, Span, SyntaxError};
 use serde_json::{Map, Value, json};
 
@@ -14,6 +14,13 @@ use crate::semantics::value::{Num, inline_text, to_node};
 
 /// The span of every part of a request of `rye eval`: a request has no source file.
 const EMPTY_SPAN: Span = Span { source: SourceId(0), start: 0, end: 0 };
+
+/// Maximum bytes of a filled template or text, as of the action of a hook.
+const MAX_TEXT_BYTES: usize = 16 << 20;
+
+fn too_long() -> EvalError {
+    EvalError::new("template", format!("the filled text would have more than {} MiB", MAX_TEXT_BYTES >> 20))
+}
 
 fn syntax_answer(error: &SyntaxError) -> EvalError {
     EvalError::new(error.code(), error.to_string())
@@ -58,7 +65,11 @@ pub(super) fn answer_template(body: &Value, request: &Map<String, Value>) -> Eva
     if let Some(error) = parsed.errors.first() {
         return Err(syntax_answer(error));
     }
-    Ok(match parsed.tree.render(&facts(request)?) {
+    let facts = facts(request)?;
+    if parsed.tree.exceeds(&facts, MAX_TEXT_BYTES) {
+        return Err(too_long());
+    }
+    Ok(match parsed.tree.render(&facts) {
         Rendered::Value(value) => value,
         Rendered::Pending(paths) => json!({ "unknown": paths }),
     })
@@ -72,6 +83,13 @@ pub(super) fn inputs_text(body: &Value, request: &Map<String, Value>) -> EvalRes
         Some(inputs) => expect_object(inputs, "inputs")?,
         None => &none,
     };
+    let sizes = parsed.parts.iter().map(|part| match part {
+        InputsPart::Text(text) => text.len(),
+        InputsPart::Input(placeholder) => inputs.get(&placeholder.name).map_or(0, |value| inline_text(value).len()),
+    });
+    if sizes.fold(0, usize::saturating_add) > MAX_TEXT_BYTES {
+        return Err(too_long());
+    }
     render_inputs(&parsed, inputs)
         .map(Value::String)
         .map_err(|missing| EvalError::new("interface::missing-input", missing.to_string()))
