@@ -20,7 +20,7 @@ pub fn cache_guard(world: &dyn World) -> Nanos {
 
 /// Returns the amount without the setting of the project, and the place of this setting, if the setting is a higher
 /// amount, which has no effect. Else `None`.
-pub fn ineffective_project_amount(items: &Items<'_>) -> Option<(Nanos, Span)> {
+pub(crate) fn ineffective_project_amount(items: &Items<'_>) -> Option<(Nanos, Span)> {
     let amounts = GuardAmounts::read(items, items.project_is_user_space());
     let (_, span) = amounts.project.filter(|(project, _)| *project > amounts.base)?;
     Some((amounts.base, span))

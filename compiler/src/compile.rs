@@ -16,7 +16,7 @@ use crate::lower::cache::LowerContext;
 use crate::lower::interface::lower_fields;
 use crate::lower::{HookTrace, Lowered, lower};
 use crate::model::ModelOverride;
-pub use crate::plan::note::{Note, OmissionReason};
+pub use crate::plan::note::Note;
 use crate::plan::{FieldType, InterfaceField, ManifestEntry, Origins, Plan};
 pub use crate::request::{AssumedRoute, CompileRequest, SpawnParent};
 use crate::resolve::{Inputs, Launch};

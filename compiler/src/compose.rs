@@ -5,7 +5,7 @@ mod context;
 mod hooks;
 mod inherit;
 
-pub use context::{PROTOCOL_PREFIX, report_unknown};
+pub(crate) use context::{PROTOCOL_PREFIX, report_unknown};
 
 use std::sync::Arc;
 
@@ -299,7 +299,7 @@ impl ComposedHook {
     }
 
     /// Returns the hook as the plan stores it; `None` if it has no action because it is disabled.
-    pub fn to_planned(&self) -> Option<PlannedHook> {
+    pub(crate) fn to_planned(&self) -> Option<PlannedHook> {
         let action = self.decl.action.as_ref()?.node.clone();
         Some(PlannedHook {
             id: self.decl.id.node.clone(),

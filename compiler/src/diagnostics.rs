@@ -275,7 +275,7 @@ impl Diagnostics {
 
     /// Joins the reports about files that were signed with the same untrusted key, because the user trusts or rejects a
     /// key, not a file.
-    pub fn group_untrusted_keys(&mut self) {
+    pub(crate) fn group_untrusted_keys(&mut self) {
         let is_of_key = |one: &Diagnostic| matches!(one, Diagnostic::Item(ItemError::UntrustedKey { .. }));
         let (keyed, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.all).into_iter().partition(is_of_key);
         self.all = rest;

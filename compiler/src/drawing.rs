@@ -61,7 +61,7 @@ pub enum LineStyle {
 
 impl NodeGroup {
     /// Returns the CSS class of the nodes of this group in an SVG drawing.
-    pub fn css_class(self) -> &'static str {
+    pub(crate) fn css_class(self) -> &'static str {
         match self {
             Self::Step => "step",
             Self::Decision => "decision",
@@ -91,7 +91,7 @@ impl Drawing {
     }
 
     /// Returns an identifier for each node, made of letters, digits and `_` and unique in the drawing.
-    pub fn identifiers(&self) -> Vec<String> {
+    pub(crate) fn identifiers(&self) -> Vec<String> {
         let mut used_ids: Vec<String> = Vec::with_capacity(self.nodes.len());
         let mut seen = std::collections::BTreeSet::new();
         for (i, node) in self.nodes.iter().enumerate() {

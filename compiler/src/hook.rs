@@ -214,7 +214,7 @@ impl HookAction {
 
     /// Returns true if the action replaces the system prompt by a text without the placeholder `${system_prompt}`, so
     /// that the earlier system prompt is lost.
-    pub fn replaces_system_prompt(&self) -> bool {
+    pub(crate) fn replaces_system_prompt(&self) -> bool {
         let Self::SystemPrompt { text: Some(text), .. } = self else { return false };
         !text.contains("${system_prompt")
     }
@@ -229,7 +229,7 @@ impl HookAction {
     }
 
     /// Returns true if no part of the action can fail, provided that its texts contain no placeholders.
-    pub fn cannot_fail(&self) -> bool {
+    pub(crate) fn cannot_fail(&self) -> bool {
         match self {
             Self::Block { .. }
             | Self::Continue

@@ -19,7 +19,7 @@ use crate::plan::source::SourceReport;
 use crate::resolve::{Inputs, Launch};
 use crate::semantics::glob::Glob;
 use crate::world::{ItemKind, Space, World};
-pub use mentions::{Mention, mentions};
+pub(crate) use mentions::mentions;
 pub use view::{DetailLevel, RelationFilter};
 
 /// Items and the relations between them.

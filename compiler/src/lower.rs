@@ -311,7 +311,7 @@ fn resolve_model(
 
 /// Properties of the plan that a directive has without inputs and without a parent.
 #[derive(Debug, Clone)]
-pub struct LowerSummary {
+pub(crate) struct LowerSummary {
     pub limits: Limits,
     pub model: Rc<PlannedModel>,
     /// Tokens of the tools, the body and the knowledge that the first request of every run contains.

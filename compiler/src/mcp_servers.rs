@@ -21,8 +21,9 @@ use crate::item::Items;
 use crate::semantics::needs::needed_folder_error;
 use crate::tool_spec::ServerSandbox;
 use crate::world::{ItemKind, hex};
-pub use drift::{ConfiguredServers, ServerDrift};
-pub use report::{check_servers, report_drift};
+pub(crate) use drift::ConfiguredServers;
+pub use drift::ServerDrift;
+pub(crate) use report::{check_servers, report_drift};
 pub use secrets::{FaultyServerValue, ServerValueFault, find_faulty_values};
 use values::{is_disabled, read_string_map, read_strings};
 

@@ -14,7 +14,8 @@ use serde_json::Value;
 use crate::diagnostics::{ModelError, closest};
 use crate::item::ModelRequest;
 use crate::plan::{PlannedModel, Prices, Sampling, Tokenizer, ToolUse};
-pub use read::{PRICES, SCRIPTED_WIRE, WIRE_FORMATS, read_provider, read_settings};
+pub(crate) use read::{PRICES, WIRE_FORMATS, read_settings};
+pub use read::{SCRIPTED_WIRE, read_provider};
 
 /// A provider, merged from the provider files with its id in all spaces.
 #[derive(Debug, Clone, PartialEq)]
@@ -90,7 +91,7 @@ impl ModelOverride {
 
 /// A function that takes the id of a provider and reads the provider file. Returns `None` if the file does not exist or
 /// is unusable.
-pub type ProviderLoader<'l> = Box<dyn Fn(&str) -> Option<Provider> + 'l>;
+pub(crate) type ProviderLoader<'l> = Box<dyn Fn(&str) -> Option<Provider> + 'l>;
 
 /// The providers of all spaces. A provider file is read once, when the provider is first needed.
 pub struct ProviderCatalog<'l> {
@@ -120,7 +121,7 @@ impl<'l> ProviderCatalog<'l> {
     }
 
     /// Returns true if there is any provider file.
-    pub fn has_any(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         !self.names.is_empty()
     }
 
@@ -261,7 +262,7 @@ impl<'l> ProviderCatalog<'l> {
 
     /// Returns a warning if the provider file of a model does not list the model. `None` if the file lists the model,
     /// or if the provider replays a script in place of a model.
-    pub fn check_unlisted(&self, model: &PlannedModel) -> Option<ModelError> {
+    pub(crate) fn check_unlisted(&self, model: &PlannedModel) -> Option<ModelError> {
         let provider = self.provider(&model.provider)?;
         if provider.wire == SCRIPTED_WIRE || provider.models.iter().any(|listed| listed.id == model.id) {
             return None;
@@ -303,7 +304,7 @@ impl<'l> ProviderCatalog<'l> {
 
     /// Returns the default provider that a file of the project or the user sets; `None` if no such file sets one, or if
     /// the provider does not exist.
-    pub fn chosen_provider(&self) -> Option<&Spanned<String>> {
+    pub(crate) fn chosen_provider(&self) -> Option<&Spanned<String>> {
         let chosen = self.settings.default_provider.as_ref().filter(|_| self.settings.is_provider_chosen);
         chosen.filter(|provider| self.names.contains(&provider.node))
     }

@@ -26,8 +26,8 @@ use crate::wire_tool::instructions;
 /// Longest tool name that a provider accepts, in bytes.
 pub(crate) const MAX_TOOL_NAME_BYTES: usize = 64;
 
-pub use needs::{UnmetNeed, missing_needs, unmet_need};
-pub use reach::ToolIndex;
+pub(crate) use needs::{UnmetNeed, missing_needs, unmet_need};
+pub(crate) use reach::ToolIndex;
 
 /// The settings of `tool_preload` in `agent/resilience`, which bound the palette.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +136,7 @@ pub fn build(
 impl Palette {
     /// Offers skills through `rye_fetch` if a grant allows one of them. If there are no skills, and all grants to fetch
     /// are grants of skills, removes `rye_fetch`. Returns true if the thread may fetch a skill.
-    pub fn offer_skills(&mut self, grants: &[Grant], skills: &[ItemId]) -> bool {
+    pub(crate) fn offer_skills(&mut self, grants: &[Grant], skills: &[ItemId]) -> bool {
         let Some(at) = self.tools.iter().position(|tool| tool.primary == PalettePrimary::Fetch) else { return false };
         let for_skills = |grant: &&Grant| grant.pattern.starts_with("rye.fetch.skill");
         if skills.is_empty() {
@@ -161,7 +161,7 @@ impl Palette {
     }
 
     /// Adds `rye_directive_return` at the end if outputs are declared; returns true if the tool was added.
-    pub fn add_return(&mut self, outputs: &IndexMap<String, InterfaceField>) -> bool {
+    pub(crate) fn add_return(&mut self, outputs: &IndexMap<String, InterfaceField>) -> bool {
         if !outputs.is_empty() {
             self.tools.push(primary_tool(primary::directive_return(outputs), PalettePrimary::Return));
         }
@@ -170,7 +170,7 @@ impl Palette {
 
     /// Counts the tokens of every definition as a request to this model contains it. These counts do not affect the
     /// palette's token budget, which always counts characters / 4 (`language.md` 10).
-    pub fn count_tokens(&mut self, model: &PlannedModel) {
+    pub(crate) fn count_tokens(&mut self, model: &PlannedModel) {
         for tool in &mut self.tools {
             tool.tokens = model.definition_size(tool).tokens;
         }

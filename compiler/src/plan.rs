@@ -34,7 +34,8 @@ use crate::semantics::value::Type;
 use crate::tool_spec::Idempotence;
 pub use crate::world::{ContextFileRead, ManifestEntry, hex};
 use crate::world::{ItemKind, Space};
-pub use cost::{LongPromptPrices, Prices, RequestTokens, Tokens};
+pub(crate) use cost::RequestTokens;
+pub use cost::{LongPromptPrices, Prices, Tokens};
 pub use count::Tokenizer;
 pub use graph::{ApprovalOrigin, Graph, Node, Outcome};
 pub use origin::{Origin, OriginCause, OriginKind};
@@ -303,7 +304,7 @@ impl FieldType {
     pub const ALL: [Self; 6] = [Self::String, Self::Integer, Self::Number, Self::Boolean, Self::Array, Self::Object];
 
     /// Returns the [`Type`] of the values that a field of this type accepts.
-    pub const fn value_type(self) -> Type {
+    pub(crate) const fn value_type(self) -> Type {
         match self {
             Self::String => Type::String,
             Self::Integer => Type::Integer,

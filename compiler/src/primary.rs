@@ -36,10 +36,6 @@ impl Primary {
         }
     }
 
-    pub fn of_tool_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|p| p.tool_name() == name)
-    }
-
     pub fn definition(self) -> PrimaryDefinition {
         match self {
             Self::Execute => execute(),
@@ -50,7 +46,7 @@ impl Primary {
 
     /// Returns the schema of the arguments, including the arguments that a palette offers only if the thread may fetch
     /// skills.
-    pub fn complete_schema(self) -> Value {
+    pub(crate) fn complete_schema(self) -> Value {
         match self {
             Self::Fetch => fetch_with_skills().schema,
             Self::Execute | Self::Sign => self.definition().schema,
@@ -202,11 +198,9 @@ mod tests {
     #[test]
     fn names_and_words_agree() {
         for p in Primary::ALL {
-            assert_eq!(Primary::of_tool_name(p.tool_name()), Some(p));
             assert_eq!(p.definition().name, p.tool_name());
             assert_eq!(format!("rye_{}", p.as_str()), p.tool_name());
         }
-        assert_eq!(Primary::of_tool_name("rye_Execute"), None);
     }
 
     #[test]

@@ -45,14 +45,14 @@ pub enum Routing {
 
 impl Routing {
     /// Returns the unknown paths that decide between the routes; empty if the route is certain.
-    pub fn unresolved_paths(&self) -> Vec<String> {
+    pub(crate) fn unresolved_paths(&self) -> Vec<String> {
         match self {
             Self::Certain(_) => Vec::new(),
             Self::Open { on, .. } => on.clone(),
         }
     }
 
-    pub fn first_undecided_hook(&self) -> Option<&Arc<HookDecl>> {
+    pub(crate) fn first_undecided_hook(&self) -> Option<&Arc<HookDecl>> {
         match self {
             Self::Certain(_) => None,
             Self::Open { first, .. } => Some(first),
@@ -157,7 +157,7 @@ pub(crate) fn route_target(hook: &HookDecl) -> Option<ItemId> {
 
 /// The facts that are known before a run. `roots` lists the first segments of their paths; any path that starts with
 /// another segment is unknown.
-pub struct KnownFacts<'l> {
+pub(crate) struct KnownFacts<'l> {
     facts: Facts,
     roots: Vec<&'static str>,
     /// The model request, which is resolved only when a condition reads the model.
@@ -171,7 +171,7 @@ type ModelLookup<'l> = (Option<&'l ModelRequest>, &'l dyn Fn(Option<&ModelReques
 impl<'l> KnownFacts<'l> {
     /// Returns the facts that the conditions of `resolve_extends` hooks can read, as far as they are known before a
     /// run.
-    pub fn for_routing(leaf: &'l Directive, launch: &Launch<'l>) -> Self {
+    pub(crate) fn for_routing(leaf: &'l Directive, launch: &Launch<'l>) -> Self {
         let mut known = Self::common(leaf, (leaf.model.as_ref(), launch.model));
         known.facts.set("has_extends", Value::Bool(leaf.extends.is_some()));
         known.roots.push("has_extends");
@@ -186,7 +186,7 @@ impl<'l> KnownFacts<'l> {
     }
 
     /// Marks the inputs in `names` as unknown, and all other inputs as absent.
-    pub fn limit_inputs<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) {
+    pub(crate) fn limit_inputs<'n>(&mut self, names: impl IntoIterator<Item = &'n String>) {
         self.facts.set("inputs", Value::Object(Map::new()));
         self.roots.push("inputs");
         for name in names {
@@ -196,7 +196,7 @@ impl<'l> KnownFacts<'l> {
 
     /// Returns the known facts of a composed directive. `inputs` are the declared inputs of its chain; their values are
     /// known only if `launch` gives them.
-    pub fn for_chain<'f>(
+    pub(crate) fn for_chain<'f>(
         leaf: &Directive,
         model: Option<&'l ModelRequest>,
         inputs: impl Iterator<Item = &'f FieldDecl>,
@@ -216,7 +216,7 @@ impl<'l> KnownFacts<'l> {
     }
 
     /// Returns the facts of a directive of which only the id is known.
-    pub fn for_id(id: &ItemId) -> Self {
+    pub(crate) fn for_id(id: &ItemId) -> Self {
         let mut facts = Facts::new();
         let directive = id.to_string();
         facts.set("directive", Value::String(directive.clone()));
@@ -265,7 +265,7 @@ impl<'l> KnownFacts<'l> {
     /// Evaluates the condition of a hook like [`KnownFacts::verdict`]. If the verdict is unknown, tries all
     /// combinations of the values that the unknown facts can have, as far as `fuel` permits. `domain` returns the
     /// possible values of a fact; `None` if they are not known.
-    pub fn verdict_over(
+    pub(crate) fn verdict_over(
         &mut self,
         hook: &HookDecl,
         domain: &dyn Fn(&Path) -> Option<Domain>,
@@ -276,7 +276,7 @@ impl<'l> KnownFacts<'l> {
     }
 
     /// Evaluates a condition, such as a part of a hook's condition, over all possible values of the unknown facts.
-    pub fn condition_verdict_over(
+    pub(crate) fn condition_verdict_over(
         &mut self,
         condition: &Condition,
         domain: &dyn Fn(&Path) -> Option<Domain>,
@@ -288,7 +288,7 @@ impl<'l> KnownFacts<'l> {
 
     /// Explains why the condition of a hook is false, by the facts that the condition read. Empty for a hook without a
     /// condition.
-    pub fn explain_false(&mut self, hook: &HookDecl) -> String {
+    pub(crate) fn explain_false(&mut self, hook: &HookDecl) -> String {
         let Some(condition) = &hook.compiled else { return String::new() };
         self.declare_unknowns(condition);
         let (_, readings) = condition.evaluate_traced(&self.facts);

@@ -6,7 +6,7 @@
 
 pub mod address;
 pub mod capability;
-pub mod change_frequency;
+pub(crate) mod change_frequency;
 pub mod classify;
 pub mod condition;
 pub mod decimal;
@@ -14,7 +14,7 @@ pub mod eval;
 pub mod facts;
 pub mod glob;
 pub mod hook_point;
-pub mod hook_table;
+pub(crate) mod hook_table;
 pub mod ledger;
 pub mod limits;
 pub mod money;
@@ -22,4 +22,4 @@ pub mod needs;
 pub mod risk;
 pub mod template;
 pub mod value;
-pub mod value_bounds;
+pub(crate) mod value_bounds;

@@ -16,7 +16,7 @@ pub(crate) const LEVEL_WORDS: [&str; 4] = ["error", "warning", "advice", "allow"
 
 /// The severity that a project or an option sets for a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SeverityOverride {
+pub(crate) enum SeverityOverride {
     Shown(Severity),
     /// Diagnostics with the code are not shown at all.
     Allowed,

@@ -26,7 +26,7 @@ const FETCH_INTRODUCTION: &str = "Instructions for specific tasks. Before a task
 
 /// The way in which a thread can read skills. A skill that it cannot read is not listed.
 #[derive(Debug)]
-pub enum SkillAccess {
+pub(crate) enum SkillAccess {
     /// With `rye_fetch`, the skills that these grants allow.
     Fetch(CapabilitySet),
     /// With a tool that reads the files of the project, the skills of the project.
@@ -66,7 +66,7 @@ impl SkillAccess {
 
 /// The list of skills in a system prompt. The user can also call loaded skills that the list omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SkillList {
+pub(crate) struct SkillList {
     /// The text of the prompt layer that lists the skills; empty if no skill is listed.
     pub text: String,
     pub listed: Vec<ListedSkill>,
@@ -78,7 +78,7 @@ pub struct SkillList {
 
 /// A skill, with the tokens of its entry in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedSkill {
+pub(crate) struct ListedSkill {
     pub id: String,
     pub space: Space,
     pub tokens: u64,
@@ -120,12 +120,12 @@ impl SkillList {
 
     /// Returns the text of the layer. If `fetches_skills` is true, the introduction tells the model to read skills with
     /// `rye_fetch`, else as files.
-    pub fn text_for(&self, fetches_skills: bool) -> String {
+    pub(crate) fn text_for(&self, fetches_skills: bool) -> String {
         if fetches_skills { self.text.replacen(INTRODUCTION, FETCH_INTRODUCTION, 1) } else { self.text.clone() }
     }
 
     /// Reports each dropped skill.
-    pub fn report_dropped(&self, found: &mut Diagnostics) {
+    pub(crate) fn report_dropped(&self, found: &mut Diagnostics) {
         let listed = self.listed.iter().map(|skill| skill.tokens).sum();
         found.extend(self.dropped.iter().map(|skill| SkillError::Dropped {
             id: skill.id.clone(),

@@ -16,9 +16,8 @@ use rye_grammar::Span;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use argv::{
-    ArgvError, ArgvPlaceholder, FillValues, RUNTIME_NAMES, fill_argv, fill_text, placeholders, replace_placeholders,
-};
+pub(crate) use argv::replace_placeholders;
+pub use argv::{ArgvError, ArgvPlaceholder, FillValues, fill_argv, fill_text, placeholders};
 pub use http::{HttpBody, HttpSpec, Method};
 pub use idempotence::Idempotence;
 pub(crate) use read::{KEYS as TOOL_KEYS, KIND_KEYS};

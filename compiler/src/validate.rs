@@ -76,7 +76,7 @@ use crate::world::{Entry, ItemKind, Space, World};
 use body::EmptyDirectives;
 use cache_prefix::{CachePrefixChecks, TextFrequencies};
 use capability::PatternMatcher;
-pub use capability::granted_places;
+pub(crate) use capability::granted_places;
 use context::SuppressionUses;
 use continuation::LostKnowledge;
 pub(crate) use fact_bounds::may_apply;

@@ -31,7 +31,7 @@ pub struct Entry {
 
 /// Returns the number that is meant if `key` is a group of digits behind a comma: for the key `000` of the flow mapping
 /// `{ value: 1,000 }`, the number `1000`. `None` for any other key.
-pub fn separated_number(entries: &[Entry], key: &Entry) -> Option<String> {
+pub(crate) fn separated_number(entries: &[Entry], key: &Entry) -> Option<String> {
     let is_group = |entry: &Entry| {
         entry.key.node.len() == 3
             && entry.key.node.bytes().all(|byte| byte.is_ascii_digit())

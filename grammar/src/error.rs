@@ -98,13 +98,13 @@ impl SyntaxError {
 
     /// Adds the span of the first occurrence, for an error about a duplicate.
     #[must_use]
-    pub fn with_secondary(self, other: Span) -> Self {
+    pub(crate) fn with_secondary(self, other: Span) -> Self {
         Self { other: Some(other), ..self }
     }
 
     /// Adds a replacement that corrects the error.
     #[must_use]
-    pub fn with_replacement(self, span: Span, text: impl Into<String>) -> Self {
+    pub(crate) fn with_replacement(self, span: Span, text: impl Into<String>) -> Self {
         let mut all = self.replacements.into_vec();
         all.push((span, text.into()));
         Self { replacements: all.into(), ..self }
@@ -112,7 +112,7 @@ impl SyntaxError {
 
     /// Marks the error as one that leaves out a part of the text, so that the tree is incomplete.
     #[must_use]
-    pub fn with_lost_content(self) -> Self {
+    pub(crate) fn with_lost_content(self) -> Self {
         Self { loses_content: true, ..self }
     }
 

@@ -6,7 +6,7 @@ mod end_tag;
 mod read;
 mod tag;
 
-pub use read::{MAX_ATTRIBUTES, MAX_DEPTH, parse};
+pub use read::{MAX_DEPTH, parse};
 
 use crate::span::{Span, Spanned};
 

@@ -13,7 +13,7 @@ use crate::primary::Primary;
 use crate::world::{ItemKind, Space};
 
 /// Prefix of the ids of protocol items: the knowledge that explains a primary to the model.
-pub const PROTOCOL_PREFIX: &str = "rye/agent/core/protocol/";
+pub(crate) const PROTOCOL_PREFIX: &str = "rye/agent/core/protocol/";
 
 /// The three positions at which directives of the chain declare knowledge for the prompt, in the order in which the
 /// positions are filled. Knowledge that is declared at several positions is sent at the first of them.
@@ -171,7 +171,7 @@ fn report_duplicate(
 
 /// Reports `id` if no space has knowledge with this id. `by_hook` is the hook that fetches the knowledge, if a hook
 /// does. Knowledge that exists but cannot be read is not reported here, because the parser has reported it.
-pub fn report_unknown(items: &Items<'_>, id: &Spanned<ItemId>, by_hook: Option<&str>, found: &mut Diagnostics) {
+pub(crate) fn report_unknown(items: &Items<'_>, id: &Spanned<ItemId>, by_hook: Option<&str>, found: &mut Diagnostics) {
     if items.exists(ItemKind::Knowledge, &id.node) {
         return;
     }

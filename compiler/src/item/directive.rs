@@ -67,7 +67,7 @@ pub struct ModelRequest {
 
 impl ModelRequest {
     /// Returns true if both requests have equal values; their spans may differ.
-    pub fn names_same_model(&self, other: &Self) -> bool {
+    pub(crate) fn names_same_model(&self, other: &Self) -> bool {
         fn words(request: &ModelRequest) -> [Option<&str>; 4] {
             let ModelRequest { tier, id, provider, fallback, sampling: _ } = request;
             [tier, id, provider, fallback].map(|word| word.as_ref().map(|word| word.node.as_str()))
@@ -147,7 +147,7 @@ impl Directive {
     }
 
     /// Returns the size of the body in tokens of the tokenizer `by`.
-    pub fn body_size(&self, by: Tokenizer) -> TextSize {
+    pub(crate) fn body_size(&self, by: Tokenizer) -> TextSize {
         self.body_sizes.of(by, &self.body.node)
     }
 

@@ -83,7 +83,7 @@ pub struct HookFactPlaceholder {
 
 impl HookPlaceholders {
     /// Returns true if a field contains no placeholder.
-    pub fn is_literal_field(&self, field: &str) -> bool {
+    fn is_literal_field(&self, field: &str) -> bool {
         let facts = self.facts.iter().map(|h| &h.field);
         facts.chain(self.inputs.iter().map(|h| &h.field)).all(|f| f != field)
     }
@@ -92,17 +92,17 @@ impl HookPlaceholders {
 impl HookDecl {
     /// Returns the span of the item that the action names. If the action names no item, returns the span of the action;
     /// if the hook has no action, the span of the hook's id.
-    pub fn item_span(&self) -> Span {
+    pub(crate) fn item_span(&self) -> Span {
         self.placeholders.item.or(self.action.as_ref().map(|a| a.span)).unwrap_or(self.span)
     }
 
     /// Returns true if the id of the item that the action names contains no placeholder.
-    pub fn has_static_id(&self) -> bool {
+    pub(crate) fn has_static_id(&self) -> bool {
         self.placeholders.is_literal_field("item_id")
     }
 
     /// Returns the hook as a row of the hook table.
-    pub fn to_candidate(&self) -> HookCandidate<'_> {
+    pub(crate) fn to_candidate(&self) -> HookCandidate<'_> {
         HookCandidate { id: &self.id.node, layer: self.layer, source: &self.source, enabled: self.enabled }
     }
 }

@@ -9,8 +9,9 @@ use super::FileRef;
 use super::front_matter::FrontMatter;
 use crate::diagnostics::{Diagnostics, ItemError, TemplateError};
 
-pub use arguments::split_arguments;
-pub use fill::{FilledTemplate, MAX_FILLED_BYTES, fill};
+pub(crate) use arguments::split_arguments;
+pub(crate) use fill::MAX_FILLED_BYTES;
+pub use fill::{FilledTemplate, fill};
 
 /// Texts that the author probably meant as placeholders. The check reports them, because they are sent as they are.
 const MISSPELT_PLACEHOLDERS: &[&str] = &["$0", "$ARGUMENT", "$ARGS", "$Arguments", "$arguments"];

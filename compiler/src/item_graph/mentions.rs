@@ -11,7 +11,7 @@ use crate::world::ItemKind;
 
 /// An item that a body names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mention {
+pub(crate) struct Mention {
     pub kind: ItemKind,
     pub id: ItemId,
     pub span: Span,
@@ -25,7 +25,7 @@ static CALL_PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| {
 const MAX_TYPE_DISTANCE: usize = 160;
 
 /// Returns every item that the body of a directive names, in the order of the text.
-pub fn mentions(directive: &Directive) -> Vec<Mention> {
+pub(crate) fn mentions(directive: &Directive) -> Vec<Mention> {
     let body = &directive.body;
     // If the body is joined with a `<process>`, its offsets do not match the offsets in the file.
     let exact = body.span.len() == body.node.len();

@@ -68,13 +68,13 @@ const MAX_SHARED_MODELS: usize = 32;
 
 impl PaletteEntry {
     /// Reports each MCP server whose settings refuse every call of its granted tools. A server is reported once.
-    pub fn report_refused(&self, items: &Items<'_>, found: &mut Diagnostics) {
+    pub(crate) fn report_refused(&self, items: &Items<'_>, found: &mut Diagnostics) {
         report_drift(items, &self.refused, found);
     }
 
     /// Returns the tools that `pattern` matches, if no tool among them can be called; else nothing. Each has the need that
     /// no grant meets.
-    pub fn dead_tools(&self, pattern: &str) -> Vec<&(DroppedTool, UnmetNeed)> {
+    pub(crate) fn dead_tools(&self, pattern: &str) -> Vec<&(DroppedTool, UnmetNeed)> {
         if self.dead.is_empty() {
             return Vec::new();
         }
@@ -104,7 +104,7 @@ type Grants = Arc<[Grant]>;
 
 /// Results of a compilation that a later compilation may reuse, if the files behind them did not change.
 #[derive(Default)]
-pub struct LowerCache {
+pub(crate) struct LowerCache {
     tools: OnceCell<ToolIndex>,
     sized: RefCell<BTreeMap<ItemId, Option<SizedTool>>>,
     /// Palettes by grants: directives with the same grants share a palette.
@@ -114,16 +114,16 @@ pub struct LowerCache {
 
 impl LowerCache {
     /// Returns the number of cached palettes.
-    pub fn palette_count(&self) -> usize {
+    pub(crate) fn palette_count(&self) -> usize {
         self.palettes.borrow().len()
     }
 
     /// Evicts palettes that are no longer in use.
-    pub fn evict_palettes(&mut self, is_in_use: impl Fn(&Dependency) -> bool) {
+    pub(crate) fn evict_palettes(&mut self, is_in_use: impl Fn(&Dependency) -> bool) {
         self.palettes.get_mut().retain(|grants, _| is_in_use(&Dependency::Palette(grants.clone())));
     }
 
-    /// Evicts the results that the changes invalidate. Keeps palettes, which [`LowerContext::revalidate_palettes`]
+    /// Evicts the results that the changes invalidate. Keeps palettes, which `LowerContext::revalidate_palettes`
     /// rebuilds, unless everything has changed.
     pub fn invalidate(&mut self, changes: &Invalidation) {
         if changes.everything {
@@ -167,7 +167,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     }
 
     /// Creates a context that reuses the valid results of an earlier compilation.
-    pub fn with_cache(items: &'i Items<'w>, kept: LowerCache) -> Self {
+    pub(crate) fn with_cache(items: &'i Items<'w>, kept: LowerCache) -> Self {
         Self {
             items,
             kept,
@@ -184,7 +184,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
         }
     }
 
-    pub fn into_cache(self) -> LowerCache {
+    pub(crate) fn into_cache(self) -> LowerCache {
         self.kept
     }
 
@@ -240,14 +240,14 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     }
 
     /// Reads the settings that all directives share, so that their errors are reported even if no directive uses them.
-    pub fn read_settings(&self) {
+    pub(crate) fn read_settings(&self) {
         self.catalog();
         self.preload();
         self.risk();
     }
 
     /// Reads a provider file even if no directive uses it; its errors are part of [`LowerContext::diagnostics`].
-    pub fn check_provider_file(&self, id: &ItemId) {
+    pub(crate) fn check_provider_file(&self, id: &ItemId) {
         if let Some(name) = id.as_str().strip_prefix(PROVIDER_PREFIX) {
             self.catalog().load(name);
         }
@@ -256,7 +256,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     /// Reports tiers that `agent/models` names and no provider has, and aliases that have the name of a tier. Does
     /// nothing if neither the project nor the user has a file `agent/models`, because the check reads all provider
     /// files.
-    pub fn check_tiers(&self, found: &mut Diagnostics) {
+    pub(crate) fn check_tiers(&self, found: &mut Diagnostics) {
         let Ok(id) = ItemId::parse("agent/models") else { return };
         let written = self.items.list(ItemKind::Config).iter().any(|e| e.id == id && e.space != Space::System);
         let Some(node) = self.items.config(&id).filter(|_| written && self.catalog().has_any()) else { return };
@@ -306,7 +306,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     ///
     /// # Errors
     /// There is no provider, model or tier of that name.
-    pub fn declared_model(&self, requested: Option<&ModelRequest>) -> Result<Rc<PlannedModel>, ModelError> {
+    pub(crate) fn declared_model(&self, requested: Option<&ModelRequest>) -> Result<Rc<PlannedModel>, ModelError> {
         let is_same = |known: &Option<ModelRequest>| match (known, requested) {
             (Some(known), Some(requested)) => known.names_same_model(requested),
             (None, None) => true,
@@ -386,7 +386,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     /// Updates the cached palettes that `changes` affects: rebuilds the palettes that `is_in_use` accepts, and drops
     /// the others. If a rebuilt palette differs from the old one, adds it to `changes`, so that the results computed
     /// from the old one are invalidated.
-    pub fn revalidate_palettes(&self, changes: &mut Invalidation, is_in_use: impl Fn(&Dependency) -> bool) {
+    pub(crate) fn revalidate_palettes(&self, changes: &mut Invalidation, is_in_use: impl Fn(&Dependency) -> bool) {
         let palettes = self.kept.palettes.borrow();
         let touched = palettes.iter().filter(|(_, built)| changes.affects(&built.reads));
         let touched: Vec<(Grants, Rc<PaletteEntry>)> =
@@ -408,7 +408,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
 
     /// Evicts the cached sizes and palettes of tools whose diagnostics were dropped, so that the next use reports the
     /// diagnostics again.
-    pub fn evict_tools(&self, forgotten: &[(ItemKind, ItemId)]) {
+    pub(crate) fn evict_tools(&self, forgotten: &[(ItemKind, ItemId)]) {
         for (_, id) in forgotten.iter().filter(|(kind, _)| *kind == ItemKind::Tool) {
             self.kept.sized.borrow_mut().remove(id);
             let read = Dependency::Item(ItemKind::Tool, id.clone());
@@ -418,7 +418,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
 
     /// Returns true if a cached palette that is still in use was computed from `read`. `is_in_use` returns true if a
     /// current result depends on the given palette.
-    pub fn is_in_palette(&self, read: &Dependency, is_in_use: impl Fn(&Dependency) -> bool) -> bool {
+    pub(crate) fn is_in_palette(&self, read: &Dependency, is_in_use: impl Fn(&Dependency) -> bool) -> bool {
         let palettes = self.kept.palettes.borrow();
         palettes
             .iter()
@@ -492,7 +492,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     }
 
     /// Returns the risk of a grant.
-    pub fn risk_of(&self, pattern: &str) -> Risk {
+    pub(crate) fn risk_of(&self, pattern: &str) -> Risk {
         if let Some(known) = self.risks.borrow().get(pattern) {
             return known.clone();
         }
@@ -510,7 +510,7 @@ impl<'i, 'w> LowerContext<'i, 'w> {
     }
 
     /// Returns the merged settings that a run reads.
-    pub fn frozen_settings(&self) -> &PlanSettings {
+    pub(crate) fn frozen_settings(&self) -> &PlanSettings {
         self.frozen.get_or_init(|| {
             let value = |name: &&str| {
                 let node = self.items.config_by_name(&format!("agent/{name}"))?;

@@ -63,7 +63,7 @@ pub fn lower(
 }
 
 /// Returns the grants in file order; grants of the same pattern are merged.
-pub fn merge_grants(permissions: &Permissions) -> Vec<Grant> {
+pub(crate) fn merge_grants(permissions: &Permissions) -> Vec<Grant> {
     let mut grants: Vec<Grant> = Vec::new();
     for declared in &permissions.grants {
         let known = grants.iter_mut().find(|g| g.pattern == declared.pattern.0);

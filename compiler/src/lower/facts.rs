@@ -27,7 +27,7 @@ impl PlanTimeFacts<'_> {
     /// Returns the facts of a hook point that are known before the run. A fact that only the run can supply is marked
     /// as unknown. `reads` lists the paths that the hooks read. At the hook point of a transcript event, each field that
     /// a hook reads is marked as unknown, because the table of hook points does not list the fields of events.
-    pub fn facts_at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
+    pub(crate) fn facts_at(&self, point: HookPoint, reads: &[&Path]) -> Facts {
         let mut facts = Facts::new();
         let leaf = self.composed.leaf();
         facts.set("directive", self.composed.id.as_str().into());

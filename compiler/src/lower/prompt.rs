@@ -20,7 +20,7 @@ use crate::world::{ItemKind, Space};
 
 use super::facts::PlanTimeFacts;
 use super::hooks;
-pub use body::lower_body;
+pub(crate) use body::lower_body;
 pub use fill::{MAX_VALUE_BYTES, ValueBudget};
 
 /// A knowledge item that is not sent again because an earlier layer contains it.

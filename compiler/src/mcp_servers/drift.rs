@@ -76,7 +76,7 @@ impl ServerDrift {
 
 /// The MCP servers of a project and the names of the disabled servers, read once for all tools; the message of the error
 /// if the settings cannot be read.
-pub struct ConfiguredServers(Result<(BTreeMap<String, McpServer>, BTreeSet<String>), String>);
+pub(crate) struct ConfiguredServers(Result<(BTreeMap<String, McpServer>, BTreeSet<String>), String>);
 
 impl ConfiguredServers {
     /// Reads the configured MCP servers.

@@ -14,7 +14,7 @@ const TOOL_PREFIX: &str = "mcp/";
 
 /// Reports every server whose settings do not fit the tool files of the project and of the user, once for each
 /// difference.
-pub fn check_servers(items: &Items<'_>, found: &mut Diagnostics) {
+pub(crate) fn check_servers(items: &Items<'_>, found: &mut Diagnostics) {
     let list = items.list(ItemKind::Tool);
     let mut ids: Vec<&ItemId> = list
         .iter()
@@ -33,7 +33,7 @@ pub fn check_servers(items: &Items<'_>, found: &mut Diagnostics) {
 
 /// Reports the differences between tools and the settings of their MCP servers. A difference that several tools have is
 /// reported once, with the label at the first of these tools.
-pub fn report_drift(items: &Items<'_>, drifted: &[(ItemId, ServerDrift)], found: &mut Diagnostics) {
+pub(crate) fn report_drift(items: &Items<'_>, drifted: &[(ItemId, ServerDrift)], found: &mut Diagnostics) {
     let mut by_drift: BTreeMap<&ServerDrift, Vec<&ItemId>> = BTreeMap::new();
     for (id, drift) in drifted {
         by_drift.entry(drift).or_default().push(id);

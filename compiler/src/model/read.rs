@@ -13,14 +13,14 @@ use crate::semantics::money::Nanos;
 /// The wire format that replays a script.
 pub const SCRIPTED_WIRE: &str = "scripted";
 /// The supported wire formats of requests and streams.
-pub const WIRE_FORMATS: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED_WIRE];
+pub(crate) const WIRE_FORMATS: [&str; 5] = ["anthropic", "openai-chat", "openai-responses", "gemini", SCRIPTED_WIRE];
 /// The value of `prices` for a model without cost, or whose cost does not matter.
 const NO_PRICE: &str = "none";
 /// Keys of a provider file that describe its models and not the connection.
 const CATALOG_KEYS: [&str; 3] = ["default_tier", "tiers", "models"];
 
 /// The entry of [`Provider::from_project`] that states that the project sets prices.
-pub const PRICES: &str = "prices";
+pub(crate) const PRICES: &str = "prices";
 
 /// Returns a model for a script of a simulated provider that describes no model: large limits, no prices.
 pub fn scripted_model(id: &str) -> Model {
@@ -29,7 +29,7 @@ pub fn scripted_model(id: &str) -> Model {
 }
 
 /// Reads `agent/models`; missing settings get no default here.
-pub fn read_settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
+pub(crate) fn read_settings(node: &Node, diagnostics: &mut Diagnostics) -> ModelSettings {
     let mut reader = ProviderReader { file: "agent/models", diagnostics };
     let default_provider = reader.text(node, "default_provider");
     ModelSettings {

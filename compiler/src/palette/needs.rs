@@ -11,7 +11,7 @@ use crate::tool_spec::ToolKind;
 
 /// A need of a tool that no grant meets.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnmetNeed {
+pub(crate) struct UnmetNeed {
     /// The attributes or the capability that the grants lack, in backticks.
     pub need: String,
     /// The element that a directive can add to meet the need, such as `<tool net="host">`.
@@ -22,7 +22,7 @@ pub struct UnmetNeed {
 
 /// Returns the need of a granted tool that no grant meets, so that every call is refused; `None` if a call may pass.
 /// `grants` are all grants of the thread.
-pub fn unmet_need(tool: &Tool, grants: &[Grant]) -> Option<UnmetNeed> {
+pub(crate) fn unmet_need(tool: &Tool, grants: &[Grant]) -> Option<UnmetNeed> {
     let needs = &tool.spec.needs;
     let requests = SandboxKind::of(&tool.spec.kind) == SandboxKind::Requests;
     if requests || !needs.write.is_empty() || !needs.net.is_empty() {
@@ -45,7 +45,7 @@ pub fn unmet_need(tool: &Tool, grants: &[Grant]) -> Option<UnmetNeed> {
 
 /// Returns the attributes that a grant of the tool lacks, as text such as `write="out" net="example.com"`; `None` if it
 /// lacks none. `write` and `net` are the folders and hosts that are granted.
-pub fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
+pub(crate) fn missing_needs(tool: &Tool, write: &[&str], net: &[&str]) -> Option<String> {
     let unmet = |needs: &[String], granted: &[&str], inside: fn(&str, &str) -> bool| {
         let unmet = needs.iter().filter(|need| !granted.iter().any(|outer| inside(need, outer)));
         unmet.cloned().collect::<Vec<_>>().join(",")

@@ -13,7 +13,7 @@ use crate::semantics::glob::Glob;
 
 /// The tools of a world, each with the capability that executes it.
 #[derive(Debug, Default)]
-pub struct ToolIndex {
+pub(crate) struct ToolIndex {
     /// The capability and the id of each tool, sorted by capability.
     tools: Vec<(String, ItemId)>,
     matches: RefCell<BTreeMap<String, Rc<PatternMatches>>>,

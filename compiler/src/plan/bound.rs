@@ -92,7 +92,7 @@ impl PlannedModel {
 
     /// Returns an upper bound on the input tokens of a system prompt and of the tool definitions outside of it.
     /// `definitions` contains an upper bound on the tokens of each definition.
-    pub fn bound_native_head(&self, system: &str, definitions: impl IntoIterator<Item = u64>) -> u64 {
+    pub(crate) fn bound_native_head(&self, system: &str, definitions: impl IntoIterator<Item = u64>) -> u64 {
         let head = REQUEST_OVERHEAD_TOKENS.saturating_add(self.counted_by.bound(system));
         let mut sum = 0u64;
         for definition in definitions {
@@ -104,7 +104,7 @@ impl PlannedModel {
 
     /// Returns the size of the definition of a tool, as requests to this model contain it. The token count of the size
     /// leaves out the name of the tool; its upper bound includes the name.
-    pub fn definition_size(&self, tool: &PaletteTool) -> TextSize {
+    pub(crate) fn definition_size(&self, tool: &PaletteTool) -> TextSize {
         self.known_size(tool, || self.computed_size(tool))
     }
 

@@ -60,7 +60,7 @@ impl Prices {
     /// Returns an upper bound on the turns that an amount pays for, including the last turn. Each turn has a reply of
     /// `output` tokens and a prompt of at least `opening` tokens; `cached` tokens of the prompt are read from the cache
     /// if that is cheaper. `None` if a turn is free or the cost overflows.
-    pub fn max_turns_within(&self, spend: Nanos, opening: u64, cached: u64, output: u64) -> Option<u64> {
+    pub(crate) fn max_turns_within(&self, spend: Nanos, opening: u64, cached: u64, output: u64) -> Option<u64> {
         let plain = self.cost(&Tokens { input: opening, output, ..Tokens::default() })?;
         let rest = opening.saturating_sub(cached);
         let cached = self.cost(&Tokens { cache_read: cached, input: rest, output, cache_write: 0 })?;
@@ -68,7 +68,7 @@ impl Prices {
     }
 
     /// Returns a lower bound on the cost of a prompt: the price of one token at the lowest input price.
-    pub fn min_prompt_cost(&self) -> Nanos {
+    pub(crate) fn min_prompt_cost(&self) -> Nanos {
         let long = self.long_prompt.map(|long| [long.input, long.cache_read, long.cache_write]);
         let kinds = [self.input, self.cache_read, self.cache_write].into_iter().chain(long.into_iter().flatten());
         kinds.min().and_then(|price| Nanos::from_u64(price).per_million(1)).unwrap_or_default()
@@ -94,12 +94,12 @@ impl Prices {
 impl PlannedModel {
     /// Returns the exact tokenizer that the provider file names for this model, if this build does not contain it.
     /// `None` if the build contains the tokenizer, or if the provider file names none.
-    pub fn missing_tokenizer(&self) -> Option<Tokenizer> {
+    pub(crate) fn missing_tokenizer(&self) -> Option<Tokenizer> {
         self.tokenizer.filter(|exact| *exact != self.counted_by)
     }
 
     /// Describes how tokens are counted; completes the phrase `tokens counted …` in reports.
-    pub fn describe_counting(&self) -> String {
+    pub(crate) fn describe_counting(&self) -> String {
         if !self.counted_by.is_estimate() {
             return format!("by {}, which is exact for {}", self.counted_by, self.id);
         }
@@ -128,7 +128,7 @@ impl PlannedModel {
 
 /// Token counts of a thread's first request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RequestTokens {
+pub(crate) struct RequestTokens {
     pub system: u64,
     pub first_message: u64,
     /// Tokens of the tool definitions; zero if the system prompt contains the definitions.
@@ -157,7 +157,7 @@ impl Plan {
     }
 
     /// Counts the tokens of the first request from the texts as rendered by the caller.
-    pub fn count_request_tokens(&self, system: &str, first_message: &str) -> RequestTokens {
+    pub(crate) fn count_request_tokens(&self, system: &str, first_message: &str) -> RequestTokens {
         RequestTokens {
             system: self.model.counted_by.count(system),
             first_message: self.model.counted_by.count(first_message),

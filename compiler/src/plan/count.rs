@@ -22,7 +22,7 @@ pub enum Tokenizer {
 
 impl Tokenizer {
     /// Tokenizers that are exact for some model, by the names that provider files use.
-    pub const EXACT: [&str; 2] = [Self::Cl100k.as_str(), Self::O200k.as_str()];
+    pub(crate) const EXACT: [&str; 2] = [Self::Cl100k.as_str(), Self::O200k.as_str()];
 
     /// Returns the name of the tokenizer in plans, reports and provider files.
     pub const fn as_str(self) -> &'static str {
@@ -34,7 +34,7 @@ impl Tokenizer {
     }
 
     /// Returns the tokenizer with this name; `None` for an unknown name.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         [Self::Characters, Self::Cl100k, Self::O200k].into_iter().find(|tokenizer| tokenizer.as_str() == name)
     }
 
@@ -45,7 +45,7 @@ impl Tokenizer {
         if cfg!(feature = "tokenizers") { self } else { Self::Characters }
     }
 
-    pub fn is_estimate(&self) -> bool {
+    pub(crate) fn is_estimate(&self) -> bool {
         *self == Self::Characters
     }
 

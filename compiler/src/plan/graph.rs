@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hook::HookPoint;
-pub use build::{GraphNeeds, GraphPart, build_call_graph, build_graph};
+pub(crate) use build::build_call_graph;
+pub use build::{GraphNeeds, GraphPart, build_graph};
 
 /// A node of the execution graph (`engine.md` 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,7 +125,7 @@ pub enum Outcome {
     Fits,
 }
 
-pub type Edges = BTreeMap<Outcome, Node>;
+pub(crate) type Edges = BTreeMap<Outcome, Node>;
 
 /// The nodes of a plan and their edges.
 ///

@@ -22,7 +22,7 @@ pub enum Note {
 
 /// The reason why a plan does not contain an item, a hook or a further occurrence of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OmissionReason {
+pub(crate) enum OmissionReason {
     Suppressed,
     Shadowed,
     Deduplicated,

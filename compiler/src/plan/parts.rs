@@ -142,7 +142,7 @@ impl ValueParts {
 
     /// Returns the type of the value at a path inside a value of type `kind`; `None` if any type is allowed at the
     /// path, or if no value can exist there.
-    pub fn kind_at(&self, kind: FieldType, path: &[Segment]) -> Option<FieldType> {
+    pub(crate) fn kind_at(&self, kind: FieldType, path: &[Segment]) -> Option<FieldType> {
         let Some((first, rest)) = path.split_first() else { return Some(kind) };
         let part = match first {
             Segment::Number(_) => self.items.as_deref()?,
@@ -205,12 +205,12 @@ impl PartType {
 
 impl InterfaceField {
     /// Returns the JSON Schema of the values of an input or output.
-    pub fn json_schema(&self) -> Value {
+    pub(crate) fn json_schema(&self) -> Value {
         json_schema(self.kind, &self.parts, &self.description, &self.choices)
     }
 
     /// Describes the type: `string`, `array of object {file: string}`.
-    pub fn describe_type(&self) -> String {
+    pub(crate) fn describe_type(&self) -> String {
         self.parts.describe(self.kind)
     }
 }

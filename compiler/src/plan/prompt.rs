@@ -9,7 +9,7 @@ use rye_grammar::ItemId;
 use serde::{Deserialize, Serialize};
 
 use crate::hook::Position;
-pub use guard::{LayerPiece, escape_closing_tags, guard_layer};
+pub(crate) use guard::{LayerPiece, escape_closing_tags, guard_layer};
 
 /// The system text and the first user message as layers, in the order they are joined.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,7 +69,7 @@ impl Layer {
     }
 
     /// Returns the id that the transcript records for this layer.
-    pub fn contributor(&self) -> &str {
+    fn contributor(&self) -> &str {
         self.hook.as_deref().unwrap_or(&self.id)
     }
 }

@@ -110,7 +110,7 @@ impl Plan {
 
     /// Returns the first live `context` hook that can change the start of the messages from one turn to the next;
     /// `None` if there is no such hook.
-    pub fn hook_before_messages(&self) -> Option<&PlannedHook> {
+    pub(crate) fn hook_before_messages(&self) -> Option<&PlannedHook> {
         let changes = |hook: &&PlannedHook| {
             let HookAction::Inject { content, position } = &hook.action else { return true };
             let is_same = hook.verdict == PlanVerdict::Fires && !is_volatile(content);

@@ -145,7 +145,7 @@ impl<'w, T> StartGraph<'w, T> {
 ///
 /// # Errors
 /// The list of directives cannot be read.
-pub fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<ItemId, Plans>, WorldError> {
+pub(crate) fn collect_closure(world: &dyn World, roots: &[&Plan]) -> Result<BTreeMap<ItemId, Plans>, WorldError> {
     let mut graph = StartGraph::new(world, |plans| plans)?;
     let starts = find_starts(roots.iter().copied(), &graph.listed);
     graph.compile_startable(starts);

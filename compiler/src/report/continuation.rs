@@ -40,7 +40,7 @@ pub enum ContinuationFate {
 
 impl Plan {
     /// Returns each part of the first request with its state in a continuation, in the order of sending.
-    pub fn continuation_items(&self) -> Vec<ContinuationItem> {
+    pub(crate) fn continuation_items(&self) -> Vec<ContinuationItem> {
         // If a hook always replaces the system prompt before the model is called, no layer of the system prompt is sent
         // again.
         let is_replaced = self.hooks.iter().any(|hook| {

@@ -109,7 +109,7 @@ impl RunEstimate {
 
 impl Plan {
     /// Computes the forecast from the token counts of the first request.
-    pub fn forecast(&self, first: &RequestTokens) -> Forecast {
+    pub(crate) fn forecast(&self, first: &RequestTokens) -> Forecast {
         let prefix = StablePrefix { constant: self.constant_prefix(first), per_thread: self.per_thread(first) };
         let largest = if self.calls_tools() { self.largest_result_bytes() } else { 0 };
         let typical = Scenario {

@@ -17,10 +17,10 @@ use crate::world::Space;
 
 /// The checks of a project by name: `assertion ID`, `lethal_trifecta`, `declassifying ID`, `level CODE` and
 /// `deny_warnings`. Each check has its value and its place.
-pub type ProjectChecks = BTreeMap<String, (Value, Span)>;
+pub(crate) type ProjectChecks = BTreeMap<String, (Value, Span)>;
 
 /// A check that differs between two projects.
-pub struct ChangedCheck {
+pub(crate) struct ChangedCheck {
     pub what: String,
     pub direction: Direction,
     pub name: String,
@@ -28,7 +28,7 @@ pub struct ChangedCheck {
 
 /// Reads the checks in the settings of the project. The settings of a user are left out, because they differ between
 /// machines. An invalid value may be missing, because `rye check` reports it.
-pub fn read_checks(items: &Items<'_>) -> ProjectChecks {
+pub(crate) fn read_checks(items: &Items<'_>) -> ProjectChecks {
     let mut checks = ProjectChecks::new();
     let own = |id: &str| {
         let layers = items.config_layers(&ItemId::parse(id).ok()?);
@@ -73,7 +73,7 @@ fn assertion_value(assertion: &Node) -> Value {
 
 /// Compares the checks of two projects. The removal or weakening of a check counts as `Direction::Widened`, because the
 /// check then refuses fewer changes. If an assertion has another condition, the direction is unknown.
-pub fn compare_checks(before: &ProjectChecks, after: &ProjectChecks) -> Vec<ChangedCheck> {
+pub(crate) fn compare_checks(before: &ProjectChecks, after: &ProjectChecks) -> Vec<ChangedCheck> {
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let changed = |name: &String| {
         let side = |checks: &ProjectChecks| checks.get(name).map(|(value, _)| value.clone());

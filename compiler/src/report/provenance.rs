@@ -44,19 +44,19 @@ impl DerivationStep {
     }
 
     /// Creates a step of the kind [`StepKind::Fix`].
-    pub fn new_fix(text: impl Into<String>, place: Option<SourcePlace>) -> Self {
+    pub(crate) fn new_fix(text: impl Into<String>, place: Option<SourcePlace>) -> Self {
         Self { kind: StepKind::Fix, text: text.into(), place }
     }
 }
 
 /// An item that a file declares, but that the plan omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Omission {
+pub(crate) struct Omission {
     pub why: OmissionReason,
     /// Id of a knowledge item, a hook or a tool.
     pub id: String,
     pub text: String,
-    /// Token estimate, if the plan contains one; [`super::omissions::OmittedTokens`] has the estimates of the other
+    /// Token estimate, if the plan contains one; `OmittedTokens` has the estimates of the other
     /// items.
     pub tokens: Option<u64>,
     pub place: Option<SourcePlace>,

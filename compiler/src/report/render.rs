@@ -12,5 +12,5 @@ pub mod svg;
 pub mod table;
 pub mod text;
 pub mod trust;
-pub mod turn_hooks;
+pub(crate) mod turn_hooks;
 pub mod view;

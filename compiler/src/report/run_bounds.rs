@@ -287,7 +287,7 @@ impl Plan {
 
     /// Lists the parts of the first request whose size only a run knows: placeholders without a maximum length, and
     /// hooks whose text the plan does not contain. Empty if the bound on the first request holds for every run.
-    pub fn unbounded_parts(&self, system: &MessageView, first: &MessageView) -> Vec<String> {
+    pub(crate) fn unbounded_parts(&self, system: &MessageView, first: &MessageView) -> Vec<String> {
         let pending = system.pending.iter().chain(&first.pending).map(|one| &one.pending);
         let values = pending.filter(|one| max_value_bytes(one).is_none()).map(RuntimePlaceholder::marker);
         let hooks = self.hooks.iter().filter(|hook| adds_unknown_text(hook));

@@ -7,7 +7,7 @@ use rye_grammar::template;
 
 /// The frequency at which a value or a text changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ChangeFrequency {
+pub(crate) enum ChangeFrequency {
     /// The value is the same in all threads of a plan.
     Never,
     /// The value is the same during a thread, but can differ between threads.
@@ -49,7 +49,7 @@ pub(crate) fn changes_in_continuation(root: &str) -> bool {
 
 impl ChangeFrequency {
     /// Returns the change frequency of a fact whose path has `root` as its first segment.
-    pub fn of_fact(root: &str) -> Self {
+    pub(crate) fn of_fact(root: &str) -> Self {
         if CONSTANT_FACTS.contains(&root) {
             Self::Never
         } else if THREAD_FACTS.contains(&root) {
@@ -69,7 +69,7 @@ impl ChangeFrequency {
 
     /// Returns the frequency at which a text with `${…}` placeholders changes: the highest frequency of its
     /// placeholders.
-    pub fn of_template(text: &str) -> Self {
+    pub(crate) fn of_template(text: &str) -> Self {
         let read = template::read(SourceId(0), text, 0).tree;
         let all = super::template::placeholders(&read).map(|placeholder| Self::of_path(&placeholder.path));
         all.max().unwrap_or(Self::Never)

@@ -33,7 +33,7 @@ impl Category {
     }
 
     /// Returns true if failures of this category are tried again unless a rule declares the opposite.
-    pub const fn is_retryable(self) -> bool {
+    pub(crate) const fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::Transient)
     }
 
@@ -74,7 +74,7 @@ pub struct Classification {
 impl Failure {
     /// Returns the facts that the conditions of the classification table can read: `stage status headers
     /// error.{type,code,message} attempt`.
-    pub fn to_facts(&self) -> Facts {
+    pub(crate) fn to_facts(&self) -> Facts {
         let text = |value: &Option<String>| value.clone().map_or(Value::Null, Value::String);
         let mut headers = Map::new();
         for (name, value) in &self.headers {

@@ -14,12 +14,12 @@ use serde_json::Value;
 
 use super::facts::Facts;
 use super::value::Type;
-pub use compile::known_type;
+pub(crate) use compile::known_type;
 pub use domain::{Domain, Fuel};
 pub use implication::{Implication, PathValues};
 use pattern::Pattern;
-pub use pattern::PatternBudget;
-pub use samples::{ComparedLiterals, boundary_values};
+pub(crate) use pattern::PatternBudget;
+pub use samples::ComparedLiterals;
 
 /// A compiled condition: patterns checked, constants folded. Its evaluation cannot fail.
 #[derive(Debug, Clone)]
@@ -137,7 +137,7 @@ impl Condition {
     ///
     /// # Errors
     /// As for [`Condition::compile_typed`]; also if the patterns exceed the budget.
-    pub fn compile_within(
+    pub(crate) fn compile_within(
         expr: &Expr,
         types: &dyn Fn(&Path) -> Option<Type>,
         patterns: &mut PatternBudget,
@@ -153,13 +153,13 @@ impl Condition {
 
     /// Returns true if the condition is false for this directive, whatever the other facts are. Returns false if only
     /// an evaluation can decide. The function is cheap, because a check calls it for every hook and every directive.
-    pub fn is_false_for(&self, directive: &str) -> bool {
+    pub(crate) fn is_false_for(&self, directive: &str) -> bool {
         self.directive_parts.iter().any(|part| !directive.contains(&**part))
     }
 
     /// Returns the longest text that the fact `directive` must contain for the condition to be true; `None` if the
     /// condition requires no text.
-    pub fn directive_part(&self) -> Option<&str> {
+    pub(crate) fn directive_part(&self) -> Option<&str> {
         self.directive_parts.iter().map(AsRef::as_ref).max_by_key(|part: &&str| part.len())
     }
 

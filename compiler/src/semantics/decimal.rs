@@ -3,7 +3,7 @@
 /// The treatment of decimal digits for which the scaled integer has no place, such as the third decimal of `0.125` with
 /// two places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExtraDigits {
+pub(crate) enum ExtraDigits {
     /// Returns an error if an extra digit is not zero: for text that an author wrote.
     Refuse,
     /// Rounds to the nearest number, halves away from zero: for JSON numbers, which can have rounding errors of floats.
@@ -11,7 +11,7 @@ pub enum ExtraDigits {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DecimalError {
+pub(crate) enum DecimalError {
     #[error("`{0}` is not a number")]
     NotANumber(String),
     #[error("`{0}` has too many decimal places")]

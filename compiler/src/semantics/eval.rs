@@ -12,7 +12,7 @@ use super::value::parse_json;
 
 /// The reason why a request to the evaluator fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EvalError {
+pub(crate) struct EvalError {
     pub code: &'static str,
     pub message: String,
 }

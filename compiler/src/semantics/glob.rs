@@ -84,7 +84,7 @@ impl Glob {
     }
 
     /// Counts the literal characters of the pattern. A pattern with more literal characters is more specific.
-    pub fn literal_chars(&self) -> usize {
+    pub(crate) fn literal_chars(&self) -> usize {
         match self.shape {
             GlobShape::Exact => self.pattern.chars().count(),
             GlobShape::Prefix => self.pattern.chars().count() - 1,

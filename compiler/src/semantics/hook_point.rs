@@ -86,7 +86,7 @@ pub struct HookPointRow {
 
 /// The meaning that a path of a condition or placeholder, such as `inputs.name`, has at a hook point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PathMeaning {
+pub(crate) enum PathMeaning {
     /// A fact, with its type if known.
     Fact(Option<Type>),
     /// A declared input, or a path inside an input; the directive declares the type of the input.
@@ -322,7 +322,7 @@ pub(crate) fn event_names() -> Vec<&'static str> {
 impl HookPointRow {
     /// Returns true if the point is a transcript event: its facts are the fields of the event, and [`HOOK_POINTS`]
     /// lists none of them.
-    pub fn is_transcript_event(&self) -> bool {
+    pub(crate) fn is_transcript_event(&self) -> bool {
         self.point >= HookPoint::CognitionIn
     }
 
@@ -334,7 +334,7 @@ impl HookPointRow {
     }
 
     /// Returns true if `root`, the first segment of a path, is the name of a fact of this hook point.
-    pub fn has_fact(&self, root: &str) -> bool {
+    pub(crate) fn has_fact(&self, root: &str) -> bool {
         self.all_facts().any(|f| f.name == root)
     }
 
@@ -352,7 +352,7 @@ impl HookPointRow {
     }
 
     /// Returns the meaning of a path at this point.
-    pub fn resolve_path(&self, path: &Path) -> PathMeaning {
+    pub(crate) fn resolve_path(&self, path: &Path) -> PathMeaning {
         let mut segments = path.segments.iter();
         let Some(Segment::Name(root)) = segments.next() else { return PathMeaning::Nothing };
         let Some(mut fact) = self.all_facts().find(|f| f.name == root) else {

@@ -10,7 +10,7 @@ use crate::semantics::hook_point::{self, Mode};
 /// source: hooks of the user, of the extends chain (the directive itself first), built-in hooks, hooks of the project,
 /// infrastructure hooks.
 #[derive(Debug, Clone, Copy)]
-pub struct HookCandidate<'h> {
+pub(crate) struct HookCandidate<'h> {
     pub id: &'h str,
     /// The declared `layer`. If it is `None`, `default_layer` returns the layer of the hook for its `source`.
     pub layer: Option<f64>,

@@ -31,7 +31,7 @@ impl LimitName {
         [Self::Turns, Self::Tokens, Self::Spend, Self::Spawns, Self::Depth, Self::DurationSeconds, Self::Output];
 
     /// The limits that a whole chat has in addition to the limits of each of its prompts.
-    pub const OF_SESSION: [Self; 4] = [Self::Turns, Self::Tokens, Self::Spend, Self::DurationSeconds];
+    pub(crate) const OF_SESSION: [Self; 4] = [Self::Turns, Self::Tokens, Self::Spend, Self::DurationSeconds];
 
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| limit.as_str() == name)
@@ -121,7 +121,7 @@ impl Limits {
     }
 
     /// Lowers a limit to a bound; returns true if the limit was above it.
-    pub fn lower_to(&mut self, name: LimitName, bound: u64) -> bool {
+    pub(crate) fn lower_to(&mut self, name: LimitName, bound: u64) -> bool {
         let is_above = bound < self.number(name);
         if is_above {
             self.set(name, bound);
@@ -144,7 +144,7 @@ impl Limits {
 
     /// Converts these limits of a parent thread to limit settings. Every setting has the source `source`. The limit
     /// `output` is left out, because it does not bound children.
-    pub fn to_settings<S: Clone>(&self, source: &S) -> Vec<LimitSetting<S>> {
+    pub(crate) fn to_settings<S: Clone>(&self, source: &S) -> Vec<LimitSetting<S>> {
         LimitName::ALL
             .into_iter()
             .filter(|name| *name != LimitName::Output)
@@ -374,20 +374,6 @@ pub struct Cost {
     /// The amount spent, in nano-dollars.
     pub spend: Nanos,
     pub elapsed_seconds: u64,
-}
-
-impl Cost {
-    /// Returns the usage as the fact `cost` (`language.md` 7); `spend` is in dollars.
-    pub fn to_facts(&self) -> Value {
-        serde_json::json!({
-            "turns": self.turns,
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cached_tokens": self.cached_tokens,
-            "spend": self.spend.to_json(),
-            "elapsed_seconds": self.elapsed_seconds,
-        })
-    }
 }
 
 /// A limit that was reached.

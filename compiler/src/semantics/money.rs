@@ -81,7 +81,7 @@ impl Nanos {
         text.parse().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
     }
 
-    pub fn is_negative(self) -> bool {
+    pub(crate) fn is_negative(self) -> bool {
         self.0 < 0
     }
 
@@ -104,7 +104,7 @@ impl Nanos {
     }
 
     /// Returns the cost of tokens at this price per million tokens, rounded up; `None` on overflow.
-    pub fn per_million(self, tokens: u64) -> Option<Self> {
+    pub(crate) fn per_million(self, tokens: u64) -> Option<Self> {
         call_cost(&[(self, tokens)])
     }
 }

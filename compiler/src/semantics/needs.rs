@@ -89,7 +89,7 @@ pub(crate) fn write_path_error(path: &str) -> Option<&'static str> {
 
 /// The extent to which a granted host pattern covers another one (`host_coverage`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HostCoverage {
+pub(crate) enum HostCoverage {
     None,
     /// The pattern is a wildcard. A wildcard opens public addresses only, but a host that is spelt out is opened
     /// whatever its addresses are.

@@ -89,7 +89,7 @@ impl fmt::Display for Type {
 
 /// A number of the language. INVARIANT: `Int` lies in −2⁶³ … 2⁶⁴−1, `Float` is finite.
 #[derive(Debug, Clone, Copy)]
-pub enum Num {
+pub(crate) enum Num {
     Int(i128),
     Float(f64),
 }
@@ -108,7 +108,7 @@ impl Num {
         }
     }
 
-    pub fn of_value(value: &Value) -> Option<Self> {
+    pub(crate) fn of_value(value: &Value) -> Option<Self> {
         if let Value::Number(n) = value { Some(Self::of(n)) } else { None }
     }
 
@@ -148,7 +148,7 @@ impl Num {
         }
     }
 
-    pub fn checked_negate(self) -> Option<Self> {
+    pub(crate) fn checked_negate(self) -> Option<Self> {
         match self {
             Self::Int(n) => int(n.checked_neg()),
             Self::Float(f) => float(-f),
@@ -159,17 +159,17 @@ impl Num {
         self.apply(other, i128::checked_add, |a, b| a + b)
     }
 
-    pub fn checked_subtract(self, other: Self) -> Option<Self> {
+    pub(crate) fn checked_subtract(self, other: Self) -> Option<Self> {
         self.apply(other, i128::checked_sub, |a, b| a - b)
     }
 
-    pub fn checked_multiply(self, other: Self) -> Option<Self> {
+    pub(crate) fn checked_multiply(self, other: Self) -> Option<Self> {
         self.apply(other, i128::checked_mul, |a, b| a * b)
     }
 
     /// Divides. Two integers that divide evenly stay exact; otherwise the result is the float nearest to the quotient.
     /// `None` for a division by zero.
-    pub fn checked_divide(self, other: Self) -> Option<Self> {
+    pub(crate) fn checked_divide(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;
         }
@@ -184,7 +184,7 @@ impl Num {
 
     /// Returns the remainder of the division rounded toward zero, with the sign of the left operand. `None` for a
     /// division by zero.
-    pub fn checked_remainder(self, other: Self) -> Option<Self> {
+    pub(crate) fn checked_remainder(self, other: Self) -> Option<Self> {
         if other.is_zero() {
             return None;
         }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 /// Names that every template may use without a declaration: the tool's own file, the project's root, all parameters as
 /// JSON. A declared parameter of the same name takes precedence.
-pub const RUNTIME_NAMES: [&str; 3] = ["tool_path", "project_path", "params_json"];
+pub(crate) const RUNTIME_NAMES: [&str; 3] = ["tool_path", "project_path", "params_json"];
 
 /// The reason why a template cannot be filled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum ArgvError {
 /// A placeholder in a template of a tool, such as its command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgvPlaceholder<'a> {
-    /// `{name}`: a parameter, or one of [`RUNTIME_NAMES`].
+    /// `{name}`: a parameter, or one of `RUNTIME_NAMES`.
     Parameter(&'a str),
     /// `${NAME}`: a variable of the environment.
     Variable(&'a str),
@@ -37,7 +37,7 @@ pub enum ArgvPlaceholder<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct FillValues<'a> {
     pub parameters: &'a Map<String, Value>,
-    /// Values of the names in [`RUNTIME_NAMES`].
+    /// Values of the names in `RUNTIME_NAMES`.
     pub runtime: &'a BTreeMap<&'static str, String>,
     /// The environment variables that the tool declares and that are set, with their values.
     pub environment: &'a BTreeMap<String, String>,
@@ -105,7 +105,7 @@ pub fn fill_text(
 }
 
 /// Returns the template with each placeholder replaced by the text that `fill` returns.
-pub fn replace_placeholders(
+pub(crate) fn replace_placeholders(
     template: &str,
     fill: &dyn Fn(&ArgvPlaceholder<'_>) -> String,
 ) -> Result<String, ArgvError> {

@@ -512,7 +512,7 @@ fn find_tool(items: &Items<'_>, dotted: &str) -> Option<ItemId> {
 }
 
 /// Returns the folders that the grants of a tool make writable, and the hosts that these grants allow.
-pub fn granted_places<'p>(permissions: &'p Permissions, tool: &ItemId) -> (Vec<&'p str>, Vec<&'p str>) {
+pub(crate) fn granted_places<'p>(permissions: &'p Permissions, tool: &ItemId) -> (Vec<&'p str>, Vec<&'p str>) {
     let capability = format!("rye.execute.tool.{}", tool.dotted());
     let reaches = |grant: &&GrantDecl| Glob::new(&grant.pattern.0).matches(&capability);
     let grants: Vec<&GrantDecl> = permissions.grants.iter().filter(reaches).collect();

@@ -106,7 +106,7 @@ impl<'c, 'w> FactBounds<'c, 'w> {
 
     /// Returns the values that the fact `path` can have when `hook` runs; `None` if no bound is known. Bounds with the
     /// cause `without` are ignored.
-    pub fn domain(&self, hook: &HookDecl, path: &Path, without: Option<BoundCause>) -> Option<Domain> {
+    pub(crate) fn domain(&self, hook: &HookDecl, path: &Path, without: Option<BoundCause>) -> Option<Domain> {
         match path.to_string().as_str() {
             "model" => compared_texts(hook, path),
             "name" if hook.event == HookPoint::Command => Some(self.command_names()),

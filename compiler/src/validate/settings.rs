@@ -45,7 +45,7 @@ const RUN_FILES: [&str; 6] = [
 /// Locations and files whose schema errors have been reported, so that the readers of settings files do not report them
 /// again.
 #[derive(Debug, Default)]
-pub struct ReportedPlaces {
+pub(crate) struct ReportedPlaces {
     spans: BTreeSet<Span>,
     files: BTreeSet<String>,
     /// Patterns of the risk tables, with their spans. Patterns of capability groups are not included, because a group

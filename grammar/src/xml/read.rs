@@ -18,7 +18,7 @@ use crate::text::{describe_char, shorten};
 /// Maximum nesting depth. The bound keeps recursive traversals from overflowing the stack.
 pub const MAX_DEPTH: usize = 64;
 /// Maximum number of attributes of an element.
-pub const MAX_ATTRIBUTES: usize = 64;
+pub(crate) const MAX_ATTRIBUTES: usize = 64;
 /// Maximum number of errors; further errors are likely consequences of earlier errors.
 const MAX_ERRORS: usize = 20;
 

@@ -3,7 +3,7 @@
 /// Splits the text after the first word of a call into arguments, by the quoting of a shell: single quotes keep
 /// everything, double quotes keep white space, a backslash keeps the next character. A quote that is never closed is
 /// text, so that prose may contain an apostrophe.
-pub fn split_arguments(text: &str) -> Vec<String> {
+pub(crate) fn split_arguments(text: &str) -> Vec<String> {
     let mut arguments = Vec::new();
     let mut word: Option<String> = None;
     let mut rest = text;

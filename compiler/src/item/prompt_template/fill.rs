@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 /// Maximum length of a filled template, in bytes: a short template can repeat a long argument many times.
-pub const MAX_FILLED_BYTES: usize = 16 << 20;
+pub(crate) const MAX_FILLED_BYTES: usize = 16 << 20;
 
 /// A prompt template whose placeholders are filled with the arguments of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FilledTemplate {
-    /// The text; `None` if it would exceed [`MAX_FILLED_BYTES`].
+    /// The text; `None` if it would exceed `MAX_FILLED_BYTES`.
     pub text: Option<String>,
     /// Numbers of the arguments that the call lacks, although the template names them without a default; each is filled
     /// in as an empty text.

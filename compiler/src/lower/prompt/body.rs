@@ -20,7 +20,7 @@ pub const BODY_TAG: &str = "directive";
 
 /// Lowers the body of a composed directive. Returns the layer with the whole element `<directive>`, and separately the
 /// segments of the filled body without this element.
-pub fn lower_body(
+pub(crate) fn lower_body(
     composed: &Composed,
     inputs: Option<&Map<String, Value>>,
     outputs: &IndexMap<String, InterfaceField>,

@@ -49,7 +49,7 @@ pub fn build_graph(needs: &GraphNeeds) -> Graph {
 }
 
 /// Builds the graph of one asynchronous tool call: gate, tool, guard, finish.
-pub fn build_call_graph() -> Graph {
+pub(crate) fn build_call_graph() -> Graph {
     use Outcome as O;
     let edges: [(Node, &[(Outcome, Node)]); 6] = [
         (Node::Start, &[(O::Ready, Node::Inbox)]),

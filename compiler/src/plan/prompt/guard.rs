@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// A piece of a layer's text: `Text` was written by the author, `Value` was filled into a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LayerPiece {
+pub(crate) enum LayerPiece {
     Text(String),
     Value(String),
 }
@@ -18,7 +18,7 @@ pub enum LayerPiece {
 /// Joins the pieces of a layer whose text is enclosed in an element `tag`. No placeholder value may end this element
 /// early: in each closing tag of `tag` that contains bytes of a value, the first character from a value is escaped. A
 /// layer without a tag (`None`) is not escaped.
-pub fn guard_layer(tag: Option<&str>, pieces: &[LayerPiece]) -> String {
+pub(crate) fn guard_layer(tag: Option<&str>, pieces: &[LayerPiece]) -> String {
     let mut joined = String::new();
     let mut values: Vec<Range<usize>> = Vec::new();
     for piece in pieces {
@@ -40,7 +40,7 @@ pub fn guard_layer(tag: Option<&str>, pieces: &[LayerPiece]) -> String {
 
 /// Escapes the closing tags of the element `tag` in a text of the author: the `<` of each tag becomes `&lt;`. Returns
 /// the new text and the number of escaped tags.
-pub fn escape_closing_tags(tag: &str, text: &str) -> (String, u64) {
+pub(crate) fn escape_closing_tags(tag: &str, text: &str) -> (String, u64) {
     let edits: Vec<usize> = closing_tags(tag, text).map(|closing| closing.start).collect();
     let count = u64::try_from(edits.len()).unwrap_or(u64::MAX);
     (escape_at(text, &edits), count)

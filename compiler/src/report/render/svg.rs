@@ -9,7 +9,8 @@ use std::fmt::Write as _;
 
 use crate::drawing::{Drawing, DrawnEdge, DrawnNode, LineStyle, NodeShape, one_line};
 use labels::{LABEL_HEIGHT, PlacedLabel, place_labels};
-pub use layout::{DrawingTooLarge, label_of};
+pub use layout::DrawingTooLarge;
+pub(crate) use layout::label_of;
 use layout::{Point, lay_out};
 
 /// Renders a whole `<svg>` document. Colors follow the reader's color scheme.

@@ -6,7 +6,7 @@ use crate::diagnostics::sanitize;
 
 /// Alignment of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Align {
+pub(crate) enum Align {
     Left,
     Right,
 }

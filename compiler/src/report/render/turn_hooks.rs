@@ -19,7 +19,7 @@ struct RequestMessage {
 }
 
 /// The layers of the first request after the `before_agent_start` and `context` hooks.
-pub struct TurnLayers {
+pub(crate) struct TurnLayers {
     pub system: Vec<Layer>,
     /// The layers of all messages, in the order of sending.
     pub messages: Vec<Layer>,

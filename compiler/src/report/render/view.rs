@@ -62,7 +62,7 @@ pub fn view_prompt(plan: &Plan, origins: &Origins) -> (MessageView, MessageView,
 
 impl Plan {
     /// Counts the tokens of the first request from its views.
-    pub fn count_viewed_tokens(&self, system: &MessageView, first: &MessageView) -> RequestTokens {
+    pub(crate) fn count_viewed_tokens(&self, system: &MessageView, first: &MessageView) -> RequestTokens {
         let tokens = self.count_request_tokens(&system.text, &first.text);
         let frames = self.model.bound_message(0, 1).saturating_mul(first.added_messages);
         RequestTokens { input_bound: tokens.input_bound.saturating_add(frames), ..tokens }

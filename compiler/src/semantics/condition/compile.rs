@@ -20,7 +20,7 @@ pub(super) fn compile(
 
 /// Returns the type of an expression if it is known before the evaluation: for literals, lists, and paths for which
 /// `types` returns a type. `None` for any other expression.
-pub fn known_type(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Option<Type> {
+pub(crate) fn known_type(expr: &Expr, types: &dyn Fn(&Path) -> Option<Type>) -> Option<Type> {
     match &expr.kind {
         ExprKind::Literal(value) => Some(Type::of(value)),
         ExprKind::List(_) => Some(Type::Array),

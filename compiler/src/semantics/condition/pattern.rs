@@ -25,7 +25,7 @@ const CLASS_RANGE_BYTES: usize = 256;
 /// The budget for the patterns of one file: the estimated bytes that are left for further patterns. The budget bounds
 /// the time to build the patterns.
 #[derive(Debug, Clone)]
-pub struct PatternBudget(usize);
+pub(crate) struct PatternBudget(usize);
 
 impl Default for PatternBudget {
     fn default() -> Self {

@@ -42,7 +42,7 @@ const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns the numbers of `against`, and numbers between, below and above them. If `whole` is true, returns only
 /// integers.
-pub fn boundary_values(against: &[f64], whole: bool) -> Vec<f64> {
+pub(crate) fn boundary_values(against: &[f64], whole: bool) -> Vec<f64> {
     if whole {
         return against.iter().flat_map(|n| [n.floor() - 1.0, n.floor(), n.floor() + 1.0]).collect();
     }

@@ -28,7 +28,7 @@ pub enum Coverage {
 /// pattern matches. `None` means that no such capability exists. `TooComplex` means that the search reached
 /// `MAX_STATES` or [`MAX_STEPS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Witness {
+pub(crate) enum Witness {
     Found(String),
     None,
     TooComplex,

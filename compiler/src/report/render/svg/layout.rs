@@ -48,7 +48,7 @@ pub struct DrawingLayout {
 }
 
 /// Returns the text written into a box.
-pub fn label_of(node: &DrawnNode) -> String {
+pub(crate) fn label_of(node: &DrawnNode) -> String {
     truncate_start(&one_line(&node.label), MAX_LABEL_CHARS)
 }
 
