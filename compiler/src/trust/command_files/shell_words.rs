@@ -63,7 +63,7 @@ impl ShellCommand {
 /// Maximum nesting of here-documents in here-documents.
 const MAX_DOCUMENTS: usize = 8;
 /// Maximum length of a calculation (`((n * 2))`), in characters. A longer text is read as commands.
-const MAX_CALCULATION: usize = 1_000;
+const MAX_CALCULATION: usize = 200;
 /// Reserved words in front of a command.
 pub const KEYWORDS: [&str; 11] = ["!", "coproc", "do", "elif", "else", "if", "then", "time", "until", "while", "{"];
 

@@ -20,7 +20,7 @@ const MAX_VALUES: usize = 64;
 /// Maximum nesting of variables in the values of variables. A deeper value is computed.
 const MAX_DEPTH: usize = 12;
 /// Maximum number of characters that are read to resolve the words of one text. Beyond, each open word is computed.
-const MAX_READ_CHARS: usize = 8 << 20;
+const MAX_READ_CHARS: usize = 1 << 20;
 /// Maximum number of arguments in which the program of a shell or an interpreter is searched.
 const MAX_ARGUMENTS: usize = 100;
 /// Commands that assign values to the variables that their arguments name.

@@ -19,6 +19,8 @@ pub(super) struct ProgramStarts {
     pub words: Vec<String>,
     /// True if a start or an import is computed, so that the text does not tell the file.
     pub is_computed: bool,
+    /// The number of folders that were checked.
+    checked_folders: usize,
 }
 
 /// An argument of a call.

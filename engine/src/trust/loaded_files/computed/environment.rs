@@ -1,6 +1,7 @@
 //! Folders and variables in which a Python or JavaScript program starts other programs, and functions of Python that
 //! load the file or execute the text in their argument.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -9,8 +10,10 @@ use rye_compiler::trust::command_files::{SEARCH_VARIABLES, SEARCHED, files_of_sh
 use super::super::quoted_texts;
 use super::{Argument, Language, ProgramStarts, StartReader, arguments_after, first, matches, regex};
 
-/// Maximum number of variables in the value of a variable.
-const MAX_VARIABLES: usize = 8;
+/// Maximum number of folders of a text that are checked. Each other folder is computed.
+const MAX_CHECKED_FOLDERS: usize = 20;
+/// Maximum number of variables in the expression of a folder and in their values.
+const MAX_VARIABLES: usize = 16;
 /// Names in an expression for a folder that is known: the project, the working folder, the folder of the script.
 const PLACE_NAMES: [&str; 20] = [
     "Path",
@@ -72,10 +75,16 @@ impl ProgramStarts {
         self.is_computed |= compiles.into_iter().any(|found| found.get(1).is_none());
         self.is_computed |= text.contains("ctypes") && text.contains(".system(");
         for reader in PYTHON_READERS.iter().flat_map(|readers| readers.find_iter(text)) {
+            if self.is_computed {
+                return;
+            }
             if reader.as_str() == "discover" && !text.contains("unittest") {
                 continue;
             }
-            let Some((arguments, call)) = arguments_after(text, reader.end(), Language::Python) else { continue };
+            let Some((arguments, call)) = arguments_after(text, reader.end(), Language::Python) else {
+                self.is_computed = text[reader.end()..].trim_start().starts_with('(');
+                continue;
+            };
             let is_system = call.contains("find_library") || call.starts_with("lambda");
             match first(arguments) {
                 Argument::Literal(name) if reader.as_str() == "discover" => self.words.push(format!("{name}/")),
@@ -90,12 +99,14 @@ impl ProgramStarts {
     pub(super) fn check_folder(&mut self, text: &str, call: &str, words: &[Argument]) {
         let literal = |word: &Argument| if let Argument::Literal(word) = word { Some(word.clone()) } else { None };
         let words: Vec<String> = words.iter().filter_map(literal).collect();
-        if starts_from_its_folder(&words) {
+        if starts_from_its_folder(&words) && !self.is_computed {
             let own = FOLDERS_OF_STARTS.iter().flat_map(|folders| folders.find_iter(call)).map(|it| (call, it.end()));
             let changed = CHANGED_FOLDERS.iter().flat_map(|folders| folders.find_iter(text)).map(|it| (text, it.end()));
             for (text_of_folder, at) in own.chain(changed) {
-                let folder = expression_at(text_of_folder, at);
-                self.is_computed |= !is_known_place(text, folder, 0);
+                if !self.is_known_place(text, expression_at(text_of_folder, at)) {
+                    self.is_computed = true;
+                    return;
+                }
             }
         }
     }
@@ -112,12 +123,19 @@ impl ProgramStarts {
             let literal = reader.literal().filter(|_| reader.rest.trim().is_empty());
             if let Some(literal) = literal {
                 self.add_words(files_of_shell_text(&format!("{name}='{literal}'")));
-            } else if is_known_place(text, value, 0) && quoted_texts(value).next().is_some() {
+            } else if self.is_known_place(text, value) && quoted_texts(value).next().is_some() {
                 self.words.extend(quoted_texts(value).map(|folder| format!("{SEARCHED}{folder}")));
             } else {
                 self.is_computed |= !matches!(value, "None" | "undefined" | "null") && !is_own_value(value);
             }
         }
+    }
+
+    /// Returns true if an expression names the project, the folder of the script, or a folder in them whose name is a
+    /// text of its own (`ROOT / "lib"`).
+    fn is_known_place(&mut self, text: &str, expression: &str) -> bool {
+        self.checked_folders += 1;
+        self.checked_folders <= MAX_CHECKED_FOLDERS && is_known_place(text, expression, &mut BTreeSet::new())
     }
 }
 
@@ -137,10 +155,9 @@ fn expression_at(text: &str, at: usize) -> &str {
     expression.split('\n').next().unwrap_or_default().trim()
 }
 
-/// Returns true if an expression names the project, the folder of the script, or a folder in them whose name is a text
-/// of its own (`ROOT / "lib"`).
-fn is_known_place(text: &str, expression: &str, depth: usize) -> bool {
-    let is_computed = expression.contains(['+', '%', '{', '$']) || depth > MAX_VARIABLES;
+/// Returns true if an expression names a known place. `variables` are the variables whose values are checked.
+fn is_known_place(text: &str, expression: &str, variables: &mut BTreeSet<String>) -> bool {
+    let is_computed = expression.contains(['+', '%', '{', '$']);
     let is_open = quoted_texts(expression).any(|part| part.contains(['*', '\\']));
     if is_computed || is_open || expression.is_empty() {
         return false;
@@ -150,16 +167,19 @@ fn is_known_place(text: &str, expression: &str, depth: usize) -> bool {
         rest = rest.replace(part, "");
     }
     NAMES.iter().flat_map(|names| names.find_iter(&rest)).map(|name| name.as_str()).all(|name| {
-        let is_place = PLACE_NAMES.contains(&name) || PLACE_FUNCTIONS.contains(&name);
-        is_place || {
-            let assigned = Regex::new(&format!(r"(?m)^\s*(?:const\s+|let\s+|var\s+)?{name}\s*=\s*([^=\n][^\n;]*)"));
-            let values: Vec<&str> = assigned
-                .iter()
-                .flat_map(|assigned| assigned.captures_iter(text))
-                .filter_map(|found| found.get(1).map(|value| value.as_str()))
-                .collect();
-            !values.is_empty() && values.iter().all(|value| is_known_place(text, value.trim(), depth + 1))
+        if PLACE_NAMES.contains(&name) || PLACE_FUNCTIONS.contains(&name) || variables.contains(name) {
+            return true;
         }
+        variables.insert(name.to_owned());
+        let assigned = Regex::new(&format!(r"(?m)^\s*(?:const\s+|let\s+|var\s+)?{name}\s*=\s*([^=\n][^\n;]*)"));
+        let values: Vec<&str> = assigned
+            .iter()
+            .flat_map(|assigned| assigned.captures_iter(text))
+            .filter_map(|found| found.get(1).map(|value| value.as_str()))
+            .collect();
+        variables.len() <= MAX_VARIABLES
+            && !values.is_empty()
+            && values.iter().all(|value| is_known_place(text, value.trim(), variables))
     })
 }
 
