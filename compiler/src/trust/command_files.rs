@@ -16,7 +16,8 @@ use crate::tool_spec::{ArgvPlaceholder, replace_placeholders};
 pub use code::SEARCH_VARIABLES;
 use code::{FILES_OF_SHELLS, search_variable, starts_programs};
 use interpreters::{ProgramSource, awk_program, code_argument, has_other_ending, started_programs};
-use programs::{EDITORS, IMPLIED_FILES, INTERPRETERS, LAUNCHERS, READERS, RUNNERS, SHELLS};
+pub use programs::starts_from_its_folder;
+use programs::{EDITORS, FOLDER_RUNNERS, IMPLIED_FILES, INTERPRETERS, LAUNCHERS, READERS, RUNNERS, SHELLS};
 use shell_words::{ShellCommand, split_commands};
 use variables::files_of_variables;
 
@@ -115,14 +116,6 @@ pub fn files_of_tool(argv: &[String], tool_path: &str, call: Option<CallValues<'
 /// Returns the words of a command that may name project files. The words of the command contain no placeholders.
 pub fn files_of_argv<'t>(argv: impl IntoIterator<Item = &'t String>) -> Vec<String> {
     files_of_command(&argv.into_iter().map(|part| without_markers(part)).collect::<Vec<_>>())
-}
-
-/// Returns true if a command executes files that it finds by its working folder: a relative program or script, or the
-/// files of a build tool.
-pub fn starts_from_its_folder(words: &[String]) -> bool {
-    let is_relative = |word: &String| word.contains('/') && !word.starts_with('/');
-    let is_build_tool = |word: &String| IMPLIED_FILES.iter().any(|(name, _)| name == word);
-    words.first().is_some_and(is_relative) || words.iter().any(|word| runs_programs(word) || is_build_tool(word))
 }
 
 /// Returns the words of a shell text that may name files of the project.
@@ -412,6 +405,14 @@ impl FileWords {
     /// shell text; a pipe or a here-document can then be the standard input.
     fn add_started(&mut self, words: &[String], is_text: bool) {
         let launched = launched_words(words);
+        for (at, word) in words.iter().enumerate().filter(|(at, _)| launched.get(*at) == Some(&true)) {
+            let (_, folders) = words.split_at(at + 1);
+            if FOLDER_RUNNERS.contains(&name_of(word)) {
+                let is_folder =
+                    |name: &&String| !name.starts_with('-') && !name.contains(['.', EXPANSION, VALUE_START]);
+                self.found.extend(folders.iter().filter(is_folder).map(|name| format!("{}/", name.trim_matches('/'))));
+            }
+        }
         for (at, name, source) in started_programs(words) {
             let is_interpreter = INTERPRETERS.contains(&name);
             let is_looked_up = at.checked_sub(1).and_then(|before| words.get(before)).is_some_and(|word| word == "-v");

@@ -49,6 +49,8 @@ const MAX_INNER_FOLDERS: usize = 1_000;
 /// Maximum number of entries in which a file is searched by the end of its path. In a project with more entries, such a
 /// file includes every file of the project.
 const MAX_SEARCHED_ENTRIES: usize = 20_000;
+/// Maximum number of such files of a text.
+const MAX_ENDS: usize = 100;
 /// The reason of a program that computes a name.
 const COMPUTED_REASON: &str = "starts a program or loads a file whose name is computed";
 /// Files that an interpreter executes if it starts a folder.
@@ -297,10 +299,12 @@ impl NamedPaths {
         } else if has(COMPUTED) {
             self.whole_project = Some(COMPUTED_REASON);
         }
-        for end in words.iter().filter_map(|word| word.strip_prefix(IN_ANY_FOLDER)) {
-            if add_files_with_end(project, Path::new(end), (0, &mut 0), &mut self.files).is_none() {
-                self.whole_project = Some("executes a file in a folder that it computes, and the project is large");
-            }
+        let ends: Vec<&Path> =
+            words.iter().filter_map(|word| word.strip_prefix(IN_ANY_FOLDER)).map(Path::new).collect();
+        if ends.len() > MAX_ENDS {
+            self.whole_project = Some("executes more than 100 files in folders that it computes");
+        } else if !ends.is_empty() && add_files_with_ends(project, &ends, (0, &mut 0), &mut self.files).is_none() {
+            self.whole_project = Some("executes a file in a folder that it computes, and the project is large");
         }
     }
 
@@ -457,16 +461,18 @@ fn add_modules(folder: &Path, names: &BTreeSet<&str>, depth: usize, files: &mut 
     }
 }
 
-/// Adds the files with the path `end` in a folder and in the folders below. `place` is the depth of the folder and the
-/// number of entries so far. `None` if there are more than [`MAX_SEARCHED_ENTRIES`].
-fn add_files_with_end(
+/// Adds the files with one of the paths `ends` in a folder and in the folders below. `place` is the depth of the folder
+/// and the number of entries so far. `None` if there are more than [`MAX_SEARCHED_ENTRIES`].
+fn add_files_with_ends(
     folder: &Path,
-    end: &Path,
+    ends: &[&Path],
     place: (usize, &mut usize),
     files: &mut BTreeSet<PathBuf>,
 ) -> Option<()> {
     let (depth, count) = place;
-    files.extend(Some(folder.join(end)).filter(|file| file.is_file()));
+    let in_folder = |folder: &Path| ends.iter().map(|end| folder.join(end)).filter(|file| file.is_file()).collect();
+    let found: Vec<PathBuf> = in_folder(folder);
+    files.extend(found);
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         *count += 1;
         if depth > MAX_DEPTH || *count > MAX_SEARCHED_ENTRIES {
@@ -474,9 +480,9 @@ fn add_files_with_end(
         }
         let path = entry.path();
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) && !is_left_out(&path) {
-            add_files_with_end(&path, end, (depth + 1, count), files)?;
+            add_files_with_ends(&path, ends, (depth + 1, count), files)?;
         } else if path.is_dir() {
-            files.extend(Some(path.join(end)).filter(|file| file.is_file()));
+            files.extend(in_folder(&path));
         }
     }
     Some(())

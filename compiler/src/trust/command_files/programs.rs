@@ -146,11 +146,14 @@ pub const READERS: [&str; 22] = [
     "tail",
     "wc",
 ];
+/// Programs that execute the files of the folders in their arguments, as in the result of `name_of`.
+pub const FOLDER_RUNNERS: [&str; 3] = ["bats", "prove", "run-parts"];
 /// Python modules that execute the modules or the code in their arguments.
 pub const RUNNERS: [&str; 9] =
     ["cProfile", "coverage", "inspect", "pdb", "profile", "pydoc", "timeit", "trace", "unittest"];
 /// Files that a program reads from its start folder even if no argument names them.
-pub const IMPLIED_FILES: [(&str, &[&str]); 9] = [
+pub const IMPLIED_FILES: [(&str, &[&str]); 10] = [
+    ("prove", &["t/", ".proverc"]),
     ("make", &["GNUmakefile", "makefile", "Makefile"]),
     ("gmake", &["GNUmakefile", "makefile", "Makefile"]),
     ("just", &["justfile", "Justfile", ".justfile"]),
@@ -161,3 +164,11 @@ pub const IMPLIED_FILES: [(&str, &[&str]); 9] = [
     ("bun", &["package.json", ".npmrc"]),
     ("npx", &["package.json", ".npmrc"]),
 ];
+
+/// Returns true if a command executes files that it finds by its working folder: a relative program or script, or the
+/// files of a build tool.
+pub fn starts_from_its_folder(words: &[String]) -> bool {
+    let is_relative = |word: &String| word.contains('/') && !word.starts_with('/');
+    let is_build_tool = |word: &String| IMPLIED_FILES.iter().any(|(name, _)| name == word);
+    words.first().is_some_and(is_relative) || words.iter().any(|word| super::runs_programs(word) || is_build_tool(word))
+}

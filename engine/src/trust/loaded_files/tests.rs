@@ -135,6 +135,8 @@ fn file_that_a_shell_script_executes_by_a_computed_name_is_part_of_it() {
         ("D=l; . ./${D}ib/x", "lib/x"),
         ("for f in \"$PWD\"/lib/*; do . \"$f\"; done", "lib/x"),
         ("{source,./lib/x}", "lib/x"),
+        ("run-parts --regex=^a lib", "lib/x"),
+        ("prove -v", "t/a.t"),
     ] {
         assert!(ends_with_a_change_of(SHELL, text, changed), "{text}: {changed}");
     }
@@ -175,6 +177,8 @@ fn file_that_python_executes_in_a_computed_folder_or_environment_is_part_of_it()
         ("ctypes.CDLL(None).system(b'. ./x.txt')", "x.txt"),
         ("ctypes.CDLL('lib/x.so')", "lib/x.so"),
         ("logging.config.fileConfig('log.ini')", "log.ini"),
+        ("subprocess.run(['run-parts', 'plug'])", "plug/a"),
+        ("subprocess.run(['prove', '-v', 'tests'])", "tests/a.t"),
     ] {
         let text = format!("import os, subprocess\n{text}\n");
         assert!(ends_with_a_change_of(PYTHON, &text, changed), "{text}: {changed}");
