@@ -11,6 +11,7 @@ mod laws {
     pub mod links;
     pub mod map;
     pub mod page;
+    pub mod public_items;
     pub mod recipes;
     pub mod replaced_names;
     pub mod shown;

@@ -50,7 +50,7 @@ impl Category {
 /// A failed attempt of a model call: the data by which the failure is classified.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// The stage of the exchange that failed, one of [`FAILED_STAGES`]; `None` if unknown.
+    /// The stage of the exchange that failed, one of `FAILED_STAGES`; `None` if unknown.
     pub stage: Option<String>,
     pub status: Option<u16>,
     /// Response headers, names in any case.
@@ -113,7 +113,8 @@ impl Classification {
 }
 
 /// The values of the fact `stage`: the stages of an exchange that can fail.
-pub const FAILED_STAGES: [&str; 7] = ["setup", "connect", "timeout", "status", "stream_error", "truncated", "protocol"];
+pub(crate) const FAILED_STAGES: [&str; 7] =
+    ["setup", "connect", "timeout", "status", "stream_error", "truncated", "protocol"];
 
 /// Names of the facts that the condition of a classification rule can read. `headers` is an object: its keys are the
 /// header names of the provider's response, in lower case.

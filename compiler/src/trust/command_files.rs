@@ -80,7 +80,7 @@ pub struct CallValues<'a> {
 
 /// Returns the arguments of a command that an interpreter or a shell executes as code, also behind programs that execute
 /// another command (`env`, `timeout 5`, `find -exec`): the positions of the interpreter and of the code.
-pub fn code_arguments(argv: &[String]) -> Vec<(usize, usize)> {
+pub(crate) fn code_arguments(argv: &[String]) -> Vec<(usize, usize)> {
     let started = started_programs(argv).into_iter();
     let code = started.filter_map(|(program, _, source)| match source {
         ProgramSource::Code { at } => Some((program, program + 1 + at)),
