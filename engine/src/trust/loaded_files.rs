@@ -103,6 +103,9 @@ impl NamedFiles<'_> {
     pub(super) fn add_loaded(&mut self, first: LoadingProgram) -> Result<(), TrustError> {
         let mut waiting = vec![first];
         let mut listings = BTreeMap::new();
+        // The files that are handled, with the main folder and the kind of a Python program that imports them: what a file
+        // loads depends on nothing else. Programs that import each other name the same files again and again.
+        let mut handled: BTreeSet<(PathBuf, Option<(PathBuf, bool)>)> = BTreeSet::new();
         while let Some(program) = waiting.pop() {
             if !self.read.insert(program.clone()) {
                 continue;
@@ -145,7 +148,11 @@ impl NamedFiles<'_> {
                 }
                 files.extend(self.python_files(&program, &text, &mut listings));
             }
+            let importer = (language == Language::Python).then(|| (program.main_folder.clone(), program.is_tool));
             for file in files {
+                if !handled.insert((file.clone(), importer.clone())) {
+                    continue;
+                }
                 self.add_place(&file, false)?;
                 if let Ok(real) = file.canonicalize()
                     && real.starts_with(self.project)

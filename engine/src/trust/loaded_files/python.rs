@@ -100,8 +100,7 @@ impl NamedFiles<'_> {
             }
         }
         if !program.is_tool {
-            let compiled: Vec<PathBuf> =
-                found.iter().chain(std::iter::once(&program.file)).flat_map(|file| compiled_files(file)).collect();
+            let compiled = compiled_files(found.iter().chain(std::iter::once(&program.file)));
             found.extend(compiled);
         }
         found.remove(&program.file);
@@ -137,17 +136,24 @@ fn has_init(folder: &Path) -> bool {
     ["__init__.py", "__init__.pyc"].iter().any(|name| folder.join(name).exists())
 }
 
-/// Returns the compiled forms of a Python file.
-fn compiled_files(file: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(stem)) = (file.parent(), file.file_stem().and_then(|stem| stem.to_str())) else {
-        return Vec::new();
+/// Returns the compiled forms of Python files. Reads the folder of compiled files once for all files in one folder.
+fn compiled_files<'f>(files: impl Iterator<Item = &'f PathBuf>) -> Vec<PathBuf> {
+    let mut stems: BTreeMap<&Path, BTreeSet<&str>> = BTreeMap::new();
+    for file in files {
+        if let (Some(folder), Some(stem)) = (file.parent(), file.file_stem().and_then(|stem| stem.to_str())) {
+            stems.entry(folder).or_default().insert(stem);
+        }
+    }
+    let in_folder = |(folder, stems): (&Path, BTreeSet<&str>)| {
+        let entries = fs::read_dir(folder.join(COMPILED_FOLDER)).into_iter().flatten().flatten();
+        let compiled = entries.map(|entry| entry.path()).filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let stem = name.split('.').next().unwrap_or_default();
+            path.extension().is_some_and(|ending| ending == "pyc") && stems.contains(stem)
+        });
+        compiled.collect::<Vec<_>>()
     };
-    let entries = fs::read_dir(folder.join(COMPILED_FOLDER)).into_iter().flatten().flatten();
-    let compiled = entries.map(|entry| entry.path()).filter(|path| {
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        path.extension().is_some_and(|ending| ending == "pyc") && name.split('.').next() == Some(stem)
-    });
-    compiled.collect()
+    stems.into_iter().flat_map(in_folder).collect()
 }
 
 /// Adds a Python module and, if it is a folder, every Python file in it.
