@@ -384,7 +384,7 @@ pub(crate) fn check_bindings(file: &Node, found: &mut Diagnostics) {
             match KeyPress::parse(text) {
                 Err(expected) => invalid(entry, node, &shown, expected),
                 Ok(press) => match seen.iter().find(|(known, of)| *known == press && *of != action.id) {
-                    Some((_, of)) => invalid(entry, node, &shown, format!("another key, because `{of}` has this one")),
+                    Some((_, of)) => invalid(entry, node, &shown, format!("another key, because `{of}` uses this key")),
                     None => seen.push((press, action.id)),
                 },
             }
@@ -455,7 +455,7 @@ mod tests {
             ("app.help: g", "cannot be `g`: `ctrl` or `alt` before `g`"),
             ("app.help: ctrl+i", "the same byte for `ctrl+i` and `tab`"),
             ("app.help: [ctrl+x, 1]", "cannot be a number"),
-            ("app.help: ctrl+x\napp.exit: ctrl+x", "another key, because `app.help` has this one"),
+            ("app.help: ctrl+x\napp.exit: ctrl+x", "another key, because `app.help` uses this key"),
             ("app.interrupt: []", "`app.interrupt` in `agent/keys` cannot be used"),
             ("app.help: escape", "`app.interrupt` in `agent/keys` cannot be used"),
         ] {

@@ -166,7 +166,7 @@ pub(crate) struct EngineContext {
     pub running_changed: Arc<Notify>,
 }
 
-/// A thread that a task of this process runs: its control channel, and the end of the task.
+/// A thread that a task of this process runs: its control channel, and a channel that receives the result of the task.
 #[derive(Debug, Clone)]
 pub(crate) struct RunningThread {
     pub control: ControlSender,

@@ -137,7 +137,7 @@ pub const FIELD_MEANINGS: &[(&str, &str)] = &[
     ("source", "the file and line of the declaration"),
     ("spent", "dollars that are settled"),
     ("state", "the state"),
-    ("subject", "the part that the answer is about"),
+    ("subject", "the part of the plan whose origin the output explains"),
     ("success", "true if the thread completed"),
     ("summary", "the counts"),
     ("system", "the system prompt"),

@@ -41,9 +41,9 @@ pub enum CapabilityError {
     /// only `leaf` grants.
     #[error("`{leaf}` grants more than its base `{base}`: `{pattern}` allows `{example}`")]
     ExceedsBase { leaf: String, base: String, pattern: String, example: String, span: Span, base_span: Span },
-    /// A grant of `leaf` that opens folders or hosts to a tool which its sealed ancestor `base` does not open. `entries`
-    /// is empty if the grant names no folder, so that a file tool may write everywhere. `granted` lists the entries of
-    /// the base.
+    /// A grant of the directive `leaf` opens folders or hosts to a tool, and `base` does not open them. `base` is an
+    /// ancestor of `leaf` with the attribute `seal="true"`. `entries` is empty if the grant names no folder, so that a
+    /// file tool may write everywhere. `granted` lists the entries of the base.
     #[error("`{leaf}` grants more than its base `{base}`: {}", describe_opening(opening, entries, tool))]
     OpensMoreThanBase {
         leaf: String,

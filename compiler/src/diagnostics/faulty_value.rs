@@ -38,7 +38,7 @@ struct FaultyValues {
     model_files: BTreeSet<String>,
     /// Tools whose `properties` is no mapping.
     properties: BTreeSet<SourceId>,
-    /// Tools with a key of another kind of tool.
+    /// Tools whose file sets a key that only tools of another `kind` have.
     kinds: BTreeSet<SourceId>,
     /// Scripts whose header is below their first command.
     headers: BTreeSet<SourceId>,

@@ -181,7 +181,7 @@ fn describe_difference(pattern: &str, wanted: &str) -> String {
     match (common, has.is_empty(), needs.is_empty()) {
         (1, ..) => format!("grants the primary {}, not {}", first(&has), first(&needs)),
         (2, ..) => format!("grants items of the kind {}, not {}", first(&has), first(&needs)),
-        (_, true, _) => format!("lacks `{needs}` at its end"),
+        (_, true, _) => format!("does not end with `{needs}`"),
         (_, _, true) => format!("requires `{has}` after `{wanted}`"),
         _ => format!("has `{has}` where `{needs}` is needed"),
     }
@@ -198,7 +198,7 @@ mod tests {
             ("rye.fetch.tool.rye.bash.bash", "grants the primary fetch, not execute"),
             ("rye.execute.directive.*", "grants items of the kind directive, not tool"),
             ("rye.execute.tool.rye.file-system.*", "has `file-system.*` where `bash.bash` is needed"),
-            ("rye.execute.tool.rye.bash", "lacks `bash` at its end"),
+            ("rye.execute.tool.rye.bash", "does not end with `bash`"),
             ("rye.execute.tool.rye.bash.bash.x", "requires `x` after `rye.execute.tool.rye.bash.bash`"),
         ] {
             assert_eq!(describe_difference(pattern, wanted), text);

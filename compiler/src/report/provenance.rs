@@ -100,8 +100,8 @@ fn derive_declaration(compilation: &Compilation, origin: &Origin) -> Vec<Derivat
     }
 }
 
-/// Returns the steps that put the directive `id` into the extends chain: one step for each later directive of the
-/// chain, with the line at which the later directive extends its parent.
+/// Returns the steps that put the directive `id` into the extends chain: one step for each of its descendants in the
+/// chain, with the line at which the descendant extends its parent.
 fn derive_chain(compilation: &Compilation, id: &str) -> Vec<DerivationStep> {
     let chain = &compilation.plan.chain;
     let Some(at) = chain.iter().position(|link| link.id.as_str() == id) else { return Vec::new() };

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Trust, TrustEntry, TrustError, TrustSnapshot, record};
 
-/// A trust requirement and the files that trust in it covers, with their hashes at one moment.
+/// A trust requirement and its files, with the hash of each file at the time of the inspection.
 #[derive(Debug)]
 pub struct InspectedRequirement {
     subjects: Vec<Subject>,

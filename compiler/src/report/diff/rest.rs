@@ -356,9 +356,9 @@ pub fn compare_files(trees: &DiffSides<'_>, found: &PlanDiff, named: &BTreeSet<S
         let is_in = |side: &[ManifestEntry]| side.iter().any(|one| one.kind == read.kind && one.id == read.id);
         let effect = match (is_in(before), is_in(after)) {
             _ if found.has_no_changes() => "the change affects only the id of the plan",
-            (false, _) => "the file is newly read; the other changes list the effects, if any",
-            (true, false) => "the file is no longer read; the other changes list the effects, if any",
-            (true, true) => "the file changed; the other changes list the effects, if any",
+            (false, _) => "the file is newly read; its effects, if any, are listed as separate changes",
+            (true, false) => "the file is no longer read; its effects, if any, are listed as separate changes",
+            (true, true) => "the file changed; its effects, if any, are listed as separate changes",
         };
         let what = format!("{} {}: {effect}", read.kind.as_str(), read.id);
         if !changes.iter().any(|known| known.what == what) {

@@ -47,8 +47,8 @@ enum ValueSet {
     /// The values between two neighboring values that conditions name; `None` means that the cell has no lower or no
     /// upper bound. Only numbers, and texts that a condition compares by order (`<`, `>=`), have these cells.
     Between(Option<Value>, Option<Value>),
-    /// All values that no condition names exactly and that contain the same parts (substrings, elements or keys). Each
-    /// entry is true if the values contain the part with the same index in `parts`.
+    /// A group of values that no condition names exactly. Entry `i` is true if the values of the group contain the
+    /// substring, element or key `parts[i]`.
     Other(Vec<bool>),
 }
 

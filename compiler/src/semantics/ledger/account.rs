@@ -211,7 +211,7 @@ impl Account {
         self.spent = self.spent.saturating_add(spent);
     }
 
-    /// Changes the amount that a live child holds from `before` to `now`.
+    /// Replaces the amount `before`, which a live child has reserved, by `now`.
     pub(super) fn update_child(&mut self, before: Nanos, now: Nanos) {
         self.children_hold = self.children_hold.saturating_sub(before).saturating_add(now);
     }

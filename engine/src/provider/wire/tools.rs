@@ -43,8 +43,8 @@ pub(in crate::provider) fn encode_tools(
     Some(json)
 }
 
-/// Returns true if two lists share all their texts and schemas. A shared value never changes, because `KNOWN` holds a
-/// reference to it.
+/// Returns true if the texts and schemas of two lists have the same addresses. `KNOWN` keeps each of these values alive,
+/// so no other value gets its address.
 fn are_same(one: &[ToolDefinition], other: &[ToolDefinition]) -> bool {
     let is_same = |(a, b): (&ToolDefinition, &ToolDefinition)| {
         Arc::ptr_eq(&a.name, &b.name)
