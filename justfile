@@ -53,6 +53,10 @@ leftovers runs="200" kills="50":
 e2e:
     e2e/run
 
+# The system call filter for aarch64 on an aarch64 kernel in an emulator, with packages of Debian.
+aarch64:
+    e2e/aarch64/run
+
 # Allocations of turn 1,000, child 4,000 and their early counterparts, where `cargo test` stops at turn 300 and child 400.
 growth:
     RYE_GROWTH=whole cargo test -p rye --test growth -- --nocapture

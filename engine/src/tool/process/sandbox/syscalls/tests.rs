@@ -145,58 +145,60 @@ fn filters_answer_as_the_table_says_on_every_architecture() {
     }
 }
 
+/// A bit that the kernel ignores in an argument of 32 bits.
+const HIGH: u64 = 1 << 32;
+/// Calls with arguments that decide, and the result with and without a network grant.
+const ARGUMENT_CASES: &[(&str, &[u64], FilterAnswer)] = &[
+    ("prlimit64", &[0, 7], FilterAnswer::Kernel),
+    ("prlimit64", &[HIGH, 7], FilterAnswer::Kernel),
+    ("prlimit64", &[1, 7], FilterAnswer::Errno(EPERM)),
+    ("prlimit64", &[u64::MAX, 7], FilterAnswer::Errno(EPERM)),
+    ("clone", &[0x0120_0011], FilterAnswer::Kernel),
+    ("clone", &[0x003d_0f00], FilterAnswer::Kernel),
+    ("clone", &[0x1000_0011], FilterAnswer::Errno(EPERM)),
+    ("clone", &[0x0002_0000], FilterAnswer::Errno(EPERM)),
+    ("clone", &[0x4000_0000 | HIGH], FilterAnswer::Errno(EPERM)),
+    ("prctl", &[15], FilterAnswer::Kernel),
+    ("prctl", &[38], FilterAnswer::Kernel),
+    ("prctl", &[0x5356_4d41], FilterAnswer::Kernel),
+    ("prctl", &[4], FilterAnswer::Errno(EPERM)),
+    ("prctl", &[0x23 | HIGH], FilterAnswer::Errno(EPERM)),
+    ("prctl", &[62], FilterAnswer::Errno(EPERM)),
+    ("prctl", &[79], FilterAnswer::Errno(EPERM)),
+    ("prctl", &[0x5961_6d61], FilterAnswer::Errno(EPERM)),
+    ("ioctl", &[0, 0x5401], FilterAnswer::Kernel),
+    ("ioctl", &[0, 0x5412], FilterAnswer::Errno(EPERM)),
+    ("ioctl", &[0, 0x5412 | HIGH], FilterAnswer::Errno(EPERM)),
+    ("ioctl", &[0, 0x541c], FilterAnswer::Errno(EPERM)),
+    ("fcntl", &[0, 2], FilterAnswer::Kernel),
+    ("fcntl", &[0, 1024], FilterAnswer::Errno(EPERM)),
+    ("personality", &[0xffff_ffff], FilterAnswer::Kernel),
+    ("personality", &[0x0004_0000], FilterAnswer::Kernel),
+    ("personality", &[0x0040_0000], FilterAnswer::Errno(EPERM)),
+    ("sched_setaffinity", &[0], FilterAnswer::Kernel),
+    ("sched_setaffinity", &[1], FilterAnswer::Errno(EPERM)),
+    ("sched_setscheduler", &[1], FilterAnswer::Errno(EPERM)),
+    ("setpriority", &[0, 0, 10], FilterAnswer::Kernel),
+    ("setpriority", &[0, 1, 10], FilterAnswer::Errno(EPERM)),
+    ("setpriority", &[1, 0, 10], FilterAnswer::Errno(EPERM)),
+    ("setpriority", &[2, 0, 10], FilterAnswer::Errno(EPERM)),
+    ("ioprio_set", &[1, 0, 0], FilterAnswer::Kernel),
+    ("ioprio_set", &[1, 1, 0], FilterAnswer::Errno(EPERM)),
+    ("ioprio_set", &[3, 0, 0], FilterAnswer::Errno(EPERM)),
+    ("socketpair", &[1, 1, 0], FilterAnswer::Kernel),
+    ("socketpair", &[1, 0x8_0801, 0], FilterAnswer::Kernel),
+    ("socketpair", &[1, 5, 0], FilterAnswer::Kernel),
+    ("socketpair", &[1, 2, 0], FilterAnswer::Errno(EACCES)),
+    ("socketpair", &[1, 0x8_0003, 0], FilterAnswer::Errno(EACCES)),
+    ("socketpair", &[30, 1, 0], FilterAnswer::Errno(EACCES)),
+];
+
 #[test]
 fn arguments_decide_on_every_architecture() {
-    let high = 1_u64 << 32;
-    let foreign = u64::MAX;
-    let cases: &[(&str, &[u64], FilterAnswer)] = &[
-        ("prlimit64", &[0, 7], FilterAnswer::Kernel),
-        ("prlimit64", &[high, 7], FilterAnswer::Kernel),
-        ("prlimit64", &[1, 7], FilterAnswer::Errno(EPERM)),
-        ("prlimit64", &[foreign, 7], FilterAnswer::Errno(EPERM)),
-        ("clone", &[0x0120_0011], FilterAnswer::Kernel),
-        ("clone", &[0x003d_0f00], FilterAnswer::Kernel),
-        ("clone", &[0x1000_0011], FilterAnswer::Errno(EPERM)),
-        ("clone", &[0x0002_0000], FilterAnswer::Errno(EPERM)),
-        ("clone", &[0x4000_0000 | high], FilterAnswer::Errno(EPERM)),
-        ("prctl", &[15], FilterAnswer::Kernel),
-        ("prctl", &[38], FilterAnswer::Kernel),
-        ("prctl", &[0x5356_4d41], FilterAnswer::Kernel),
-        ("prctl", &[4], FilterAnswer::Errno(EPERM)),
-        ("prctl", &[0x23 | high], FilterAnswer::Errno(EPERM)),
-        ("prctl", &[62], FilterAnswer::Errno(EPERM)),
-        ("prctl", &[79], FilterAnswer::Errno(EPERM)),
-        ("prctl", &[0x5961_6d61], FilterAnswer::Errno(EPERM)),
-        ("ioctl", &[0, 0x5401], FilterAnswer::Kernel),
-        ("ioctl", &[0, 0x5412], FilterAnswer::Errno(EPERM)),
-        ("ioctl", &[0, 0x5412 | high], FilterAnswer::Errno(EPERM)),
-        ("ioctl", &[0, 0x541c], FilterAnswer::Errno(EPERM)),
-        ("fcntl", &[0, 2], FilterAnswer::Kernel),
-        ("fcntl", &[0, 1024], FilterAnswer::Errno(EPERM)),
-        ("personality", &[0xffff_ffff], FilterAnswer::Kernel),
-        ("personality", &[0x0004_0000], FilterAnswer::Kernel),
-        ("personality", &[0x0040_0000], FilterAnswer::Errno(EPERM)),
-        ("sched_setaffinity", &[0], FilterAnswer::Kernel),
-        ("sched_setaffinity", &[1], FilterAnswer::Errno(EPERM)),
-        ("sched_setscheduler", &[1], FilterAnswer::Errno(EPERM)),
-        ("setpriority", &[0, 0, 10], FilterAnswer::Kernel),
-        ("setpriority", &[0, 1, 10], FilterAnswer::Errno(EPERM)),
-        ("setpriority", &[1, 0, 10], FilterAnswer::Errno(EPERM)),
-        ("setpriority", &[2, 0, 10], FilterAnswer::Errno(EPERM)),
-        ("ioprio_set", &[1, 0, 0], FilterAnswer::Kernel),
-        ("ioprio_set", &[1, 1, 0], FilterAnswer::Errno(EPERM)),
-        ("ioprio_set", &[3, 0, 0], FilterAnswer::Errno(EPERM)),
-        ("socketpair", &[1, 1, 0], FilterAnswer::Kernel),
-        ("socketpair", &[1, 0x8_0801, 0], FilterAnswer::Kernel),
-        ("socketpair", &[1, 5, 0], FilterAnswer::Kernel),
-        ("socketpair", &[1, 2, 0], FilterAnswer::Errno(EACCES)),
-        ("socketpair", &[1, 0x8_0003, 0], FilterAnswer::Errno(EACCES)),
-        ("socketpair", &[30, 1, 0], FilterAnswer::Errno(EACCES)),
-    ];
     let families = [(1, false), (2, true), (10, true), (16, true), (17, false), (38, false), (40, false)];
     for arch in ARCHITECTURES {
         let (none, internet) = (Filters::new(arch, Sockets::None), Filters::new(arch, Sockets::Internet));
-        for (name, arguments, wanted) in cases {
+        for (name, arguments, wanted) in ARGUMENT_CASES {
             for filters in [&none, &internet] {
                 assert_eq!(filters.answer(name, arguments), Some(*wanted), "{arch:?} {name} {arguments:x?}");
             }
@@ -209,6 +211,50 @@ fn arguments_decide_on_every_architecture() {
         let netlink = internet.answer("socket", &[NETLINK_FAMILY, 3, 2]);
         assert_eq!(netlink, Some(FilterAnswer::Errno(EACCES)));
     }
+}
+
+/// The largest number of instructions that the kernel accepts in one filter (`BPF_MAXINSNS`).
+const MAX_INSTRUCTIONS: usize = 4096;
+
+/// Writes the filters for another machine if `RYE_TEST_FILTERS` names a folder: `ARCH-SOCKETS-N.bpf` in the order of
+/// installation, and `ARCH-refused.txt` with the calls that are refused without a network grant (`e2e/aarch64/run`).
+#[test]
+fn filters_fit_the_kernel_on_every_architecture() {
+    let folder = std::env::var_os("RYE_TEST_FILTERS").map(std::path::PathBuf::from);
+    for (arch, arch_name) in ARCHITECTURES.into_iter().zip(["x86_64", "aarch64", "riscv64"]) {
+        for (sockets, sockets_name) in [(Sockets::None, "none"), (Sockets::Internet, "internet")] {
+            for (position, program) in filters_for(arch, sockets).unwrap().iter().enumerate() {
+                assert!(program.len() <= MAX_INSTRUCTIONS, "{arch:?} {sockets:?}: {}", program.len());
+                let Some(folder) = &folder else { continue };
+                let bytes = program.iter().flat_map(|step| {
+                    let [code, more] = step.code.to_le_bytes();
+                    [code, more, step.jt, step.jf].into_iter().chain(step.k.to_le_bytes())
+                });
+                let name = format!("{arch_name}-{sockets_name}-{position}.bpf");
+                std::fs::write(folder.join(name), bytes.collect::<Vec<u8>>()).unwrap();
+            }
+        }
+        if let Some(folder) = &folder {
+            std::fs::write(folder.join(format!("{arch_name}-refused.txt")), refused_calls(arch)).unwrap();
+        }
+    }
+}
+
+/// Returns a line for each call that is refused without a network grant: its name, its number, the error number of the
+/// result, and the arguments.
+fn refused_calls(arch: TargetArch) -> String {
+    let filters = Filters::new(arch, Sockets::None);
+    let of_table = CLASSES.iter().flat_map(|class| class.calls).map(|(name, ..)| (*name, [].as_slice()));
+    let with_arguments = ARGUMENT_CASES.iter().map(|(name, arguments, _)| (*name, *arguments));
+    let mut lines = Vec::new();
+    for (name, arguments) in of_table.chain(with_arguments) {
+        let Some(FilterAnswer::Errno(error)) = filters.answer(name, arguments) else { continue };
+        let (x86_64, generic) = table::find(name).unwrap();
+        let mut words = vec![name.to_owned(), number(arch, x86_64, generic).unwrap().to_string(), error.to_string()];
+        words.extend(arguments.iter().map(|argument| format!("{argument:#x}")));
+        lines.push(words.join(" ") + "\n");
+    }
+    lines.concat()
 }
 
 /// The system calls of language runtimes, recorded with `strace`.
@@ -233,5 +279,5 @@ fn calls_of_every_recorded_runtime_belong_to_a_class_that_runs_them() {
             }
         }
     }
-    assert_eq!(runtimes, 10);
+    assert_eq!(runtimes, 16);
 }
