@@ -137,9 +137,10 @@ impl Usage {
         Self { output: self.output.max(other.output), ..side }
     }
 
-    /// Combines an earlier and a later report of the usage of one call. The number of output tokens is the larger one of the
-    /// two reports, because counts are cumulative. The later input counts replace the earlier input counts, because a provider can correct how many
-    /// tokens were cached. If the later report has a lower total input, each input count is the larger of both counts.
+    /// Combines an earlier and a later report of the usage of one call. The number of output tokens is the larger one
+    /// of the two reports, because counts are cumulative. The later input counts replace the earlier input counts,
+    /// because a provider can correct how many tokens were cached. If the later report has a lower total input, each
+    /// input count is the larger of both counts.
     #[must_use]
     pub fn after(earlier: Option<Self>, later: Self) -> Self {
         let Some(earlier) = earlier else { return later };

@@ -170,10 +170,10 @@ fn intersect_types(map: &Map<String, Value>, other: &Value) -> Option<Value> {
     }
 }
 
-/// Combines object schemas to one schema that accepts each value that one of them accepts. The schema of a property accepts
-/// what its schema in any branch accepts. A branch that does not declare the property contributes its
-/// `additionalProperties`; a branch without these keywords accepts every value. Only properties that all branches require
-/// stay required.
+/// Combines object schemas to one schema that accepts each value that one of them accepts. The schema of a property
+/// accepts what its schema in any branch accepts. A branch that does not declare the property contributes its
+/// `additionalProperties`; a branch without these keywords accepts every value. Only properties that all branches
+/// require stay required.
 pub(super) fn merge_any(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let mut properties: Map<String, Value> = Map::new();
     for (index, branch) in branches.iter().enumerate() {
