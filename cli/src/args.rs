@@ -96,6 +96,17 @@ const FREQUENT_COMMANDS: &[(&str, ArgumentBuilder)] = &[
 ];
 
 impl Args {
+    /// Returns the answer to a request of the version alone, without building the options of the commands. `None` for any
+    /// other command line.
+    pub fn version_answer(words: &[OsString]) -> Option<clap::Error> {
+        let [_, word] = words else { return None };
+        if word != "--version" && word != "-V" {
+            return None;
+        }
+        let command = clap::Command::new("rye").version(env!("CARGO_PKG_VERSION")).long_version(LONG_VERSION);
+        command.try_get_matches_from(words).err()
+    }
+
     /// Parses a command line whose first word is a frequent command. To save time, the arguments of the other commands
     /// are not built. Returns `None` for any other command line, for an invalid one, and for a request of help. The
     /// caller then parses with the arguments of all commands.
@@ -155,6 +166,20 @@ mod tests {
         // The whole command line also has a group without a rule, which lists its own arguments.
         let (common, _) = describe(&Global::augment_args(clap::Command::new("rye")));
         assert_eq!(common, describe(&whole).0);
+    }
+
+    #[test]
+    fn version_is_the_one_of_the_whole_command_line() {
+        for word in ["--version", "-V"] {
+            let words = ["rye", word].map(OsString::from);
+            let whole = Args::command().try_get_matches_from(&words).unwrap_err();
+            let alone = Args::version_answer(&words).unwrap();
+            assert_eq!((alone.kind(), alone.to_string()), (whole.kind(), whole.to_string()));
+        }
+        for words in [&["rye"][..], &["rye", "run"], &["rye", "--version", "run"]] {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            assert!(Args::version_answer(&words).is_none(), "{words:?}");
+        }
     }
 
     #[test]

@@ -93,6 +93,9 @@ fn main() -> ExitCode {
 /// Parses the command line. If the environment variable of an option is empty, the variable counts as unset.
 fn parse_arguments() -> Result<Args, clap::Error> {
     let words: Vec<OsString> = std::env::args_os().collect();
+    if let Some(version) = Args::version_answer(&words) {
+        return Err(version);
+    }
     if let Some(args) = Args::parse_frequent(&words) {
         return Ok(args);
     }
