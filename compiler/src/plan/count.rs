@@ -45,6 +45,7 @@ impl Tokenizer {
         if cfg!(feature = "tokenizers") { self } else { Self::Characters }
     }
 
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
     pub(crate) fn is_estimate(&self) -> bool {
         *self == Self::Characters
     }
