@@ -43,6 +43,8 @@ pub struct ShellCommand {
     pub array: Option<String>,
     /// True if the words only look like a command: in a comment, in a condition, in a pattern of `case`.
     pub is_inert: bool,
+    /// True if the only word is the name of a function that the text defines.
+    pub is_definition: bool,
     /// True if the command is a line of a here-document.
     pub is_document: bool,
     /// The positions of the words that name the file or the descriptor of a redirection.
@@ -268,7 +270,11 @@ impl Splitter {
     fn open_parenthesis(&mut self) {
         let name = self.word.as_ref().and_then(|word| word.strip_suffix('=')).map(|name| name.trim_end_matches('+'));
         let name = name.filter(|name| is_variable_name(name)).map(str::to_owned);
+        let is_definition = name.is_none() && self.word.is_some() && self.text.get(self.at) == Some(&')');
         self.end_command();
+        if let Some(command) = self.commands.last_mut().filter(|command| is_definition && command.words.len() == 1) {
+            command.is_definition = true;
+        }
         self.array = name;
     }
 
@@ -405,9 +411,13 @@ impl Splitter {
                 self.push_open(WordExpansion::Variable(name.clone()));
                 self.forget_own_value(&name);
             }
-            Some('0'..='9' | '@' | '*' | '#' | '?' | '!' | '$' | '-') => {
+            Some(parameter @ ('0'..='9' | '@' | '*' | '#' | '?' | '!' | '$' | '-')) => {
                 self.at += 1;
-                self.push_open(WordExpansion::Other);
+                self.push_open(match parameter {
+                    '1'..='9' => WordExpansion::Variable(parameter.to_string()),
+                    '@' | '*' => WordExpansion::Elements("@".to_owned()),
+                    _ => WordExpansion::Other,
+                });
             }
             Some(_) | None => self.push_open(WordExpansion::Other),
         }

@@ -36,11 +36,13 @@ const SILENT: [&str; 8] = [":", "[", "[[", "cd", "hash", "pushd", "test", "true"
 
 /// Returns the words for the files that the commands of a shell text execute by values of variables.
 pub fn files_of_variables(commands: &[ShellCommand]) -> BTreeSet<String> {
+    let commands = &with_parameters_of_functions(commands);
     let mut reader = LaunchReader { variables: ShellVariables::of(commands), ..LaunchReader::default() };
     let reads_document = commands.iter().any(|command| super::reads_program(&command.words));
     let executed = commands.iter().filter(|command| !command.is_inert && (reads_document || !command.is_document));
     let executed: Vec<&ShellCommand> = executed.collect();
     reader.enters_any_folder = executed.iter().any(|command| reader.enters_computed_folder(command));
+    reader.runners = executed.iter().filter_map(|command| run_by(command)).collect();
     for command in executed {
         reader.add_command(command);
     }
@@ -57,9 +59,13 @@ struct OpenWord<'c> {
 /// The values that a shell text assigns to its variables.
 #[derive(Default)]
 struct ShellVariables<'c> {
-    values: BTreeMap<&'c str, Vec<OpenWord<'c>>>,
+    values: BTreeMap<String, Vec<OpenWord<'c>>>,
     /// The first elements of arrays.
-    first_elements: BTreeMap<&'c str, Vec<OpenWord<'c>>>,
+    first_elements: BTreeMap<String, Vec<OpenWord<'c>>>,
+    /// The functions that the text defines.
+    functions: BTreeSet<&'c str>,
+    /// True if the text moves the parameters of functions (`shift`).
+    shifts: bool,
     /// The variables with a value that the text does not hold.
     computed: BTreeSet<&'c str>,
     /// The number of characters that were read to resolve words.
@@ -68,7 +74,14 @@ struct ShellVariables<'c> {
 
 impl<'c> ShellVariables<'c> {
     fn of(commands: &'c [ShellCommand]) -> Self {
-        let mut variables = Self::default();
+        let words_of_function = |command: &'c ShellCommand| {
+            let is_function = command.words.first().is_some_and(|word| word == "function");
+            let at = if is_function { Some(1) } else { command.is_definition.then_some(0) };
+            at.and_then(|at| command.words.get(at)).map(String::as_str)
+        };
+        let functions = commands.iter().filter_map(words_of_function).collect();
+        let shifts = commands.iter().any(|command| command.words.iter().any(|word| word == "shift"));
+        let mut variables = Self { functions, shifts, ..Self::default() };
         let mut before: Option<&str> = None;
         for command in commands.iter().filter(|command| !command.is_inert) {
             let words = words_of(command);
@@ -77,9 +90,9 @@ impl<'c> ShellVariables<'c> {
                 if before != Some(array)
                     && let Some(first) = words.first()
                 {
-                    variables.first_elements.entry(array).or_default().push(*first);
+                    variables.first_elements.entry(array.to_owned()).or_default().push(*first);
                 }
-                variables.values.entry(array).or_default().extend(words);
+                variables.values.entry(array.to_owned()).or_default().extend(words);
             } else {
                 variables.add_assignments(&words);
             }
@@ -97,7 +110,7 @@ impl<'c> ShellVariables<'c> {
             "for" | "select" => {
                 let values = arguments.iter().skip_while(|word| word.text != "in").skip(1).copied();
                 if let Some(name) = arguments.first() {
-                    self.values.entry(name.text).or_default().extend(values);
+                    self.values.entry(name.text.to_owned()).or_default().extend(values);
                 }
             }
             name if INPUT_READERS.contains(&name) => self.computed.extend(names.chain(["REPLY", "MAPFILE"])),
@@ -111,8 +124,27 @@ impl<'c> ShellVariables<'c> {
                     self.computed.extend(name);
                 }
             }
+            name if self.functions.contains(name) => self.add_call(name, arguments),
             _ => {}
         }
+    }
+
+    /// Adds the arguments of a call as the parameters of a function.
+    fn add_call(&mut self, function: &str, arguments: &[OpenWord<'c>]) {
+        for (at, argument) in arguments.iter().enumerate().take(MAX_ARGUMENTS) {
+            if self.shifts {
+                for number in 1..=9 {
+                    self.values.entry(parameter_name(function, &number.to_string())).or_default().push(*argument);
+                }
+            } else {
+                self.values.entry(parameter_name(function, &(at + 1).to_string())).or_default().push(*argument);
+            }
+            self.values.entry(parameter_name(function, "@")).or_default().push(*argument);
+        }
+        self.first_elements
+            .entry(parameter_name(function, "@"))
+            .or_default()
+            .extend(arguments.iter().take(if self.shifts { MAX_ARGUMENTS } else { 1 }));
     }
 
     fn add_assignment(&mut self, word: OpenWord<'c>) {
@@ -129,7 +161,7 @@ impl<'c> ShellVariables<'c> {
         let before = name.matches(EXPANSION).count();
         let expansions = word.expansions.get(before..).unwrap_or_default();
         if !appends {
-            self.values.entry(name).or_default().push(OpenWord { text: value, expansions });
+            self.values.entry(name.to_owned()).or_default().push(OpenWord { text: value, expansions });
         }
     }
 
@@ -191,7 +223,7 @@ impl<'c> ShellVariables<'c> {
     fn values_of_variable(
         &self,
         name: &str,
-        values: &BTreeMap<&str, Vec<OpenWord<'_>>>,
+        values: &BTreeMap<String, Vec<OpenWord<'_>>>,
         outer: &[&str],
         is_last: bool,
     ) -> Vec<String> {
@@ -224,7 +256,13 @@ impl<'c> ShellVariables<'c> {
         let mut values = Vec::new();
         for command in &split_commands(text) {
             let words = words_of(command);
-            let Some(at) = words.iter().position(|word| !is_skipped(word)) else { continue };
+            let Some(at) = words.iter().position(|word| !is_skipped(word)) else {
+                // `$(< list)`
+                if words.is_empty() {
+                    return vec![COMPUTED_PART.to_string()];
+                }
+                continue;
+            };
             let Some(program) = words.get(at) else { continue };
             let arguments = words.get(at + 1..).unwrap_or_default();
             let resolved: Vec<String> = arguments.iter().flat_map(|word| self.resolve(*word, &outer)).collect();
@@ -260,6 +298,8 @@ struct LaunchReader<'c> {
     variables: ShellVariables<'c>,
     /// True if a command enters a folder whose name is computed.
     enters_any_folder: bool,
+    /// The functions that execute their arguments as a command.
+    runners: BTreeSet<String>,
     found: BTreeSet<String>,
 }
 
@@ -319,6 +359,13 @@ impl<'c> LaunchReader<'c> {
             let own: Vec<OpenWord<'_>> = parts.map(|text| OpenWord { text, expansions: &[] }).collect();
             let behind: Vec<OpenWord<'_>> = own.into_iter().chain(arguments.iter().copied()).collect();
             self.add_name(name, !program.expansions.is_empty());
+            // `run() { "$@"; }`
+            if self.runners.contains(name) {
+                self.add_launch(arguments, depth + 1);
+                for (at, word) in arguments.iter().enumerate().take(MAX_ARGUMENTS) {
+                    self.add_started(word.text, arguments.get(at + 1..).unwrap_or_default());
+                }
+            }
             if !program.expansions.is_empty() {
                 self.add_started(name, &behind);
             }
@@ -404,6 +451,61 @@ impl<'c> LaunchReader<'c> {
             self.found.insert(path.to_owned());
         }
     }
+}
+
+/// Returns the function whose arguments a command in its body executes: `run() { exec "$@"; }`.
+fn run_by(command: &ShellCommand) -> Option<String> {
+    let words = words_of(command);
+    let program = words.iter().find(|word| !is_skipped(word) && !WRAPPERS.contains(&word.text))?;
+    match program.expansions {
+        [WordExpansion::Elements(name)] => name.strip_suffix(" @").map(str::to_owned),
+        _ => None,
+    }
+}
+
+/// Returns the name of a parameter of a function. No variable has such a name.
+fn parameter_name(function: &str, parameter: &str) -> String {
+    format!("{function} {parameter}")
+}
+
+/// Returns the commands of a text with the parameters in the bodies of functions (`$1`) by the name of their function.
+fn with_parameters_of_functions(commands: &[ShellCommand]) -> Vec<ShellCommand> {
+    let mut scoped = commands.to_vec();
+    let mut bodies: Vec<(String, usize)> = Vec::new();
+    let (mut depth, mut defined) = (0_usize, None);
+    for command in scoped.iter_mut().filter(|command| !command.is_inert && !command.is_document) {
+        let opened = command.expansions.iter().filter(|it| **it == [WordExpansion::Group]).count();
+        if command.is_definition {
+            defined = command.words.first().cloned();
+        } else if command.words.first().is_some_and(|word| word == "function") {
+            defined = command.words.get(1).cloned();
+        }
+        if opened > 0
+            && let Some(name) = defined.take()
+        {
+            bodies.push((name, depth));
+        }
+        depth += opened;
+        if let Some((function, _)) = bodies.last() {
+            for expansion in command.expansions.iter_mut().flatten() {
+                let (WordExpansion::Variable(name)
+                | WordExpansion::Default(name, _)
+                | WordExpansion::Changed(name)
+                | WordExpansion::Elements(name)) = expansion
+                else {
+                    continue;
+                };
+                if name == "@" || name.parse::<u8>().is_ok() {
+                    *name = parameter_name(function, name);
+                }
+            }
+        }
+        if command.words.first().is_some_and(|word| word == "}") {
+            depth = depth.saturating_sub(1);
+            bodies.pop_if(|(_, start)| *start == depth);
+        }
+    }
+    scoped
 }
 
 /// Returns true for a reserved word in front of a command, and for an assignment behind such a word.
