@@ -145,7 +145,7 @@ impl ManualClock {
 
     /// Returns a clock that runs with this clock but shows `ms` milliseconds more, such as the clock of a process that
     /// started after the wall clock was set forward.
-    pub fn stepped_by(&self, ms: i64) -> Self {
+    pub(crate) fn stepped_by(&self, ms: i64) -> Self {
         Self { time: std::sync::Arc::clone(&self.time), offset: self.offset + ms }
     }
 

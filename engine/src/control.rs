@@ -105,7 +105,7 @@ pub(crate) fn control_channel(owner: impl Into<String>) -> (ControlSender, Contr
 
 impl Incoming {
     /// Returns true for a control message that ends the thread: cancel or kill.
-    pub fn ends_thread(&self) -> bool {
+    fn ends_thread(&self) -> bool {
         matches!(self, Self::Message { message, .. } if message.end_status().is_some())
     }
 }
@@ -271,13 +271,13 @@ impl ControlSender {
     }
 
     /// Stops one call; returns false if the thread has ended.
-    pub fn stop_call(&self, call_id: String) -> bool {
+    pub(crate) fn stop_call(&self, call_id: String) -> bool {
         self.forward(Incoming::StopCall { call_id })
     }
 
     /// Requests that the thread records a file change. `recorded` notifies the file tool when the record is on disk.
     /// Returns false if the thread has ended.
-    pub fn record_change(&self, change: FileChanged, recorded: RecordWaiter) -> bool {
+    pub(crate) fn record_change(&self, change: FileChanged, recorded: RecordWaiter) -> bool {
         self.forward(Incoming::FileChanged { change, recorded })
     }
 
@@ -289,7 +289,7 @@ impl ControlSender {
 
 impl ControlReceiver {
     /// Publishes the state of the thread to the holders of a [`ControlSender`].
-    pub fn publish(&self, plan: &Arc<Plan>, state: &ThreadState) {
+    pub(crate) fn publish(&self, plan: &Arc<Plan>, state: &ThreadState) {
         self.state.publish(plan, state);
     }
 
@@ -302,7 +302,7 @@ impl ControlReceiver {
     }
 
     /// Returns the next input if one has arrived; `None` otherwise. Does not wait.
-    pub fn try_next(&mut self) -> Option<Incoming> {
+    pub(crate) fn try_next(&mut self) -> Option<Incoming> {
         self.again.pop_front().or_else(|| self.receiver.try_recv().ok().map(|item| *item))
     }
 

@@ -110,7 +110,7 @@ pub struct DrivenThread {
 
 impl DrivenThread {
     /// Records a signal and folds its events; returns the number of events.
-    pub fn record_signal(&mut self, signal: Signal) -> usize {
+    pub(crate) fn record_signal(&mut self, signal: Signal) -> usize {
         let at = signal.at;
         let bodies = machine::absorb(&self.plan, &self.state, signal);
         let count = bodies.len();

@@ -385,7 +385,7 @@ impl Engine {
 
     /// Stops one call of a thread, which continues with the call's error. Does nothing if this process does not run the
     /// thread.
-    pub fn stop_call(&self, thread: &ThreadId, call_id: &str) {
+    pub(crate) fn stop_call(&self, thread: &ThreadId, call_id: &str) {
         if let Some(running) = self.inner.running(thread) {
             running.control.stop_call(call_id.to_owned());
         }

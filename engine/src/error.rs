@@ -45,7 +45,7 @@ pub enum DriveError {
 impl DriveError {
     /// Returns true if the cause is the transcript or one of its files. A retry then fails again until the cause is
     /// repaired, while other threads can proceed.
-    pub fn is_transcript_fault(&self) -> bool {
+    pub(crate) fn is_transcript_fault(&self) -> bool {
         match self {
             Self::Store(error) => match error {
                 StoreError::Damaged { .. }

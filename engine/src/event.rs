@@ -24,12 +24,13 @@ pub use input::{
     AcceptedInput, CommandAction, CommandRan, Delivery, InputExpansion, InputSource, QueuedMessage, RetractedInput,
     SessionNamed, ShellRan, UserInput,
 };
+pub(crate) use prompt::INTERRUPTED_REPLY;
 pub use prompt::{
-    ChatMode, ContextInjected, ContinuedPrompt, INTERRUPTED_REPLY, LeftOutMessages, PromptBounds, PromptEnded,
-    PromptStarted, PromptStatus,
+    ChatMode, ContextInjected, ContinuedPrompt, LeftOutMessages, PromptBounds, PromptEnded, PromptStarted, PromptStatus,
 };
 pub use settings::CommandSettings;
-pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow, event_row};
+pub(crate) use table::event_row;
+pub use table::{Criticality, Durability, EVENT_TABLE, EventKind, EventReader, EventRow};
 
 /// An event of a transcript. The store writes each event as one line of a hash chain.
 #[derive(Debug, Clone, PartialEq)]
@@ -188,7 +189,7 @@ impl EventBody {
     }
 
     /// Returns the text of a shortened result, and the object that holds the whole result; `None` for any other event.
-    pub fn shortened_result(&self) -> Option<(&str, &str)> {
+    pub(crate) fn shortened_result(&self) -> Option<(&str, &str)> {
         let Self::ToolCallResult(result) = self else { return None };
         Some((&result.content, result.object.as_deref()?))
     }

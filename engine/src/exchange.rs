@@ -125,7 +125,7 @@ impl Usage {
 
     /// Returns false if these counts cannot be right for a reply with this content: a prompt has at least one token,
     /// and a reply that is not empty has at least one token.
-    pub fn is_plausible_for(&self, content: &[ContentBlock]) -> bool {
+    pub(crate) fn is_plausible_for(&self, content: &[ContentBlock]) -> bool {
         self.whole_input() > 0 && (self.output > 0 || content.is_empty())
     }
 
@@ -286,7 +286,7 @@ pub(crate) const SCRIPT_ERROR: &str = "script";
 impl CallError {
     /// Returns the error of a call that was cut at the deadline of its thread, after `received` bytes of text. The cost
     /// of the call is unknown, unless the provider had reported its final usage.
-    pub fn cut_at_deadline(received: u64, final_usage: Option<Usage>) -> Self {
+    pub(crate) fn cut_at_deadline(received: u64, final_usage: Option<Usage>) -> Self {
         Self {
             code: Some(DEADLINE_CODE.to_owned()),
             usage: final_usage,

@@ -110,7 +110,7 @@ impl ValidatedImage {
 
 impl ImageRef {
     /// Estimates the tokens of the image from its pixels.
-    pub fn estimate_tokens(&self) -> u64 {
+    pub(crate) fn estimate_tokens(&self) -> u64 {
         let pixels = u64::from(self.width).saturating_mul(u64::from(self.height));
         pixels.div_ceil(PIXELS_PER_TOKEN).clamp(MIN_IMAGE_TOKENS, MAX_IMAGE_TOKENS)
     }

@@ -62,7 +62,7 @@ pub enum CommentSyntax {
 
 impl CommentSyntax {
     /// Returns the comment syntax of files with this extension; `None` if such files cannot be signed.
-    pub fn of_extension(extension: &str) -> Option<Self> {
+    pub(crate) fn of_extension(extension: &str) -> Option<Self> {
         match extension {
             "md" => Some(Self::Markup),
             "yaml" | "yml" | "py" | "sh" => Some(Self::Hash),
@@ -91,14 +91,14 @@ impl SigningIdentity {
     ///
     /// # Errors
     /// The system has no random numbers.
-    pub fn ephemeral() -> Result<Self, KeyError> {
+    pub(crate) fn ephemeral() -> Result<Self, KeyError> {
         let mut secret = [0_u8; 32];
         getrandom::fill(&mut secret).map_err(|e| KeyError::NoRandomness { reason: e.to_string() })?;
         Self::new(SigningKey::from_bytes(&secret))
     }
 
     /// Returns the public key, base64url without padding.
-    pub fn public_text(&self) -> String {
+    pub(crate) fn public_text(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.key.verifying_key().as_bytes())
     }
 
@@ -107,7 +107,8 @@ impl SigningIdentity {
         &self.key_id
     }
 
-    pub fn public_pem(&self) -> &str {
+    #[cfg(test)]
+    pub(crate) fn public_pem(&self) -> &str {
         &self.public_pem
     }
 
@@ -118,7 +119,7 @@ impl SigningIdentity {
 
     /// Returns the file with a new signature line as its first line; an old signature line is replaced. `timestamp` is
     /// RFC 3339.
-    pub fn sign_file(&self, bytes: &[u8], comment: CommentSyntax, timestamp: &str) -> Vec<u8> {
+    pub(crate) fn sign_file(&self, bytes: &[u8], comment: CommentSyntax, timestamp: &str) -> Vec<u8> {
         let content = without_signature_line(bytes);
         let mut out = self.signature_line(&[content], comment, timestamp).into_bytes();
         out.extend_from_slice(content);
@@ -127,7 +128,7 @@ impl SigningIdentity {
 
     /// Signs a file and returns its signature line, including the line end. `parts` are the contents of the file in
     /// pieces, without a signature line.
-    pub fn signature_line(&self, parts: &[&[u8]], comment: CommentSyntax, timestamp: &str) -> String {
+    pub(crate) fn signature_line(&self, parts: &[&[u8]], comment: CommentSyntax, timestamp: &str) -> String {
         let hash = parts.iter().fold(Sha256::new(), Sha256::chain_update);
         let head = format!("rye:signed:{timestamp}:{}", hex(&hash.finalize()));
         let line = format!("{head}:{}:{}", self.sign(head.as_bytes()), self.key_id);
@@ -163,10 +164,6 @@ impl TrustStore {
         self.0.contains_key(key_id)
     }
 
-    pub fn key_ids(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
-    }
-
     /// Checks that a trusted key with this id made this signature of the bytes.
     pub fn verify(&self, key_id: &str, message: &[u8], signature: &str) -> Result<(), SignatureError> {
         let unknown = || SignatureError::UnknownKey { key_id: printable_key_id(key_id) };
@@ -179,7 +176,7 @@ impl TrustStore {
 
     /// Verifies the signature line of a file. A file without a signature line is unsigned, which is not an error. If
     /// verification fails, the file must not be parsed.
-    pub fn verify_file(&self, bytes: &[u8]) -> Result<SignatureStatus, SignatureError> {
+    pub(crate) fn verify_file(&self, bytes: &[u8]) -> Result<SignatureStatus, SignatureError> {
         let Some(first) = first_line(bytes) else { return Ok(SignatureStatus::Unsigned) };
         let Some(line) = signature::parse(SourceId(0), first).map(|s| s.node) else {
             return Ok(SignatureStatus::Unsigned);

@@ -24,7 +24,7 @@ pub mod machine;
 pub mod mcp_server;
 pub mod message;
 mod parent_thread;
-pub mod path_policy;
+pub(crate) mod path_policy;
 pub mod preview;
 pub mod process;
 pub mod provider;

@@ -58,13 +58,13 @@ impl Default for StateCell {
 
 impl StateCell {
     /// Replaces the published state.
-    pub fn publish(&self, plan: &Arc<Plan>, state: &ThreadState) {
+    pub(crate) fn publish(&self, plan: &Arc<Plan>, state: &ThreadState) {
         let (plan, state) = (Arc::clone(plan), Arc::new(state.clone()));
         self.published.send_replace(Some(LiveState { plan, state, previous: self.previous.get().cloned() }));
     }
 
     /// Adds the last state of `earlier`, the thread that this thread continues, to the published states.
-    pub fn continue_from(&self, earlier: &Self) {
+    pub(crate) fn continue_from(&self, earlier: &Self) {
         let Some(previous) = earlier.read().and_then(LiveState::into_previous) else { return };
         // A thread continues one thread only, so the cell is empty.
         self.previous.set(Arc::clone(&previous)).ok();
@@ -81,7 +81,7 @@ impl StateCell {
     }
 
     /// Wakes the readers that wait for a change, without a change of the state.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.published.send_modify(|_| {});
     }
 

@@ -140,7 +140,7 @@ impl Message {
     }
 
     /// Creates a user message with images before its text: models interpret an image better if the question follows it.
-    pub fn user_with_images(images: &[ImageRef], text: impl Into<SharedText>) -> Self {
+    pub(crate) fn user_with_images(images: &[ImageRef], text: impl Into<SharedText>) -> Self {
         let shown = images.iter().cloned().map(ContentBlock::Image);
         Self::User { content: shown.chain([ContentBlock::Text { text: text.into() }]).collect() }
     }

@@ -61,7 +61,7 @@ fn item(kind: ItemKind, segments: &[OsString], at: usize) -> PathAccess {
 }
 
 /// Returns the path of a folder that a tool file names relative to the project.
-pub fn folder_of_project(project: &Path, folder: &str) -> PathBuf {
+pub(crate) fn folder_of_project(project: &Path, folder: &str) -> PathBuf {
     let parts = folder.split('/').filter(|part| !part.is_empty() && *part != ".");
     parts.fold(project.to_path_buf(), |path, part| path.join(part))
 }

@@ -5,7 +5,7 @@
 pub mod anthropic;
 pub mod catalog;
 pub mod environment;
-pub mod error_body;
+pub(crate) mod error_body;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod gemini;

@@ -122,7 +122,7 @@ impl SeededJitter {
     }
 
     /// Maps the pseudo-random number to a number from 0 to `most`, inclusive.
-    pub fn up_to(self, most: u64) -> u64 {
+    pub(crate) fn up_to(self, most: u64) -> u64 {
         most.checked_add(1).map_or(self.0, |n| self.0 % n)
     }
 }

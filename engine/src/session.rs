@@ -35,7 +35,7 @@ mod continuation;
 pub(crate) mod descendants;
 mod lease;
 pub mod rewind;
-pub mod spawn_external;
+pub(crate) mod spawn_external;
 mod watch_detached;
 pub(crate) use continuation::ResumePoint;
 mod recover;

@@ -60,17 +60,17 @@ impl Signer {
     }
 
     /// Returns the key's name in signatures: a key id, or `TEMPORARY_KEY_PREFIX` and the public key.
-    pub fn key_name(&self) -> &str {
+    pub(crate) fn key_name(&self) -> &str {
         &self.name
     }
 
     /// Returns the signature of a checkpoint.
-    pub fn sign_checkpoint(&self, place: &CheckpointPosition<'_>) -> String {
+    pub(crate) fn sign_checkpoint(&self, place: &CheckpointPosition<'_>) -> String {
         self.identity.sign(place.signing_input().as_bytes())
     }
 
     /// Returns the seal of a transcript's line.
-    pub fn seal_line(&self, thread: &ThreadId, seq: u64, link: ChainHash) -> String {
+    pub(crate) fn seal_line(&self, thread: &ThreadId, seq: u64, link: ChainHash) -> String {
         self.sign(line_signing_input(thread, seq, link).as_bytes())
     }
 
@@ -85,7 +85,7 @@ impl Signer {
     }
 
     /// Returns the signature line of a Markdown file. `parts` are the consecutive parts of the file's contents.
-    pub fn signature_line(&self, parts: &[&[u8]], timestamp: &str) -> String {
+    pub(crate) fn signature_line(&self, parts: &[&[u8]], timestamp: &str) -> String {
         self.identity.signature_line(parts, CommentSyntax::Markup, timestamp)
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn line_signing_input(thread: &ThreadId, seq: u64, link: ChainHash) -
 impl CheckpointPosition<'_> {
     /// Returns the text that a checkpoint's signature signs. The signature is valid for no other thread, turn, line or
     /// file.
-    pub fn signing_input(&self) -> String {
+    pub(crate) fn signing_input(&self) -> String {
         let Self { thread, turn, seq, before } = self;
         format!("rye:checkpoint:1:{thread}:{turn}:{seq}:{before}")
     }

@@ -14,10 +14,10 @@ pub mod owner;
 pub mod prune;
 pub mod registry;
 pub mod sources;
-pub mod spilled;
-pub mod thread_files;
+pub(crate) mod spilled;
+pub(crate) mod thread_files;
 pub mod transcript;
-pub mod uuid;
+pub(crate) mod uuid;
 
 #[cfg(test)]
 mod crash_tests;

@@ -22,7 +22,7 @@ impl ThreadCount {
     ///
     /// # Errors
     /// Fails if the work panicked on the pool.
-    pub async fn run_blocking<T: Send + 'static>(
+    pub(crate) async fn run_blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {

@@ -4,7 +4,7 @@
 pub mod builtin;
 pub mod cancellation;
 pub mod command;
-pub mod confine;
+pub(crate) mod confine;
 pub mod environment;
 pub mod guard;
 pub mod http;

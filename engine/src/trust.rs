@@ -241,7 +241,7 @@ impl TrustSnapshot<'_> {
 
     /// Returns true if the user trusts any version of the project's file for this provider. The current version of the
     /// file is checked when a thread starts.
-    pub fn trusts_provider(&self, id: &str) -> bool {
+    pub(crate) fn trusts_provider(&self, id: &str) -> bool {
         let name = format!("agent/providers/{id}");
         matches!(self.trust, Trust::Everything) || self.record.trusted.iter().any(|entry| entry.id == name)
     }

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use rye_compiler::plan::hex;
 use sha2::{Digest, Sha256};
 
-pub use protected::{ProtectedFiles, protected_files};
+pub use protected::ProtectedFiles;
+pub(crate) use protected::protected_files;
 pub(crate) use watched::{Watched, WatchedValue};
 
 /// The folders of an `.ai/` that hold the user's keys and trust records.

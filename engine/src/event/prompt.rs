@@ -98,7 +98,7 @@ pub struct PromptEnded {
 }
 
 /// The note at the end of an interrupted reply, for the model.
-pub const INTERRUPTED_REPLY: &str = "[The user interrupted this reply.]";
+pub(crate) const INTERRUPTED_REPLY: &str = "[The user interrupted this reply.]";
 
 /// The end status of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -345,7 +345,7 @@ pub static EVENT_TABLE: [EventRow; 34] = [
 ];
 
 /// Returns the row of the event table for a kind of event.
-pub fn event_row(kind: EventKind) -> &'static EventRow {
+pub(crate) fn event_row(kind: EventKind) -> &'static EventRow {
     // A test checks that the table has the order of the enum.
     EVENT_TABLE.get(kind as usize).unwrap_or(&EVENT_TABLE[0])
 }

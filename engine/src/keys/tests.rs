@@ -124,7 +124,7 @@ fn trusted_keys_are_read_from_the_user_space() {
     assert_eq!(keys.trust(other.public_pem()).unwrap(), other.key_id());
     assert_eq!(keys.trust(other.public_pem()).unwrap(), other.key_id());
     assert!(keys.trust("-----BEGIN PUBLIC KEY-----\nnonsense\n-----END PUBLIC KEY-----\n").is_err());
-    let ids: Vec<String> = keys.trust_store().unwrap().key_ids().map(str::to_owned).collect();
+    let ids: Vec<String> = keys.trust_store().unwrap().0.into_keys().collect();
     assert_eq!(ids, [other.key_id()]);
 }
 
@@ -133,7 +133,7 @@ fn trusted_keys_follow_every_change_of_the_key_files() {
     let base = tempfile::tempdir().unwrap();
     let keys = KeyFolder::of_user_space(base.path());
     let trusted = TrustedKeys::new(keys.clone());
-    let ids = |store: &TrustStore| store.key_ids().map(str::to_owned).collect::<Vec<_>>();
+    let ids = |store: &TrustStore| store.0.keys().cloned().collect::<Vec<String>>();
     let is_current = || assert_eq!(ids(&trusted.current().unwrap()), ids(&keys.trust_store().unwrap()));
     is_current();
     keys.load_or_generate().unwrap();

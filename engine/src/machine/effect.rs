@@ -210,7 +210,7 @@ impl Effect {
 
     /// Returns true for an effect whose calls only read items, stored results or files of the project. Such an effect
     /// can be repeated after a crash.
-    pub fn only_reads(&self, plan: &Plan) -> bool {
+    pub(crate) fn only_reads(&self, plan: &Plan) -> bool {
         let reads = |call: &Allowed<Dispatch>| match &call.call {
             GatedCall::Tool { item_id, .. } => is_standard_read_tool(plan, item_id),
             GatedCall::Knowledge { .. } | GatedCall::Fetch(_) => true,
@@ -221,7 +221,7 @@ impl Effect {
 
     /// Returns true if the effect acts outside the thread, so that its intent must be durable first. Hooks without an
     /// execute or sign action only read; after a crash, they run again.
-    pub fn has_side_effects(&self, plan: &Plan) -> bool {
+    pub(crate) fn has_side_effects(&self, plan: &Plan) -> bool {
         match self {
             Self::Record | Self::Sleep { .. } | Self::Await(_) => false,
             Self::RunHooks(run) => {

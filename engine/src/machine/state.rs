@@ -153,14 +153,14 @@ impl OwnedTime {
     }
 
     /// Returns the owned time up to `now` in milliseconds; a clock that was set back does not reduce it.
-    pub fn elapsed_at(&self, now: i64) -> u64 {
+    pub(crate) fn elapsed_at(&self, now: i64) -> u64 {
         let until = self.paused.unwrap_or(now.max(self.now));
         u64::try_from(self.before.saturating_add(until.saturating_sub(self.since).max(0))).unwrap_or(0)
     }
 
     /// Starts or ends pauses at `now` (milliseconds since 1970): a wait for an approval if `asks` is true, else a pause
     /// of an idle session if `is_idle` is true. The owned time excludes both; only the wait for an approval is counted.
-    pub fn set_paused(&mut self, asks: bool, is_idle: bool, now: i64) {
+    pub(crate) fn set_paused(&mut self, asks: bool, is_idle: bool, now: i64) {
         let continues = (asks || is_idle) && asks == self.awaits_approval;
         if let Some(at) = self.paused.take_if(|_| !continues) {
             let waited = now.saturating_sub(at).max(0);
@@ -398,7 +398,7 @@ impl ThreadState {
     }
 
     /// Returns the spawn number of the next child.
-    pub fn next_spawn(&self) -> u64 {
+    pub(crate) fn next_spawn(&self) -> u64 {
         self.children.keys().next_back().map_or(1, |n| n + 1)
     }
 
@@ -411,7 +411,7 @@ impl ThreadState {
 
     /// Returns the milliseconds until the limit `duration_seconds` is reached, at the time `now`. `None` while the
     /// clock is paused: during a wait for an approval, and in an idle chat.
-    pub fn remaining_ms_at(&self, now: i64) -> Option<u64> {
+    pub(crate) fn remaining_ms_at(&self, now: i64) -> Option<u64> {
         let limit = self.limits.duration_seconds.saturating_mul(1000);
         self.clock.paused.is_none().then(|| limit.saturating_sub(self.clock.elapsed_at(now)))
     }
@@ -422,13 +422,13 @@ impl ThreadState {
     }
 
     /// Returns true if the last message comes from the model, so that the run would end here.
-    pub fn ends_with_reply(&self) -> bool {
+    fn ends_with_reply(&self) -> bool {
         matches!(self.conversation.messages.last().map(|last| &**last), Some(Message::Assistant { .. }))
     }
 
     /// Returns the reason why the last reply is incomplete. `None` if the reply is complete, or if a tool call or a
     /// message leads to another turn anyway.
-    pub fn reply_defect(&self) -> Option<ReplyDefect> {
+    pub(crate) fn reply_defect(&self) -> Option<ReplyDefect> {
         let stop = self.stop_reason.as_ref().filter(|_| self.ends_with_reply() && self.calls.list.is_empty())?;
         match stop {
             StopReason::Length | StopReason::ContextWindow => Some(ReplyDefect::Cut),
@@ -455,7 +455,7 @@ impl ThreadState {
     }
 
     /// Returns the message with which a thread was resumed or forked; `None` for other threads and an empty message.
-    pub fn resume_message(&self) -> Option<&str> {
+    pub(crate) fn resume_message(&self) -> Option<&str> {
         let origin = self.launch.as_ref()?.origin;
         let message = self.continuation_message()?;
         (matches!(origin, ThreadOrigin::Resume | ThreadOrigin::Fork) && !message.is_empty()).then_some(message)
@@ -463,7 +463,7 @@ impl ThreadState {
 
     /// Returns the next user message: a steering message, else the message that asks for the rest of an incomplete
     /// reply, else a follow-up if the model would stop. `None` if no message waits.
-    pub fn waiting_message(&self) -> Option<WaitingMessage<'_>> {
+    pub(crate) fn waiting_message(&self) -> Option<WaitingMessage<'_>> {
         if let Some(message) = self.mailbox.steering.front() {
             return Some(WaitingMessage::of(MessageSource::Steer, message));
         }
@@ -475,7 +475,7 @@ impl ThreadState {
     }
 
     /// Returns the text of the last reply; `None` if there is no reply, or if its text is blank.
-    pub fn final_text(&self) -> Option<SharedText> {
+    pub(crate) fn final_text(&self) -> Option<SharedText> {
         let last = self.conversation.messages.iter().rev().find(|message| message.kind() == "assistant");
         let Some(Message::Assistant { content }) = last.map(|last| &**last) else { return None };
         Some(crate::message::text_of(content)).filter(|text| !text.trim().is_empty())
@@ -483,7 +483,7 @@ impl ThreadState {
 
     /// Returns the text of the last reply that contains text, joined with the replies that it continues; `None` if no
     /// reply contains text. Replies that an `agent_end` hook refused do not count.
-    pub fn last_text(&self) -> Option<SharedText> {
+    pub(crate) fn last_text(&self) -> Option<SharedText> {
         let last = self.last_reply_text();
         if self.conversation.cut_text.is_empty() {
             return last;

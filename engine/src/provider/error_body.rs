@@ -57,7 +57,7 @@ impl ProviderErrorBody {
     }
 
     /// Returns the error of an attempt whose stream contained this error.
-    pub fn into_stream_error(self) -> CallError {
+    pub(crate) fn into_stream_error(self) -> CallError {
         let kind = self.kind.or_else(|| self.code.clone());
         let message = match (&self.message, &kind) {
             (Some(message), _) => format!("the provider reported an error: {message}"),

@@ -101,7 +101,7 @@ impl Endpoint {
     }
 
     /// Returns the endpoint of another path on the same server, with this query; `None` if the URL is invalid.
-    pub fn with_path(&self, path: &str, query: &[(&str, &str)]) -> Option<Self> {
+    pub(crate) fn with_path(&self, path: &str, query: &[(&str, &str)]) -> Option<Self> {
         let mut url = join_url(self.url.as_str(), path)?;
         url.query_pairs_mut().extend_pairs(query);
         Some(Self { url, ..self.clone() })
@@ -171,7 +171,7 @@ impl Endpoint {
     /// Returns `error` in a form that can be displayed and stored. Masks the key, because the server may have quoted
     /// it. Then replaces control characters and truncates the texts. The key is masked first, because a truncated key
     /// would not be found, but a part of a key is a secret too.
-    pub fn sanitize_error(&self, mut error: CallError) -> CallError {
+    pub(crate) fn sanitize_error(&self, mut error: CallError) -> CallError {
         let clean = |text: &str, limit: usize| match &self.key {
             Some(key) => printable_excerpt(&key.mask(text), limit),
             None => printable_excerpt(&mask_secrets(text), limit),
@@ -252,7 +252,7 @@ impl Endpoint {
 
     /// Returns the error for a body without an event that is an error document in JSON, although the server calls it a
     /// stream. `None` for any other body.
-    pub fn error_in_document(&self, sent: u64, stream: &ResponseStream, body: &[u8]) -> Option<CallError> {
+    pub(crate) fn error_in_document(&self, sent: u64, stream: &ResponseStream, body: &[u8]) -> Option<CallError> {
         let value: Value = serde_json::from_slice(body).ok()?;
         let document = value.get(0).unwrap_or(&value);
         document.get("error").filter(|error| !error.is_null())?;

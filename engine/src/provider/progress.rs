@@ -22,19 +22,19 @@ impl CallProgress {
     }
 
     /// Records the usage of the whole reply; `None` if a later report shows that the usage is not final.
-    pub fn set_final_usage(&self, usage: Option<Usage>) {
+    pub(crate) fn set_final_usage(&self, usage: Option<Usage>) {
         self.facts().final_usage = usage;
     }
 
     /// Records the error of a response with an error status, whose body is still being received, or of a call that has
     /// ended.
-    pub fn set_refusal(&self, error: CallError) {
+    pub(crate) fn set_refusal(&self, error: CallError) {
         self.facts().refusal = Some(Box::new(error));
     }
 
     /// Records the error with which the call has ended. For a call that was stopped at the deadline, records only the
     /// usage, and no error: the deadline itself ends the thread, also if the thread is killed at the same time.
-    pub fn set_error(&self, error: &CallError) {
+    pub(crate) fn set_error(&self, error: &CallError) {
         if error.code.as_deref() == Some(DEADLINE_CODE) {
             self.set_final_usage(error.usage);
         } else {
@@ -44,18 +44,18 @@ impl CallProgress {
 
     /// Returns true if a fact was recorded that has not been taken.
     #[cfg(test)]
-    pub fn has_facts(&self) -> bool {
+    pub(crate) fn has_facts(&self) -> bool {
         let facts = self.facts();
         facts.final_usage.is_some() || facts.refusal.is_some()
     }
 
     /// Returns the usage of the whole reply, and removes it; `None` if the provider has not reported it.
-    pub fn take_final_usage(&self) -> Option<Usage> {
+    pub(crate) fn take_final_usage(&self) -> Option<Usage> {
         self.facts().final_usage.take()
     }
 
     /// Returns the recorded error, and removes it; `None` if there is none.
-    pub fn take_refusal(&self) -> Option<CallError> {
+    pub(crate) fn take_refusal(&self) -> Option<CallError> {
         self.facts().refusal.take().map(|error| *error)
     }
 }

@@ -50,7 +50,7 @@ impl ApiKey {
     }
 
     /// Returns the key itself; use it only for a request header.
-    pub fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
@@ -60,14 +60,14 @@ impl ApiKey {
     }
 
     /// Masks the key in an event of a stream, before any part of the event is decoded, shown or stored.
-    pub fn mask_event(&self, event: &mut SseEvent) {
+    pub(crate) fn mask_event(&self, event: &mut SseEvent) {
         self.mask_exact(&mut event.name);
         self.mask_exact(&mut event.data);
     }
 
     /// Masks the key in a complete reply. Masking each event is not enough, because the key may be split over several
     /// events.
-    pub fn mask_reply(&self, reply: &mut Reply) {
+    pub(crate) fn mask_reply(&self, reply: &mut Reply) {
         for block in &mut reply.content {
             match block {
                 ContentBlock::Text { text } | ContentBlock::Thinking { text, .. } => self.mask_exact(text.make_mut()),

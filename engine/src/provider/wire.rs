@@ -280,7 +280,7 @@ impl UnreadKinds {
 
     /// Adds the names of the fields of `object` that are not in `known` and have a value, each in the form
     /// `place.field`.
-    pub fn add_fields(&mut self, place: &str, object: &Value, known: &[&str]) {
+    pub(crate) fn add_fields(&mut self, place: &str, object: &Value, known: &[&str]) {
         for (field, value) in object.as_object().into_iter().flatten() {
             if !known.contains(&field.as_str()) && !is_empty_value(value) {
                 self.add(&format!("{place}.{field}"));
@@ -290,7 +290,7 @@ impl UnreadKinds {
 
     /// Adds the names of those fields in `names` whose value in `object` is not a string, each in the form
     /// `place.field`. The decoder reads these fields only as strings. Empty values are left out.
-    pub fn add_unless_strings(&mut self, place: &str, object: &Value, names: &[&str]) {
+    pub(crate) fn add_unless_strings(&mut self, place: &str, object: &Value, names: &[&str]) {
         for name in names {
             if object.get(*name).is_some_and(|value| !value.is_string() && !is_empty_value(value)) {
                 self.add(&format!("{place}.{name}"));

@@ -38,7 +38,7 @@ impl ThreadIds {
     }
 
     /// Allocates an id as [`Self::allocate`] does, but none of the ids in `taken`.
-    pub fn allocate_except(
+    pub(crate) fn allocate_except(
         &self,
         directive: &ItemId,
         now: i64,
@@ -92,7 +92,7 @@ impl ThreadIds {
 
     /// Allocates an id for each element of `after`: `Some(directive)` produces an id named after the directive, `None`
     /// a UUID. The names of the new folders are synced together. `now` is in milliseconds since 1970.
-    pub fn allocate_all(&self, after: &[Option<ItemId>], now: i64) -> Result<Vec<ThreadId>, StoreError> {
+    pub(crate) fn allocate_all(&self, after: &[Option<ItemId>], now: i64) -> Result<Vec<ThreadId>, StoreError> {
         let mut parents = BTreeSet::new();
         let mut ids = Vec::with_capacity(after.len());
         for directive in after {

@@ -89,7 +89,7 @@ impl Objects {
 
     /// Stores a value as JSON text. The result is the same as if [`Self::put`] stored the text, but the text is never
     /// in memory as a whole.
-    pub fn put_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<ObjectId, StoreError> {
+    pub(crate) fn put_json<T: Serialize + ?Sized>(&self, value: &T) -> Result<ObjectId, StoreError> {
         let unserializable = |error: serde_json::Error| StoreError::io("write", Path::new(OBJECTS))(error.into());
         let mut hash = HashWriter(Sha256::new());
         serde_json::to_writer(&mut hash, value).map_err(unserializable)?;
@@ -106,7 +106,7 @@ impl Objects {
 
     /// Stores the contents that `make` returns, unless an object with this id is stored durably and unaltered. In that
     /// case, `make` is not called.
-    pub fn put_unless_stored(
+    pub(crate) fn put_unless_stored(
         &self,
         id: &ObjectId,
         make: impl FnOnce() -> Result<Vec<u8>, StoreError>,
@@ -137,7 +137,7 @@ impl Objects {
     }
 
     /// Stores several contents with one sync of the folder; returns the ids in the order of the contents.
-    pub fn put_all(&self, contents: &[&[u8]]) -> Result<Vec<ObjectId>, StoreError> {
+    pub(crate) fn put_all(&self, contents: &[&[u8]]) -> Result<Vec<ObjectId>, StoreError> {
         let mut ids = Vec::with_capacity(contents.len());
         let mut fresh = Vec::new();
         for contents in contents {

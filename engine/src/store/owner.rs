@@ -83,7 +83,7 @@ pub struct OwnerLock {
 impl OwnerLock {
     /// Acquires a new lock for this process. `now` is in milliseconds since 1970; `clock_offset` is the offset of this
     /// process's clock (see [`OwnerInfo::clock_offset`]).
-    pub fn acquire(disk: Arc<dyn Disk>, now: i64, clock_offset: i64) -> Result<Self, StoreError> {
+    pub(crate) fn acquire(disk: Arc<dyn Disk>, now: i64, clock_offset: i64) -> Result<Self, StoreError> {
         layout::create_folders(&*disk)?;
         if let Err(error) = remove_dead_owners(&*disk, now) {
             // Leftover files are harmless, and the next process tries again.

@@ -39,7 +39,8 @@ use first_error::{CommitSyncs, FirstError};
 pub use ledger::{LedgerStep, LedgerStepKey};
 use panic_guard::catch_panics;
 pub use panic_guard::{AbortHandler, set_abort_handler};
-pub use repair::{RepairReport, fold_row, repair};
+pub(crate) use repair::fold_row;
+pub use repair::{RepairReport, repair};
 pub(crate) use repair::{fold_handed_over, fold_spend_limit};
 pub use rows::{Liveness, RowUpdate, ThreadRow};
 use unsynced::UnsyncedMark;
@@ -192,7 +193,7 @@ impl Registry {
 
     /// Opens the registry for reading; `None` if there is neither a registry nor a thread. Opens the registry for
     /// writing if it needs recovery, because every process that wrote to the registry has died or because power failed.
-    pub fn open_read_only(disk: Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn open_read_only(disk: Arc<dyn Disk>) -> Result<Option<Self>, StoreError> {
         let path = Path::new(REGISTRY);
         if unsynced::is_rebuild_due(&*disk)? {
             return Self::open(disk).map(Some);

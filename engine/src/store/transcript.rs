@@ -42,7 +42,8 @@ mod tests;
 
 pub use line::{ChainHash, LineBody, LineSigner, MAX_LINE_BYTES, Seal};
 pub use live::LiveWriter;
-pub use scan::{TornTail, TranscriptContents, read, read_after, read_head};
+pub(crate) use scan::read_head;
+pub use scan::{TornTail, TranscriptContents, read};
 
 /// An event with its position in the transcript.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,7 +89,7 @@ impl TranscriptRecord {
     }
 
     /// Variant of [`Self::event`] that moves the fields out of the record.
-    pub fn take_event(&mut self, thread: &ThreadId) -> Result<Event, StoreError> {
+    pub(crate) fn take_event(&mut self, thread: &ThreadId) -> Result<Event, StoreError> {
         let body = serde_json::from_value(Value::Object(std::mem::take(&mut self.body))).map_err(|error| {
             StoreError::Damaged {
                 path: layout::transcript(thread),
@@ -133,7 +134,7 @@ impl Transcript {
 
     /// Opens the transcript of a thread that this process owns, and cuts everything after the contents in `reading`.
     /// See [`Self::open`] for `synced`.
-    pub fn open_read(
+    pub(crate) fn open_read(
         disk: Arc<dyn Disk>,
         thread: &ThreadId,
         reading: &TranscriptContents,
@@ -220,7 +221,7 @@ impl Transcript {
     }
 
     /// Writes the staged events: all of them, or none if the write fails.
-    pub fn write_staged(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn write_staged(&mut self) -> Result<(), StoreError> {
         if self.staged.is_empty() {
             return Ok(());
         }
@@ -235,7 +236,7 @@ impl Transcript {
     }
 
     /// Discards the events that were added for the next write.
-    pub fn discard_staged(&mut self) {
+    pub(crate) fn discard_staged(&mut self) {
         self.staged.clear();
         (self.head, self.count) = self.written;
     }

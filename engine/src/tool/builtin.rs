@@ -29,7 +29,7 @@ pub(crate) use file_write::read_contents;
 pub use file_write::{ChangeRecorder, PendingChange};
 use file_write::{PendingWrite, PreparedWrite};
 pub use git::GitTool;
-pub use web_fetch::{WebFetchTool, page_text};
+pub use web_fetch::{WebFetchTool, html_to_text};
 
 /// The file tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -112,7 +112,7 @@ impl ProjectFiles {
     }
 
     /// Returns the canonical root, in which processes start.
-    pub fn real_root(&self) -> &Path {
+    pub(crate) fn real_root(&self) -> &Path {
         &self.real
     }
 
@@ -197,7 +197,7 @@ impl ProjectFiles {
 
     /// Opens a regular file for reading. Checks the opened file, not its path: the file must be regular, and must not
     /// be a protected file under another name.
-    pub fn open_file(&self, place: &ResolvedPath) -> Result<(File, Metadata), FileAccessError> {
+    pub(crate) fn open_file(&self, place: &ResolvedPath) -> Result<(File, Metadata), FileAccessError> {
         match &place.found {
             ResolvedKind::File { parent, name, .. } => self.open_file_at(parent, name, &place.path),
             ResolvedKind::Folder(_) => Err(FileAccessError::IsFolder { path: place.path.clone() }),
@@ -246,7 +246,7 @@ impl ProjectFiles {
 
     /// Bounds writes: a path is writable only if every list of `write_bounds` contains a folder above the path.
     #[must_use]
-    pub fn with_write_bounds(mut self, write_bounds: Vec<Vec<String>>) -> Self {
+    pub(crate) fn with_write_bounds(mut self, write_bounds: Vec<Vec<String>>) -> Self {
         self.write_bounds = write_bounds;
         self
     }

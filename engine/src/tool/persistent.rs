@@ -97,13 +97,13 @@ impl std::fmt::Debug for PersistentProcesses {
 impl PersistentProcesses {
     /// Creates the set of the persistent processes of a thread. The handler `pushes` accepts the messages that these
     /// processes submit.
-    pub fn with_pushes(pushes: PushHandler) -> Self {
+    pub(crate) fn with_pushes(pushes: PushHandler) -> Self {
         Self { pushes: Some(pushes), ..Self::default() }
     }
 
     /// Sets the number of the current prompt. The limits on restarts and on submitted messages apply to each prompt
     /// separately.
-    pub fn set_prompt(&self, prompt: u64) {
+    pub(crate) fn set_prompt(&self, prompt: u64) {
         self.prompt.store(prompt, Ordering::Relaxed);
     }
 

@@ -28,7 +28,8 @@ use crate::process::search_path;
 pub use bounded::{BoundedOutput, CollectedOutput, SharedOutput};
 use group::ProcessGroup;
 pub use group::wait_programs_ended;
-pub use long_lived::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail, start_long_lived};
+pub(crate) use long_lived::start_long_lived;
+pub use long_lived::{LongLivedProgram, ProgramHandle, RunningProgram, StderrTail};
 #[cfg(target_os = "linux")]
 pub use sandbox::bubblewrap::use_bubblewrap;
 pub use sandbox::{Sandbox, SandboxSupport, detect_support};

@@ -194,13 +194,13 @@ impl PreparedTool {
 
     /// Sets the resolved settings that the tool requested (`CONFIG_RESOLVE`).
     #[must_use]
-    pub fn with_config(mut self, config: Option<Value>) -> Self {
+    pub(crate) fn with_config(mut self, config: Option<Value>) -> Self {
         self.config = config;
         self
     }
 
     /// Returns true if a cancelled call takes time to end ([`Tool::stops_itself`]).
-    pub fn stops_itself(&self) -> bool {
+    pub(crate) fn stops_itself(&self) -> bool {
         self.tool.stops_itself()
     }
 

@@ -6,7 +6,7 @@ use rye_compiler::report::render::html::render;
 use rye_compiler::report::summary::PlanSummary;
 use rye_compiler::world::Space;
 use rye_engine::scripts::SyntaxTreeReader;
-use rye_engine::tool::builtin::page_text;
+use rye_engine::tool::builtin::html_to_text;
 use rye_grammar::knowledge::KnowledgeFormat;
 use rye_grammar::tool_header::{ScriptReader, ToolLanguage};
 use rye_grammar::{
@@ -83,9 +83,9 @@ pub fn hooks_xml(bytes: &[u8]) {
 /// Converts a web page to text, and checks the length of the output and that scripts stay invisible.
 pub fn html(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
-    let read = page_text(text);
+    let read = html_to_text(text);
     assert!(read.len() <= text.len().saturating_mul(4).saturating_add(64), "{} bytes of {}", read.len(), text.len());
-    assert_eq!(page_text(&format!("<script>{}</script>", text.replace('<', " "))).trim(), "");
+    assert_eq!(html_to_text(&format!("<script>{}</script>", text.replace('<', " "))).trim(), "");
 }
 
 /// Renders the page of `rye plan --format html`, and checks that the text of a directive never becomes markup.

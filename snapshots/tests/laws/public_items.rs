@@ -8,7 +8,7 @@ use super::house::{root, sources};
 
 /// Crates whose interface the law checks, with the maximum number of unused functions, constants and modules, and of
 /// types that only signatures name.
-const CRATES: [(&str, usize, usize); 3] = [("grammar", 0, 1), ("compiler", 0, 162), ("engine", 97, 200)];
+const CRATES: [(&str, usize, usize); 3] = [("grammar", 0, 1), ("compiler", 0, 162), ("engine", 0, 192)];
 
 /// Folders whose Rust files use the interfaces, beside the tests and benches of each crate.
 const FOLDERS: [&str; 7] = ["grammar", "compiler", "engine", "rye", "cli", "snapshots", "fuzz"];

@@ -175,7 +175,7 @@ impl RebuiltContents {
 
 /// Folds a thread's events into its row, for readers without a registry; `None` if the events do not start with
 /// `opened`.
-pub fn fold_row(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
+pub(crate) fn fold_row(thread: &ThreadId, events: &[Event]) -> Option<ThreadRow> {
     fold::fold(thread, events).map(|folded| folded.row)
 }
 

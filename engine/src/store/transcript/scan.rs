@@ -79,7 +79,7 @@ pub fn read(disk: &dyn Disk, thread: &ThreadId, synced: u64) -> Result<Transcrip
 }
 
 /// Reads the first `HEAD_LINES` lines of a transcript, which contain the start of the thread.
-pub fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<TranscriptContents, StoreError> {
+pub(crate) fn read_head(disk: &dyn Disk, thread: &ThreadId) -> Result<TranscriptContents, StoreError> {
     let path = layout::transcript(thread);
     let length = match disk.length(&path) {
         Ok(length) => usize::try_from(length).unwrap_or(usize::MAX).min(MAX_HEAD_BYTES),
@@ -104,21 +104,6 @@ pub const HEAD_LINES: usize = 3;
 const MAX_HEAD_BYTES: usize = HEAD_LINES * MAX_LINE_BYTES;
 /// Bytes that are read first, which contain the head of most transcripts.
 const USUAL_HEAD_BYTES: usize = 16 * 1024;
-
-/// Reads the lines of a transcript that follow the event `last`; the line of `last` ends at the byte offset `length`.
-/// Processes that follow a thread use this function.
-pub fn read_after(
-    disk: &dyn Disk,
-    thread: &ThreadId,
-    last: &TranscriptRecord,
-    length: u64,
-) -> Result<TranscriptContents, StoreError> {
-    let path = layout::transcript(thread);
-    let end = disk.length(&path).map_err(StoreError::io("read", &path))?;
-    let more = usize::try_from(end.saturating_sub(length)).unwrap_or(usize::MAX);
-    let bytes = disk.read_range(&path, length, more).map_err(StoreError::io("read", &path))?;
-    scan(&path, &bytes, ScanStart { count: last.seq + 1, hash: last.hash, length }, 0)
-}
 
 /// The position at which a scan starts: the number of events before the position, the hash of the last of these events,
 /// and the offset at which the line of that event ends.

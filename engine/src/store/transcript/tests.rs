@@ -296,21 +296,6 @@ fn second_writer_poisons_the_first() {
 }
 
 #[test]
-fn followers_read_what_was_added() {
-    let disk = disk();
-    let mut transcript = written(&disk);
-    let reading = read(&*disk, &thread(), 0).unwrap();
-    let added = transcript.append(&[event(7), event(8)], 1).unwrap();
-    let path = layout::transcript(&thread());
-    disk.append(&path, disk.length(&path).unwrap(), b"{\"v\":1,\"seq\":8,\"ts").unwrap();
-    let more = read_after(&*disk, &thread(), &reading.records[5], reading.length).unwrap();
-    assert_eq!(more.records, added);
-    assert_eq!(more.torn.unwrap().line, 9);
-    let none = read_after(&*disk, &thread(), &added[1], more.length).unwrap();
-    assert_eq!((none.records.len(), none.length), (0, more.length));
-}
-
-#[test]
 fn repeated_sync_without_changes_costs_nothing() {
     let disk = disk();
     let before = disk.counters();

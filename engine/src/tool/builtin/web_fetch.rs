@@ -15,7 +15,7 @@ use crate::tool::{Invocation, Tool, ToolOutcome};
 
 mod html;
 
-pub use html::html_to_text as page_text;
+pub use html::html_to_text;
 
 /// Maximum bytes of a page that are read.
 const MAX_PAGE_BYTES: usize = 4 << 20;
@@ -59,7 +59,7 @@ impl WebFetchTool {
         }
         let text = String::from_utf8_lossy(&answer.body);
         let is_html = kind.contains("html") || (kind.is_empty() && text.trim_start().starts_with('<'));
-        let mut text = if is_html && !given.raw { html::html_to_text(&text) } else { text.into_owned() };
+        let mut text = if is_html && !given.raw { html_to_text(&text) } else { text.into_owned() };
         if answer.cut {
             text.extend([format!("\n[cut: only the first {MAX_PAGE_BYTES} bytes were read]\n")]);
         }

@@ -30,10 +30,6 @@ impl ProjectPath {
         let parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
         parts.len() <= self.0.len() && parts.iter().zip(&self.0).all(|(part, segment)| segment == part)
     }
-
-    pub fn is_root(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 impl fmt::Display for ProjectPath {

@@ -88,7 +88,7 @@ impl ProjectFiles {
     }
 
     /// Opens a visited file.
-    pub fn open_visited(&self, seen: &VisitedFile<'_>) -> Result<std::fs::File, FileAccessError> {
+    pub(crate) fn open_visited(&self, seen: &VisitedFile<'_>) -> Result<std::fs::File, FileAccessError> {
         self.open_file_at(seen.parent, seen.name, seen.path).map(|f| f.0)
     }
 }

@@ -39,7 +39,7 @@ impl McpToolDefinition {
     }
 
     /// Returns the size in bytes of the name, the description and the schema (as JSON) together.
-    pub fn size_bytes(&self) -> usize {
+    pub(crate) fn size_bytes(&self) -> usize {
         let schema = serde_json::to_string(&self.schema).map_or(0, |text| text.len());
         self.name.len() + self.description.len() + schema
     }

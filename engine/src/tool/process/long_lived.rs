@@ -71,7 +71,7 @@ struct KeptErrors {
 ///
 /// # Errors
 /// The program cannot be started.
-pub fn start_long_lived(server: &LongLivedProgram) -> io::Result<RunningProgram> {
+pub(crate) fn start_long_lived(server: &LongLivedProgram) -> io::Result<RunningProgram> {
     let scratch = server.sandbox.as_ref().map(|_| Scratch::new()).transpose()?;
     let sandbox = server
         .sandbox

@@ -110,7 +110,7 @@ impl Sandbox {
 
     /// Makes folders of the project unreadable. A program then can load no file that it wrote there.
     #[must_use]
-    pub fn with_write_only(self, folders: &[String]) -> Self {
+    pub(crate) fn with_write_only(self, folders: &[String]) -> Self {
         let write_only = folders.iter().map(|folder| folder_of_project(&self.project, folder)).collect();
         Self { write_only, ..self }
     }
