@@ -144,7 +144,7 @@ impl Limits {
 
     /// Converts these limits of a parent thread to limit settings. Every setting has the source `source`. The limit
     /// `output` is left out, because it does not bound children.
-    pub(crate) fn to_settings<S: Clone>(&self, source: &S) -> Vec<LimitSetting<S>> {
+    pub(crate) fn to_settings<S: Clone>(self, source: &S) -> Vec<LimitSetting<S>> {
         LimitName::ALL
             .into_iter()
             .filter(|name| *name != LimitName::Output)
