@@ -144,7 +144,7 @@ fn ignored_tools(plan: &Plan, project: &Path) -> BTreeSet<ItemId> {
     }
     let Ok(project) = ProjectFiles::open(project, Vec::new()) else { return BTreeSet::new() };
     let Ok(place) = project.locate(ItemKind::Tool.folder().trim_end_matches('/')) else { return BTreeSet::new() };
-    let Ok(folder) = project.folder(&place) else { return BTreeSet::new() };
+    let Ok(folder) = place.folder() else { return BTreeSet::new() };
     let (stop, _waiting) = StopCondition::after(IGNORE_FILES_TIMEOUT);
     let walked = project.walk(&place.path, folder, Dotfiles::Visit, &stop, &mut |seen| {
         if let Some((_, id)) = ItemKind::of_path(&seen.path.to_string()) {

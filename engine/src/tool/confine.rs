@@ -59,6 +59,19 @@ pub struct ResolvedPath {
     pub found: ResolvedKind,
 }
 
+impl ResolvedPath {
+    /// Returns the folder; an error if the path is missing or names no folder.
+    pub fn folder(&self) -> Result<&Dir, FileAccessError> {
+        match &self.found {
+            ResolvedKind::Folder(dir) => Ok(dir),
+            ResolvedKind::File { .. } | ResolvedKind::Special { .. } => {
+                Err(FileAccessError::NotFolder { path: self.path.to_string() })
+            }
+            ResolvedKind::Missing { .. } => Err(FileAccessError::NotFound { path: self.path.to_string() }),
+        }
+    }
+}
+
 /// The kind of file that a resolved path leads to.
 pub enum ResolvedKind {
     Folder(Dir),
@@ -202,17 +215,6 @@ impl ProjectFiles {
             ResolvedKind::File { parent, name, .. } => self.open_file_at(parent, name, &place.path),
             ResolvedKind::Folder(_) => Err(FileAccessError::IsFolder { path: place.path.clone() }),
             ResolvedKind::Special { what } => Err(FileAccessError::Special { path: place.path.clone(), what }),
-            ResolvedKind::Missing { .. } => Err(FileAccessError::NotFound { path: place.path.to_string() }),
-        }
-    }
-
-    /// Returns the folder at a resolved path; an error if the path is missing or names no folder.
-    pub fn folder<'p>(&self, place: &'p ResolvedPath) -> Result<&'p Dir, FileAccessError> {
-        match &place.found {
-            ResolvedKind::Folder(dir) => Ok(dir),
-            ResolvedKind::File { .. } | ResolvedKind::Special { .. } => {
-                Err(FileAccessError::NotFolder { path: place.path.to_string() })
-            }
             ResolvedKind::Missing { .. } => Err(FileAccessError::NotFound { path: place.path.to_string() }),
         }
     }

@@ -2,6 +2,7 @@
 //! rule's condition.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use rye_grammar::condition::{self, CompareOp, Expr, ExprKind};
 use rye_grammar::data::Node;
@@ -90,10 +91,10 @@ fn impossible_reason(written: &Node, patterns: &mut PatternBudget) -> Option<Str
     let (least, most) = STATUS_CODES;
     let mut reason = "no failure meets its condition".to_owned();
     if reads("status") {
-        reason.push_str(&format!("; `status` is an integer from {least} to {most}"));
+        let _ = write!(reason, "; `status` is an integer from {least} to {most}");
     }
     if reads("stage") {
-        reason.push_str(&format!("; `stage` is one of `{}`", FAILED_STAGES.join("`, `")));
+        let _ = write!(reason, "; `stage` is one of `{}`", FAILED_STAGES.join("`, `"));
     }
     Some(reason)
 }

@@ -38,7 +38,7 @@ impl BashTool {
         let folder = tokio::task::spawn_blocking(move || {
             let project = ProjectFiles::open(&root, Vec::new())?;
             let place = project.locate(&cwd)?;
-            project.folder(&place)?;
+            place.folder()?;
             Ok::<_, crate::tool::confine::FileAccessError>(place.path.below(project.real_root()))
         })
         .await

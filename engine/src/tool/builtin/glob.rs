@@ -63,7 +63,7 @@ impl PathPattern {
 pub fn run(project: &ProjectFiles, parameters: &GlobParameters, stop: &StopCondition) -> ToolResult {
     let pattern = PathPattern::read(&parameters.pattern)?;
     let place = project.locate(parameters.path.as_deref().unwrap_or("."))?;
-    let dir = project.folder(&place)?;
+    let dir = place.folder()?;
     let limit = parameters.limit.unwrap_or(DEFAULT_MAX_PATHS).max(1);
     let mut text = String::new();
     let (mut shown, mut found) = (0_usize, 0_usize);

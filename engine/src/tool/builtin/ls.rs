@@ -26,7 +26,7 @@ pub struct LsParameters {
 
 pub fn run(project: &ProjectFiles, parameters: &LsParameters, stop: &StopCondition) -> ToolResult {
     let place = project.locate(parameters.path.as_deref().unwrap_or("."))?;
-    let dir = project.folder(&place)?;
+    let dir = place.folder()?;
     let mut names: Vec<OsString> = Vec::new();
     let mut complete = true;
     for entry in dir.entries().map_err(|e| ToolFailure(format!("`{}`: {e}", place.path)))?.flatten() {
