@@ -95,6 +95,19 @@ fn check_keys(entries: &[Entry], found: &mut Diagnostics) {
     data::check_keys(found, &others, &KEYS, "a hook");
 }
 
+/// Reads the condition of a hook. Returns true beside the condition if the condition has a fault.
+fn read_condition(hook: &Node, found: &mut Diagnostics) -> (Option<condition::Expr>, bool) {
+    let Some(written) = hook.get("condition") else { return (None, false) };
+    let parsed = condition::from_data(written);
+    let is_empty = written.to_value().is_null();
+    if is_empty {
+        data::report_invalid(found, "condition", written, "a condition; leave out the key of a hook that always fires");
+    }
+    let is_broken = is_empty || !parsed.errors.is_empty();
+    found.syntax(parsed.errors);
+    (parsed.tree, is_broken)
+}
+
 fn read_hook(
     node: &Node,
     (source, space): (&HookSource, Space),
@@ -129,23 +142,7 @@ fn read_hook(
     let description = node.get("description").and_then(|n| data::read_string(found, "description", n)).map(|d| d.node);
     let on_failure = node.get("on_failure").and_then(|n| on_failure(n, found));
     let grants = node.get("grants").map(|n| read_grants(n, found)).unwrap_or_default();
-    let read = node.get("condition").map(|n| (n, condition::from_data(n)));
-    let mut expr = None;
-    let mut broken = false;
-    if let Some((written, parsed)) = read {
-        broken = !parsed.errors.is_empty();
-        if written.to_value().is_null() {
-            data::report_invalid(
-                found,
-                "condition",
-                written,
-                "a condition; leave out the key of a hook that always fires",
-            );
-            broken = true;
-        }
-        found.syntax(parsed.errors);
-        expr = parsed.tree;
-    }
+    let (expr, mut broken) = read_condition(node, found);
     let mut placeholders = HookPlaceholders::default();
     let action_node = node.get("action");
     if action_node.is_none() && enabled && point.is_some() {
