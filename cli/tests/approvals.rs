@@ -353,7 +353,7 @@ fn raised_limit_of_a_thread_is_shown() {
     place.write(".ai/directives/shell.md", &directive.replace("</permissions>", acknowledged));
     place.run_ok(&["trust"]);
     let ran = place.rye(&[&RUN[..], &["--limit", "turns=1"]].concat());
-    assert_eq!(ran.code, Some(5), "{}", ran.stderr);
+    assert_eq!(ran.code, Some(4), "{}", ran.stderr);
     let id = place.json(&["threads", "approvals"]).1["approvals"][0]["thread_id"].as_str().unwrap().to_owned();
     let limits = || place.json(&["threads", "show", &id]).1["limits"]["turns"].clone();
     assert_eq!(limits(), 1);

@@ -36,11 +36,13 @@ fn image_of_the_clipboard_and_a_named_file_reach_the_model() {
         ),
     );
     std::fs::write(place.project().join("pixel.png"), pixel()).unwrap();
-    place.write("bin/wl-paste", "#!/bin/sh\ncat pixel.png\n");
-    let program = place.project().join("bin/wl-paste");
+    // A program of the project is not started.
+    place.write("../bin/wl-paste", "#!/bin/sh\ncat pixel.png\n");
+    let programs = place.project().join("../bin").canonicalize().unwrap();
+    let program = programs.join("wl-paste");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&program, mode).unwrap();
-    let path = format!("{}:{}", place.project().join("bin").display(), std::env::var("PATH").unwrap());
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     let variables = [("PATH", path.as_str()), ("WAYLAND_DISPLAY", "wayland-0")];
     let mut terminal = PtyTerminal::start(&place, (120, 24), &["chat", "talk"], &variables);
     terminal.wait_for("Enter sends");
