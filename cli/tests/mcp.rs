@@ -314,7 +314,10 @@ fn changed_or_removed_server_is_reported_by_check_plan_diff_and_lock() {
         ),
         (server(r#""command": "python3", "args": ["server.py"], "sandbox": "none""#), "the settings of the MCP server"),
         (server(r#""command": "python3", "args": ["server.py"], "env": {"A": "b"}"#), "the settings of the MCP server"),
-        (server(r#""command": "python3", "args": ["server.py"], "disabled": true"#), "no MCP server `my_math`"),
+        (
+            server(r#""command": "python3", "args": ["server.py"], "disabled": true"#),
+            "the MCP server `my_math` is disabled",
+        ),
         (r#"{"mcpServers": {}}"#.to_owned(), "no MCP server `my_math` is configured"),
     ] {
         place.write(".mcp.json", &settings);

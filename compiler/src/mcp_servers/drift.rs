@@ -100,6 +100,7 @@ impl ConfiguredServers {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use crate::compile::tests::world::minimal_world;
+    use crate::diagnostics::Diagnostic;
     use crate::validate::{Selection, check};
 
     #[test]
@@ -112,7 +113,7 @@ mod tests {
                 .project(".ai/config/mcp.yaml", yaml)
                 .project(".ai/tools/mcp/a/t.yaml", tool);
             let found = check(&world, &Selection::All).diagnostics;
-            found.iter().filter(|one| one.code() == "config::stale-server").map(|one| one.message()).collect()
+            found.iter().filter(|one| one.code() == "config::stale-server").map(Diagnostic::message).collect()
         };
         let off = r#"{"mcpServers": {"a": {"command": "x", "disabled": true}}}"#;
         let disabled = "every call of `mcp/a/t` is refused: the MCP server `a` is disabled (`disabled: true`)";
