@@ -239,23 +239,19 @@ fn compile_request(
     request.inputs.get_or_insert_default();
     let mut sources = Sources::default();
     let checked = compile_with_sources(world, &request, &mut sources);
-    match checked.value {
-        Some(compilation) => {
-            let mut diagnostics = of_own_files(checked.diagnostics, &compilation.sources);
-            // At a terminal, the approval request of the call appears instead of this warning.
-            diagnostics.retain(|one| one.code() != "capability::unacknowledged" || !ask::has_terminal(report.format()));
-            report.brief_diagnostics(&diagnostics, &compilation.sources);
-            world.signature_policy().map_err(|error| CommandError::failed(error.to_string()))?;
-            trust::require_trust(&compilation.trust_requirements, is_scripted, world, spaces, report)?;
-            Ok(Ok(Box::new(compilation)))
-        }
-        None => {
-            let errors = checked.diagnostics.iter().filter(|one| one.is_error());
-            let messages = errors.map(|error| error.message()).collect();
-            let exit = print_errors(checked.diagnostics, &sources, report)?;
-            Ok(Err(PrintedErrors { exit, messages }))
-        }
-    }
+    let Some(compilation) = checked.value else {
+        let errors = checked.diagnostics.iter().filter(|one| one.is_error());
+        let messages = errors.map(Diagnostic::message).collect();
+        let exit = print_errors(checked.diagnostics, &sources, report)?;
+        return Ok(Err(PrintedErrors { exit, messages }));
+    };
+    let mut diagnostics = of_own_files(checked.diagnostics, &compilation.sources);
+    // At a terminal, the approval request of the call appears instead of this warning.
+    diagnostics.retain(|one| one.code() != "capability::unacknowledged" || !ask::has_terminal(report.format()));
+    report.brief_diagnostics(&diagnostics, &compilation.sources);
+    world.signature_policy().map_err(|error| CommandError::failed(error.to_string()))?;
+    trust::require_trust(&compilation.trust_requirements, is_scripted, world, spaces, report)?;
+    Ok(Ok(Box::new(compilation)))
 }
 
 /// Returns the diagnostics without the warnings about files of the standard library, which the user cannot change.

@@ -122,12 +122,8 @@ fn count_spaces(line: &str) -> Cow<'_, str> {
         let end = behind.find(|c| !is_blank(c)).unwrap_or(behind.len());
         let (spaces, behind) = behind.split_at(end);
         let count = spaces.chars().count();
-        shown.push_str(text);
-        if count > MAX_SPACES {
-            shown.push_str(&format!(" ({count} spaces) "));
-        } else {
-            shown.push_str(spaces);
-        }
+        let spaces = if count > MAX_SPACES { &format!(" ({count} spaces) ") } else { spaces };
+        shown.extend([text, spaces]);
         rest = behind;
     }
     if shown.len() + rest.len() == line.len() { Cow::Borrowed(line) } else { Cow::Owned(shown + rest) }
