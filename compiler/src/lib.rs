@@ -5,6 +5,7 @@ pub mod approvals;
 pub mod assertion;
 pub(crate) mod assertion_file;
 pub mod cache_guard;
+pub mod command_files;
 pub mod commands;
 pub mod compile;
 pub mod compose;

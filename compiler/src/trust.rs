@@ -3,7 +3,6 @@
 //! and `write`, items of the user space, scripts that simulate the model. This module lists them with their files; the
 //! engine records which files the user trusts.
 
-pub mod command_files;
 pub(crate) mod reach;
 
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use rye_grammar::{ItemId, Sources};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::command_files::{self, CallValues, LOADED_BY, UNREADABLE};
 use crate::commands::COMMAND_FILE;
 use crate::diagnostics::sanitize;
 use crate::hook::{HookAction, HookCall, HookPoint, PlannedHook};
@@ -24,7 +24,6 @@ use crate::sandbox::disguises_built_in;
 use crate::semantics::hook_point;
 use crate::tool_spec::{ServerSandbox, ToolKind};
 use crate::world::{ItemKind, Space, World};
-use command_files::{CallValues, LOADED_BY, UNREADABLE};
 
 pub use reach::{of_continuation, of_replaced_hook_items, of_user_space, script_of, script_requirement, user_space_of};
 

@@ -10,10 +10,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use rye_compiler::command_files::{CODE_OF, EXECUTED_BY, LOADED_BY, MODULE, PROJECT_WORD, UNREADABLE, files_of_value};
 use rye_compiler::plan::hex;
-use rye_compiler::trust::command_files::{
-    CODE_OF, EXECUTED_BY, LOADED_BY, MODULE, PROJECT_WORD, UNREADABLE, files_of_value,
-};
 use sha2::{Digest, Sha256};
 
 use super::TrustError;

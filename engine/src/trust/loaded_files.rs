@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use regex::Regex;
-use rye_compiler::trust::command_files::{
+use rye_compiler::command_files::{
     CODE_OF, COMPUTED, EVERY_FILE, EXECUTED_BY, IN_ANY_FOLDER, MODULE, PROJECT_WORD, SEARCHED, files_of_shell_text,
 };
 

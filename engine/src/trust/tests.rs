@@ -4,8 +4,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use rye_compiler::command_files::LOADED_BY;
 use rye_compiler::trust::TrustRequirementKind;
-use rye_compiler::trust::command_files::LOADED_BY;
 use rye_compiler::world::ItemKind;
 
 use super::*;
@@ -286,7 +286,7 @@ fn ends_with_change(command: &[&str], (file, text): (&str, &str), changed: &str,
         write(changed, "before\n");
     }
     let words: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-    let words = rye_compiler::trust::command_files::files_of_argv(&words);
+    let words = rye_compiler::command_files::files_of_argv(&words);
     let one = command_requirement("t", "11", &words.iter().map(String::as_str).collect::<Vec<_>>());
     spaces.trust().record_trust(std::slice::from_ref(&one)).unwrap();
     assert!(spaces.is_trusted(&one), "{command:?}: {text}");

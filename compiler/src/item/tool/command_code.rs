@@ -4,9 +4,9 @@
 use rye_grammar::data::Node;
 use rye_grammar::tool_header::ToolTree;
 
+use crate::command_files::code_arguments;
 use crate::diagnostics::ItemError;
 use crate::tool_spec::{ArgvPlaceholder, placeholders};
-use crate::trust::command_files::code_arguments;
 
 /// Returns the error for the first parameter inside code. Code that consists of one parameter only (`sh -c {script}`)
 /// is allowed: the tool is meant to run code of the model.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use rye_compiler::command_files::CallValues;
 use rye_compiler::hook::PlannedHook;
 use rye_compiler::item::Items;
 use rye_compiler::plan::hex;
@@ -14,7 +15,6 @@ use rye_compiler::semantics::hook_point;
 #[cfg(feature = "mcp")]
 use rye_compiler::tool_spec::ToolKind;
 use rye_compiler::tool_spec::{ConfigMode, ToolSpec};
-use rye_compiler::trust::command_files::CallValues;
 use rye_compiler::trust::{TrustRequirement, requirement_of_call, requirement_of_settings};
 use rye_compiler::world::{ItemKind, RecordingWorld, Space, World};
 use rye_grammar::ItemId;

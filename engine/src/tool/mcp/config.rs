@@ -1,8 +1,8 @@
 //! The MCP servers of the settings, which the compiler reads, and the trust requirement of each server.
 
+use rye_compiler::command_files::{files_of_argv, files_of_value};
 pub use rye_compiler::mcp_servers::{McpServer, McpTransport, SandboxOpenings, ServersError, read_servers};
 use rye_compiler::plan::SourcePlace;
-use rye_compiler::trust::command_files::{files_of_argv, files_of_value};
 use rye_compiler::trust::{Subject, TrustRequirement, TrustRequirementKind, describe_server, one_line};
 use rye_compiler::world::ItemKind;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use regex::Regex;
-use rye_compiler::trust::command_files::files_of_computed_names;
+use rye_compiler::command_files::files_of_computed_names;
 
 use super::NamedPaths;
 

@@ -7,7 +7,7 @@ mod environment;
 use std::sync::LazyLock;
 
 use regex::Regex;
-use rye_compiler::trust::command_files::{PROJECT_WORD, files_of_shell_text, files_of_tool};
+use rye_compiler::command_files::{PROJECT_WORD, files_of_shell_text, files_of_tool};
 
 use super::Language;
 use environment::makes_functions;

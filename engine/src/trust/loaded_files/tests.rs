@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use rye_compiler::trust::command_files::files_of_tool;
+use rye_compiler::command_files::files_of_tool;
 
 use super::super::tests::{TestSpaces, command_requirement, ends_with_a_change_of};
 

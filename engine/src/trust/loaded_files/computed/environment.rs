@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use regex::Regex;
-use rye_compiler::trust::command_files::{SEARCH_VARIABLES, SEARCHED, files_of_shell_text, starts_from_its_folder};
+use rye_compiler::command_files::{SEARCH_VARIABLES, SEARCHED, files_of_shell_text, starts_from_its_folder};
 
 use super::super::quoted_texts;
 use super::{Argument, Language, ProgramStarts, StartReader, arguments_after, first, matches, regex};
