@@ -43,7 +43,7 @@ pub struct AssertReport {
     pub plans: Vec<CoveredPlans>,
     pub violations: Vec<Violation>,
     /// Assertions that may hold vacuously: in no thread does the result change if a function of the condition (such as
-    /// `allows(…)`) returns the opposite. Empty if only some directives or threads were checked.
+    /// `reaches(…)`) returns the opposite. Empty if only some directives or threads were checked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without_witness: Vec<WithoutWitness>,
     /// Spawns that a source line declares; each combination of `from`, `to` and `by` once.
