@@ -153,7 +153,7 @@ impl TrustStore {
         Ok(id)
     }
 
-    /// Adds a public key in the format of [`SigningIdentity::public_text`] and returns its id; `None` if the text is not a
+    /// Adds a public key in the format of `SigningIdentity::public_text` and returns its id; `None` if the text is not a
     /// key.
     pub fn add_text(&mut self, public: &str) -> Option<String> {
         let bytes: [u8; 32] = URL_SAFE_NO_PAD.decode(public).ok()?.try_into().ok()?;

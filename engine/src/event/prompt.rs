@@ -92,7 +92,7 @@ pub struct PromptEnded {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsent: Vec<String>,
     /// The text that the reply had streamed when the user interrupted the prompt. Further requests contain the text as
-    /// a message of the model, with [`INTERRUPTED_REPLY`] at its end.
+    /// a message of the model, with `INTERRUPTED_REPLY` at its end.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub partial_reply: String,
 }

@@ -194,7 +194,7 @@ impl Transcript {
         self.write_staged()
     }
 
-    /// Encodes events as lines that the next [`Self::write_staged`] writes. On an error, no event is added. If there is
+    /// Encodes events as lines that the next `write_staged` writes. On an error, no event is added. If there is
     /// a signer, the last line gets a seal.
     pub fn stage<T: LineBody>(
         &mut self,
