@@ -135,8 +135,10 @@ fn first_chat_goes_as_the_page_says() {
     terminal.press("/tree\r");
     terminal.wait_for("(another branch)");
     assert!(rows_since(&terminal, "> /tree").contains("what is a haiku?"), "{:#?}", terminal.rows());
-    terminal.press("\x1b");
-    terminal.wait_until("no list", |rows| rows.iter().any(|row| row == ">"));
+    terminal.wait_until("an empty editor below the tree", |rows| {
+        let tree = rows.iter().rposition(|row| row.contains("> /tree"));
+        tree.is_some_and(|at| rows.iter().skip(at).any(|row| row == ">"))
+    });
     let (_, listed) = place.json(&["threads", "list"]);
     let ids = listed["threads"].as_array().unwrap().iter().map(|thread| thread["thread_id"].as_str().unwrap());
     let first = ids.min().unwrap().to_owned();
