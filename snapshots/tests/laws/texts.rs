@@ -7,10 +7,12 @@ use super::house::{root, sources};
 use super::words::{EXCLUDED_WORDS, find_word, opens_with_excluded_word};
 
 /// Files and folders that the rules do not apply to, with the reason.
-const EXCLUDED_PATHS: [(&str, &str); 9] = [
+const EXCLUDED_PATHS: [(&str, &str); 11] = [
     ("Cargo.lock", "written by cargo"),
     ("cli/tests/golden/", "recorded requests"),
     ("cli/tests/state-0.1/", "a project as version 0.1 wrote it"),
+    ("e2e/.acp-cli/", "installed by `e2e/run`"),
+    ("e2e/.python/", "installed by `e2e/run`"),
     ("engine/fixtures/", "recorded streams and schemas of providers"),
     ("engine/proptest-regressions/", "written by proptest"),
     ("fuzz/corpus/", "inputs of the parsers"),
