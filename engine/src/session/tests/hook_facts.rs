@@ -90,6 +90,7 @@ async fn long_run() -> BTreeSet<String> {
         "continuation: { trigger_threshold: 0.0000001, resume_ceiling_tokens: 10 }\n",
     );
     let engine = lab.engine();
+    // The result is not used: the test reads the facts of the stored events, and a missing event fails it.
     let _ = lab.run(&engine, "main").await;
     engine.wait_idle().await;
     stored(&engine)
@@ -125,11 +126,13 @@ async fn short_runs() -> BTreeSet<String> {
     lab.directive("plain", PERMITTED, "");
     let engine = lab.engine();
     for name in ["partial", "limited", "failed", "returned", "plain"] {
+        // The result is not used: the test reads the facts of the stored events, and a missing event fails it.
         let _ = lab.run(&engine, name).await;
     }
     let handle = lab.start(&engine, "cancelled").await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     handle.send(ControlMessage::Cancel);
+    // The result is not used: the test reads the facts of the stored events, and a missing event fails it.
     let _ = handle.join().await;
     stored(&engine)
 }
@@ -152,6 +155,7 @@ async fn chat() -> BTreeSet<String> {
         handle.control().submit(text.as_str().into(), Delivery::Prompt).unwrap();
     }
     handle.send(ControlMessage::Close);
+    // The result is not used: the test reads the facts of the stored events, and a missing event fails it.
     let _ = handle.join().await;
     engine.wait_idle().await;
     stored(&engine)
