@@ -1,6 +1,7 @@
 //! Resolves the extends chain of a directive (`language.md` 8), in which no directive may occur twice. The caller has
 //! already selected the route.
 
+use std::iter;
 use std::sync::Arc;
 
 use rye_grammar::{ItemId, Span, Spanned};
@@ -62,6 +63,12 @@ pub(crate) fn resolve_chain(
     }
     chain.reverse();
     Some(chain)
+}
+
+/// Returns the directive `id` and its declared ancestors, leaf first, without the routes of hooks. The walk ends after
+/// one directive more than a chain may have, so that the work for a cycle or a longer chain is bounded.
+pub(crate) fn declared_chain(items: &Items<'_>, id: &ItemId) -> impl Iterator<Item = Arc<Directive>> {
+    iter::successors(items.directive(id), |link| items.directive(&link.extends.as_ref()?.node)).take(MAX_LINKS + 1)
 }
 
 /// Rotates a cycle to begin with its smallest id, so that the result does not depend on the directive at which the walk
@@ -132,5 +139,18 @@ mod tests {
         let world = world(&links);
         assert_eq!(walked(&world, "d1").0.len(), MAX_LINKS);
         assert_eq!(walked(&world, "d0").1.iter().next().unwrap().code(), "extends::too-deep");
+    }
+
+    #[test]
+    fn walk_of_declared_ancestors_is_bounded() {
+        let names: Vec<String> = (0..300).map(|i| format!("d{i}")).collect();
+        let parents = names.iter().skip(1).map(|name| Some(name.as_str())).chain([Some("d0")]);
+        let links: Vec<(&str, Option<&str>)> = names.iter().map(String::as_str).zip(parents).collect();
+        let world = world(&links);
+        let items = Items::new(&world);
+        let lengths = |id: &str| declared_chain(&items, &ItemId::parse(id).unwrap()).count();
+        assert_eq!((lengths("d0"), lengths("d299"), lengths("none")), (MAX_LINKS + 1, MAX_LINKS + 1, 0));
+        let of_directives: usize = names.iter().map(|name| lengths(name)).sum();
+        assert_eq!(of_directives, names.len() * (MAX_LINKS + 1), "the work grows with the number of directives");
     }
 }

@@ -118,15 +118,10 @@ fn possible_inputs(items: &Items<'_>, leaf: &Directive, hooks: &[Arc<HookDecl>])
     if !hooks.iter().any(reads) {
         return names;
     }
-    let mut seen = BTreeSet::new();
-    let mut open: Vec<ItemId> = hooks.iter().filter_map(|hook| route_target(hook)).collect();
-    open.extend(leaf.extends.as_ref().map(|parent| parent.node.clone()));
-    while let Some(id) = open.pop() {
-        let Some(link) = Some(id).filter(|id| seen.insert(id.clone())).and_then(|id| items.directive(&id)) else {
-            continue;
-        };
+    let parent = leaf.extends.as_ref().map(|parent| parent.node.clone());
+    let starts: BTreeSet<ItemId> = hooks.iter().filter_map(|hook| route_target(hook)).chain(parent).collect();
+    for link in starts.iter().flat_map(|start| extends::declared_chain(items, start)) {
         names.extend(link.inputs.keys().cloned());
-        open.extend(link.extends.as_ref().map(|parent| parent.node.clone()));
     }
     names
 }

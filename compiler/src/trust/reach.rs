@@ -12,7 +12,7 @@ use super::{
     one_line, requirement_of_hook, subjects,
 };
 use crate::context_files::SETTINGS as CHAT_FILE;
-use crate::extends::MAX_LINKS;
+use crate::extends::declared_chain;
 use crate::hook::{HookAction, HookCall, HookSource, PlannedHook};
 use crate::item::Items;
 use crate::lower::HookTrace;
@@ -363,13 +363,11 @@ fn named_by_chain(items: &Items<'_>, plan: &Plan) -> Vec<String> {
     }
     let declares = |link: &&ChainLink| items.directive(&link.id).is_some_and(|one| one.continuation.is_some());
     let declaring = plan.chain.iter().rev().find(declares);
-    let mut next = plan.continuation_directive.clone().filter(|_| declaring.is_some_and(|link| is_reached(&link.id)));
-    for _ in 0..MAX_LINKS {
-        let Some(directive) = next.and_then(|id| items.directive(&id)) else { break };
+    let next = plan.continuation_directive.iter().filter(|_| declaring.is_some_and(|link| is_reached(&link.id)));
+    for directive in next.flat_map(|id| declared_chain(items, id)) {
         if directive.file.space == Space::User {
             named.push(format!("directive `{}`", directive.file.id));
         }
-        next = directive.extends.as_ref().map(|parent| parent.node.clone());
     }
     named
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::compose::{Composed, ComposedHook, compose_all};
 use crate::diagnostics::{Diagnostic, Diagnostics, HookError};
+use crate::extends::declared_chain;
 use crate::hook::{HookPoint, HookSource, PlanVerdict};
 use crate::item::{Directive, HookDecl, Items};
 use crate::resolve::{Inputs, KnownFacts, Launch};
@@ -218,7 +219,8 @@ impl HookUses {
     /// Records a directive that could not be composed. Every hook that may apply to the directive counts as firing, so
     /// that no hook is reported by mistake: each hook of the extends chain, and each hook of a hook file whose
     /// condition is not false for the directive's id. If a directive of the chain cannot be read, `incomplete` is set,
-    /// because the hooks of that directive are unknown.
+    /// because the hooks of that directive are unknown. In a longer chain than allowed, the far ancestors are recorded by
+    /// the directives between.
     pub fn add_uncomposed(&mut self, items: &Items<'_>, id: &ItemId) {
         let files = items.hook_files();
         for hook in files.project.iter().chain(&files.infra).filter(|h| has_checkable_condition(h)) {
@@ -227,13 +229,7 @@ impl HookUses {
             }
         }
         let mut next = Some(id.clone());
-        let mut seen = BTreeSet::new();
-        while let Some(id) = next.filter(|id| seen.insert(id.clone())) {
-            let Some(directive) = items.directive(&id) else {
-                // A parent that does not exist has no hooks.
-                self.incomplete |= items.exists(ItemKind::Directive, &id);
-                return;
-            };
+        for directive in declared_chain(items, id) {
             for hook in &directive.hooks {
                 if has_checkable_condition(hook) {
                     self.add_firing(hook);
@@ -244,6 +240,9 @@ impl HookUses {
             }
             next = directive.extends.as_ref().map(|parent| parent.node.clone());
         }
+        // A parent that does not exist has no hooks.
+        let is_unreadable = |id: ItemId| items.directive(&id).is_none() && items.exists(ItemKind::Directive, &id);
+        self.incomplete |= next.is_some_and(is_unreadable);
     }
 
     fn add_firing(&mut self, hook: &Arc<HookDecl>) {
