@@ -101,7 +101,7 @@ fn invalid_image_is_rejected_before_the_run() {
         ("missing.png", "the image `missing.png` cannot be read"),
         ("note.png", "the image `note.png` cannot be sent: not a PNG, JPEG, GIF or WebP image"),
         ("wide.png", "it has 9000 × 1 pixels"),
-        ("huge.png", "it is larger than 5 MiB"),
+        ("huge.png", "the image is larger than 5 MiB"),
         ("pipe.png", "the image `pipe.png` is not a regular file"),
         (".", "the image `.` is not a regular file"),
     ] {

@@ -236,7 +236,7 @@ fn escalated_limit_waits_for_an_answer() {
     let commands: Vec<&Value> = waiting["approvals"].as_array().unwrap().iter().map(|one| &one["approve"]).collect();
     assert!(commands.contains(&&json!(format!("rye threads approve {id} --raise turns=N"))), "{waiting}");
     let listed = place.rye(&["threads", "approvals"]);
-    assert!(listed.stderr.contains("at a limit with `--raise LIMIT=N`"), "{}", listed.stderr);
+    assert!(listed.stderr.contains("or with `--raise LIMIT=N` if a limit stopped the thread"), "{}", listed.stderr);
     let (code, result) = place.json(&["threads", "approve", id, "--deny"]);
     assert_eq!((code, &result["error"]["code"]), (Some(4), &json!("turns_exceeded")), "{result}");
     let shown = place.run_ok(&["threads", "show", id]);

@@ -361,8 +361,8 @@ impl<'i, 'w> Checker<'i, 'w> {
     }
 
     /// Reports each prompt template of the project that a command of the settings shadows, because the command has the
-    /// same name. Also reads the templates with the names of built-in commands: the reader reports them, also those of
-    /// the user, whose other templates a check of a project does not read.
+    /// same name. Also reads each template that has the name of a built-in command, of the project and of the user,
+    /// because the reader of templates reports it. A check of a project reads no other templates of the user.
     fn check_hidden_templates(&mut self, commands: &[ChatCommand]) {
         for id in BUILT_IN_COMMANDS.iter().filter_map(|name| ItemId::parse(name).ok()) {
             self.items.prompt_template(&id);

@@ -231,7 +231,7 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
         return Err(unreadable("it is not a regular file".to_owned()));
     }
     if metadata.len() > MAX_FILE_BYTES {
-        return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
+        return Err(unreadable(format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20)));
     }
     // The buffer is one byte longer than the file. If a read leaves the last byte unused, the whole file was read, and
     // no second read is needed.
@@ -250,7 +250,7 @@ fn read_file(space: Space, dir: &Dir, path: &str) -> Result<Option<(Vec<u8>, Met
         file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|e| unreadable(e.to_string()))?;
     }
     if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(unreadable(format!("it is larger than {} MiB", MAX_FILE_BYTES >> 20)));
+        return Err(unreadable(format!("the file is larger than {} MiB", MAX_FILE_BYTES >> 20)));
     }
     Ok(Some((bytes, metadata)))
 }

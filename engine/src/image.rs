@@ -56,7 +56,7 @@ pub enum ImageError {
     Unknown,
     #[error("the image looks like {media_type}, but its size cannot be read")]
     Broken { media_type: &'static str },
-    #[error("it is larger than {} MiB", MAX_IMAGE_BYTES >> 20)]
+    #[error("the image is larger than {} MiB", MAX_IMAGE_BYTES >> 20)]
     TooLarge,
     #[error("it has {width} × {height} pixels; each side must have 1 to {MAX_SIDE_PIXELS}")]
     Side { width: u32, height: u32 },

@@ -230,7 +230,7 @@ fn session_to_open(args: &ChatArgs, spaces: &Spaces, report: &Printer) -> Result
         if last.liveness == Liveness::Alive {
             let pid = attach::owner_pid(&last, &reader)?;
             let running = format!("thread `{}` is owned by a running process{pid}", last.row.id);
-            let help = format!("watch it and send it lines: `rye chat --attach {}`", last.row.id);
+            let help = format!("to watch the chat and send messages to it: `rye chat --attach {}`", last.row.id);
             return Err(CommandError::failed(running).with_help(help));
         }
         if let Some(note) = note_on_earlier_thread(reference, &last.row.id, &reader)? {

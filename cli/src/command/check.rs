@@ -36,7 +36,7 @@ use crate::workspace::Spaces;
 #[command(arg = format_option(&[OutputFormat::Sarif, OutputFormat::Github]))]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct CheckArgs {
-    /// Files, folders or ids of the project; without one, all of it
+    /// Files, folders or item ids to check; default: the whole project
     #[arg(value_name = "PATH|ID")]
     paths: Vec<PathBuf>,
     /// Report every warning as an error

@@ -43,7 +43,7 @@ pub struct PlanArgs {
     call: RunRequestArgs,
     #[command(flatten)]
     session: ChatRequestArgs,
-    /// Leave inputs without a value unknown, although a run would use their defaults
+    /// Treat inputs that are not given as unknown, instead of using their defaults
     #[arg(long, conflicts_with_all = ["input", "inputs"])]
     unknown_inputs: bool,
     /// Compare with a git revision, or compare two; a side may also be a JSON plan file

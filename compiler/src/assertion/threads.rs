@@ -115,7 +115,8 @@ impl SpendingOfThread {
         Self { spend: thread.spend, raised_by: thread.raised_by.clone(), net: thread.net.clone(), route }
     }
 
-    /// Returns the properties of the child of `parent` on a route.
+    /// Returns the properties of a child that `parent` starts. `route` is the index of the child's route, and `alone` is
+    /// the summary of this route for a thread without a parent.
     fn of_child(parent: &PossibleThread, alone: &RouteSummary, route: usize) -> Self {
         Self {
             // A child spends money of its parent, so the bound of the parent holds even if a hook of the child raises

@@ -44,7 +44,7 @@ pub fn collect(items: &Items<'_>, composed: &mut Composed, launch: &Launch<'_>) 
         let removed = match place.removed {
             Some(RemovalReason::Disabled) => Some("`enabled: false`".to_owned()),
             Some(RemovalReason::Replaced { by }) => line.hooks.get(by).map(replacement_reason),
-            None => suppressing_id(&mut suppressions, decl).or_else(|| ignored_answer_reason(decl, place.layer)),
+            None => suppression_reason(&mut suppressions, decl).or_else(|| ignored_answer_reason(decl, place.layer)),
         };
         let verdict = match removed {
             Some(because) => PlanVerdict::Removed { because },
@@ -115,10 +115,10 @@ fn ignored_answer_reason(decl: &HookDecl, layer: f64) -> Option<String> {
 
 /// Returns the reason to report if a suppression removes the hook; `None` if no suppression does. At events that
 /// collect text, a suppression removes the hooks with the suppressed id and the hooks that fetch the knowledge with
-/// this id. Hooks at other events guard or steer a run. There, a suppression removes a hook only by the hook's id, and
-/// only if a directive of the chain declares the hook. A user can also leave out a hook that only changes the system
-/// prompt of a chat's prompt.
-fn suppressing_id(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
+/// this id. Hooks at other events guard or steer a run: a suppression must name the id of the hook itself, and a
+/// directive of the chain must declare the hook. One exception exists: the user of a chat can also suppress a hook
+/// that only changes the system prompt.
+fn suppression_reason(suppressions: &mut [Suppression], decl: &HookDecl) -> Option<String> {
     if suppressions.is_empty() {
         return None;
     }

@@ -79,7 +79,7 @@ impl Problem for TemplateError {
                     .into()
             }
             Self::UnusedArgument { used, .. } => {
-                format!("write `${}` in the text, or remove the other arguments from the hint", used + 1)
+                format!("write `${}` in the text, or remove the unused arguments from the hint", used + 1)
             }
             Self::UnusedArguments { .. } => "write `$ARGUMENTS` or `$1` in the text, or remove the hint".into(),
             Self::SkippedArgument { number, .. } => {

@@ -99,8 +99,8 @@ impl<'w, T> StartGraph<'w, T> {
         }
     }
 
-    /// Compiles every directive that a thread can start, directly or through others. `root` are the starts that the
-    /// plans of the thread allow.
+    /// Compiles every directive that a thread can start, directly or through others. `root` lists the directives that
+    /// the plans of the thread itself allow it to start.
     fn compile_startable(&mut self, root: Starts) {
         // Every thread of a spawn chain must allow a start, so a grant can start only directives that the root grants
         // too.

@@ -56,8 +56,8 @@ impl CostBound {
 /// Bounds on the turns of a thread and its continuations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TurnBounds {
-    /// Minimum number of turns that the limits allow to start in every run. A turn starts with its first call, which
-    /// may fail.
+    /// Lower bound on the turns that a run can start before a limit stops it. The bound holds for every run. A turn
+    /// starts with its first call, which may fail.
     pub at_least: TurnBound,
     /// Upper bound on the turns of every run; `None` if hooks may raise every limit that bounds them.
     pub at_most: Option<TurnBound>,

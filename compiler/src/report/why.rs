@@ -219,8 +219,8 @@ fn explain_origin(compilation: &Compilation, key: &str, origin: &Origin) -> Expl
     Explanation { subject: key.to_owned(), reason, place: origin.place.clone(), steps: derive(compilation, key) }
 }
 
-/// Explains the parts of a plan that have no origin of their own: the model and its fallback by the names that `rye
-/// plan` prints, the provider, reminders, the description and the category.
+/// Explains the parts of a plan that have no origin of their own: the model and the fallback model, the provider, the
+/// reminders, the description and the category. The models have the names that `rye plan` prints.
 fn explain_declared(world: &dyn World, compilation: &Compilation, thing: &str, found: &mut Vec<Explanation>) {
     let (plan, items) = (&compilation.plan, Items::new(world));
     let place = |span: Span| origin::plan_place(&items.sources(), span);

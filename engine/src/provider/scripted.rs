@@ -74,7 +74,7 @@ pub fn read_script(path: &Path) -> Result<Script, String> {
     let mut bytes = Vec::new();
     file.take(MAX_SCRIPT_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > MAX_SCRIPT_FILE_BYTES {
-        return Err(format!("it is larger than {} MiB", MAX_SCRIPT_FILE_BYTES >> 20));
+        return Err(format!("the file is larger than {} MiB", MAX_SCRIPT_FILE_BYTES >> 20));
     }
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
     Script::parse(&text).map_err(|error| error.to_string())

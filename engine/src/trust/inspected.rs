@@ -36,7 +36,8 @@ impl WrittenFile {
         Self { path, before: hash(before), after: hash(after) }
     }
 
-    /// Returns the file as the tool item `id`, with the hash of its new content; `None` if the command removed it.
+    /// Returns the trust subject of the file: the tool `id` with the hash of the new content. Returns `None` if the
+    /// command that wrote the file removed it.
     pub fn tool(&self, id: String) -> Option<Subject> {
         Some(Subject { kind: ItemKind::Tool, id, sha256: self.after.clone()? })
     }

@@ -441,7 +441,8 @@ fn quoted_texts(text: &str) -> impl Iterator<Item = &str> {
     quoted.filter_map(|found| found.iter().skip(1).flatten().next()).map(|found| found.as_str())
 }
 
-/// Returns the names in a text. `-MModule` of Perl also counts without its first letter.
+/// Returns the names in a text. A name that starts with `M` is also returned without the `M`, because Perl's option
+/// `-MList` loads the module `List`.
 fn names_in(text: &str) -> BTreeSet<&str> {
     let names = IDENTIFIERS.iter().flat_map(|names| names.find_iter(text)).map(|name| name.as_str());
     names.flat_map(|name| [Some(name), name.strip_prefix('M')]).flatten().filter(|name| !name.is_empty()).collect()

@@ -95,7 +95,7 @@ fn file_element(path: &str, text: &str) -> String {
 /// Decodes a base64 image. The format is detected from the bytes.
 fn read_image(data: &str, name: &str) -> Result<ValidatedImage, String> {
     if data.len() as u64 > MAX_ENCODED_IMAGE_BYTES {
-        return Err(format!("{name} cannot be sent: it is larger than {} MiB", MAX_IMAGE_BYTES >> 20));
+        return Err(format!("{name} cannot be sent: the image is larger than {} MiB", MAX_IMAGE_BYTES >> 20));
     }
     let bytes = STANDARD.decode(data).map_err(|error| format!("{name} is not valid base64: {error}"))?;
     ValidatedImage::read(bytes).map_err(|fault| format!("{name} cannot be sent: {fault}"))

@@ -32,7 +32,8 @@ pub struct RoutesOutput {
 pub struct RouteOutput {
     /// Conditions on the inputs: a call has this plan if one of them holds.
     pub when: Vec<String>,
-    /// The plan of the calls for which a condition of `when` holds. The inputs stay unknown in the plan.
+    /// The plan of every call of the directive for which a condition of `when` holds. The plan treats the inputs as
+    /// unknown.
     pub plan: PlanReport,
 }
 

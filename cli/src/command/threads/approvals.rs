@@ -103,7 +103,11 @@ pub fn run(_: &ApprovalsArgs, reader: &ThreadReader, report: &Printer) -> Result
             report.lines(table.lines(format))?;
             if format == Format::Human {
                 let is_limit = |one: &ApprovalOutput| one.kind == "limit";
-                let raise = if approvals.iter().any(is_limit) { ", at a limit with `--raise LIMIT=N`" } else { "" };
+                let raise = if approvals.iter().any(is_limit) {
+                    ", or with `--raise LIMIT=N` if a limit stopped the thread"
+                } else {
+                    ""
+                };
                 report.note(&format!("approve with `rye threads approve THREAD`{raise}; deny with `--deny`"));
             }
         }

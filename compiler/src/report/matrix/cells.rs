@@ -47,8 +47,8 @@ enum ValueSet {
     /// The values between two neighboring values that conditions name; `None` means that the cell has no lower or no
     /// upper bound. Only numbers, and texts that a condition compares by order (`<`, `>=`), have these cells.
     Between(Option<Value>, Option<Value>),
-    /// A group of values that no condition names exactly. Entry `i` is true if the values of the group contain the
-    /// substring, element or key `parts[i]`.
+    /// A group of values that no condition compares with by equality. Entry `i` is true if each value of the group
+    /// contains `parts[i]`: a substring, an element or a key that a condition tests.
     Other(Vec<bool>),
 }
 

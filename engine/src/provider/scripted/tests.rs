@@ -249,5 +249,5 @@ fn named_pipe_is_refused_as_script() {
     assert_eq!(read_script(&pipe).unwrap_err(), "it is not a regular file");
     assert_eq!(read_script(folder.path()).unwrap_err(), "it is not a regular file");
     assert_eq!(read_script(Path::new("/dev/zero")).unwrap_err(), "it is not a regular file");
-    assert_eq!(read_script(&large).unwrap_err(), "it is larger than 64 MiB");
+    assert_eq!(read_script(&large).unwrap_err(), "the file is larger than 64 MiB");
 }

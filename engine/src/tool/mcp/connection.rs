@@ -379,10 +379,10 @@ fn describe_transport_error(error: &DynamicTransportError) -> String {
             "its response is not an MCP message".to_owned()
         }
         Some(Http::UnexpectedContentType(Some(kind))) => {
-            format!("it answered with `{kind}`, not with JSON or an event stream")
+            format!("the server answered with `{kind}`; expected JSON or an event stream")
         }
         Some(Http::UnexpectedContentType(None)) => "its response has no content type".to_owned(),
-        Some(Http::HttpStatus(answer)) => format!("it answered with the HTTP status {}", answer.status),
+        Some(Http::HttpStatus(answer)) => format!("the server answered with the HTTP status {}", answer.status),
         Some(Http::Client(error)) => describe_chain(error),
         Some(other) => describe_chain(other),
         None => describe_chain(&*error.error),

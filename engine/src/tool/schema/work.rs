@@ -214,7 +214,7 @@ mod tests {
         for endless in [json!({"$ref": "#"}), json!({"anyOf": [{"type": "null"}, {"$ref": "#"}]})] {
             assert!(matches!(check(endless.clone(), &json!({"a": 1})), Err(SchemaError::Broken(_))), "{endless}");
         }
-        assert!(matches!(check(chain(100_000, Value::clone), &json!({})), Err(SchemaError::Broken(_))));
+        assert!(matches!(check(chain(2_000, Value::clone), &json!({})), Err(SchemaError::Broken(_))));
         assert!(check(chain(100, Value::clone), &json!({})).is_ok());
     }
 

@@ -1,5 +1,6 @@
-//! Resource limits of a program, and the removal of the Linux capabilities of root. The process limit counts all
-//! processes and threads of the user, including the helper, and does not apply to root.
+//! Resource limits of a program. Also drops the Linux capabilities if the program runs as root. The process limit
+//! counts all processes and threads of the operating system's user, including the sandbox's own helper process; the
+//! kernel does not apply this limit to root.
 
 use std::io;
 
