@@ -158,13 +158,15 @@ pub(super) fn command_events(
     let Some(message) = state.queued_messages().find(is_subject) else { return Vec::new() };
     let Some((hook, name, args)) = command_of(plan, state, &message.text) else { return Vec::new() };
     let reply = if let HookOutcome::Collected { texts, .. } = outcome { texts.get(&hook.id) } else { None };
-    let (action, answer, is_error) = if let Some(reply) = reply {
-        let (action, text) = read_answer(reply);
-        (action, text, false)
-    } else {
-        let failed = considered.iter().find(|one| one.hook == hook.id).and_then(|one| one.because.clone());
-        (CommandAction::Show, failed.unwrap_or_else(|| "the command did not run".to_owned()), true)
-    };
+    let result = reply.map_or_else(
+        || {
+            let failed = considered.iter().find(|one| one.hook == hook.id).and_then(|one| one.because.clone());
+            Err(failed.unwrap_or_else(|| "the command did not run".to_owned()))
+        },
+        |reply| read_answer(reply),
+    );
+    let is_error = result.is_err();
+    let (action, answer) = result.unwrap_or_else(|message| (CommandAction::Show, message));
     let input = action.delivery().map(|delivery| {
         let delivery = state.effective_delivery(delivery, &message.bounds);
         let input = QueuedMessage { delivery, source: InputSource::Extension, ..message.clone() };
@@ -177,17 +179,23 @@ pub(super) fn command_events(
 }
 
 /// Parses the answer of a command: `{"action": …, "text": …}`. Any other text is shown to the user.
-fn read_answer(reply: &str) -> (CommandAction, String) {
+///
+/// # Errors
+/// An action that sends a message to the model, without a text for the message.
+fn read_answer(reply: &str) -> Result<(CommandAction, String), String> {
     #[derive(Deserialize)]
     struct Answer {
         action: CommandAction,
         #[serde(default)]
         text: String,
     }
-    match serde_json::from_str(reply) {
-        Ok(Answer { action, text }) => (action, text),
-        Err(_) => (CommandAction::Show, reply.to_owned()),
+    let Ok(Answer { action, text }) = serde_json::from_str(reply) else {
+        return Ok((CommandAction::Show, reply.to_owned()));
+    };
+    if action.delivery().is_some() && text.trim().is_empty() {
+        return Err(format!("the command answered without a `text` to send to the model: {}", reply.trim()));
     }
+    Ok((action, text))
 }
 
 fn accepted(message: &QueuedMessage, text: String) -> EventBody {
@@ -206,5 +214,24 @@ fn accepted_input(message: &QueuedMessage, text: String, expansions: Vec<InputEx
         handled: false,
         reply: None,
         bounds: message.bounds.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CommandAction, read_answer};
+
+    #[test]
+    fn answer_of_a_command_that_sends_a_message_needs_a_text() {
+        for action in ["prompt", "steer", "next_turn"] {
+            for reply in [format!(r#"{{"action":"{action}"}}"#), format!(r#"{{"action":"{action}","text":" "}}"#)] {
+                let message = read_answer(&reply).expect_err("an answer without a text");
+                assert!(message.contains("without a `text`") && message.contains(&reply), "{message}");
+            }
+            let reply = format!(r#"{{"action":"{action}","text":"Review."}}"#);
+            assert_eq!(read_answer(&reply).map(|(_, text)| text), Ok("Review.".to_owned()));
+        }
+        assert_eq!(read_answer(r#"{"action":"none"}"#), Ok((CommandAction::None, String::new())));
+        assert_eq!(read_answer("2 files"), Ok((CommandAction::Show, "2 files".to_owned())));
     }
 }
